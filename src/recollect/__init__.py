@@ -1,0 +1,46 @@
+"""Class-incremental learning in which seen classes come back looking different."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from recollect.errors import RunFailure, UserError
+    from recollect.experiment.config import RunConfig
+    from recollect.experiment.load import Predictor, load
+    from recollect.experiment.run import run
+    from recollect.report import write_report
+
+_HOMES = {
+    "Predictor": "recollect.experiment.load",
+    "RunConfig": "recollect.experiment.config",
+    "RunFailure": "recollect.errors",
+    "UserError": "recollect.errors",
+    "load": "recollect.experiment.load",
+    "run": "recollect.experiment.run",
+    "write_report": "recollect.report",
+}
+
+__all__ = [
+    "Predictor",
+    "RunConfig",
+    "RunFailure",
+    "UserError",
+    "load",
+    "run",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first used: `import recollect` stays instant."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

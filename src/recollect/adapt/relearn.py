@@ -1,0 +1,41 @@
+"""Full relearning: every drifted sample is labelled and trained on together with the new classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recollect.shapes import Annotate, LabelSource, Replay
+from recollect.types import Repair, Rows
+
+
+class Relearn:
+    """Goes on from the current network by default and leaves stale rows in memory, as published."""
+
+    def __init__(self, *, flush: bool = False, from_scratch: bool = False) -> None:
+        """`flush` drops the drifted classes' old rows; `from_scratch` forgets the weights."""
+        self._flush = flush
+        self._from_scratch = from_scratch
+
+    def repair(
+        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
+    ) -> Repair:
+        """Ask for all there is of each drifted class."""
+        del annotate
+        extra: list[Rows] = []
+        renewed: list[int] = []
+        notes: list[str] = []
+        for label in drifted:
+            fresh = labels.ask(label, None)
+            if not len(fresh):
+                notes.append(f"class {label}: no fresh rows to be had, nothing to relearn")
+                continue
+            if self._flush:
+                memory.drop(label)
+            extra.append(fresh)
+            renewed.append(label)
+        return Repair(
+            extra=Rows.concat(extra) if extra else None,
+            from_scratch=self._from_scratch and bool(extra),
+            renewed=tuple(renewed),
+            notes=tuple(notes),
+        )

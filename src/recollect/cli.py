@@ -1,0 +1,337 @@
+"""The command line, thin: parse, call, print. Torch is imported only once there is work to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import recollect
+from recollect.errors import RunFailure, UserError
+from recollect.experiment import catalogue
+from recollect.experiment.config import PARTS, RunConfig, Settings
+from recollect.experiment.flags import (
+    OneLineParser,
+    add_flags,
+    coerce,
+    from_mapping,
+    read_config_file,
+    split_part_options,
+    split_parts,
+)
+
+if TYPE_CHECKING:
+    from recollect.experiment.progress import Display
+
+DONE, FAILED, USAGE = 0, 1, 2
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+GROUPS = {
+    "what runs": ["benchmark", "method", "adaptation", "backbone", "preset", "seed"],
+    "memory": ["buffer_size", "buffer_policy"],
+    "the stream": [
+        "num_tasks",
+        "class_order",
+        "tasks",
+        "num_drifts",
+        "transform",
+        "severity",
+        "scope",
+        "max_classes_per_drift",
+        "sequential",
+        "permutation_unit",
+        "recurring_in_training",
+    ],
+    "detection": ["detector", "encoder", "reference", "monitor"],
+    "labels": ["label_budget"],
+    "training": [
+        "epochs",
+        "batch_size",
+        "minibatch_size",
+        "lr",
+        "momentum",
+        "weight_decay",
+        "device",
+        "threads",
+    ],
+}
+
+
+class Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit with its code."""
+    sys.exit(command(sys.argv[1:] if argv is None else list(argv)))
+
+
+def command(argv: list[str]) -> int:
+    """Run a command; its exit code. What a user can mend is told in one line."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        words, options = split_part_options(argv, PARTS)
+        arguments = parser().parse_args(words)
+        arguments.options = options
+        code: int = arguments.call(arguments)
+    except UserError as error:
+        return _complain(f"error: {error}", USAGE)
+    except RunFailure as error:
+        return _complain(f"failed: {error}", FAILED)
+    except KeyboardInterrupt:
+        return _complain(f"interrupted; {_KEPT}", INTERRUPTED)
+    except Terminated:
+        return _complain(f"terminated; {_KEPT}", TERMINATED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not complain again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return code
+
+
+_KEPT = "every finished task is kept: go on with the same command and --resume"
+
+
+def parser() -> OneLineParser:
+    """All commands and their flags."""
+    top = OneLineParser(
+        prog="recollect",
+        description="Class-incremental learning in which seen classes come back looking different.",
+    )
+    top.add_argument("--version", action="version", version=f"recollect {recollect.__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = _add(commands, "demo", _demo, "the embedded benchmark, three adaptations side by side")
+    demo.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help=_OUT)
+    demo.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
+    _add_output_flags(demo)
+
+    run = _add(commands, "run", _run, "one run: a benchmark, a method, an adaptation")
+    compare = _add(commands, "compare", _compare, "one method under several adaptations and seeds")
+    for each in (run, compare):
+        add_flags(each, Settings, groups=GROUPS)
+        each.add_argument("--config", type=Path, metavar="FILE", help="settings from a YAML file")
+        each.add_argument("--out", type=Path, metavar="FOLDER", help=_OUT)
+        each.add_argument("--resume", action="store_true", help="go on where it stopped")
+        each.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
+        each.epilog = (
+            "Parts take options of their own, e.g. --detector.level 0.01 or --backbone.width 32; "
+            "`recollect list` names them."
+        )
+        _add_output_flags(each)
+    compare.add_argument(
+        "--adaptations",
+        default="vanilla,fr,amr",
+        metavar="TEXT,...",
+        help="adaptations to compare (default: vanilla,fr,amr)",
+    )
+    compare.add_argument(
+        "--num-seeds", type=int, default=3, metavar="INT", help="seeds, from --seed on (default: 3)"
+    )
+
+    report = _add(commands, "report", _report, "the page, tables and figures of finished runs")
+    report.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
+    report.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where to write (default: the first folder)"
+    )
+    _add_output_flags(report)
+
+    listing = _add(commands, "list", _list, "every part there is, by kind")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    return top
+
+
+_OUT = "folder for what is written (default: under runs/)"
+
+
+def _add(commands: Any, name: str, call: Any, summary: str) -> argparse.ArgumentParser:
+    added: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    added.set_defaults(call=call)
+    return added
+
+
+def _add_output_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    command.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from recollect.experiment.compare import Comparison
+
+    _refuse_options(arguments)
+    # A second `demo` shows the page again at once instead of refusing its own folder.
+    return _run_comparison(
+        Comparison(base=RunConfig()),
+        arguments,
+        arguments.out,
+        resume=not arguments.overwrite,
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from recollect.experiment.build import assemble
+    from recollect.experiment.presets import preset_of, resolve
+    from recollect.experiment.run import run_in
+    from recollect.experiment.store import RunFolder
+
+    given = _config(arguments)
+    config = resolve(given)
+    assembly = assemble(config)
+    name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
+    out = arguments.out or Path("runs") / name
+    flags = {"resume": arguments.resume, "overwrite": arguments.overwrite}
+    with RunFolder.open(out, config.to_json(), **flags) as folder:
+        with _display(arguments) as display:
+            display.say(f"preset {config.preset}: {preset_of(given).source}")
+            for warning in assembly.warnings:
+                display.say(f"warning: {warning}")
+            listener = display.run(config.adaptation, config, len(assembly.stream))
+            result = run_in(folder, config, assembly, listener=listener)
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+    elif not arguments.quiet:
+        print(
+            f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
+            f"{result['labels']['adaptation']} labels for adaptation; in {out}"
+        )
+    return DONE
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from recollect.experiment.compare import Comparison
+
+    base = _config(arguments)
+    adaptations = tuple(arguments.adaptations.split(","))
+    for name in adaptations:
+        catalogue.find("adaptation", name)
+    if arguments.num_seeds < 1:
+        raise UserError(f"--num-seeds must be at least 1; got {arguments.num_seeds}")
+    comparison = Comparison(base=base, adaptations=adaptations, num_seeds=arguments.num_seeds)
+    out = arguments.out or Path("runs") / f"compare-{base.benchmark}-{base.method}"
+    return _run_comparison(comparison, arguments, out, resume=arguments.resume)
+
+
+def _run_comparison(
+    comparison: Any, arguments: argparse.Namespace, out: Path, *, resume: bool
+) -> int:
+    from recollect.experiment.compare import compare
+    from recollect.report import write_report
+
+    num_runs = len(comparison.adaptations) * comparison.num_seeds
+    with _display(arguments, num_runs=num_runs) as display:
+        paths = compare(
+            comparison, out, resume=resume, overwrite=arguments.overwrite, display=display
+        )
+        display.say("drawing the page")
+    return _print_report(arguments, write_report(paths, out))
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from recollect.report import write_report
+
+    _refuse_options(arguments)
+    return _print_report(
+        arguments, write_report(arguments.runs, arguments.out or arguments.runs[0])
+    )
+
+
+def _print_report(arguments: argparse.Namespace, report: Any) -> int:
+    for warning in report.warnings:
+        _complain(f"warning: {warning}", DONE)
+    if arguments.json:
+        figures = [str(path) for path in report.figures]
+        print(json.dumps({"page": str(report.page), "figures": figures}, indent=1))
+    elif not arguments.quiet:
+        print(report.table)
+        print(f"\nthe page: {report.page}")
+    return DONE
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    _refuse_options(arguments)
+    listing = {
+        kind: {name: _describe(kind, entry) for name, entry in entries.items()}
+        for kind, entries in catalogue.CATALOGUE.items()
+    }
+    if arguments.json:
+        print(json.dumps(listing, indent=1))
+        return DONE
+    for kind, entries in listing.items():
+        print(kind)
+        for name, description in entries.items():
+            print(f"  {name:<16} {description['summary']}")
+            for option, text in description["options"].items():
+                print(f"  {'':<16}   --{kind}.{option.replace('_', '-')}: {text}")
+    return DONE
+
+
+def _describe(kind: str, entry: catalogue.Entry) -> dict[str, Any]:
+    from recollect.experiment.flags import field_docs
+
+    options_type = entry.options_type() if kind in PARTS else None
+    return {
+        "summary": entry.summary,
+        "options": field_docs(options_type) if options_type else {},
+    }
+
+
+def _config(arguments: argparse.Namespace) -> RunConfig:
+    """The config that the file and the flags describe together; a flag has the last word."""
+    values: dict[str, Any] = {}
+    options: dict[str, dict[str, Any]] = {}
+    if arguments.config is not None:
+        settings, options = split_parts(read_config_file(arguments.config), PARTS)
+        values = from_mapping(Settings, settings, source=str(arguments.config))
+    names = {name for name in vars(Settings()) if name in arguments}
+    values |= {name: getattr(arguments, name) for name in names}
+    config = RunConfig(**values)
+    return RunConfig(**values, options=_options(config, options, arguments))
+
+
+def _options(
+    config: RunConfig, from_file: dict[str, dict[str, Any]], arguments: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    from recollect.experiment.presets import resolve
+
+    typed: dict[str, dict[str, Any]] = {}
+    resolved = resolve(config)
+    for part in {*from_file, *arguments.options}:
+        name = getattr(resolved, part)
+        options_type = catalogue.find(part, name).options_type()
+        if options_type is None:
+            raise UserError(f"{part} {name} has no options of its own")
+        typed[part] = from_mapping(
+            options_type, from_file.get(part, {}), source=f"{arguments.config}: {part}"
+        ) | coerce(options_type, arguments.options.get(part, {}), part=part)
+    return typed
+
+
+def _refuse_options(arguments: argparse.Namespace) -> None:
+    for part, options in arguments.options.items():
+        raise UserError(f"unknown flag --{part}.{next(iter(options))}; see --help")
+
+
+def _display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:
+    from rich.console import Console
+
+    from recollect.experiment.progress import Display
+
+    # Progress goes to the error stream, so that the outcome can be piped.
+    console = Console(stderr=True, quiet=arguments.quiet)
+    return Display(console, num_runs=num_runs)
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise Terminated
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"recollect: {message}", file=sys.stderr)
+    return code

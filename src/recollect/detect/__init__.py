@@ -1,0 +1,22 @@
+"""Class by class: does what comes in still look like what was learned?"""
+
+from recollect.detect.detector import Detector, Setting, ComparisonOptions, TwoSampleDetector
+from recollect.detect.encoders import Encoder, LearnerEncoder, RandomEncoder
+from recollect.detect.fixed import AlwaysDetector, NeverDetector, OracleDetector
+from recollect.detect.monitor import Monitor
+from recollect.detect.reference import HeldOutReference
+
+__all__ = [
+    "AlwaysDetector",
+    "Detector",
+    "Encoder",
+    "HeldOutReference",
+    "LearnerEncoder",
+    "Monitor",
+    "NeverDetector",
+    "OracleDetector",
+    "RandomEncoder",
+    "Setting",
+    "ComparisonOptions",
+    "TwoSampleDetector",
+]

@@ -1,0 +1,57 @@
+"""Watches the known classes of a stream: a detector, what it compares with, and the label book."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from recollect.detect.detector import Detector
+from recollect.detect.reference import HeldOutReference
+from recollect.shapes import HasRows, Watched
+from recollect.types import Verdict
+
+
+class Monitor:
+    """Checks every class seen so far, and keeps the held-out reference up to date.
+
+    The labels by which rows are told apart by class are labels too: each use is booked.
+    """
+
+    def __init__(
+        self,
+        detector: Detector,
+        reference: HasRows | HeldOutReference,
+        *,
+        book: Callable[[int], None],
+    ) -> None:
+        self._detector = detector
+        self._reference = reference
+        self._book = book
+
+    def check(self, task: Watched) -> list[Verdict]:
+        """A verdict on every class that arrived before the task."""
+        if not task.known_classes:
+            return []
+        monitored = task.monitored()
+        if self._detector.watches:
+            self._book(len(monitored))
+        return self._detector.check(task.number, task.known_classes, monitored, self._reference)
+
+    def renew(self, task: Watched, labels: Sequence[int]) -> None:
+        """These classes have just been learned, or learned anew, as they look during the task."""
+        if not isinstance(self._reference, HeldOutReference) or not self._detector.watches:
+            return
+        for label in labels:
+            rows = task.reference(label)
+            self._book(len(rows))
+            self._reference.renew(label, rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes (a memory that serves as reference saves itself)."""
+        held_out = isinstance(self._reference, HeldOutReference)
+        return self._reference.state_dict() if held_out else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        if isinstance(self._reference, HeldOutReference):
+            self._reference.load_state_dict(state)

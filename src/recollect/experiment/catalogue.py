@@ -1,0 +1,153 @@
+"""Names pick parts here and nowhere else. Adding a part is one file and one line in this one.
+
+Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from recollect.errors import unknown_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One part: what it is, what makes it, which options it takes."""
+
+    summary: str
+    target: str
+    """import path of the factory, `module:name`"""
+    options: str | None = None
+    """import path of the dataclass that lists its options; its fields become keyword arguments"""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """keyword arguments that make this entry what it is"""
+
+    def factory(self) -> Any:
+        """The factory itself; imports it."""
+        return _resolve(self.target)
+
+    def options_type(self) -> Any:
+        """The dataclass of its options, or None; imports it."""
+        return _resolve(self.options) if self.options else None
+
+
+CATALOGUE: dict[str, dict[str, Entry]] = {
+    "benchmark": {
+        "digits-cd": Entry(
+            summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
+            target="recollect.data.digits:load_digits",
+        ),
+    },
+    "method": {
+        "er": Entry(
+            summary="experience replay: one cross-entropy over stream and memory rows",
+            target="recollect.learn.er:ER",
+        ),
+    },
+    "adaptation": {
+        "vanilla": Entry(
+            summary="go on as if nothing had happened", target="recollect.adapt.vanilla:Vanilla"
+        ),
+        "fr": Entry(
+            summary="full relearning: label every drifted sample and train on all of them",
+            target="recollect.adapt.relearn:Relearn",
+        ),
+        "fr-flush": Entry(
+            summary="full relearning that also throws the stale rows out of memory",
+            target="recollect.adapt.relearn:Relearn",
+            fixed={"flush": True},
+        ),
+        "fr-scratch": Entry(
+            summary="full relearning from freshly initialised weights",
+            target="recollect.adapt.relearn:Relearn",
+            fixed={"from_scratch": True},
+        ),
+        "amr": Entry(
+            summary="adaptive memory realignment: refill the drifted classes' slots",
+            target="recollect.adapt.realign:Realign",
+        ),
+    },
+    "detector": {
+        "ks": Entry(
+            summary="Kolmogorov-Smirnov test on predictive entropy, class by class",
+            target="recollect.detect.detector:ks_on_entropy",
+            options="recollect.detect.detector:ComparisonOptions",
+        ),
+        "oracle": Entry(
+            summary="knows the schedule: perfect detection",
+            target="recollect.detect.fixed:OracleDetector",
+        ),
+        "always": Entry(
+            summary="flags every class at every task",
+            target="recollect.detect.fixed:AlwaysDetector",
+        ),
+        "never": Entry(
+            summary="flags nothing",
+            target="recollect.detect.fixed:NeverDetector",
+        ),
+    },
+    "encoder": {
+        "learner": Entry(
+            summary="the learner's own network as it stands before the task",
+            target="recollect.detect.encoders:LearnerEncoder",
+        ),
+        "random": Entry(
+            summary="a small network that is never trained, fixed by its seed",
+            target="recollect.detect.encoders:RandomEncoder",
+        ),
+    },
+    "backbone": {
+        "mlp": Entry(
+            summary="fully connected layers",
+            target="recollect.models.mlp:MLP",
+            options="recollect.models.mlp:MLPOptions",
+        ),
+        "cnn": Entry(
+            summary="three small convolutions",
+            target="recollect.models.cnn:SmallCNN",
+            options="recollect.models.cnn:CNNOptions",
+        ),
+        "resnet18": Entry(
+            summary="ResNet-18 for small pictures: 3x3 stem, no max-pool",
+            target="recollect.models.resnet:ResNet18",
+            options="recollect.models.resnet:ResNetOptions",
+        ),
+    },
+    "buffer_policy": {
+        "reservoir": Entry(
+            summary="every row of the stream equally likely to be kept",
+            target="recollect.memory.policies:Reservoir",
+        ),
+        "balanced": Entry(
+            summary="reservoir that makes room in the largest class",
+            target="recollect.memory.policies:Balanced",
+        ),
+    },
+    "transform": {
+        name: Entry(summary=summary, target="recollect.streams.transforms:apply")
+        for name, summary in {
+            "identity": "nothing changes: the control",
+            "permutation": "a share of the pixels changes places",
+            "rotation": "turned counter-clockwise",
+            "defocus-blur": "out of focus",
+            "gaussian-noise": "noise of one strength everywhere",
+            "shot-noise": "noise of counting photons",
+            "speckle-noise": "noise in proportion to brightness",
+        }.items()
+    },
+}
+
+
+def find(kind: str, name: str) -> Entry:
+    """The entry of that kind and name; a name nobody knows is a user's error."""
+    if name not in CATALOGUE[kind]:
+        raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
+    return CATALOGUE[kind][name]
+
+
+def _resolve(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,74 @@
+"""A finished run as a network that predicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.errors import UserError
+from recollect.experiment.build import make_learner
+from recollect.experiment.config import RunConfig
+from recollect.experiment.store import read_checkpoint, read_config
+from recollect.learn import Learner
+
+
+class Predictor:
+    """The network of a run as its last complete task left it."""
+
+    def __init__(
+        self, learner: Learner, class_names: tuple[str, ...], image_shape: tuple[int, ...]
+    ) -> None:
+        self.class_names = class_names
+        self.image_shape = image_shape
+        self._learner = learner
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """The network that predicts, in evaluation mode."""
+        return self._learner.objective.predictor(self._learner.network).eval()
+
+    def logits(self, images: np.ndarray | Tensor) -> Tensor:
+        """uint8 (rows, height, width, channels) -> (rows, classes)."""
+        rows = torch.as_tensor(images)
+        if rows.dtype != torch.uint8 or tuple(rows.shape[1:]) != self.image_shape:
+            raise ValueError(
+                f"expected uint8 pictures of shape (rows, {', '.join(map(str, self.image_shape))});"
+                f" got {str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}"
+            )
+        return self._learner.logits(rows)
+
+    def predict_proba(self, images: np.ndarray | Tensor) -> np.ndarray:
+        """Probabilities, (rows, classes)."""
+        return self.logits(images).softmax(dim=1).numpy()
+
+    def predict(self, images: np.ndarray | Tensor) -> np.ndarray:
+        """Class numbers, (rows,); `class_names[number]` is the name."""
+        return self.logits(images).argmax(dim=1).numpy()
+
+
+def load(folder: str | os.PathLike[str]) -> Predictor:
+    """The predictor of a run folder, whether the run is finished or only has a checkpoint."""
+    saved = read_config(folder)
+    state: dict[str, Any] | None = read_checkpoint(folder)
+    if state is None:
+        raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
+    names = {field.name for field in dataclasses.fields(RunConfig)}
+    config = RunConfig(**{key: _frozen(value) for key, value in saved.items() if key in names})
+    # A run made on another kind of machine must still predict on this one.
+    config = dataclasses.replace(config, device="auto")
+    image_shape = tuple(state["image_shape"])
+    class_names = tuple(state["class_names"])
+    learner = make_learner(config, image_shape, len(class_names))
+    learner.load_state_dict(state["parts"]["learner"])
+    return Predictor(learner, class_names, image_shape)
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that a config holds."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,145 @@
+"""What a run leaves behind: `result.json`, made from the schedule, the task records and the ledger."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import recollect
+from recollect import evaluate
+from recollect.evaluate import Ledger
+from recollect.experiment.config import RunConfig
+from recollect.streams import Schedule
+from recollect.types import TaskRecord, Verdict
+
+Record = dict[str, Any]
+"""A task's record as plain data."""
+
+
+def record_to_json(record: TaskRecord[evaluate.Scores]) -> Record:
+    """Plain data; everything that `make_result` needs of a task."""
+    return {
+        "task": record.task,
+        "verdicts": [verdict_to_json(verdict) for verdict in record.verdicts],
+        "renewed": list(record.renewed),
+        "notes": list(record.notes),
+        "scores": record.scores.to_json(),
+    }
+
+
+def verdict_to_json(verdict: Verdict) -> Record:
+    """Plain data, the class under its stable name."""
+    values = dict(vars(verdict))
+    return {"task": values.pop("task"), "class": values.pop("label"), **values}
+
+
+def make_result(
+    config: RunConfig,
+    schedule: Schedule,
+    class_names: Sequence[str],
+    records: Sequence[Record],
+    ledger: Ledger,
+) -> dict[str, Any]:
+    """All that is to be known of a complete run. What may differ between two equal runs stands in
+    `seconds` and `versions`."""
+    scores = [record["scores"] for record in records]
+    matrix = evaluate.accuracy_matrix([row["accuracy"] for row in scores])
+    final = {int(label): value for label, value in scores[-1]["per_class"].items()}
+    drifted = {label for event in schedule.events for label in event.concepts}
+    settings = config.to_json()
+    return {
+        "benchmark": config.benchmark,
+        "method": config.method,
+        "adaptation": config.adaptation,
+        "detector": config.detector,
+        "buffer_size": config.buffer_size,
+        "num_drifts": len(schedule.events),
+        "seed": config.seed,
+        "faa": evaluate.final_average_accuracy(matrix),
+        "forgetting": evaluate.forgetting(matrix),
+        "forgetting_since_event": evaluate.forgetting_since(matrix, _last_events(schedule)),
+        "backward_transfer": evaluate.backward_transfer(matrix),
+        "faa_drifted": evaluate.faa_of(final, drifted),
+        "faa_stable": evaluate.faa_of(final, set(final) - drifted),
+        "accuracy_matrix": matrix,
+        "accuracy_matrix_til": evaluate.accuracy_matrix([row["accuracy_til"] for row in scores]),
+        "per_class_accuracy": [row["per_class"] for row in scores],
+        "macro_f1": [row["macro_f1"] for row in scores],
+        "calibration": scores[-1]["calibration"],
+        "confusion_matrix": scores[-1]["confusion"],
+        "class_names": list(class_names),
+        "tasks": [list(classes) for classes in schedule.tasks],
+        "labels": ledger.labels,
+        "labels_refused": ledger.refused,
+        "gradient_steps": ledger.steps,
+        "flops": ledger.flops,
+        "drift_events": [
+            {
+                "task": event.task,
+                "classes": sorted(event.concepts),
+                "transform": config.transform,
+                "severity": config.severity,
+            }
+            for event in schedule.events
+        ],
+        "verdicts": [verdict for record in records for verdict in record["verdicts"]],
+        "detection": vars(_detection(schedule, records)),
+        "notes": [
+            {"task": record["task"], "text": note} for record in records for note in record["notes"]
+        ],
+        "schedule": schedule.to_json(),
+        "config": settings,
+        "seconds": ledger.seconds,
+        "versions": versions(),
+    }
+
+
+def _last_events(schedule: Schedule) -> list[int | None]:
+    """For each task, the last event that changed one of its classes."""
+    return [
+        max((e.task for e in schedule.events if set(classes) & set(e.concepts)), default=None)
+        for classes in schedule.tasks
+    ]
+
+
+def _detection(schedule: Schedule, records: Sequence[Record]) -> evaluate.DetectionQuality:
+    verdicts = [
+        Verdict(task=v["task"], label=v["class"], drifted=v["drifted"])
+        for record in records
+        for v in record["verdicts"]
+    ]
+    drifts = {event.task: sorted(event.concepts) for event in schedule.events}
+    renewals = [(record["task"], label) for record in records for label in record["renewed"]]
+    return evaluate.detection_quality(verdicts, drifts, renewals)
+
+
+def versions() -> Mapping[str, Any]:
+    """What the run was made with."""
+    packages = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
+    return {
+        "recollect": recollect.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source that runs, where it runs from a checkout of its own."""
+    home = Path(__file__).resolve().parents[3]
+    if not (home / ".git").exists():
+        return None
+    command = ["git", "-C", str(home), "rev-parse", "HEAD"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None

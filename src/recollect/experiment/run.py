@@ -1,0 +1,123 @@
+"""One run, from a config to `result.json`: begun, gone on with, or found finished."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from recollect.experiment.build import Assembly, assemble
+from recollect.experiment.config import RunConfig
+from recollect.experiment.listeners import EventLog, Silent, Together
+from recollect.experiment.presets import resolve
+from recollect.experiment.result import Record, make_result, record_to_json
+from recollect.experiment.store import RunFolder
+from recollect.loop import play
+from recollect.shapes import Listener
+from recollect.streams import Stream
+
+
+def run(
+    config: RunConfig,
+    out: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> dict[str, Any]:
+    """Run a config in a folder and return its result; a finished run is not run again."""
+    config = resolve(config)
+    assembly = assemble(config)  # before the folder: a config that cannot work leaves no trace
+    with RunFolder.open(out, config.to_json(), resume=resume, overwrite=overwrite) as folder:
+        return run_in(folder, config, assembly, listener=listener)
+
+
+def run_in(
+    folder: RunFolder, config: RunConfig, assembly: Assembly, *, listener: Listener | None = None
+) -> dict[str, Any]:
+    """Run what has been assembled in a folder that is open, from its checkpoint if it has one."""
+    if folder.finished:
+        return folder.result()
+    records: list[Record] = []
+    state = folder.load_checkpoint()
+    if state is not None:
+        assembly.load_state_dict(state["parts"])
+        records = state["records"]
+    save_samples(folder, assembly.stream)
+    assert config.epochs is not None, "the config has not been resolved"
+    with _threads(config.threads):
+        for record in play(
+            assembly.stream.tasks(after=len(records)),
+            monitor=assembly.monitor,
+            adaptation=assembly.adaptation,
+            labels=assembly.labels,
+            learner=assembly.learner,
+            evaluate=assembly.evaluate,
+            ledger=assembly.ledger,
+            epochs=config.epochs,
+            listener=Together([EventLog(folder), listener or Silent()]),
+        ):
+            records.append(record_to_json(record))
+            folder.save_checkpoint(
+                {
+                    "parts": assembly.state_dict(),
+                    "records": records,
+                    "image_shape": list(assembly.stream.image_shape),
+                    "class_names": list(assembly.stream.class_names),
+                }
+            )
+        result = make_result(
+            config,
+            assembly.stream.schedule,
+            assembly.stream.class_names,
+            records,
+            assembly.ledger,
+        )
+    folder.write_result(result)
+    return result
+
+
+def save_samples(folder: RunFolder, stream: Stream) -> None:
+    """A picture of each drifted class before and after its drift, for the report to show."""
+    before, after, tasks = [], [], []
+    for event in stream.schedule.events:
+        for label in sorted(event.concepts):
+            before.append(stream.rows("test", [label], event.task - 1)[:1])
+            after.append(stream.rows("test", [label], event.task)[:1])
+            tasks.extend([event.task] * len(after[-1]))
+    if tasks:
+        tensors = {
+            "before": torch.cat([rows.images for rows in before]),
+            "after": torch.cat([rows.images for rows in after]),
+            "labels": torch.cat([rows.labels for rows in after]),
+            "tasks": torch.tensor(tasks),
+        }
+        folder.save_arrays("samples", tensors, {})
+
+
+@contextlib.contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """So many threads for torch meanwhile."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_name(config: RunConfig, varied: Sequence[str]) -> str:
+    """A folder name from the settings in which the runs of a group differ.
+
+    >>> run_name(RunConfig(adaptation="amr", seed=3), ["adaptation", "seed"])
+    'amr-seed3'
+    """
+    values = [
+        f"{name}{getattr(config, name)}" if name == "seed" else str(getattr(config, name))
+        for name in varied
+    ]
+    return "-".join(values)

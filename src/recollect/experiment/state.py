@@ -1,0 +1,140 @@
+"""Nested state <-> one safetensors file: tensors as tensors, everything else as JSON beside them.
+
+A state is a tree of dict, list and tuple with None, bool, int, float, str and Tensor as leaves. It
+comes back as it went in, bit for bit, and shares no memory with anything. Nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from recollect.errors import UserError
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+"""What JSON can say; read-only shapes, so that a dict of floats counts as one."""
+
+_HEAD = "recollect"
+"""The one metadata entry: safetensors writes several in no fixed order, and equal states must give
+equal bytes."""
+
+# What every safetensors release that the project admits can hold.
+_DTYPES = frozenset(
+    {
+        torch.bool,
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+    }
+)
+
+
+def flatten(state: object) -> tuple[dict[str, Tensor], JSON]:
+    """The tensors of a state, copied and by name, and the JSON tree that says where they stand.
+
+    A tensor's name is its path as Python would write it, which no two places share. The tree marks
+    every container, because JSON alone confuses tuples with lists and int keys with str keys.
+
+    >>> tensors, tree = flatten({"seen": 2, 7: (torch.ones(2),)})
+    >>> list(tensors), tree
+    (['state[7][0]'], {'dict': [['seen', 2], [7, {'tuple': [{'tensor': 'state[7][0]'}]}]]})
+    """
+    tensors: dict[str, Tensor] = {}
+    return tensors, _encode(state, "state", tensors)
+
+
+def unflatten(tensors: Mapping[str, Tensor], tree: Any) -> Any:
+    """The state that `flatten` took apart; every tensor a copy of its own."""
+    match tree:
+        case None | bool() | int() | float() | str():
+            return tree
+        case {"tensor": name}:
+            return tensors[name].clone()
+        case {"dict": items}:
+            return {key: unflatten(tensors, item) for key, item in items}
+        case {"list": items}:
+            return [unflatten(tensors, item) for item in items]
+        case {"tuple": items}:
+            return tuple(unflatten(tensors, item) for item in items)
+    raise ValueError(f"expected a part of a state, found {tree!r}")
+
+
+def write(path: Path, state: object, *, format: int) -> None:
+    """Write a state to `path`; equal states (the order of keys included) give equal bytes."""
+    tensors, tree = flatten(state)
+    head = json.dumps({"format": format, "tree": tree}, allow_nan=False)
+    # Not `save_file`: it makes a temporary of its own and hides which OSError stopped it.
+    path.write_bytes(save(tensors, metadata={_HEAD: head}))
+
+
+def read(path: Path, *, format: int) -> Any:
+    """The state in `path`, on the CPU; UserError where it is damaged or of another format."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            head = json.loads((file.metadata() or {})[_HEAD])
+            if head["format"] == format:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return unflatten(tensors, head["tree"])
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except KeyError as error:
+        raise UserError(f"{path} is damaged or not of this project: {error} is missing") from error
+    except (SafetensorError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    raise UserError(f"{path} has format {head['format']}, this version reads format {format}")
+
+
+def _encode(value: object, path: str, tensors: dict[str, Tensor]) -> JSON:
+    """The JSON node of `value`; its tensors are put into `tensors` on the way."""
+    if isinstance(value, Tensor):
+        tensors[path] = _copy(value, path)
+        return {"tensor": path}
+    # Subclasses of dict are welcome (a network's state_dict is one); all others would change their
+    # type on the way, so only the exact types pass.
+    if isinstance(value, dict):
+        pairs = [(_key(key, path), item) for key, item in value.items()]
+        return {"dict": [[key, _encode(item, f"{path}[{key!r}]", tensors)] for key, item in pairs]}
+    if type(value) is list or type(value) is tuple:
+        nodes = [_encode(item, f"{path}[{i}]", tensors) for i, item in enumerate(value)]
+        return {type(value).__name__: nodes}
+    if type(value) is float and not math.isfinite(value):
+        raise ValueError(f"{path} is {value}; a state holds finite numbers (or None)")
+    if value is None or type(value) in (bool, int, float, str):
+        return value  # type: ignore[return-value]  # mypy does not narrow by `type(...) in`
+    raise TypeError(
+        f"{path} is of type {type(value).__name__}; a state holds dict, list, tuple, None, bool, "
+        "int, float, str and Tensor"
+    )
+
+
+def _key(key: object, path: str) -> str | int:
+    if type(key) is str or type(key) is int:
+        return key
+    raise TypeError(f"{path} has the key {key!r} of type {type(key).__name__}; expected str or int")
+
+
+def _copy(tensor: Tensor, path: str) -> Tensor:
+    """A dense copy on the CPU with a storage of its own."""
+    if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided or tensor.is_meta:
+        kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
+        raise TypeError(f"{path} is a tensor of {kind}; a state holds dense real tensors with data")
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

@@ -1,0 +1,77 @@
+"""What a method is: how a batch from the stream and draws from memory become one loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from recollect.types import Extras
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Rows as a network takes them, on its device."""
+
+    x: Tensor
+    """floats (rows, channels, height, width)"""
+    y: Tensor
+    """int64 (rows,)"""
+    extras: Extras
+    """the columns that the method had kept with these rows (draws from memory only)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What an objective made of a step."""
+
+    loss: Tensor
+    """one number, to be differentiated"""
+    logits: Tensor
+    """(stream rows, classes): what the network said to the stream batch"""
+
+
+class Draw(Protocol):
+    """Draws rows from memory: `minibatch_size` of them, or `count`; None while it is empty."""
+
+    def __call__(self, count: int | None = None) -> Inputs | None:
+        """A fresh draw without replacement, independent of earlier ones."""
+        ...
+
+
+class Objective(ABC):
+    """A method. Nothing in it knows of drift; most override `outcome` alone."""
+
+    @abstractmethod
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        """The loss of one step, and the logits of the stream batch."""
+
+    def columns(self, logits: Tensor) -> Extras:
+        """What to keep in memory beside rows that the network just gave these logits."""
+        del logits
+        return {}
+
+    def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
+        """New classes are about to arrive."""
+
+    def end_task(self, network: nn.Module) -> None:
+        """The task's last step has been made."""
+
+    def after_step(self, network: nn.Module) -> None:
+        """The optimiser has just moved the network."""
+
+    def predictor(self, network: nn.Module) -> nn.Module:
+        """The network that predicts, where it is not the one that is trained."""
+        return network
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        if state:
+            raise ValueError(f"this method keeps no state; got {sorted(state)}")

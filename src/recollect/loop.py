@@ -1,0 +1,63 @@
+"""The one loop. It knows the shapes of its parts and nothing of how they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from recollect.shapes import Adaptation, LabelSource, Learner, Ledger, Listener, Monitor, Task
+from recollect.types import Rows, TaskRecord
+
+TaskT = TypeVar("TaskT", bound=Task)
+ScoresT = TypeVar("ScoresT")
+
+
+def play(
+    tasks: Iterable[TaskT],
+    *,
+    monitor: Monitor,
+    adaptation: Adaptation,
+    labels: Callable[[TaskT], LabelSource],
+    learner: Learner,
+    evaluate: Callable[[TaskT], ScoresT],
+    ledger: Ledger,
+    epochs: int,
+    listener: Listener,
+) -> Iterator[TaskRecord[ScoresT]]:
+    """Check, repair, learn and score one task after the other; yields when a task is complete."""
+    for task in tasks:
+        listener.task_begins(task)
+        with ledger.phase("detect"):
+            verdicts = monitor.check(task)
+        drifted = [verdict.label for verdict in verdicts if verdict.drifted]
+        with ledger.phase("adapt"):
+            repair = adaptation.repair(drifted, learner.memory, labels(task), learner.annotate)
+
+        own = task.train()
+        ledger.book_labels("stream", len(own))
+        rows = own if repair.extra is None else Rows.concat([own, repair.extra])
+        listener.checked(task, verdicts, repair, len(rows))
+
+        with ledger.phase("train"):
+            if repair.from_scratch:
+                learner.restart()
+            learner.begin_task(task.new_classes)
+            for epoch in range(1, epochs + 1):
+                for batch in task.batches(rows, epoch=epoch):
+                    report = learner.observe(batch)
+                    ledger.add_step()
+                    listener.stepped(epoch, report)
+            learner.end_task()
+        monitor.renew(task, (*repair.renewed, *task.new_classes))
+
+        with ledger.phase("evaluate"):
+            scores = evaluate(task)
+        record = TaskRecord(
+            task=task.number,
+            verdicts=tuple(verdicts),
+            renewed=repair.renewed,
+            notes=repair.notes,
+            scores=scores,
+        )
+        listener.task_ends(record)
+        yield record

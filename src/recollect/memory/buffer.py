@@ -1,0 +1,272 @@
+"""The memory: what is kept of the rows that went by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect import rng
+from recollect.errors import UserError
+from recollect.memory.policies import Ints, Policy, Slots
+from recollect.types import Extras, Rows
+
+_NO_EXTRAS: Extras = MappingProxyType({})
+_EXTRA = "extras."
+"""Marks the columns that a method brought, beside those every row has."""
+_STATE_KEYS = ("policy", "capacity", "seen", "order", "labels", "steps", "columns", "generators")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Rows as the memory gives them back; every field has one entry per row."""
+
+    rows: Rows
+    extras: dict[str, Tensor]
+    """the columns that were offered beside the rows"""
+    steps: Tensor
+    """int64 (rows,): the step at which each row came"""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Memory:
+    """A fixed number of slots for rows, kept as they came (uint8 images, float vectors).
+
+    The first rows decide shapes, dtypes and extra columns; all later ones must bring the same.
+
+    >>> from recollect.memory.policies import Reservoir
+    >>> column = torch.arange(6)
+    >>> images = torch.zeros(6, 2, 2, 3, dtype=torch.uint8)
+    >>> memory = Memory(4, policy=Reservoir(), seed=0)
+    >>> memory.offer(Rows(images=images, labels=column % 2, ids=column, concepts=column * 0))
+    >>> len(memory), memory.seen, len(memory.sample(3))
+    (4, 6, 3)
+    """
+
+    def __init__(self, capacity: int, *, policy: Policy, seed: int) -> None:
+        if capacity < 1:
+            raise UserError(f"buffer_size must be at least 1 row; got {capacity}")
+        self._policy = policy
+        self._slots = Slots(capacity)
+        self._seen = 0
+        self._steps = np.zeros(capacity, dtype=np.int64)
+        self._columns: dict[str, _Column] = {}
+        self._offer_generator = rng.fork(seed, "memory", "offer")
+        self._sample_generator = rng.fork(seed, "memory", "sample")
+
+    @property
+    def capacity(self) -> int:
+        """Slots in all."""
+        return self._slots.capacity
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def free(self) -> int:
+        """Slots without a row."""
+        return self.capacity - len(self)
+
+    @property
+    def seen(self) -> int:
+        """Rows offered so far; dropping and putting do not count."""
+        return self._seen
+
+    def offer(self, rows: Rows, extras: Extras = _NO_EXTRAS, *, step: int = 0) -> None:
+        """Let the policy keep what it wants of a batch."""
+        if len(rows) == 0:
+            return
+        incoming = self._admit(rows, extras)
+        labels = rows.labels.numpy()
+        landing = self._policy.choose(
+            self._slots, labels, seen=self._seen, generator=self._offer_generator
+        )
+        self._seen += len(labels)
+        if landing:
+            slots = np.fromiter(landing.keys(), dtype=np.int64)
+            kept = np.fromiter(landing.values(), dtype=np.int64)
+            self._write(slots, labels[kept], step)
+            for name, values in incoming.items():
+                self._columns[name].write(slots, values, kept)
+
+    def put(self, rows: Rows, extras: Extras = _NO_EXTRAS, *, step: int = 0) -> None:
+        """Fill free slots, lowest first; the policy is not asked and `seen` stays."""
+        if len(rows) > self.free:
+            raise ValueError(
+                f"expected at most {self.free} rows, one per free slot; got {len(rows)}: "
+                "drop a class first"
+            )
+        if len(rows) == 0:
+            return
+        incoming = self._admit(rows, extras)
+        slots = np.sort(self._slots.free)[: len(rows)]
+        self._write(slots, rows.labels.numpy(), step)
+        for name, values in incoming.items():
+            self._columns[name].write(slots, values)
+
+    def drop(self, label: int) -> int:
+        """Free the slots of one class; how many there were."""
+        return self._slots.release(label)
+
+    def sample(self, count: int) -> Stored:
+        """Draw min(count, len) rows without replacement, every subset equally likely."""
+        if count < 0:
+            raise ValueError(f"expected a count of at least 0 rows; got {count}")
+        picks = _distinct(min(count, len(self)), len(self), self._sample_generator)
+        slots = self._slots.occupied[picks]
+        extras = {
+            name.removeprefix(_EXTRA): column.read(slots)
+            for name, column in self._columns.items()
+            if name.startswith(_EXTRA)
+        }
+        return Stored(
+            rows=self._rows(slots), extras=extras, steps=torch.from_numpy(self._steps[slots])
+        )
+
+    def counts(self) -> dict[int, int]:
+        """Rows per class, in ascending order, only classes with rows."""
+        return dict(sorted(self._slots.counts.items()))
+
+    def rows_of(self, label: int) -> Rows:
+        """The rows of one class, in slot order."""
+        return self._rows(self._slots.of_class(label))
+
+    def steps_of(self, label: int) -> Tensor:
+        """The steps at which the rows of one class came, int64 (rows,), in slot order."""
+        return torch.from_numpy(self._steps[self._slots.of_class(label)])
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of everything that changes; free slots take no room in it."""
+        slots = self._slots.occupied
+        return {
+            "policy": self._policy.name,
+            "capacity": self.capacity,
+            "seen": self._seen,
+            "order": torch.from_numpy(self._slots.order.copy()),
+            "labels": torch.from_numpy(self._slots.labels[slots]),
+            "steps": torch.from_numpy(self._steps[slots]),
+            "columns": {name: column.read(slots) for name, column in self._columns.items()},
+            "generators": {
+                "offer": self._offer_generator.get_state(),
+                "sample": self._sample_generator.get_state(),
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become the memory that `state` was taken from, with this policy and capacity."""
+        _check_state(state, policy=self._policy.name, capacity=self.capacity)
+        self._seen = state["seen"]
+        self._slots.restore(state["order"].numpy(), state["labels"].numpy())
+        slots = self._slots.occupied
+        self._steps[slots] = state["steps"].numpy()
+        self._columns = {}
+        for name, values in state["columns"].items():
+            self._columns[name] = _Column(values, self.capacity)
+            self._columns[name].write(slots, values)
+        self._offer_generator.set_state(state["generators"]["offer"])
+        self._sample_generator.set_state(state["generators"]["sample"])
+
+    def _admit(self, rows: Rows, extras: Extras) -> dict[str, Tensor]:
+        """The incoming columns by name, if they are what the memory keeps; the first decide."""
+        incoming = {"images": rows.images, "ids": rows.ids, "concepts": rows.concepts}
+        for name, values in extras.items():
+            incoming[_EXTRA + name] = values
+        _check_lengths(incoming, len(rows))
+        if not self._columns:
+            self._columns = {n: _Column(values, self.capacity) for n, values in incoming.items()}
+        if incoming.keys() != self._columns.keys():
+            raise ValueError(
+                f"expected the columns {', '.join(self._columns)}, as at first; "
+                f"got {', '.join(incoming)}"
+            )
+        for name, values in incoming.items():
+            self._columns[name].check(name, values)
+        return incoming
+
+    def _write(self, slots: Ints, labels: Ints, step: int) -> None:
+        self._slots.write(slots, labels)
+        self._steps[slots] = step
+
+    def _rows(self, slots: Ints) -> Rows:
+        labels = torch.from_numpy(self._slots.labels[slots])
+        if not self._columns:  # nothing has come yet: no rows, and nobody knows their shape
+            return Rows(images=labels.to(torch.uint8), labels=labels, ids=labels, concepts=labels)
+        return Rows(
+            images=self._columns["images"].read(slots),
+            labels=labels,
+            ids=self._columns["ids"].read(slots),
+            concepts=self._columns["concepts"].read(slots),
+        )
+
+
+class _Column:
+    """One value per slot, of one shape and dtype.
+
+    Kept in numpy, which reads and writes whole rows by their numbers where torch goes element by
+    element; as integers of the same width, because numpy does not know all of torch's dtypes.
+    """
+
+    def __init__(self, like: Tensor, capacity: int) -> None:
+        self._dtype = like.dtype
+        self._shape = like.shape[1:]
+        # Untouched pages cost nothing: a large capacity is paid for as it fills up.
+        self._values = np.empty((capacity, *self._shape), dtype=f"i{like.itemsize}")
+        self._stand_in = torch.from_numpy(self._values).dtype
+
+    def check(self, name: str, values: Tensor) -> None:
+        """Refuse values of another shape or dtype."""
+        if values.dtype != self._dtype or values.shape[1:] != self._shape:
+            raise ValueError(
+                f"expected {name} of {self._dtype} {tuple(self._shape)} per row, as at first; "
+                f"got {values.dtype} {tuple(values.shape[1:])}"
+            )
+
+    def read(self, slots: Ints) -> Tensor:
+        """A copy of the values at `slots`."""
+        return torch.from_numpy(self._values.take(slots, axis=0)).view(self._dtype)
+
+    def write(self, slots: Ints, values: Tensor, kept: Ints | None = None) -> None:
+        """Copy the values, or those at the positions `kept`, into `slots`."""
+        array = values.detach().cpu().view(self._stand_in).numpy()
+        self._values[slots] = array if kept is None else array.take(kept, axis=0)
+
+
+def _distinct(count: int, out_of: int, generator: torch.Generator) -> Ints:
+    """`count` distinct numbers below `out_of`, every ordered choice equally likely.
+
+    Draws are repeated until enough different ones have come: each new one is uniform over those
+    that have not. Past half of the numbers shuffling all of them is quicker.
+    """
+    if 2 * count > out_of:
+        shuffled: Ints = torch.randperm(out_of, generator=generator).numpy()
+        return shuffled[:count]
+    picked: dict[int, None] = {}
+    while missing := count - len(picked):
+        drawn = torch.randint(out_of, (missing,), generator=generator)
+        picked.update(dict.fromkeys(drawn.tolist()))
+    return np.fromiter(picked, dtype=np.int64)
+
+
+def _check_lengths(columns: Mapping[str, Tensor], rows: int) -> None:
+    for name, values in columns.items():
+        if values.shape[0] != rows:
+            raise ValueError(f"expected {rows} entries in {name}, one per row; got {len(values)}")
+
+
+def _check_state(state: Mapping[str, Any], *, policy: str, capacity: int) -> None:
+    """Refuse a state that is not one of such a memory."""
+    if set(state) != set(_STATE_KEYS):
+        raise ValueError(f"expected memory state {sorted(_STATE_KEYS)}; got {sorted(state)}")
+    for name, mine in (("policy", policy), ("capacity", capacity)):
+        if state[name] != mine:
+            raise ValueError(f"expected a memory state of {name} {mine!r}; got {state[name]!r}")
+    if not torch.equal(state["order"].sort().values, torch.arange(capacity)):
+        raise ValueError(f"expected each of the {capacity} slots once in the memory state's order")
+    _check_lengths({"steps": state["steps"], **state["columns"]}, len(state["labels"]))

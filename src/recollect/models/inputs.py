@@ -1,0 +1,17 @@
+"""The door between pictures at rest and a network's input."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def to_input(images: Tensor, device: torch.device | str = "cpu") -> Tensor:
+    """uint8 (rows, h, w, c) -> floats in [0, 1], (rows, c, h, w); float vectors pass through.
+
+    The bytes are moved before they become floats: a quarter of the traffic.
+    """
+    moved = images.to(device, non_blocking=True)
+    if images.dtype != torch.uint8:
+        return moved.float()
+    return moved.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format) / 255

@@ -1,0 +1,130 @@
+"""Tables, figures and a page from saved results; nothing else of the package is needed to read them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect.errors import UserError
+from recollect.report.cells import Setting, group
+from recollect.report.read import find_runs
+from recollect.report.tables import COMPARISON, FURTHER, as_csv, as_markdown, as_text, table_of
+
+__all__ = ["Report", "write_report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Where everything is."""
+
+    page: Path
+    figures: tuple[Path, ...]
+    """each figure as PNG and as SVG"""
+    table: str
+    """the comparison, for a terminal"""
+    warnings: tuple[str, ...] = ()
+    """one line for each run that was left out, and why"""
+
+
+def write_report(paths: Sequence[Path], out: Path) -> Report:
+    """Read the runs in `paths` and write page, figures and tables into `out`.
+
+    Everything is drawn before anything is written, and each file appears whole or not at all; the
+    page comes last.
+    """
+    found = find_runs(paths)
+    grouped = group(found.runs)
+    settings = grouped.settings
+    warnings = (*found.warnings, *grouped.warnings)
+    _make_writable(out)
+
+    # Late, because loading matplotlib takes a second that the tables alone need not wait for.
+    from recollect.report.figures import draw_all
+    from recollect.report.page import build_page
+    from recollect.report.style import looks_of
+
+    looks = looks_of(cell.adaptation for cell in grouped.cells)
+    pictures = [draw_all(setting, looks) for setting in settings]
+    figures: dict[str, bytes] = {}
+    for slug, drawn in zip(_slugs(settings), pictures, strict=True):
+        for picture in drawn:
+            figures[f"figures/{slug}-{picture.kind}.png"] = picture.png
+            figures[f"figures/{slug}-{picture.kind}.svg"] = picture.svg
+    table = table_of(settings)
+    texts = {
+        "table.csv": as_csv(table_of(settings, (*COMPARISON, *FURTHER))),
+        "table.md": as_markdown(table),
+        "index.html": build_page(settings, pictures, warnings),
+    }
+    _write(out, {**figures, **{name: text.encode() for name, text in texts.items()}})
+    return Report(
+        page=out / "index.html",
+        figures=tuple(out / name for name in figures),
+        table=as_text(table),
+        warnings=warnings,
+    )
+
+
+def _slugs(settings: Sequence[Setting]) -> list[str]:
+    """A file name's beginning for each setting, all different."""
+    slugs: list[str] = []
+    for setting in settings:
+        run = setting.first
+        names = [run.benchmark, run.method, f"b{run.buffer_size or 0}", f"d{run.num_drifts}"]
+        plain = re.sub(r"[^A-Za-z0-9+-]+", "-", "-".join([*names, setting.variant]))
+        slug = plain.strip("-")[:80]
+        slugs.append(slug if slug not in slugs else f"{slug}-{len(slugs) + 1}")
+    return slugs
+
+
+def _make_writable(out: Path) -> None:
+    """Find out before the work, not after it, that nothing can be written."""
+    try:
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        for folder in (out, out / "figures"):
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def _write(out: Path, contents: Mapping[str, bytes]) -> None:
+    """Each file in one step, in the given order."""
+    try:
+        for name, content in contents.items():
+            _replace(out / name, content)
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).chmod(0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _umask() -> int:
+    """The process's mask, which mkstemp passes over and which can be read only by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _unwritable(out: Path, error: OSError) -> UserError:
+    reason = error.strerror or str(error)
+    return UserError(
+        f"expected a folder to write the report into, but {out} cannot be written ({reason}); "
+        "choose another with --out"
+    )

@@ -1,0 +1,163 @@
+"""Lines: accuracy over tasks, and confidence against accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from recollect.report import style
+from recollect.report.canvas import Drawing, place
+from recollect.report.cells import Cell, Setting, Stat, stat_of
+from recollect.report.events import describe_events, range_words
+from recollect.report.run import Floats
+
+
+def accuracy_over_tasks(setting: Setting, looks: style.Looks) -> Drawing:
+    """After each task, the mean accuracy over the tasks seen so far, one line per cell."""
+    figure = Figure(figsize=(10.4, 3.9))
+    axes = place(figure, 0.65, 0.55, 7.3, 2.9)
+    num_tasks = setting.first.num_tasks
+    endings = []
+    for cell, label, look in zip(
+        setting.cells, setting.labels, style.looks_by_cell(setting.cells, looks), strict=True
+    ):
+        tasks = np.arange(1, cell.first.num_tasks + 1)
+        stats = _by_task(cell)
+        means = np.array([stat.mean if stat else np.nan for stat in stats])
+        spread = np.array([(stat.sd if stat else None) or 0.0 for stat in stats])
+        ending = _ending(stats[-1])
+        endings.append(f"{label} {ending}")
+        axes.plot(
+            tasks,
+            means,
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            markersize=5.5,
+            markerfacecolor="white" if look.hollow else look.colour,
+            linewidth=1.8,
+            label=f"{label}   {ending}",
+        )
+        axes.fill_between(
+            tasks, means - spread, means + spread, color=look.colour, alpha=0.14, linewidth=0
+        )
+    _mark_events(axes, setting)
+    axes.set(
+        xlim=(0.7, num_tasks + 0.3),
+        ylim=(0, 102),
+        xticks=_few_ticks(num_tasks),
+        xlabel="after task",
+        ylabel="mean accuracy (%)",
+    )
+    axes.grid(axis="y")
+    axes.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.02),
+        title="after the last task",
+        alignment="left",
+        handlelength=3.2,
+        labelspacing=0.8,
+    )
+    events = describe_events(setting.first)
+    return Drawing(
+        figure=figure,
+        title="Accuracy over tasks",
+        caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one sample "
+        "standard deviation over seeds to either side. A vertical line stands where classes change "
+        f"their look: points to its right are measured on the new look. {events}",
+        alt=f"Line chart of mean accuracy after each of {num_tasks} tasks; at the end: "
+        f"{'; '.join(endings)}.",
+    )
+
+
+def _by_task(cell: Cell) -> list[Stat | None]:
+    curves = np.stack([run.mean_accuracy for run in cell.runs])
+    return [stat_of(None if np.isnan(v) else float(v) for v in after) for after in curves.T]
+
+
+def _ending(stat: Stat | None) -> str:
+    if stat is None:
+        return "unknown"
+    return f"{stat.mean:.1f}" if stat.sd is None else f"{stat.mean:.1f} ± {stat.sd:.1f}"
+
+
+def _few_ticks(num_tasks: int) -> list[int]:
+    return list(range(1, num_tasks + 1, max(1, num_tasks // 20)))
+
+
+def _mark_events(axes: Axes, setting: Setting) -> None:
+    events = setting.first.events
+    for event in events:
+        # Between the last measurement of the old look and the first one of the new.
+        at = event.task - 0.5
+        axes.axvline(at, color=style.DRIFT, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+        words = f"drift: {range_words(event.classes)}" if len(events) <= 3 else "drift"
+        axes.annotate(
+            words,
+            (at, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=style.DRIFT,
+        )
+
+
+def reliability(setting: Setting, looks: style.Looks) -> Drawing | None:
+    """Accuracy against confidence after the last task, rows of all seeds pooled."""
+    figure = Figure(figsize=(5.3, 4.0))
+    axes = place(figure, 0.6, 0.55, 3.0, 3.0)
+    axes.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+    errors = []
+    for cell, label, look in zip(
+        setting.cells, setting.labels, style.looks_by_cell(setting.cells, looks), strict=True
+    ):
+        confidence, accuracy, count = pooled_bins(cell)
+        if not len(count):
+            continue
+        error = cell.mean(lambda run: run.calibration.ece if run.calibration else None)
+        words = "" if error is None else f"\nECE {error:.3f}"
+        errors.append(label + words.replace("\n", " "))
+        axes.plot(
+            confidence, accuracy, color=look.colour, linestyle=look.line, linewidth=1.4, zorder=2
+        )
+        axes.scatter(
+            confidence,
+            accuracy,
+            s=12 + 110 * count / count.sum(),
+            color="white" if look.hollow else look.colour,
+            edgecolor=look.colour,
+            marker=look.marker,
+            zorder=3,
+            label=label + words,
+        )
+    if not errors:
+        return None
+    axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="confidence", ylabel="share that is correct")
+    axes.grid()
+    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), labelspacing=0.9)
+    return Drawing(
+        figure=figure,
+        title="Reliability",
+        caption="Predictions after the last task, sorted into bins by confidence; larger markers hold more "
+        "rows, all seeds pooled. On the dotted diagonal the network is right as often as it claims; "
+        "below it, it claims too much. ECE: the mean gap.",
+        alt=f"Reliability diagram; expected calibration error: {'; '.join(errors)}.",
+    )
+
+
+def pooled_bins(cell: Cell) -> tuple[Floats, Floats, Floats]:
+    """Confidence, accuracy and count of ten equal bins over the rows of all seeds, empty ones left out."""
+    found = [run.calibration for run in cell.runs if run.calibration is not None]
+    if not found:
+        return np.empty(0), np.empty(0), np.empty(0)
+    confidence = np.concatenate([each.confidence for each in found])
+    accuracy = np.concatenate([each.accuracy for each in found])
+    count = np.concatenate([each.count for each in found])
+    bins = np.clip(np.ceil(confidence * 10).astype(int) - 1, 0, 9)
+    rows = np.bincount(bins, weights=count, minlength=10)
+    filled = rows > 0
+    means = [np.bincount(bins, weights=v * count, minlength=10) for v in (confidence, accuracy)]
+    return means[0][filled] / rows[filled], means[1][filled] / rows[filled], rows[filled]

@@ -1,0 +1,66 @@
+"""All figures of a setting, drawn and turned into files' contents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import matplotlib
+
+from recollect.report import style
+from recollect.report.canvas import Drawing, to_png, to_svg
+from recollect.report.cells import Setting
+from recollect.report.costs import cost_bars, cost_radar
+from recollect.report.curves import accuracy_over_tasks, reliability
+from recollect.report.grids import accuracy_matrix, confusion, per_class
+from recollect.report.pictures import sample_sheet
+from recollect.report.verdicts import verdict_grid
+
+Drawer = Callable[[Setting, style.Looks], Drawing | None]
+"""Draws a setting; None if its runs hold nothing to draw."""
+
+DRAWERS: Mapping[str, Drawer] = {
+    "accuracy": accuracy_over_tasks,
+    "matrix": lambda setting, _: accuracy_matrix(setting),
+    "per-class": lambda setting, _: per_class(setting),
+    "samples": lambda setting, _: sample_sheet(setting),
+    "verdicts": lambda setting, _: verdict_grid(setting),
+    "confusion": lambda setting, _: confusion(setting),
+    "cost": cost_bars,
+    "radar": cost_radar,
+    "reliability": reliability,
+}
+"""In the order of the page: what happened, why, and what it cost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A finished figure, ready to be written or put into a page."""
+
+    kind: str
+    """a key of DRAWERS"""
+    title: str
+    caption: str
+    alt: str
+    png: bytes
+    svg: bytes
+
+
+def draw_all(setting: Setting, looks: style.Looks) -> tuple[Picture, ...]:
+    """Every figure that the runs of a setting have something for."""
+    pictures = []
+    with matplotlib.rc_context(dict(style.RC)):
+        for kind, draw in DRAWERS.items():
+            drawing = draw(setting, looks)
+            if drawing is not None:
+                pictures.append(
+                    Picture(
+                        kind=kind,
+                        title=drawing.title,
+                        caption=drawing.caption,
+                        alt=drawing.alt,
+                        png=to_png(drawing.figure),
+                        svg=to_svg(drawing.figure),
+                    )
+                )
+    return tuple(pictures)

@@ -1,0 +1,148 @@
+"""One self-contained HTML page: it asks nobody for anything, and escapes whatever comes from a run."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from recollect.report import words
+from recollect.report.cells import Setting, Stat
+from recollect.report.figures import Picture
+from recollect.report.run import Run, clean
+from recollect.report.tables import FURTHER, NAMES, Column, Table, Value, table_of
+
+SIDE_BY_SIDE = ("radar", "reliability")
+"""Kinds of figures that need half the page's width only."""
+
+
+def build_page(
+    settings: Sequence[Setting], pictures: Sequence[Sequence[Picture]], warnings: Sequence[str]
+) -> str:
+    """The page; `pictures` holds the figures of each setting."""
+    template = Template(files("recollect.report").joinpath("page.html").read_text("utf-8"))
+    cells = [cell for setting in settings for cell in setting.cells]
+    names = [column for column in NAMES if column.key != "seeds"]
+    telling = [c for c in names if len({c.value(cell) for cell in cells}) > 1]
+    names_of_cells = telling or [c for c in NAMES if c.key == "adaptation"]
+    return template.substitute(
+        title=escape(words.title_of(settings)),
+        summary=escape(words.overview(settings)),
+        warnings=_warnings(warnings),
+        comparison=_html_table(table_of(settings), "Comparison of all configurations"),
+        further=_html_table(table_of(settings, [*names_of_cells, *FURTHER]), "Further measures"),
+        tabs=_tabs(settings),
+        settings="\n".join(
+            _section(setting, drawn, alone=len(settings) == 1)
+            for setting, drawn in zip(settings, pictures, strict=True)
+        ),
+        runs="\n".join(_run(run) for cell in cells for run in cell.runs),
+        footer=escape(_footer([run for cell in cells for run in cell.runs])),
+    )
+
+
+def _warnings(lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    items = "".join(f"<li>{escape(clean(line))}</li>" for line in lines)
+    return f'<div class="warnings"><p>Not everything could be used:</p><ul>{items}</ul></div>'
+
+
+def _html_table(table: Table, label: str) -> str:
+    places = {(row.benchmark, row.variant) for row in table.rows}
+    with_place = len(places) > 1
+    head = "".join(_head(column) for column in table.columns)
+    if with_place:
+        head = _head_cell("setting", "Benchmark and what else tells settings apart.", "name") + head
+    body = []
+    for row in table.rows:
+        cells = [_cell(column, v) for column, v in zip(table.columns, row.values, strict=True)]
+        if with_place:
+            place = ", ".join(part for part in (row.benchmark, row.variant) if part)
+            cells.insert(0, f'<td class="name" data-sort="{escape(place)}">{escape(place)}</td>')
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
+        f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>\n'
+        + "\n".join(body)
+        + "\n</tbody></table></div>"
+    )
+
+
+def _is_name(column: Column) -> bool:
+    return column.key in ("method", "adaptation", "detector")
+
+
+def _head(column: Column) -> str:
+    title = column.title.replace("for- getting", "forgetting")
+    return _head_cell(title, column.meaning, "name" if _is_name(column) else "")
+
+
+def _head_cell(title: str, meaning: str, kind: str) -> str:
+    return (
+        f'<th scope="col" class="{kind}"><button type="button" title="{escape(meaning)}">'
+        f"{escape(title)}</button></th>"
+    )
+
+
+def _cell(column: Column, value: Value) -> str:
+    key = value.mean if isinstance(value, Stat) else value
+    sort = "" if key is None else escape(str(key))
+    kind = "name" if _is_name(column) else ""
+    return f'<td class="{kind}" data-sort="{sort}">{escape(column.text(value))}</td>'
+
+
+def _tabs(settings: Sequence[Setting]) -> str:
+    if len(settings) == 1:
+        return ""
+    buttons = "".join(
+        f'<button type="button" aria-pressed="false">{escape(setting.title)}</button>'
+        for setting in settings
+    )
+    return f'<div class="tabs" role="group" aria-label="Setting to show">{buttons}</div>'
+
+
+def _section(setting: Setting, pictures: Sequence[Picture], *, alone: bool) -> str:
+    heading = "" if alone else f"<p>{escape(words.summary(setting))}</p>"
+    figures = "\n".join(_figure(picture) for picture in pictures)
+    return (
+        f'<section class="setting" aria-label="{escape(setting.title)}">\n'
+        f'<h3>{escape(setting.title)}</h3>{heading}\n<div class="figures">\n{figures}\n</div>\n'
+        "</section>"
+    )
+
+
+def _figure(picture: Picture) -> str:
+    data = base64.b64encode(picture.svg).decode()
+    kind = "half" if picture.kind in SIDE_BY_SIDE else "whole"
+    return (
+        f'<figure class="{kind}"><h3>{escape(picture.title)}</h3>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">'
+        f'<img alt="{escape(picture.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _run(run: Run) -> str:
+    faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
+    name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
+    notes = "".join(f"<li>{escape(note)}</li>" for note in run.notes)
+    versions = ", ".join(f"{key} {clean(value)}" for key, value in sorted(run.versions.items()))
+    config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)
+    return (
+        f"<details><summary>{escape(name)} <small>({escape(clean(run.folder))})</small></summary>"
+        + (f'<ul class="facts">{notes}</ul>' if notes else "")
+        + f"<p>{escape(versions)}</p><pre>{escape(config)}</pre></details>"
+    )
+
+
+def _footer(runs: Sequence[Run]) -> str:
+    seeds = sorted({run.seed for run in runs})
+    return (
+        f"Made by recollect from {words.plural(len(runs), 'run')} "
+        f"(seeds {', '.join(map(str, seeds))}). The figures are beside this page as PNG and SVG, "
+        "the table as CSV and Markdown."
+    )

@@ -1,0 +1,117 @@
+"""The verdicts of a detector beside the truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+
+from recollect.report import style
+from recollect.report.canvas import Drawing, Margins, panels, short, text_inches
+from recollect.report.cells import Setting
+from recollect.report.events import Outcome, outcome_of
+from recollect.report.grids import MAX_NUMBERED, set_ticks
+from recollect.report.run import Run, Verdict
+
+_FACES = {
+    Outcome.FOUND: ("#8fd3bd", "✓"),
+    Outcome.MISSED: ("#f09a6a", "✗"),
+    Outcome.FALSE_ALARM: ("#f6cf6d", "!"),
+    Outcome.QUIET: ("#eef1f4", "·"),
+    Outcome.UNTESTABLE: ("#c3c9d0", "?"),
+}
+"""Tints of the palette under dark text, each with a symbol of its own."""
+
+
+def verdict_grid(setting: Setting) -> Drawing | None:
+    """Class by task, what the detector said and whether that was right; the first seed."""
+    watched = [
+        (cell.first, label)
+        for cell, label in zip(setting.cells, setting.labels, strict=True)
+        if cell.first.verdicts
+    ]
+    if not watched:
+        return None
+    names = [short(name) for name in setting.first.class_names]
+    left = 0.5 + text_inches(names)
+    columns = min(len(watched), 3)
+    figure, axes = panels(
+        len(watched),
+        width=(10.6 - left - 0.2 - 0.3 * (columns - 1)) / columns if columns > 1 else 5.5,
+        height=float(np.clip(len(names) * 0.28, 1.6, 6.5)),
+        margins=Margins(left=left, bottom=0.95),
+    )
+    tallies = []
+    for index, (panel, (run, label)) in enumerate(zip(axes, watched, strict=True)):
+        outcomes = {verdict: outcome_of(verdict, run) for verdict in run.verdicts}
+        kinds = list(_FACES)
+        grid = np.ma.masked_all((len(names), run.num_tasks))
+        for verdict, outcome in outcomes.items():
+            if 1 <= verdict.task <= run.num_tasks:
+                grid[verdict.label, verdict.task - 1] = kinds.index(outcome)
+        panel.pcolormesh(
+            grid,
+            cmap=ListedColormap([face for face, _ in _FACES.values()]),
+            vmin=-0.5,
+            vmax=len(kinds) - 0.5,
+            edgecolors="white",
+            linewidth=0.8 if len(names) <= MAX_NUMBERED else 0.2,
+        )
+        panel.set_xlim(0, run.num_tasks)
+        panel.set_ylim(len(names), 0)
+        set_ticks(panel, names, [str(task) for task in range(1, run.num_tasks + 1)])
+        if len(names) <= 2 * MAX_NUMBERED and run.num_tasks <= MAX_NUMBERED:
+            for verdict, outcome in outcomes.items():
+                panel.text(
+                    verdict.task - 0.5,
+                    verdict.label + 0.52,
+                    f"{_FACES[outcome][1]} {_evidence(verdict)}".strip(),
+                    ha="center",
+                    va="center",
+                    fontsize=6.8 if run.num_tasks <= 6 else 5,
+                )
+        panel.set_title(f"{short(label, 24)} ({short(run.detector, 12)}), seed {run.seed}")
+        panel.set_xlabel("checked at task")
+        if index % 3:
+            panel.tick_params(labelleft=False)
+        else:
+            panel.set_ylabel("class")
+        tallies.append(f"{label}: {_tally(run)}")
+    figure.legend(
+        handles=[
+            Patch(
+                facecolor=face, edgecolor=style.MUTED, linewidth=0.4, label=f"{sign}  {kind.value}"
+            )
+            for kind, (face, sign) in _FACES.items()
+        ],
+        loc="lower center",
+        ncols=5,
+        handlelength=1.3,
+        columnspacing=1.6,
+    )
+    seeds = (
+        "the only seed" if all(len(c.runs) == 1 for c in setting.cells) else "the first seed only"
+    )
+    return Drawing(
+        figure=figure,
+        title="Verdicts of the detector",
+        caption=f"Each class that was checked at each task, {seeds}. The number is the p-value (or the score "
+        "s where a detector gives no p-value). A claim is right from a class's drift until it "
+        "has been met with fresh samples; claiming drift of an unchanged class is a false alarm.",
+        alt="Grids of verdicts by class and task; " + "; ".join(tallies) + ".",
+    )
+
+
+def _evidence(verdict: Verdict) -> str:
+    if verdict.p_value is not None:
+        if verdict.p_value < 0.001:
+            return "<.001"
+        return f"{verdict.p_value:.3f}".removeprefix("0")
+    return "" if verdict.score is None else f"s {verdict.score:.2g}"
+
+
+def _tally(run: Run) -> str:
+    counts = Counter(outcome_of(verdict, run) for verdict in run.verdicts)
+    return ", ".join(f"{counts[kind]} {kind.value}" for kind in Outcome if counts[kind])

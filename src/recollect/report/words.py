@@ -1,0 +1,133 @@
+"""The numbers in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recollect.report.cells import Cell, Setting, Stat
+from recollect.report.run import Run
+from recollect.report.tables import compact
+
+SUBJECT, FLOOR, CEILING = "amr", "vanilla", "fr"
+"""Whom a summary is about, and with whom it is compared."""
+
+
+def plural(count: int, word: str) -> str:
+    """Number and noun.
+
+    >>> plural(1, "run"), plural(3, "seed")
+    ('1 run', '3 seeds')
+    """
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def title_of(settings: Sequence[Setting]) -> str:
+    """What a report is about, for its heading."""
+    benchmarks = _distinct([setting.first.benchmark for setting in settings])
+    methods = _distinct([setting.first.method for setting in settings])
+    adaptations = _distinct([cell.adaptation for setting in settings for cell in setting.cells])
+    return f"{_and(benchmarks)}, {_and(methods)}: {_and(adaptations)}"
+
+
+def overview(settings: Sequence[Setting]) -> str:
+    """One paragraph about the whole report."""
+    if len(settings) == 1:
+        return summary(settings[0])
+    num_cells = sum(len(setting.cells) for setting in settings)
+    num_runs = sum(len(cell.runs) for setting in settings for cell in setting.cells)
+    sentences = [
+        f"{plural(num_runs, 'run')} in {plural(num_cells, 'configuration')} and "
+        f"{plural(len(settings), 'setting')}."
+    ]
+    for rival, words in ((FLOOR, "above"), (CEILING, "at or above")):
+        pairs = [_ends(setting, SUBJECT, rival) for setting in settings]
+        both = [(ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
+        won = [ours > theirs if rival == FLOOR else ours >= theirs for ours, theirs in both]
+        if both:
+            sentences.append(
+                f"{SUBJECT} ends {words} {rival} in {sum(won)} of {len(both)} settings."
+            )
+    return " ".join(sentences)
+
+
+def _ends(setting: Setting, *adaptations: str) -> tuple[float | None, ...]:
+    cells = [setting.find(adaptation) for adaptation in adaptations]
+    return tuple(None if cell is None else cell.mean(lambda run: run.faa) for cell in cells)
+
+
+def summary(setting: Setting) -> str:
+    """A paragraph about one setting: where its cells end, what that took, how sure one can be."""
+    subject = _subject(setting)
+    name = dict(zip(setting.cells, setting.labels, strict=True))
+    faa = {cell: cell.stat(lambda run: run.faa) for cell in setting.cells}
+    sentences = [_ending_sentence(setting, subject, name, faa) + _label_clause(setting, subject)]
+    found = subject.mean(lambda run: run.detection.get("tpr"))
+    alarms = subject.mean(lambda run: run.detection.get("fpr"))
+    if found is not None:
+        words = (
+            f"The detector ({subject.detector}) found {found:.0%} of the drifted classes at once"
+        )
+        if alarms is not None:
+            words += f" and raised a false alarm in {alarms:.0%} of the checks of unchanged classes"
+        sentences.append(words)
+    if max(len(cell.runs) for cell in setting.cells) == 1:
+        sentences.append("One seed tells nothing about spread")
+    return ". ".join(sentences) + "."
+
+
+def _subject(setting: Setting) -> Cell:
+    ours = [cell for cell in setting.cells if cell.adaptation == SUBJECT]
+    return max(ours or setting.cells, key=lambda cell: cell.mean(lambda run: run.faa) or 0.0)
+
+
+def _ending_sentence(
+    setting: Setting, subject: Cell, name: dict[Cell, str], faa: dict[Cell, Stat | None]
+) -> str:
+    start = f"{_seeds(setting)}, {name[subject]} ends at {_stat(faa[subject])}"
+    others = [cell for cell in setting.cells if cell is not subject]
+    if not others:
+        return f"{start} percent final average accuracy"
+    ends = [f"{name[cell]} at {_mean(faa[cell])}" for cell in others[1:]]
+    return f"{start} where " + _and([f"{name[others[0]]} ends at {_mean(faa[others[0]])}", *ends])
+
+
+def _label_clause(setting: Setting, subject: Cell) -> str:
+    """What the subject's labels were against full relearning's; empty where there is nothing to say."""
+    ours = subject.mean(_asked)
+    rival = setting.find(CEILING, subject.detector)
+    if ours is None:
+        return ""
+    clause = f", with {compact(ours)} adaptation labels"
+    theirs = None if rival is None or rival is subject else rival.mean(_asked)
+    return clause if theirs is None else f"{clause} against {CEILING}'s {compact(theirs)}"
+
+
+def _asked(run: Run) -> float | None:
+    return run.labels.get("adaptation")
+
+
+def _seeds(setting: Setting) -> str:
+    counts = sorted({len(cell.runs) for cell in setting.cells})
+    if counts == [1]:
+        return "With one seed"
+    return (
+        f"Over {counts[0]} seeds" if len(counts) == 1 else f"Over {counts[0]} to {counts[-1]} seeds"
+    )
+
+
+def _stat(stat: Stat | None) -> str:
+    if stat is None or stat.sd is None:
+        return _mean(stat)
+    return f"{stat.mean:.1f} ± {stat.sd:.1f}"
+
+
+def _mean(stat: Stat | None) -> str:
+    return "an unknown accuracy" if stat is None else f"{stat.mean:.1f}"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,170 @@
+"""The shapes by which the loop and the rooms know one another without importing one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from recollect.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
+
+Annotate = Callable[[Rows], Extras]
+"""Gives the columns that the running method keeps beside rows in memory."""
+
+
+class HasRows(Protocol):
+    """Anything that can show its rows of a class: a memory, a set of held-out rows."""
+
+    def rows_of(self, label: int) -> Rows:
+        """The rows of one class (possibly none)."""
+        ...
+
+
+class Replay(HasRows, Protocol):
+    """A memory as adaptation sees it."""
+
+    def counts(self) -> dict[int, int]:
+        """Rows per class."""
+        ...
+
+    def drop(self, label: int) -> int:
+        """Free the slots of a class; how many they were."""
+        ...
+
+    def put(self, rows: Rows, extras: Extras = ...) -> None:
+        """Fill free slots."""
+        ...
+
+
+class LabelSource(Protocol):
+    """Where adaptation asks for labels; every answer is booked."""
+
+    def ask(self, label: int, count: int | None) -> Rows:
+        """Up to `count` fresh rows of a class as it looks now (None: all there are)."""
+        ...
+
+
+class Watched(Protocol):
+    """A task as a monitor sees it."""
+
+    @property
+    def number(self) -> int:
+        """Counted from 1."""
+        ...
+
+    @property
+    def known_classes(self) -> tuple[int, ...]:
+        """The classes that arrived before the task."""
+        ...
+
+    def monitored(self) -> Rows:
+        """Current rows of every known class."""
+        ...
+
+    def reference(self, label: int) -> Rows:
+        """Rows of a class as it looks now, which nobody trains on."""
+        ...
+
+
+class Task(Watched, Protocol):
+    """A task as the loop sees it."""
+
+    @property
+    def new_classes(self) -> tuple[int, ...]:
+        """The classes that the task brings."""
+        ...
+
+    def train(self) -> Rows:
+        """The labelled rows that the task brings."""
+        ...
+
+    def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
+        """The rows once over, in an order of the epoch's own."""
+        ...
+
+
+class Monitor(Protocol):
+    """Gives verdicts, and is told when a class has been learned."""
+
+    def check(self, task: Watched) -> list[Verdict]:
+        """A verdict on every class that arrived before the task."""
+        ...
+
+    def renew(self, task: Watched, labels: Sequence[int]) -> None:
+        """These classes have been learned as they look now."""
+        ...
+
+
+class Adaptation(Protocol):
+    """Answers drifted classes. It does not know which method runs."""
+
+    def repair(
+        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
+    ) -> Repair:
+        """Mend what can be mended now, and say what the coming task should do."""
+        ...
+
+
+class Learner(Protocol):
+    """Learns from labelled batches."""
+
+    @property
+    def memory(self) -> Replay:
+        """What it replays."""
+        ...
+
+    def begin_task(self, classes: Sequence[int]) -> None:
+        """New classes are about to arrive."""
+        ...
+
+    def observe(self, batch: Rows) -> StepReport:
+        """One step, then offer to memory."""
+        ...
+
+    def end_task(self) -> None:
+        """The task is over."""
+        ...
+
+    def restart(self) -> None:
+        """Forget the weights."""
+        ...
+
+    def annotate(self, rows: Rows) -> Extras:
+        """The columns that the method keeps beside rows."""
+        ...
+
+
+class Ledger(Protocol):
+    """Books what everything costs."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Seconds and FLOPs go to this phase meanwhile."""
+        ...
+
+    def book_labels(self, kind: str, count: int) -> None:
+        """Labels were used."""
+        ...
+
+    def add_step(self) -> None:
+        """A gradient step was made."""
+        ...
+
+
+class Listener(Protocol):
+    """Is told what happens; changes nothing."""
+
+    def task_begins(self, task: Task) -> None:
+        """A task begins."""
+        ...
+
+    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+        """The known classes were checked and answered; training will take so many rows a time."""
+        ...
+
+    def stepped(self, epoch: int, report: StepReport) -> None:
+        """One training step was made."""
+        ...
+
+    def task_ends(self, record: TaskRecord[Any]) -> None:
+        """A task is complete."""
+        ...

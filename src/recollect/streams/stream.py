@@ -1,0 +1,163 @@
+"""The stream: what each task brings to train on, to watch and to be scored on.
+
+Drifted pixels are computed once per concept, for every row of the classes that ever show it, and
+kept: two reads are equal, and it does not matter in which order or portions rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect import rng
+from recollect.streams import transforms
+from recollect.streams.schedule import ORIGINAL, Schedule
+from recollect.types import Dataset, Parts, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drifted:
+    """The pixels of one concept, and where each data-set row stands among them."""
+
+    images: Tensor
+    position: Tensor
+
+
+class Stream:
+    """A data set, cut into parts, played by a schedule."""
+
+    def __init__(
+        self, dataset: Dataset, parts: Parts, schedule: Schedule, *, batch_size: int, seed: int
+    ) -> None:
+        self.schedule = schedule
+        self.class_names = dataset.class_names
+        self.batch_size = batch_size
+        self.seed = seed
+        self._images = torch.from_numpy(dataset.images)
+        self._labels = torch.from_numpy(dataset.labels)
+        self._parts = {
+            name: torch.from_numpy(getattr(parts, name))
+            for name in ("train", "monitored", "reference", "test")
+        }
+        self._drifted: dict[int, _Drifted] = {}
+
+    def __len__(self) -> int:
+        return self.schedule.num_tasks
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the whole stream: the size of a network's head."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(height, width, channels) of every picture."""
+        return tuple(self._images.shape[1:])
+
+    def task(self, number: int) -> Task:
+        """A task by its number, counted from 1."""
+        return Task(self, number)
+
+    def tasks(self, *, after: int = 0) -> Iterator[Task]:
+        """The tasks in order, those up to number `after` left out."""
+        return (Task(self, number) for number in range(after + 1, len(self) + 1))
+
+    def rows(self, part: str, classes: Sequence[int], task: int) -> Rows:
+        """A part's rows of some classes, as they look during a task, in data-set order."""
+        ids = self._parts[part]
+        ids = ids[torch.isin(self._labels[ids], torch.tensor(classes, dtype=torch.int64))]
+        labels = self._labels[ids]
+        shown = torch.zeros(self.num_classes, dtype=torch.int64)
+        for label in classes:
+            shown[label] = self.schedule.concept_of(label, task)
+        concepts = shown[labels]
+        images = self._images[ids]
+        for concept in concepts.unique().tolist():
+            if concept != ORIGINAL:
+                mask = concepts == concept
+                images[mask] = self._look(concept, ids[mask])
+        return Rows(images=images, labels=labels, ids=ids, concepts=concepts)
+
+    def _look(self, concept: int, ids: Tensor) -> Tensor:
+        """The pixels of rows under a concept."""
+        if concept == ORIGINAL:
+            return self._images[ids]
+        if concept not in self._drifted:
+            self._drifted[concept] = self._drift(concept)
+        drifted = self._drifted[concept]
+        return drifted.images[drifted.position[ids]]
+
+    def _drift(self, concept: int) -> _Drifted:
+        spec = self.schedule.concepts[concept - 1]
+        classes = [
+            label
+            for event in self.schedule.events
+            for label, taken_on in event.concepts.items()
+            if taken_on == concept
+        ]
+        ids = torch.isin(self._labels, torch.tensor(classes)).nonzero().squeeze(1)
+        position = torch.full((len(self._labels),), -1, dtype=torch.int64)
+        position[ids] = torch.arange(len(ids))
+        images = transforms.apply(
+            self._look(spec.parent, ids),
+            spec.transform,
+            spec.severity,
+            seed=spec.seed,
+            unit=spec.unit,
+        )
+        return _Drifted(images=images, position=position)
+
+
+class Task:
+    """One task of a stream: the classes it brings and everything that can be read during it."""
+
+    def __init__(self, stream: Stream, number: int) -> None:
+        self.number = number
+        self.new_classes = stream.schedule.tasks[number - 1]
+        self.known_classes = stream.schedule.known(number)
+        self._stream = stream
+
+    def train(self) -> Rows:
+        """The labelled rows that the task brings by itself."""
+        schedule = self._stream.schedule
+        back = schedule.drifting(self.number) if schedule.recurring_in_training else ()
+        return self._stream.rows("train", (*self.new_classes, *back), self.number)
+
+    def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
+        """The rows once over in an order of the epoch's own, `batch_size` at a time."""
+        shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
+        order = torch.randperm(len(rows), generator=shuffle)
+        return (rows[index] for index in order.split(self._stream.batch_size))
+
+    def monitored(self) -> Rows:
+        """The rows that a detector may watch: every class known so far, as it looks now."""
+        return self._stream.rows("monitored", self.known_classes, self.number)
+
+    def reference(self, label: int) -> Rows:
+        """Rows of a class as it looks now, which nobody trains on."""
+        return self._stream.rows("reference", [label], self.number)
+
+    def incoming(self, label: int) -> Rows:
+        """Rows of a class as it looks now, whose labels can be asked for."""
+        return self._stream.rows("train", [label], self.number)
+
+    def classes_by_task(self) -> list[tuple[int, ...]]:
+        """The classes that each task up to this one brought."""
+        return list(self._stream.schedule.tasks[: self.number])
+
+    def tests(self) -> Rows:
+        """The scoring rows of every class seen, this task's included, as they look now."""
+        return self._stream.rows("test", (*self.known_classes, *self.new_classes), self.number)
+
+
+def check_labels(dataset: Dataset) -> None:
+    """Refuse a data set whose labels and class names do not fit."""
+    labels = np.unique(dataset.labels)
+    if len(labels) and not 0 <= labels[0] <= labels[-1] < len(dataset.class_names):
+        raise ValueError(
+            f"labels must be 0 to {len(dataset.class_names) - 1}; got {labels[0]} to {labels[-1]}"
+        )

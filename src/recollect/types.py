@@ -1,0 +1,150 @@
+"""The small frozen things that travel between rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ScoresT = TypeVar("ScoresT")
+
+Extras = Mapping[str, Tensor]
+"""Columns beside the rows that a method wants kept in memory, one entry per row (e.g. logits)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Pictures and labels at rest; a row's number is its identity everywhere else."""
+
+    images: np.ndarray
+    """uint8 (rows, height, width, channels)"""
+    labels: np.ndarray
+    """int64 (rows,)"""
+    class_names: tuple[str, ...]
+    """one name per label"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Row numbers of a data set, cut into disjoint parts with one job each."""
+
+    train: np.ndarray
+    """rows a learner may train on once their label has been given or asked for"""
+    monitored: np.ndarray
+    """rows a detector watches"""
+    reference: np.ndarray
+    """rows nobody trains on, kept to say what a class looked like (may be empty)"""
+    test: np.ndarray
+    """rows that score the run and do nothing else"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Labelled samples that know where they came from; every field has one entry per row."""
+
+    images: Tensor
+    """uint8 (rows, height, width, channels), or float (rows, features)"""
+    labels: Tensor
+    """int64 (rows,)"""
+    ids: Tensor
+    """int64 (rows,): the row number in the data set, so that repeats can be told"""
+    concepts: Tensor
+    """int64 (rows,): which concept the pixels show; 0 is the original look"""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: Tensor | slice) -> Rows:
+        """The rows at `index` (a slice, positions or a mask)."""
+        return Rows(
+            images=self.images[index],
+            labels=self.labels[index],
+            ids=self.ids[index],
+            concepts=self.concepts[index],
+        )
+
+    def of_class(self, label: int) -> Rows:
+        """The rows of one class."""
+        return self[self.labels == label]
+
+    def distinct(self) -> Rows:
+        """Each (id, concept) once, the first occurrence kept: statistical tests need distinct rows."""
+        key = torch.stack([self.ids, self.concepts], dim=1)
+        _, inverse = torch.unique(key, dim=0, return_inverse=True)
+        first = torch.full((int(inverse.max()) + 1 if len(inverse) else 0,), len(inverse))
+        first.scatter_reduce_(0, inverse, torch.arange(len(inverse)), "amin")
+        return self if len(first) == len(self) else self[first.sort().values]
+
+    @staticmethod
+    def concat(parts: Sequence[Rows]) -> Rows:
+        """Several sets of rows one after the other (at least one)."""
+        if len(parts) == 1:
+            return parts[0]
+        return Rows(
+            **{f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Rows)}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a detector says about one class at one task."""
+
+    task: int
+    """counted from 1"""
+    label: int
+    drifted: bool | None
+    """None: not testable, which is not the same as no drift"""
+    score: float | None = None
+    """the test statistic"""
+    p_value: float | None = None
+    threshold: float | None = None
+    """drifted exactly where p_value <= threshold (or score > threshold under the statistic rule)"""
+    num_reference: int = 0
+    """distinct reference rows that were compared"""
+    num_current: int = 0
+    """distinct current rows that were compared"""
+    reason: str | None = None
+    """why the class could not be tested"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """What an adaptation did, and what it wants the coming task to do."""
+
+    extra: Rows | None = None
+    """rows to train on together with the task's own"""
+    from_scratch: bool = False
+    """forget the network's weights before the task"""
+    renewed: tuple[int, ...] = ()
+    """classes that were met with fresh samples: what is known about their look starts anew"""
+    notes: tuple[str, ...] = ()
+    """what a person should be told"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """What one training step saw."""
+
+    loss: float
+    correct: int
+    """stream rows whose label the network gave before the update"""
+    rows: int
+    """stream rows in the step"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecord(Generic[ScoresT]):
+    """What is worth keeping of a task once it is complete."""
+
+    task: int
+    """counted from 1"""
+    verdicts: tuple[Verdict, ...]
+    renewed: tuple[int, ...]
+    """classes that adaptation met with fresh samples"""
+    notes: tuple[str, ...]
+    scores: ScoresT
+    """what the evaluation found"""

@@ -1,0 +1,653 @@
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from recollect.errors import RunFailure, UserError
+from recollect.experiment import store
+from recollect.experiment.store import RunFolder
+
+CONFIG: dict[str, Any] = {"method": "er", "lr": 0.1, "detector": {"name": "ks", "level": 0.05}}
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """Everything below a folder: None for folders, content for files."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def started(folder: Path, **files: str) -> Path:
+    """A folder with an unfinished run that nobody holds, and further files in it."""
+    RunFolder.open(folder, CONFIG).close()
+    for name, content in files.items():
+        (folder / name.replace("_", ".")).write_text(content)
+    return folder
+
+
+def python(code: str, *arguments: object) -> list[str]:
+    """A command that runs `code` with everything imported that the tests of processes need."""
+    head = "import json, os, sys, time\nfrom recollect.experiment.store import RunFolder\n"
+    head += "from recollect.errors import RunFailure, UserError\n"
+    return [sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@contextmanager
+def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs `code` and has printed one line; killed with SIGKILL in the end."""
+    command = python(code, *arguments)
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+def refusal(folder: Path, config: dict[str, Any] = CONFIG, /, **how: bool) -> str:
+    """The one line with which opening is refused, having changed nothing."""
+    with pytest.raises(UserError) as caught:
+        RunFolder.open(folder, config, **how)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, step: str, code: int = errno.ENOSPC) -> None:
+    """Let one step of an atomic write fail as a full disk would make it fail."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    if step == "write":
+        # As the kernel does it: some bytes arrive, then no more.
+        def half(path: Path, content: bytes) -> None:
+            with path.open("wb") as file:
+                file.write(content[: len(content) // 2])
+            fail()
+
+        monkeypatch.setattr(Path, "write_bytes", half)
+    else:
+        monkeypatch.setattr(os, step, fail)
+
+
+STEPS = pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+
+
+# Opening a folder
+
+
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}], ids=str)
+def test_a_missing_or_empty_folder_becomes_a_run(tmp_path: Path, how: dict[str, bool]) -> None:
+    for folder in (tmp_path, tmp_path / "deep" / "er" / "run"):
+        with RunFolder.open(folder, CONFIG, **how) as run:
+            assert run.path == folder
+            assert not run.finished
+            assert run.load_checkpoint() is None
+        assert names(folder) == {"config.json", ".lock"}
+        assert store.read_config(folder) == CONFIG
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+
+
+def test_remains_of_a_crash_before_the_config_count_as_empty(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("12345\n")
+    (tmp_path / ".config.json.12345.tmp").write_text('{"meth')
+    RunFolder.open(tmp_path, CONFIG).close()
+    assert names(tmp_path) == {"config.json", ".lock"}
+
+
+def test_a_run_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    folder = started(tmp_path / "run", events_jsonl='{"task": 1}\n')
+    before = snapshot(folder)
+    assert refusal(folder) == (
+        f"{folder} already holds an unfinished run; "
+        "go on with --resume or start anew with --overwrite"
+    )
+    (folder / "result.json").write_text("{}")
+    assert "already holds a finished run" in refusal(folder)
+    (folder / "result.json").unlink()
+    assert {**snapshot(folder), ".lock": None} == {**before, ".lock": None}
+
+
+def test_a_refused_copy_without_its_hidden_files_gets_no_lock(tmp_path: Path) -> None:
+    folder = started(tmp_path / "run", result_json="{}")
+    (folder / ".lock").unlink()
+    assert "already holds a finished run" in refusal(folder)
+    assert names(folder) == {"config.json", "result.json"}
+
+
+def test_overwrite_removes_the_run_and_nobody_elses_files(tmp_path: Path) -> None:
+    folder = started(tmp_path, result_json="{}", events_jsonl="{}\n", notes_txt="mine")
+    (folder / "checkpoint.safetensors").write_bytes(b"old")
+    (folder / "samples.safetensors").write_bytes(b"old")
+    (folder / ".result.json.99.tmp").write_bytes(b"old")
+    (folder / ".other.tmp").write_bytes(b"mine")
+    (folder / "figures").mkdir()
+    with RunFolder.open(folder, {"lr": 0.2}, overwrite=True) as run:
+        assert not run.finished
+        assert run.load_checkpoint() is None
+    assert names(folder) == {"config.json", ".lock", "notes.txt", ".other.tmp", "figures"}
+    assert store.read_config(folder) == {"lr": 0.2}
+
+
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}], ids=str)
+@pytest.mark.parametrize("name", ["notes.txt", "config.json", "result.json", ".hidden"])
+def test_a_folder_of_somebody_else_is_never_taken(
+    tmp_path: Path, name: str, how: dict[str, bool]
+) -> None:
+    (tmp_path / name).write_text("{}")
+    before = snapshot(tmp_path)
+    assert refusal(tmp_path, **how) == (
+        f"{tmp_path} holds files but no run; choose an empty or new folder for --out"
+    )
+    assert snapshot(tmp_path) == before
+
+
+def test_resume_goes_on_with_the_same_config(tmp_path: Path) -> None:
+    RunFolder.open(tmp_path, {"classes": (1, 2), "seed": 0}).close()
+    written = (tmp_path / "config.json").read_bytes()
+    with RunFolder.open(tmp_path, {"seed": 0, "classes": (1, 2)}, resume=True) as run:
+        assert not run.finished
+        run.write_result({"faa": 1.0})
+    with RunFolder.open(tmp_path, {"seed": 0, "classes": [1, 2]}, resume=True) as run:
+        assert run.finished
+        assert run.result() == {"faa": 1.0}
+    assert (tmp_path / "config.json").read_bytes() == written
+
+
+def test_resume_names_what_differs(tmp_path: Path) -> None:
+    folder = started(tmp_path)
+    here = {"method": "er", "lr": 0.03, "detector": {"name": "mmd", "level": 0.05}, "seed": None}
+    assert refusal(folder, here, resume=True) == (
+        f'{folder} holds a run of another config (lr: 0.1 there, 0.03 here; detector.name: "ks" '
+        'there, "mmd" here; seed: absent there, null here); '
+        "choose another --out or start anew with --overwrite"
+    )
+    assert "(lr: 0.1 there, absent here; detector" in refusal(folder, {"method": "er"}, resume=True)
+    assert "; and 3 more)" in refusal(folder, dict.fromkeys("abcde"), resume=True)
+    assert store.read_config(folder) == CONFIG
+
+
+def test_resume_of_a_run_with_a_damaged_config_names_the_file(tmp_path: Path) -> None:
+    folder = started(tmp_path, config_json='{"lr"')
+    assert refusal(folder, resume=True).startswith(f"{folder / 'config.json'} is damaged: ")
+    RunFolder.open(folder, CONFIG, overwrite=True).close()
+    assert store.read_config(folder) == CONFIG
+
+
+def test_resume_and_overwrite_exclude_each_other(tmp_path: Path) -> None:
+    assert "exclude each other" in refusal(tmp_path / "x", resume=True, overwrite=True)
+    assert names(tmp_path) == set()
+
+
+def test_a_config_that_json_cannot_say_costs_nothing(tmp_path: Path) -> None:
+    folder = started(tmp_path / "old", result_json="{}")
+    before = snapshot(tmp_path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        RunFolder.open(folder, {"lr": float("nan")}, overwrite=True)
+    with pytest.raises(TypeError):
+        RunFolder.open(tmp_path / "new", {"lr": object()})  # type: ignore[dict-item]
+    assert snapshot(tmp_path) == before
+
+
+# Folders that cannot be had
+
+
+def test_a_file_or_a_dangling_link_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "link"):
+        assert (
+            refusal(tmp_path / name) == f"{tmp_path / name} is not a folder; choose another --out"
+        )
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    below = tmp_path / "file" / "deep" / "run"
+    assert refusal(below) == f"cannot start a run in {below}: Not a directory"
+    assert refusal(Path("/proc/nowhere/run")).startswith("cannot start a run in /proc/nowhere/run:")
+    assert refusal(tmp_path / ("x" * 300)).endswith("File name too long")
+    assert names(tmp_path) == {"file"}
+
+
+@pytest.mark.parametrize("method", ["mkdir", "open"])
+def test_missing_permission_is_told_and_made_folders_go_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    real: Callable[..., Any] = getattr(Path, method)
+
+    def guarded(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self.name in ("run", ".lock"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(self, *args, **kwargs)
+
+    folder = tmp_path / "a" / "b" / ("run" if method == "mkdir" else "c")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, method, guarded)
+        assert refusal(folder) == f"cannot start a run in {folder}: Permission denied"
+    assert names(tmp_path) == set()
+
+
+@STEPS
+def test_a_config_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    failing(monkeypatch, step)
+    folder = tmp_path / "deep" / "run"
+    assert refusal(folder) == (
+        f"cannot start a run: cannot write {folder / 'config.json'}: No space left on device"
+    )
+    assert names(tmp_path) == set()
+    assert "No space left" in refusal(tmp_path)
+    assert names(tmp_path) == set()
+
+
+def test_a_config_that_may_not_have_reached_the_disk_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def fsync(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:  # the folder's, after the file has got its name
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert "Input/output error" in refusal(tmp_path / "run")
+    assert names(tmp_path) == set()
+
+
+# One writer at a time
+
+
+HOLD = """
+run = RunFolder.open(sys.argv[1], json.loads(sys.argv[2]), resume=True)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_live_writer_keeps_others_out_and_a_killed_one_does_not(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with child(HOLD, folder, json.dumps(CONFIG)) as process:
+        before = snapshot(folder)
+        for how in ({}, {"resume": True}, {"overwrite": True}):
+            assert refusal(folder, **how) == (
+                f"{folder} is in use by another process (pid {process.pid})"
+            )
+        assert snapshot(folder) == before
+    assert process.returncode == -signal.SIGKILL
+    assert (folder / ".lock").exists()
+    with RunFolder.open(folder, CONFIG, resume=True) as run:
+        assert (folder / ".lock").read_text() == f"{os.getpid()}\n"
+        run.write_result({})
+
+
+def test_a_folder_is_held_until_closed_also_within_a_process(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG):
+        assert "is in use by another process" in refusal(tmp_path, resume=True)
+    run = RunFolder.open(tmp_path, CONFIG, resume=True)
+    run.close()
+    with pytest.raises(AssertionError, match="after it had been closed"):
+        run.append_event({})
+    RunFolder.open(tmp_path, CONFIG, resume=True).close()
+
+
+def test_of_many_that_start_at_once_one_gets_the_folder(tmp_path: Path) -> None:
+    code = """
+    go = float(sys.argv[3])
+    time.sleep(max(0, go - time.time()))
+    try:
+        run = RunFolder.open(sys.argv[1], json.loads(sys.argv[2]), resume=True)
+    except UserError as error:
+        print(error, flush=True)
+    else:
+        print("mine", flush=True)
+        sys.stdin.read()  # held until everybody has tried
+    """
+    command = python(code, tmp_path / "run", json.dumps(CONFIG), time.time() + 0.5)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    everybody = [
+        subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
+        for _ in range(5)
+    ]
+    said = sorted(process.stdout.readline().strip() for process in everybody)
+    for process in everybody:
+        process.communicate()
+    assert said.count("mine") == 1
+    assert sum("is in use by another process" in line for line in said) == 4
+
+
+def test_a_lock_file_replaced_before_it_is_locked_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = fcntl.flock, []
+
+    def flock(file: Any, how: int) -> None:
+        real(file, how)
+        tries.append(os.fstat(file.fileno()).st_ino)
+        if len(tries) == 1:  # the last holder took its lock file away just before
+            (tmp_path / ".lock").unlink()
+            (tmp_path / ".lock").touch()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with RunFolder.open(tmp_path, CONFIG):
+        assert len(tries) == 2
+        assert tries[1] == (tmp_path / ".lock").stat().st_ino
+        monkeypatch.undo()
+        assert "is in use" in refusal(tmp_path)
+
+
+# Whole files or none
+
+
+@STEPS
+def test_a_failed_write_keeps_the_old_file_and_no_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"task": 1})
+        run.write_result({"faa": 1})
+        run.save_checkpoint({"step": 1})
+        run.save_arrays("samples", {"x": torch.ones(1)}, {})
+        before = snapshot(tmp_path)
+        writes: dict[str, Callable[[], None]] = {
+            "result.json": lambda: run.write_result({"faa": 2}),
+            "checkpoint.safetensors": lambda: run.save_checkpoint({"step": torch.ones(9)}),
+            "samples.safetensors": lambda: run.save_arrays("samples", {"x": torch.ones(9)}, {}),
+            "config.json": lambda: store.write_json(tmp_path / "config.json", [1]),
+        }
+        failing(monkeypatch, step)
+        for name, write in writes.items():
+            with pytest.raises(RunFailure) as caught:
+                write()
+            # Before a checkpoint the events are made safe, so there it is they that fail to be.
+            told = "events.jsonl" if (name, step) == ("checkpoint.safetensors", "fsync") else name
+            assert str(caught.value) == f"cannot write {tmp_path / told}: No space left on device"
+            assert snapshot(tmp_path) == before
+
+
+def test_an_interrupted_write_keeps_the_old_file_and_no_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    store.write_json(tmp_path / "x.json", {"old": 1})
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.write_json(tmp_path / "x.json", {"new": 1})
+    assert snapshot(tmp_path) == {"x.json": b'{\n "old": 1\n}\n'}
+
+
+def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_up(
+    tmp_path: Path,
+) -> None:
+    code = """
+    run = RunFolder.open(sys.argv[1], json.loads(sys.argv[2]))
+    run.write_result({"faa": 1})
+    def fsync(_):
+        print("ready", flush=True)
+        time.sleep(60)
+    os.fsync = fsync
+    run.write_result({"faa": 2})
+    """
+    with child(code, tmp_path, json.dumps(CONFIG)) as process:
+        pass
+    temporary = f".result.json.{process.pid}.tmp"
+    assert names(tmp_path) == {"config.json", "result.json", ".lock", temporary}
+    with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
+        assert run.result() == {"faa": 1}
+    assert names(tmp_path) == {"config.json", "result.json", ".lock"}
+
+
+def test_a_disk_that_fills_up_tears_neither_events_nor_result(tmp_path: Path) -> None:
+    # A limit on file size makes the kernel do what a full disk does: write a part, then refuse.
+    code = """
+    import resource
+    run = RunFolder.open(sys.argv[1], {})
+    run.append_event({"task": 1})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    for write in (run.append_event, run.write_result):
+        try:
+            write({"text": "x" * 1000})
+        except RunFailure as error:
+            print(error)
+    run.append_event({"task": 2})
+    """
+    command = python(code, tmp_path)
+    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"cannot write {tmp_path / 'events.jsonl'}: File too large",
+        f"cannot write {tmp_path / 'result.json'}: File too large",
+    ]
+    assert (tmp_path / "events.jsonl").read_text() == '{"task": 1}\n{"task": 2}\n'
+    assert names(tmp_path) == {"config.json", "events.jsonl", ".lock"}
+
+
+def test_a_folder_that_goes_away_fails_the_run_at_the_next_write(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", CONFIG) as run:
+        run.append_event({"task": 1})
+        shutil.rmtree(tmp_path / "run")
+        for write in (run.append_event, run.write_result, run.save_checkpoint):
+            with pytest.raises(RunFailure, match=r"^cannot write .*: No such file or directory$"):
+                write({})
+
+
+def test_json_is_written_in_the_order_given_and_never_with_nan(tmp_path: Path) -> None:
+    store.write_json(tmp_path / "x.json", {"b": [1.5, None], "a": "é"})
+    text = '{\n "b": [\n  1.5,\n  null\n ],\n "a": "\\u00e9"\n}\n'
+    assert (tmp_path / "x.json").read_text() == text
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.write_json(tmp_path / "x.json", {"faa": float("nan")})
+    assert snapshot(tmp_path) == {"x.json": text.encode()}
+
+
+def test_files_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        store.write_json(tmp_path / "x.json", {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.json").stat().st_mode & 0o777 == 0o640
+
+
+# Checkpoint and events
+
+
+def test_a_checkpoint_comes_back_and_equal_ones_have_equal_bytes(tmp_path: Path) -> None:
+    state = {"rows": torch.arange(6).reshape(2, 3), "rng": (1, None), 3: 0.1}
+    contents = []
+    for name in ("one", "two"):
+        with RunFolder.open(tmp_path / name, CONFIG) as run:
+            run.append_event({"task": 1})
+            run.save_checkpoint({"an": "older one"})
+            run.save_checkpoint(state)
+            contents.append((tmp_path / name / "checkpoint.safetensors").read_bytes())
+            back = run.load_checkpoint()
+        assert back["rows"].equal(state["rows"])
+        assert {**back, "rows": None} == {**state, "rows": None}
+        assert store.read_checkpoint(tmp_path / name)["rng"] == (1, None)
+    assert contents[0] == contents[1]
+
+
+def test_events_after_the_checkpoint_are_dropped_on_resume(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"task": 1, "name": "é\n"})
+        run.save_checkpoint({"task": 1})
+        run.append_event({"task": 2})
+    with (tmp_path / "events.jsonl").open("a") as events:
+        events.write('{"task": 3, "torn')  # the process died within this line
+    assert store.read_checkpoint(tmp_path) == {"task": 1}
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 3  # reading changes nothing
+    with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
+        assert run.load_checkpoint() == {"task": 1}
+        run.append_event({"task": 2})
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"task": 1, "name": "é\n"}, {"task": 2}]
+
+
+def test_without_a_checkpoint_a_resumed_run_begins_with_no_events(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"task": 1})
+    with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
+        assert run.load_checkpoint() is None
+        assert (tmp_path / "events.jsonl").read_bytes() == b""
+
+
+def test_a_finished_run_keeps_all_of_its_events(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.save_checkpoint({"task": 1})
+        run.append_event({"task": 2})
+        run.write_result({})
+        assert run.load_checkpoint() == {"task": 1}
+    assert (tmp_path / "events.jsonl").read_text() == '{"task": 2}\n'
+
+
+def test_events_missing_from_before_the_checkpoint_are_told(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"task": 1})
+        run.save_checkpoint({})
+        (tmp_path / "events.jsonl").write_text("{}\n")
+        with pytest.raises(UserError, match=r"events.jsonl is damaged: expected at least 12 bytes"):
+            run.load_checkpoint()
+
+
+def test_an_event_that_json_cannot_say_is_not_begun(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"loss": 0.5})
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            run.append_event({"loss": float("inf")})
+    assert (tmp_path / "events.jsonl").read_text() == '{"loss": 0.5}\n'
+
+
+def test_a_state_that_cannot_be_kept_leaves_the_checkpoint_as_it_was(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.save_checkpoint({"task": 1})
+        before = snapshot(tmp_path)
+        with pytest.raises(TypeError, match=r"\['net'\] is of type object"):
+            run.save_checkpoint({"net": object()})
+        assert snapshot(tmp_path) == before
+
+
+def test_a_checkpoint_of_another_format_is_refused_with_both_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        monkeypatch.setattr(store, "FORMAT", store.FORMAT + 1)
+        run.save_checkpoint({})
+        monkeypatch.undo()
+        with pytest.raises(UserError) as caught:
+            run.load_checkpoint()
+    assert str(caught.value) == (
+        f"{tmp_path / 'checkpoint.safetensors'} has format 2, this version reads format 1; "
+        "start anew with --overwrite"
+    )
+
+
+@pytest.mark.parametrize("length", [0, 4, 100, -1])
+def test_a_damaged_checkpoint_is_told_with_its_file_and_drops_no_events(
+    tmp_path: Path, length: int
+) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.save_checkpoint({"x": torch.ones(4)})
+        run.append_event({"task": 1})
+        file = tmp_path / "checkpoint.safetensors"
+        file.write_bytes(file.read_bytes()[:length])
+        with pytest.raises(UserError) as caught:
+            run.load_checkpoint()
+    assert str(caught.value).startswith(f"{file} is damaged: ")
+    assert (tmp_path / "events.jsonl").read_text() == '{"task": 1}\n'
+
+
+# Samples and readers
+
+
+def test_arrays_come_back_with_what_was_said_about_them(tmp_path: Path) -> None:
+    pictures = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        assert run.load_arrays("samples") is None
+        run.save_arrays("samples", {"before": pictures}, {"classes": ["cat"], "task": 3})
+        kept = run.load_arrays("samples")
+        with pytest.raises(KeyError):
+            run.save_arrays("other", {}, {})
+    assert kept is not None
+    assert kept.tensors["before"].equal(pictures)
+    assert kept.meta == {"classes": ["cat"], "task": 3}
+    assert store.read_arrays(tmp_path, "samples") is not None
+
+
+def test_a_reader_tells_finished_from_unfinished_from_nothing(tmp_path: Path) -> None:
+    run = started(tmp_path / "run")
+    assert (store.is_run(run), store.is_finished(run)) == (True, False)
+    with pytest.raises(UserError, match=r"run holds an unfinished run; finish it with --resume$"):
+        store.read_result(run)
+    store.write_json(run / "result.json", {"faa": 81.5})
+    assert (store.is_run(run), store.is_finished(run)) == (True, True)
+    assert store.read_result(run) == {"faa": 81.5}
+    for nothing in (tmp_path, tmp_path / "missing", run / "config.json"):
+        assert (store.is_run(nothing), store.is_finished(nothing)) == (False, False)
+        with pytest.raises(
+            UserError, match=r"holds no run; expected a folder with config.json and"
+        ):
+            store.read_result(nothing)
+        with pytest.raises(UserError, match=r"holds no run; expected a folder with config.json$"):
+            store.read_config(nothing)
+        assert store.read_checkpoint(nothing) is None
+
+
+@pytest.mark.parametrize("content", [b"", b'{"faa": 8', b"[1, 2]", b"\xff\xfe\xfa"])
+def test_a_damaged_json_file_is_told_by_name(tmp_path: Path, content: bytes) -> None:
+    run = started(tmp_path)
+    for name, read in (("result.json", store.read_result), ("config.json", store.read_config)):
+        (run / name).write_bytes(content)
+        with pytest.raises(UserError) as caught:
+            read(run)
+        assert str(caught.value).startswith(f"{run / name} is damaged: ")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
+    (started(tmp_path) / "result.json").mkdir()
+    with pytest.raises(UserError, match=r"^cannot read .*result.json: Is a directory$"):
+        store.read_result(tmp_path)
+
+
+def test_the_store_can_be_imported_and_refuse_without_torch(tmp_path: Path) -> None:
+    code = """
+    try:
+        RunFolder.open(sys.argv[1], {})
+    except UserError:
+        assert "torch" not in sys.modules
+        print("refused")
+    """
+    (tmp_path / "file").touch()
+    command = python(code, tmp_path)
+    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "refused\n"

@@ -1,0 +1,283 @@
+"""The laws of the slot policies, against exact probabilities and row-by-row versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from recollect import rng
+from recollect.memory import POLICIES, Balanced, Memory, Policy, Reservoir
+from recollect.memory.policies import Slots
+from recollect.types import Rows
+
+# Seeds are fixed, so a test passes always or never. Had they been drawn, each test of a
+# distribution would fail a right memory with at most this probability.
+FALSE_FAILURE = 1e-7
+
+
+def rows(ids: list[int], labels: list[int] | None = None) -> Rows:
+    number = torch.tensor(ids)
+    return Rows(
+        images=number[:, None].float(),
+        labels=torch.zeros_like(number) if labels is None else torch.tensor(labels),
+        ids=number,
+        concepts=torch.zeros_like(number),
+    )
+
+
+def kept_ids(memory: Memory) -> list[int]:
+    return [i for label in memory.counts() for i in memory.rows_of(label).ids.tolist()]
+
+
+def offer_in_batches(memory: Memory, stream: Rows, batch_size: int) -> None:
+    for start in range(0, len(stream), batch_size):
+        memory.offer(stream[start : start + batch_size])
+
+
+def assert_distribution(
+    observed: Counter[frozenset[int]], law: dict[frozenset[int], float]
+) -> None:
+    """Chi-square of outcomes against their exact probabilities."""
+    assert set(observed) <= set(law)
+    repeats = observed.total()
+    expected = np.array([law[outcome] * repeats for outcome in law])
+    assert expected.min() > 5
+    counts = np.array([observed[outcome] for outcome in law])
+    assert stats.chisquare(counts, expected).pvalue > FALSE_FAILURE
+
+
+def assert_frequencies(hits: np.ndarray, trials: int, probability: np.ndarray | float) -> None:
+    """Each of several binomial counts within its exact two-sided bounds, together FALSE_FAILURE."""
+    level = FALSE_FAILURE / hits.size
+    low, high = stats.binom.interval(1 - level, trials, probability)
+    assert (hits >= low).all(), (hits, low)
+    assert (hits <= high).all(), (hits, high)
+
+
+# Reservoir
+
+
+def test_reservoir_keeps_every_subset_of_the_stream_equally_often() -> None:
+    observed: Counter[frozenset[int]] = Counter()
+    for seed in range(3000):
+        memory = Memory(2, policy=Reservoir(), seed=seed)
+        offer_in_batches(memory, rows([0, 1, 2, 3]), batch_size=3)
+        observed[frozenset(kept_ids(memory))] += 1
+    assert_distribution(observed, {frozenset(s): 1 / 6 for s in combinations(range(4), 2)})
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 20])
+def test_reservoir_keeps_every_row_equally_often_in_any_batching(batch_size: int) -> None:
+    repeats, length, capacity = 1200, 20, 5
+    hits = np.zeros(length)
+    for seed in range(repeats):
+        # Other seeds for every batch size, so that the four cases are independent.
+        memory = Memory(capacity, policy=Reservoir(), seed=seed * 100 + batch_size)
+        offer_in_batches(memory, rows(list(range(length))), batch_size)
+        hits[kept_ids(memory)] += 1
+    assert hits.sum() == repeats * capacity
+    assert_frequencies(hits, repeats, capacity / length)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 40])
+def test_reservoir_equals_algorithm_r_row_by_row_bit_for_bit(batch_size: int) -> None:
+    length, capacity, seed = 40, 6, 11
+    generator = rng.fork(seed, "memory", "offer")
+    slots: list[int | None] = [None] * capacity
+    for n in range(length):
+        j = int(torch.randint(2**62, (1,), generator=generator)) % (n + 1)
+        slot = n if n < capacity else j
+        if slot < capacity:
+            slots[slot] = n
+    memory = Memory(capacity, policy=Reservoir(), seed=seed)
+    offer_in_batches(memory, rows(list(range(length))), batch_size)
+    assert memory.rows_of(0).ids.tolist() == slots
+
+
+def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
+    """Stream rows stay at capacity / seen; a put row lives on like any incumbent of its time."""
+    repeats, capacity, before, length, renewed = 2500, 4, 8, 16, 99
+    hits = np.zeros(length)
+    puts = survivors = 0
+    for seed in range(repeats):
+        memory = Memory(capacity, policy=Reservoir(), seed=seed)
+        stream = rows(
+            list(range(length)), labels=[n % 2 if n < before else 2 for n in range(length)]
+        )
+        offer_in_batches(memory, stream[:before], batch_size=3)
+        freed = memory.drop(0)
+        if freed >= 2:
+            puts += 1
+            memory.put(rows([renewed], labels=[0]))
+            assert memory.free == freed - 1
+        offer_in_batches(memory, stream[before:], batch_size=3)
+        kept = kept_ids(memory)
+        survivors += renewed in kept
+        hits[[i for i in kept if i != renewed]] += 1
+    dropped = np.arange(0, before, 2)
+    assert hits[dropped].sum() == 0
+    assert_frequencies(np.delete(hits, dropped), repeats, capacity / length)
+    assert puts > 1000
+    assert_frequencies(np.array([survivors]), puts, before / length)
+
+
+def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
+    repeats, capacity, before, length = 2000, 6, 4, 12
+    stream = rows(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
+    hits = np.zeros(length)
+    for seed in range(repeats):
+        memory = Memory(capacity, policy=Reservoir(), seed=seed)
+        memory.offer(stream[:before])
+        assert memory.drop(0) == 2
+        offer_in_batches(memory, stream[before:], batch_size=5)
+        hits[kept_ids(memory)] += 1
+    assert hits[[0, 2]].sum() == 0
+    assert_frequencies(np.delete(hits, [0, 2]), repeats, capacity / length)
+
+
+def test_reservoir_leaves_holes_to_the_draw() -> None:
+    memory = Memory(4, policy=Reservoir(), seed=0)
+    memory.offer(rows([0, 1, 2], labels=[0, 1, 0]))
+    memory.drop(0)
+    memory.offer(rows([3], labels=[1]))
+    # Row 3 goes to slot 3 although slots 0 and 2 are free: that is where algorithm R sends it.
+    assert memory.rows_of(1).ids.tolist() == [1, 3]
+    assert memory.free == 2
+    memory.put(rows([7], labels=[1]))
+    assert memory.rows_of(1).ids.tolist() == [7, 1, 3]
+
+
+# Balanced
+
+
+def balanced_law(labels: tuple[int, ...], capacity: int) -> dict[frozenset[int], float]:
+    """The exact probability of every kept set, from the definition, one row after the other."""
+
+    @cache
+    def after(n: int) -> dict[frozenset[int], Fraction]:
+        if n == 0:
+            return {frozenset(): Fraction(1)}
+        law: dict[frozenset[int], Fraction] = {}
+        row, accept = n - 1, min(Fraction(1), Fraction(capacity, n))
+        for held, p in after(n - 1).items():
+            law[held] = law.get(held, Fraction(0)) + p * (1 - accept)
+            if len(held) < capacity:
+                leave: list[tuple[frozenset[int], Fraction]] = [(frozenset(), Fraction(1))]
+            else:
+                sizes = Counter(labels[i] for i in held)
+                largest = [label for label in sizes if sizes[label] == max(sizes.values())]
+                leave = [
+                    (frozenset([i]), Fraction(1, len(largest) * sizes[labels[i]]))
+                    for i in held
+                    if labels[i] in largest
+                ]
+            for gone, q in leave:
+                new = held - gone | {row}
+                law[new] = law.get(new, Fraction(0)) + p * accept * q
+        return law
+
+    law = {held: float(p) for held, p in after(len(labels)).items() if p > 0}
+    assert abs(sum(law.values()) - 1) < 1e-12
+    return law
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 6])
+def test_balanced_follows_its_definition_exactly(batch_size: int) -> None:
+    labels = [0, 0, 1, 0, 1, 0]
+    observed: Counter[frozenset[int]] = Counter()
+    for seed in range(2500):
+        memory = Memory(3, policy=Balanced(), seed=seed * 100 + batch_size)
+        offer_in_batches(memory, rows(list(range(6)), labels), batch_size)
+        observed[frozenset(kept_ids(memory))] += 1
+    assert_distribution(observed, balanced_law(tuple(labels), 3))
+
+
+def test_balanced_levels_the_classes_of_a_long_shuffled_stream() -> None:
+    shares = torch.tensor([0.6, 0.25, 0.1, 0.05])
+    draws = torch.multinomial(shares, 8000, replacement=True, generator=rng.fork(0, "labels"))
+    memory = Memory(42, policy=Balanced(), seed=0)
+    stream = rows(list(range(8000)), draws.tolist())
+    offer_in_batches(memory, stream[:7000], batch_size=32)
+    spreads = set()
+    for n in range(7000, 8000):
+        memory.offer(stream[n : n + 1])
+        counts = memory.counts().values()
+        spreads.add(max(counts) - min(counts))
+    # The row that came last may sit on top of an already largest class: one more than level.
+    assert spreads <= {1, 2}
+    assert sum(memory.counts().values()) == 42
+
+
+def test_balanced_replaces_only_rows_of_a_largest_class() -> None:
+    labels = torch.randint(5, (600,), generator=rng.fork(1, "labels")).tolist()
+    memory = Memory(13, policy=Balanced(), seed=1)
+    offered = rows(list(range(600)), labels)
+    memory.offer(offered[:13])
+    replaced = 0
+    for n in range(13, 600):
+        before, counts = set(kept_ids(memory)), memory.counts()
+        memory.offer(offered[n : n + 1])
+        after = set(kept_ids(memory))
+        if after != before:
+            (gone,) = before - after
+            assert after - before == {n}
+            assert counts[labels[gone]] == max(counts.values())
+            replaced += 1
+    assert replaced > 20
+
+
+def test_balanced_fills_free_slots_first() -> None:
+    memory = Memory(4, policy=Balanced(), seed=0)
+    memory.offer(rows([0, 1, 2, 3], labels=[0, 1, 0, 1]))
+    memory.drop(0)
+    memory.put(rows([4], labels=[2]))
+    n = 5
+    while memory.free:  # until the first row is accepted
+        memory.offer(rows([n], labels=[3]))
+        n += 1
+    assert memory.counts() == {1: 2, 2: 1, 3: 1}
+
+
+def test_balanced_takes_from_rows_that_came_in_the_same_offer() -> None:
+    """One offer that overfills the memory many times leaves what row-by-row offers would."""
+    memory = Memory(10, policy=Balanced(), seed=0)
+    memory.offer(rows(list(range(2000)), labels=[0] * 1000 + [1] * 1000))
+    assert set(memory.counts()) == {0, 1}
+    # Algorithm R accepts about 10 * ln(2) = 7 rows of class 1; each takes a row of class 0 until level.
+    assert max(memory.counts().values()) <= 7
+
+
+# The book and the catalogue
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_policy_is_listed_under_its_own_name(name: str) -> None:
+    policy: Policy = POLICIES[name]()
+    assert policy.name == name
+
+
+def test_slots_keep_every_slot_once_whatever_is_written_and_released() -> None:
+    generator = rng.fork(0, "slots")
+    slots = Slots(12)
+    held: dict[int, int] = {}
+    for _ in range(300):
+        count = int(torch.randint(1, 6, (1,), generator=generator))
+        where = torch.randperm(12, generator=generator)[:count].numpy()
+        labels = torch.randint(4, (count,), generator=generator).numpy()
+        slots.write(where, labels)
+        held.update(zip(where.tolist(), labels.tolist(), strict=True))
+        label = int(torch.randint(8, (1,), generator=generator))
+        assert slots.release(label) == sum(own == label for own in held.values())
+        held = {slot: own for slot, own in held.items() if own != label}
+        assert sorted(slots.order.tolist()) == list(range(12))
+        assert sorted(slots.occupied.tolist()) == sorted(held)
+        assert slots.counts == Counter(held.values())
+        for own in range(4):
+            assert slots.of_class(own).tolist() == sorted(s for s in held if held[s] == own)
