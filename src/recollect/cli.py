@@ -187,13 +187,15 @@ def _run(arguments: argparse.Namespace) -> int:
     name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
     out = arguments.out or Path("runs") / name
     flags = {"resume": arguments.resume, "overwrite": arguments.overwrite}
-    with RunFolder.open(out, config.to_json(), **flags) as folder:
-        with _display(arguments) as display:
-            display.say(f"preset {config.preset}: {preset_of(given).source}")
-            for warning in assembly.warnings:
-                display.say(f"warning: {warning}")
-            listener = display.run(config.adaptation, config, len(assembly.stream))
-            result = run_in(folder, config, assembly, listener=listener)
+    with (
+        RunFolder.open(out, config.to_json(), **flags) as folder,
+        _display(arguments) as display,
+    ):
+        display.say(f"preset {config.preset}: {preset_of(given).source}")
+        for warning in assembly.warnings:
+            display.say(f"warning: {warning}")
+        listener = display.run(config.adaptation, config, len(assembly.stream))
+        result = run_in(folder, config, assembly, listener=listener)
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
@@ -328,7 +330,7 @@ def _display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:
     return Display(console, num_runs=num_runs)
 
 
-def _terminate(signum: int, frame: object) -> None:
+def _terminate(*_: object) -> None:
     raise Terminated
 
 

@@ -72,7 +72,7 @@ class Rows:
         return self[self.labels == label]
 
     def distinct(self) -> Rows:
-        """Each (id, concept) once, the first occurrence kept: statistical tests need distinct rows."""
+        """Each (id, concept) once, the first one kept: statistical tests need distinct rows."""
         key = torch.stack([self.ids, self.concepts], dim=1)
         _, inverse = torch.unique(key, dim=0, return_inverse=True)
         first = torch.full((int(inverse.max()) + 1 if len(inverse) else 0,), len(inverse))

@@ -66,19 +66,19 @@ def assert_frequencies(hits: np.ndarray, trials: int, probability: np.ndarray | 
 
 def test_reservoir_keeps_every_subset_of_the_stream_equally_often() -> None:
     observed: Counter[frozenset[int]] = Counter()
-    for seed in range(3000):
+    for seed in range(1500):
         memory = Memory(2, policy=Reservoir(), seed=seed)
         offer_in_batches(memory, rows([0, 1, 2, 3]), batch_size=3)
         observed[frozenset(kept_ids(memory))] += 1
     assert_distribution(observed, {frozenset(s): 1 / 6 for s in combinations(range(4), 2)})
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 7, 20])
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
 def test_reservoir_keeps_every_row_equally_often_in_any_batching(batch_size: int) -> None:
-    repeats, length, capacity = 1200, 20, 5
+    repeats, length, capacity = 500, 14, 4
     hits = np.zeros(length)
     for seed in range(repeats):
-        # Other seeds for every batch size, so that the four cases are independent.
+        # Other seeds for every batch size, so that the cases are independent.
         memory = Memory(capacity, policy=Reservoir(), seed=seed * 100 + batch_size)
         offer_in_batches(memory, rows(list(range(length))), batch_size)
         hits[kept_ids(memory)] += 1
@@ -103,7 +103,7 @@ def test_reservoir_equals_algorithm_r_row_by_row_bit_for_bit(batch_size: int) ->
 
 def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
     """Stream rows stay at capacity / seen; a put row lives on like any incumbent of its time."""
-    repeats, capacity, before, length, renewed = 2500, 4, 8, 16, 99
+    repeats, capacity, before, length, renewed = 1000, 4, 8, 16, 99
     hits = np.zeros(length)
     puts = survivors = 0
     for seed in range(repeats):
@@ -124,12 +124,12 @@ def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
     dropped = np.arange(0, before, 2)
     assert hits[dropped].sum() == 0
     assert_frequencies(np.delete(hits, dropped), repeats, capacity / length)
-    assert puts > 1000
+    assert puts > 600
     assert_frequencies(np.array([survivors]), puts, before / length)
 
 
 def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
-    repeats, capacity, before, length = 2000, 6, 4, 12
+    repeats, capacity, before, length = 800, 6, 4, 12
     stream = rows(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
     hits = np.zeros(length)
     for seed in range(repeats):
@@ -192,7 +192,7 @@ def balanced_law(labels: tuple[int, ...], capacity: int) -> dict[frozenset[int],
 def test_balanced_follows_its_definition_exactly(batch_size: int) -> None:
     labels = [0, 0, 1, 0, 1, 0]
     observed: Counter[frozenset[int]] = Counter()
-    for seed in range(2500):
+    for seed in range(1200):
         memory = Memory(3, policy=Balanced(), seed=seed * 100 + batch_size)
         offer_in_batches(memory, rows(list(range(6)), labels), batch_size)
         observed[frozenset(kept_ids(memory))] += 1
@@ -201,12 +201,12 @@ def test_balanced_follows_its_definition_exactly(batch_size: int) -> None:
 
 def test_balanced_levels_the_classes_of_a_long_shuffled_stream() -> None:
     shares = torch.tensor([0.6, 0.25, 0.1, 0.05])
-    draws = torch.multinomial(shares, 8000, replacement=True, generator=rng.fork(0, "labels"))
+    draws = torch.multinomial(shares, 4000, replacement=True, generator=rng.fork(0, "labels"))
     memory = Memory(42, policy=Balanced(), seed=0)
-    stream = rows(list(range(8000)), draws.tolist())
-    offer_in_batches(memory, stream[:7000], batch_size=32)
+    stream = rows(list(range(4000)), draws.tolist())
+    offer_in_batches(memory, stream[:3500], batch_size=32)
     spreads = set()
-    for n in range(7000, 8000):
+    for n in range(3500, 4000):
         memory.offer(stream[n : n + 1])
         counts = memory.counts().values()
         spreads.add(max(counts) - min(counts))
@@ -243,15 +243,6 @@ def test_balanced_fills_free_slots_first() -> None:
         memory.offer(rows([n], labels=[3]))
         n += 1
     assert memory.counts() == {1: 2, 2: 1, 3: 1}
-
-
-def test_balanced_takes_from_rows_that_came_in_the_same_offer() -> None:
-    """One offer that overfills the memory many times leaves what row-by-row offers would."""
-    memory = Memory(10, policy=Balanced(), seed=0)
-    memory.offer(rows(list(range(2000)), labels=[0] * 1000 + [1] * 1000))
-    assert set(memory.counts()) == {0, 1}
-    # Algorithm R accepts about 10 * ln(2) = 7 rows of class 1; each takes a row of class 0 until level.
-    assert max(memory.counts().values()) <= 7
 
 
 # The book and the catalogue

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 
 def small_result(**changes: Any) -> dict[str, Any]:
-    """Two tasks of two classes; classes 0 and 1 drift at task 2; every number can be checked by hand."""
+    """Two tasks of two classes; classes 0 and 1 drift at task 2; numbers to check by hand."""
     result: dict[str, Any] = {
         "benchmark": "toy-cd",
         "method": "er",
@@ -36,9 +36,7 @@ def small_result(**changes: Any) -> dict[str, Any]:
         "labels": {"stream": 200, "monitoring": 40, "adaptation": 10},
         "flops": {"train": 3_000_000_000, "detect": 1_000_000_000, "adapt": 0, "evaluate": 9e9},
         "seconds": {"train": 2.0, "detect": 0.5, "adapt": 0.25, "evaluate": 100.0},
-        "drift_events": [
-            {"task": 2, "classes": [0, 1], "transform": "permutation", "severity": 5}
-        ],
+        "drift_events": [{"task": 2, "classes": [0, 1], "transform": "permutation", "severity": 5}],
         "verdicts": [
             {"task": 2, "class": 0, "drifted": True, "score": 0.9, "p_value": 0.0001},
             {"task": 2, "class": 1, "drifted": False, "score": 0.2, "p_value": 0.081},

@@ -1,4 +1,4 @@
-"""Adaptive Memory Realignment: the drifted classes' slots are refilled from the new distribution."""
+"""Adaptive Memory Realignment: drifted classes' slots are refilled from the new distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full relearning: every drifted sample is labelled and trained on together with the new classes."""
+"""Full relearning: every drifted sample is labelled and trained on beside the new classes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Class by class: does what comes in still look like what was learned?"""
 
-from recollect.detect.detector import Detector, Setting, ComparisonOptions, TwoSampleDetector
+from recollect.detect.detector import ComparisonOptions, Detector, Setting, TwoSampleDetector
 from recollect.detect.encoders import Encoder, LearnerEncoder, RandomEncoder
 from recollect.detect.fixed import AlwaysDetector, NeverDetector, OracleDetector
 from recollect.detect.monitor import Monitor
@@ -8,6 +8,7 @@ from recollect.detect.reference import HeldOutReference
 
 __all__ = [
     "AlwaysDetector",
+    "ComparisonOptions",
     "Detector",
     "Encoder",
     "HeldOutReference",
@@ -17,6 +18,5 @@ __all__ = [
     "OracleDetector",
     "RandomEncoder",
     "Setting",
-    "ComparisonOptions",
     "TwoSampleDetector",
 ]

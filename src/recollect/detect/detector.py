@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from recollect.detect.corrections import CORRECTIONS
@@ -100,7 +101,7 @@ class TwoSampleDetector:
         scores = self._score(self._encoder.logits(Rows.concat(rows).images))
         if not scores.isfinite().all():
             raise ValueError("the encoder gave scores that are not finite; has training diverged?")
-        parts = scores.split([len(side) for side in rows])
+        parts = torch.split(scores, [len(side) for side in rows])
         return list(zip(parts[::2], parts[1::2], strict=True))
 
     def _verdict(

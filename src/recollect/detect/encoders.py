@@ -51,4 +51,4 @@ class RandomEncoder:
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
         """(rows, height, width, channels) -> (rows, outputs)."""
-        return torch.cat([self.network(to_input(part)) for part in images.split(512)])
+        return torch.cat([self.network(to_input(part)) for part in torch.split(images, 512)])

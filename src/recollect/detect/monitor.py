@@ -48,8 +48,9 @@ class Monitor:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes (a memory that serves as reference saves itself)."""
-        held_out = isinstance(self._reference, HeldOutReference)
-        return self._reference.state_dict() if held_out else {}
+        if isinstance(self._reference, HeldOutReference):
+            return self._reference.state_dict()
+        return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""

@@ -1,4 +1,4 @@
-"""The typed config of a run: one thing for flags, files and Python; torch is not needed to read it."""
+"""The typed config of a run: one thing for flags, files and Python. It does not need torch."""
 
 from __future__ import annotations
 

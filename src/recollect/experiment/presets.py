@@ -29,7 +29,7 @@ DIGITS = Preset(
         "epochs": 10,
         "batch_size": 10,
         "minibatch_size": 10,
-        "lr": 0.1,
+        "lr": 0.3,
     },
 )
 

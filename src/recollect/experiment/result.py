@@ -1,4 +1,4 @@
-"""What a run leaves behind: `result.json`, made from the schedule, the task records and the ledger."""
+"""What a run leaves behind: `result.json`, from the schedule, the task records and the ledger."""
 
 from __future__ import annotations
 

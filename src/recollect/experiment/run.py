@@ -95,7 +95,7 @@ def save_samples(folder: RunFolder, stream: Stream) -> None:
             "labels": torch.cat([rows.labels for rows in after]),
             "tasks": torch.tensor(tasks),
         }
-        folder.save_arrays("samples", tensors, {})
+        folder.save_arrays("samples", tensors)
 
 
 @contextlib.contextmanager

@@ -11,12 +11,21 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from recollect.errors import RunFailure, UserError
+from recollect.experiment.files import (
+    quietly,
+    read_object,
+    reason,
+    replacing,
+    size,
+    sync,
+    told_as_failure,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,15 +46,6 @@ LOCK = ".lock"
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
 _MADE = (RESULT, CHECKPOINT, EVENTS, *ARRAYS.values())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arrays:
-    """A set of arrays that a run kept."""
-
-    tensors: dict[str, Tensor]
-    meta: dict[str, Any]
-    """what the writer wanted said about them"""
 
 
 class RunFolder:
@@ -82,17 +82,15 @@ class RunFolder:
         with contextlib.ExitStack() as undo:
             try:
                 _make_folder(path, undo)
-                if not (path / LOCK).exists():  # else someone may be at work: look when it is ours
-                    _refuse_strangers(path)
-                run = cls(path, _lock(path, undo))
                 _refuse_strangers(path)
+                run = cls(path, _lock(path, undo))
                 if is_run(path) and not overwrite:
                     _refuse_unless_resumed(path, config, resume=resume)
-                    _remove(_temporaries(path))
+                    _remove_temporaries(path)
                 else:
                     _start(path, config, undo)
             except OSError as error:
-                raise UserError(f"cannot start a run in {path}: {_reason(error)}") from error
+                raise UserError(f"cannot start a run in {path}: {reason(error)}") from error
             except RunFailure as error:
                 raise UserError(f"cannot start a run: {error}") from error
             undo.pop_all()
@@ -126,7 +124,7 @@ class RunFolder:
         line = memoryview(json.dumps(event, allow_nan=False).encode() + b"\n")
         events = self._own(EVENTS)
         # Opened anew for each event: a handle kept open would go on writing into a removed folder.
-        with _told_as_failure(events), events.open("ab", buffering=0) as file:
+        with told_as_failure(events), events.open("ab", buffering=0) as file:
             length = file.tell()
             try:
                 while line:
@@ -139,10 +137,10 @@ class RunFolder:
     def save_checkpoint(self, state: object) -> None:
         """Replace the checkpoint by `state`, which stands for all events so far."""
         events = self._own(EVENTS)
-        with _told_as_failure(events):
+        with told_as_failure(events):
             if events.exists():
-                _sync(events)  # a checkpoint must not outlive events that it counts
-        _write_state(self._own(CHECKPOINT), {"events": _size(events), "state": state})
+                sync(events)  # a checkpoint must not outlive events that it counts
+        _write_state(self._own(CHECKPOINT), {"events": size(events), "state": state})
 
     def load_checkpoint(self) -> Any:
         """The state saved last, None if there is none; events that came after it are dropped.
@@ -151,25 +149,23 @@ class RunFolder:
         """
         events = self._own(EVENTS)
         saved = _read_checkpoint(self.path)
-        if _size(events) < saved["events"]:
+        if size(events) < saved["events"]:
             raise UserError(
                 f"{events} is damaged: expected at least {saved['events']} bytes, "
-                f"found {_size(events)}; start anew with --overwrite"
+                f"found {size(events)}; start anew with --overwrite"
             )
-        if not self.finished and _size(events) > saved["events"]:
-            with _told_as_failure(events):
+        if not self.finished and size(events) > saved["events"]:
+            with told_as_failure(events):
                 os.truncate(events, saved["events"])
         return saved["state"]
 
-    def save_arrays(
-        self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, JSON]
-    ) -> None:
-        """Replace the set of arrays called `name` (one of `ARRAYS`)."""
-        _write_state(self._own(ARRAYS[name]), {"tensors": dict(tensors), "meta": dict(meta)})
+    def save_arrays(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Replace the set of arrays called `name` (one of `ARRAYS`), a plain safetensors file."""
+        # Imported here because it imports torch: `--help` and usage errors must not wait for that.
+        from safetensors.torch import save
 
-    def load_arrays(self, name: str) -> Arrays | None:
-        """What `save_arrays` kept under `name`, None if nothing."""
-        return read_arrays(self.path, name)
+        with replacing(self._own(ARRAYS[name])) as temporary:
+            temporary.write_bytes(save({key: value.clone() for key, value in tensors.items()}))
 
     def _own(self, name: str) -> Path:
         """A file to write, for as long as the folder is held."""
@@ -182,8 +178,10 @@ def is_run(path: str | os.PathLike[str]) -> bool:
 
     `config.json` alone proves nothing: many a project keeps a file of that name.
     """
-    folder = Path(path)
-    return (folder / CONFIG).is_file() and any((folder / name).exists() for name in (LOCK, *_MADE))
+    try:
+        return _is_of_run(_names(Path(path)))
+    except OSError:
+        return False
 
 
 def is_finished(path: str | os.PathLike[str]) -> bool:
@@ -193,7 +191,7 @@ def is_finished(path: str | os.PathLike[str]) -> bool:
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The config of the run in a folder."""
-    config = _read_object(Path(path) / CONFIG)
+    config = read_object(Path(path) / CONFIG)
     if config is None:
         raise UserError(f"{path} holds no run; expected a folder with {CONFIG}")
     return config
@@ -201,7 +199,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The result of the finished run in a folder."""
-    result = _read_object(Path(path) / RESULT)
+    result = read_object(Path(path) / RESULT)
     if result is None and is_run(path):
         raise UserError(f"{path} holds an unfinished run; finish it with --resume")
     if result is None:
@@ -214,19 +212,6 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Any:
     return _read_checkpoint(Path(path))["state"]
 
 
-def read_arrays(path: str | os.PathLike[str], name: str) -> Arrays | None:
-    """The arrays that the run in a folder kept under `name` (one of `ARRAYS`), None if nothing."""
-    file = Path(path) / ARRAYS[name]
-    return Arrays(**_read_state(file)) if file.exists() else None
-
-
-def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
-    """Write JSON to a file, whole or not at all: a reader sees the old content or the new."""
-    text = json.dumps(obj, indent=1, allow_nan=False) + "\n"
-    with _replacing(Path(path)) as temporary:
-        temporary.write_bytes(text.encode())
-
-
 # Opening
 
 
@@ -236,15 +221,16 @@ def _make_folder(path: Path, undo: contextlib.ExitStack) -> None:
     for folder in reversed(missing):
         with contextlib.suppress(FileExistsError):  # somebody else was faster: theirs to remove
             folder.mkdir()
-            undo.callback(_quietly, folder.rmdir)
+            undo.callback(quietly, folder.rmdir)
     if not path.is_dir():
         raise UserError(f"{path} is not a folder; choose another --out")
 
 
 def _refuse_strangers(path: Path) -> None:
     """Leave folders alone that hold anything but a run (or what a crash at its start left)."""
-    debris = {LOCK, *(file.name for file in _temporaries(path))}
-    if not is_run(path) and any(file.name not in debris for file in path.iterdir()):
+    # One listing decides: between two of them another process may have started a run here.
+    names = _names(path)
+    if not _is_of_run(names) and any(name != LOCK and not _is_temporary(name) for name in names):
         raise UserError(f"{path} holds files but no run; choose an empty or new folder for --out")
 
 
@@ -264,7 +250,7 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
             break
         lock.close()  # its last holder removed it between our opening and locking: try again
     if is_new:
-        undo.callback(_quietly, (path / LOCK).unlink)
+        undo.callback(quietly, (path / LOCK).unlink)
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n".encode())
     return lock
@@ -290,11 +276,12 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
 def _start(path: Path, config: Mapping[str, JSON], undo: contextlib.ExitStack) -> None:
     """Make the folder that of a new run."""
     if not (path / CONFIG).exists():
-        undo.callback(_quietly, (path / CONFIG).unlink)
-    _remove([*(path / name for name in _MADE), *_temporaries(path)])
-    write_json(
-        path / CONFIG, config
-    )  # replaced, never removed: the folder stays a run's throughout
+        undo.callback(quietly, (path / CONFIG).unlink)
+    for name in _MADE:
+        (path / name).unlink(missing_ok=True)
+    _remove_temporaries(path)
+    # Replaced, never removed: the folder stays a run's throughout.
+    write_json(path / CONFIG, config)
 
 
 def _differences(
@@ -312,82 +299,34 @@ def _differences(
             yield f"{prefix}{key}: {old_text} there, {new_text} here"
 
 
-# Files
-
-
-@contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """A temporary file to fill; it becomes `target` in one step, once it is safe on the disk."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with _told_as_failure(target):
-        try:
-            yield temporary
-            _sync(temporary)
-            temporary.replace(target)
-            _sync(target.parent)
-        finally:
-            _quietly(temporary.unlink)
-
-
-@contextlib.contextmanager
-def _told_as_failure(file: Path) -> Iterator[None]:
-    """Tell an OSError in one line with the file and the reason."""
-    try:
-        yield
-    except OSError as error:
-        raise RunFailure(f"cannot write {file}: {_reason(error)}") from error
-
-
-def _write_state(file: Path, state: object) -> None:
+def _write_state(file: Path, state: dict[str, object]) -> None:
     # Imported here because it imports torch: `--help` and usage errors must not wait for that.
     from recollect.experiment import state as state_file
 
-    with _replacing(file) as temporary:
+    with replacing(file) as temporary:
         state_file.write(temporary, state, format=FORMAT)
 
 
-def _read_state(file: Path) -> Any:
+def _read_state(file: Path) -> dict[str, Any] | None:
+    """What `_write_state` wrote, None if there is no such file."""
+    try:
+        if not file.exists():
+            return None
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {reason(error)}") from error
     from recollect.experiment import state as state_file  # late for the same reason
 
     try:
-        return state_file.read(file, format=FORMAT)
+        saved: dict[str, Any] = state_file.read(file, format=FORMAT)
+        return saved
     except UserError as error:
         raise UserError(f"{error}; start anew with --overwrite") from error
 
 
 def _read_checkpoint(path: Path) -> dict[str, Any]:
     """What `save_checkpoint` wrote: the state, and the length of the events it stands for."""
-    file = path / CHECKPOINT
-    saved: dict[str, Any] = _read_state(file) if file.exists() else {"events": 0, "state": None}
-    return saved
-
-
-def _read_object(file: Path) -> dict[str, Any] | None:
-    """A JSON object from a file, None if there is no such file."""
-    try:
-        found = json.loads(file.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {_reason(error)}") from error
-    except ValueError as error:
-        raise UserError(f"{file} is damaged: {error}; start anew with --overwrite") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{file} is damaged: expected a JSON object; start anew with --overwrite")
-    return found
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
+    saved = _read_state(path / CHECKPOINT)
+    return {"events": 0, "state": None} if saved is None else saved
 
 
 def _is_at(open_file: BinaryIO, path: Path) -> bool:
@@ -398,21 +337,21 @@ def _is_at(open_file: BinaryIO, path: Path) -> bool:
         return False
 
 
-def _temporaries(path: Path) -> list[Path]:
-    """What a crash in the middle of `_replacing` left in a run's folder."""
-    return [file for name in (CONFIG, *_MADE) for file in path.glob(f".{name}.*.tmp")]
+def _names(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
 
 
-def _remove(files: list[Path]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
+def _is_of_run(names: set[str]) -> bool:
+    """Whether a folder with these files is a run's."""
+    return CONFIG in names and not names.isdisjoint((LOCK, *_MADE))
 
 
-def _quietly(action: Callable[[], None]) -> None:
-    """Tidy up as far as possible; what went wrong first is what gets told."""
-    with contextlib.suppress(OSError):
-        action()
+def _is_temporary(name: str) -> bool:
+    """Whether a crash in the middle of `replacing` one of a run's files left this."""
+    starts = tuple(f".{target}." for target in (CONFIG, *_MADE))
+    return name.startswith(starts) and name.endswith(".tmp")
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _remove_temporaries(path: Path) -> None:
+    for name in filter(_is_temporary, _names(path)):
+        (path / name).unlink(missing_ok=True)

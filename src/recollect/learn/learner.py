@@ -77,8 +77,8 @@ class Learner:
         """
         network = self.objective.predictor(self.network)
         with _evaluating(network), torch.no_grad():
-            parts = [network(to_input(part, self.device)).cpu() for part in images.split(512)]
-        return torch.cat(parts)
+            parts = torch.split(images, 512)
+            return torch.cat([network(to_input(part, self.device)).cpu() for part in parts])
 
     def annotate(self, rows: Rows) -> Extras:
         """The memory columns for rows that do not come from a training step."""

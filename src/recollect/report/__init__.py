@@ -1,4 +1,4 @@
-"""Tables, figures and a page from saved results; nothing else of the package is needed to read them."""
+"""Tables, figures and a page from saved results, without the rooms that made them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 
 from recollect.errors import UserError
 from recollect.report.cells import Setting, group
+from recollect.report.columns import COMPARISON, FURTHER
 from recollect.report.read import find_runs
-from recollect.report.tables import COMPARISON, FURTHER, as_csv, as_markdown, as_text, table_of
+from recollect.report.tables import as_csv, as_markdown, as_text, table_of
 
 __all__ = ["Report", "write_report"]
 
@@ -108,7 +109,7 @@ def _replace(path: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         Path(name).chmod(0o666 & ~_umask())
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()

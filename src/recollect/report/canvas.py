@@ -1,7 +1,7 @@
 """Blank figures with everything placed in inches, and turning them into files.
 
-Fixed places cost no layout pass (which would draw each figure twice) and make equal files from equal
-numbers.
+Fixed places cost no layout pass (which would draw each figure twice) and make equal files from
+equal numbers.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def mean_known(stack: Sequence[Floats]) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setting:
-    """Cells that met the same stream with the same method and memory, and differ in what they did."""
+    """Cells with the same stream, method and memory: they differ in what was done about drift."""
 
     cells: tuple[Cell, ...]
     variant: str

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.projections.polar import PolarAxes
 from matplotlib.ticker import MaxNLocator
 
 from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, panels, short
 from recollect.report.cells import Cell, Setting
+from recollect.report.columns import compact
 from recollect.report.run import COSTS, Run
-from recollect.report.tables import compact
 
 BASIS = "fr"
 """The adaptation whose costs are 1.0."""
 
-_AXES: Mapping[str, Callable[[Run], float | None]] = {
+Read = Callable[[Run], float | None]
+
+_AXES: Mapping[str, Read] = {
     "adaptation\nlabels": lambda run: run.labels.get("adaptation"),
     "seconds": lambda run: run.cost(run.seconds),
     "FLOPs": lambda run: run.cost(run.flops),
@@ -29,7 +32,14 @@ _AXES: Mapping[str, Callable[[Run], float | None]] = {
 _FILLS = ("solid", "hatched", "open")
 """How the parts of a bar are told apart, in the order in which they are stacked."""
 
-_PHASE_WORDS = {"train": "training", "detect": "detection", "adapt": "adaptation"}
+_PHASE_WORDS = dict(zip(COSTS, ("training", "detection", "adaptation"), strict=True))
+
+
+class Part(NamedTuple):
+    """A part of a stacked bar."""
+
+    name: str
+    read: Read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +53,7 @@ class RelativeCosts:
 
 
 def relative_costs(setting: Setting) -> RelativeCosts:
-    """Each cell's costs, divided by those of full relearning (with the same detector, if there is one).
+    """Each cell's costs, divided by those of full relearning, by preference with its detector.
 
     On an axis where full relearning is missing or costs nothing, the largest cell is 1.0.
     """
@@ -63,9 +73,7 @@ def relative_costs(setting: Setting) -> RelativeCosts:
     return RelativeCosts(values=tuple(zip(*columns, strict=True)), basis=tuple(basis))
 
 
-def _cost_of_basis(
-    setting: Setting, cell: Cell, read: Callable[[Run], float | None]
-) -> float | None:
+def _cost_of_basis(setting: Setting, cell: Cell, read: Read) -> float | None:
     basis = setting.find(BASIS, cell.detector)
     return None if basis is None else basis.mean(read)
 
@@ -74,8 +82,9 @@ def cost_radar(setting: Setting, looks: style.Looks) -> Drawing:
     """Three costs of each cell as multiples of those of full relearning."""
     relative = relative_costs(setting)
     figure = Figure(figsize=(5.3, 4.0))
-    axes = figure.add_axes((0.11, 0.06, 0.56, 0.74), projection="polar")
-    angles = np.linspace(0, 2 * np.pi, len(_AXES), endpoint=False)
+    axes = figure.add_axes((0.07, 0.04, 0.58, 0.76), projection="polar")
+    assert isinstance(axes, PolarAxes)
+    angles = np.linspace(0, 2 * np.pi, len(_AXES), endpoint=False).tolist()
     words = []
     for costs, label, look in zip(
         relative.values, setting.labels, style.looks_by_cell(setting.cells, looks), strict=True
@@ -101,8 +110,8 @@ def cost_radar(setting: Setting, looks: style.Looks) -> Drawing:
     return Drawing(
         figure=figure,
         title="Cost, relative",
-        caption=f"Adaptation labels, seconds and FLOPs (training, detection and adaptation), {_basis(relative)} "
-        "Closer to the centre is cheaper.",
+        caption="Adaptation labels, seconds and FLOPs (training, detection and adaptation), "
+        f"{_basis(relative)} Closer to the centre is cheaper.",
         alt="Radar chart of relative costs (labels, seconds, FLOPs): " + "; ".join(words) + ".",
     )
 
@@ -119,19 +128,21 @@ def _basis(relative: RelativeCosts) -> str:
         if basis != BASIS
     ]
     return (
-        f"as multiples of full relearning: {BASIS} = 1.0, except for {' and '.join(odd)}, where {BASIS} "
-        "has nothing to divide by and the largest is 1.0."
+        f"as multiples of full relearning: {BASIS} = 1.0, except for {' and '.join(odd)}, where "
+        f"{BASIS} has nothing to divide by and the largest is 1.0."
     )
 
 
-def _dress_radar(axes: Axes, angles: Sequence[float], largest: float) -> None:
-    axes.set(xticks=angles, xticklabels=list(_AXES), ylim=(0, largest * 1.02))
-    axes.tick_params(axis="x", pad=9)
+def _dress_radar(axes: PolarAxes, angles: Sequence[float], largest: float) -> None:
+    axes.set_theta_zero_location("N")
+    axes.set_rlabel_position(60)  # between two spokes, where no line's corner lies
+    axes.set(xticks=angles, xticklabels=list(_AXES), ylim=(0, largest))
+    axes.tick_params(axis="x", pad=7)
     ticks = [0.25, 0.5, 0.75, 1.0] if largest < 1.6 else sorted({1.0, *range(1, int(largest) + 1)})
     axes.set_yticks(ticks[:: max(1, len(ticks) // 5)])
     axes.tick_params(axis="y", labelsize=7)
     axes.grid(color=style.FAINT)
-    axes.spines["polar"].set_color(style.FAINT)
+    axes.spines["polar"].set_visible(False)
     circle = np.linspace(0, 2 * np.pi, 121)
     axes.plot(circle, np.ones_like(circle), color=style.MUTED, linewidth=0.8, zorder=1)
 
@@ -142,16 +153,10 @@ def cost_bars(setting: Setting, looks: style.Looks) -> Drawing:
     figure, axes = panels(
         3, 2.75, 0.5 + 0.42 * count, Margins(left=1.35, bottom=0.95, column_gap=0.45, right=0.45)
     )
-    books: list[tuple[str, Sequence[tuple[str, Callable[[Run], float | None]]]]] = [
-        (
-            "labels",
-            [
-                ("adaptation", lambda run: run.labels.get("adaptation")),
-                ("monitoring", lambda run: run.labels.get("monitoring")),
-            ],
-        ),
-        ("seconds", [(_PHASE_WORDS[p], lambda run, p=p: run.seconds.get(p)) for p in COSTS]),
-        ("GFLOPs", [(_PHASE_WORDS[p], lambda run, p=p: _giga(run.flops.get(p))) for p in COSTS]),
+    books: list[tuple[str, list[Part]]] = [
+        ("labels", [Part(kind, _labels_of(kind)) for kind in ("adaptation", "monitoring")]),
+        ("seconds", [Part(word, _seconds_of(phase)) for phase, word in _PHASE_WORDS.items()]),
+        ("GFLOPs", [Part(word, _gigaflops_of(phase)) for phase, word in _PHASE_WORDS.items()]),
     ]
     words = []
     for index, (panel, (title, parts)) in enumerate(zip(axes, books, strict=True)):
@@ -164,8 +169,8 @@ def cost_bars(setting: Setting, looks: style.Looks) -> Drawing:
             panel.tick_params(labelleft=False)
         panel.legend(
             handles=[
-                Patch(**_filled(style.MUTED, fill), label=name)
-                for (name, _), fill in zip(parts, _FILLS, strict=False)
+                Patch(**_filled(style.MUTED, fill), label=part.name)
+                for part, fill in zip(parts, _FILLS, strict=False)
             ],
             loc="upper left",
             bbox_to_anchor=(-0.03, -0.28 * 1.3 / (0.5 + 0.42 * count)),
@@ -182,8 +187,9 @@ def cost_bars(setting: Setting, looks: style.Looks) -> Drawing:
     return Drawing(
         figure=figure,
         title="Cost, absolute",
-        caption="Mean over seeds. Labels: those the adaptation asked for, and those that sorted the monitored "
-        "rows by class. Seconds depend on the machine and its other work; FLOPs do not.",
+        caption="Mean over seeds. Labels: those the adaptation asked for, and those that sorted "
+        "the monitored rows by class. Seconds depend on the machine and its other work; FLOPs do "
+        "not.",
         alt="Bar charts of cost; " + "; ".join(words) + ".",
     )
 
@@ -197,22 +203,34 @@ def _filled(colour: str, fill: str) -> dict[str, Any]:
     }
 
 
-def _giga(flops: float | None) -> float | None:
-    return None if flops is None else flops / 1e9
+def _labels_of(kind: str) -> Read:
+    return lambda run: run.labels.get(kind)
+
+
+def _seconds_of(phase: str) -> Read:
+    return lambda run: run.seconds.get(phase)
+
+
+def _gigaflops_of(phase: str) -> Read:
+    def read(run: Run) -> float | None:
+        flops = run.flops.get(phase)
+        return None if flops is None else flops / 1e9
+
+    return read
 
 
 def _stacked_bars(
     panel: Axes,
     setting: Setting,
     looks: style.Looks,
-    parts: Sequence[tuple[str, Callable[[Run], float | None]]],
+    parts: Sequence[Part],
 ) -> list[str]:
     """Draw one bar per cell; the totals as they are printed beside the bars."""
     totals = []
     sums = []
     for row, cell in enumerate(setting.cells):
         look = looks[cell.adaptation]
-        sizes = [cell.mean(read) for _, read in parts]
+        sizes = [cell.mean(part.read) for part in parts]
         start = 0.0
         for size, fill in zip(sizes, _FILLS, strict=False):
             panel.barh(row, size or 0.0, left=start, height=0.62, **_filled(look.colour, fill))

@@ -63,9 +63,9 @@ def accuracy_over_tasks(setting: Setting, looks: style.Looks) -> Drawing:
     return Drawing(
         figure=figure,
         title="Accuracy over tasks",
-        caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one sample "
-        "standard deviation over seeds to either side. A vertical line stands where classes change "
-        f"their look: points to its right are measured on the new look. {events}",
+        caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one "
+        "sample standard deviation over seeds to either side. A vertical line stands where classes "
+        f"change their look: points to its right are measured on the new look. {events}",
         alt=f"Line chart of mean accuracy after each of {num_tasks} tasks; at the end: "
         f"{'; '.join(endings)}.",
     )
@@ -120,36 +120,45 @@ def reliability(setting: Setting, looks: style.Looks) -> Drawing | None:
         error = cell.mean(lambda run: run.calibration.ece if run.calibration else None)
         words = "" if error is None else f"\nECE {error:.3f}"
         errors.append(label + words.replace("\n", " "))
+        face = "white" if look.hollow else look.colour
         axes.plot(
-            confidence, accuracy, color=look.colour, linestyle=look.line, linewidth=1.4, zorder=2
+            confidence,
+            accuracy,
+            color=look.colour,
+            linestyle=look.line,
+            linewidth=1.4,
+            marker=look.marker,
+            markersize=3,
+            markerfacecolor=face,
+            label=label + words,
+            zorder=2,
         )
         axes.scatter(
             confidence,
             accuracy,
             s=12 + 110 * count / count.sum(),
-            color="white" if look.hollow else look.colour,
+            color=face,
             edgecolor=look.colour,
             marker=look.marker,
             zorder=3,
-            label=label + words,
         )
     if not errors:
         return None
     axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="confidence", ylabel="share that is correct")
     axes.grid()
-    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), labelspacing=0.9)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), labelspacing=0.9, handlelength=2.6)
     return Drawing(
         figure=figure,
         title="Reliability",
-        caption="Predictions after the last task, sorted into bins by confidence; larger markers hold more "
-        "rows, all seeds pooled. On the dotted diagonal the network is right as often as it claims; "
-        "below it, it claims too much. ECE: the mean gap.",
+        caption="Predictions after the last task, sorted into bins by confidence; larger markers "
+        "hold more rows, all seeds pooled. On the dotted diagonal the network is right as often as "
+        "it claims; below it, it claims too much. ECE: the mean gap.",
         alt=f"Reliability diagram; expected calibration error: {'; '.join(errors)}.",
     )
 
 
 def pooled_bins(cell: Cell) -> tuple[Floats, Floats, Floats]:
-    """Confidence, accuracy and count of ten equal bins over the rows of all seeds, empty ones left out."""
+    """Confidence, accuracy and count of ten equal bins over all seeds, empty ones left out."""
     found = [run.calibration for run in cell.runs if run.calibration is not None]
     if not found:
         return np.empty(0), np.empty(0), np.empty(0)
@@ -157,7 +166,7 @@ def pooled_bins(cell: Cell) -> tuple[Floats, Floats, Floats]:
     accuracy = np.concatenate([each.accuracy for each in found])
     count = np.concatenate([each.count for each in found])
     bins = np.clip(np.ceil(confidence * 10).astype(int) - 1, 0, 9)
-    rows = np.bincount(bins, weights=count, minlength=10)
+    rows: Floats = np.bincount(bins, weights=count, minlength=10).astype(np.float64)
     filled = rows > 0
     means = [np.bincount(bins, weights=v * count, minlength=10) for v in (confidence, accuracy)]
     return means[0][filled] / rows[filled], means[1][filled] / rows[filled], rows[filled]

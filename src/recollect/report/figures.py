@@ -49,7 +49,7 @@ class Picture:
 def draw_all(setting: Setting, looks: style.Looks) -> tuple[Picture, ...]:
     """Every figure that the runs of a setting have something for."""
     pictures = []
-    with matplotlib.rc_context(dict(style.RC)):
+    with matplotlib.rc_context(style.RC):
         for kind, draw in DRAWERS.items():
             drawing = draw(setting, looks)
             if drawing is not None:

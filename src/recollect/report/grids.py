@@ -38,8 +38,8 @@ def accuracy_matrix(setting: Setting) -> Drawing:
     return Drawing(
         figure=figure,
         title="Accuracy matrix",
-        caption="Row: after this task; column: accuracy on that task, in percent, mean over seeds. Down a "
-        "column one sees a task being forgotten or, after a drift, recovered.",
+        caption="Row: after this task; column: accuracy on that task, in percent, mean over seeds. "
+        "Down a column one sees a task being forgotten or, after a drift, recovered.",
         alt="Heat maps of accuracy after each task on each task; last row: "
         + "; ".join(finals)
         + ".",
@@ -79,9 +79,9 @@ def per_class(setting: Setting) -> Drawing | None:
     return Drawing(
         figure=figure,
         title="Accuracy per class",
-        caption="Accuracy of each class after each task, in percent, mean over seeds. An orange frame marks "
-        "the task at which a class changes its look: what follows to the right is how it recovers. "
-        + describe_events(setting.first),
+        caption="Accuracy of each class after each task, in percent, mean over seeds. An orange "
+        "frame marks the task at which a class changes its look: what follows to the right is how "
+        "it recovers. " + describe_events(setting.first),
         alt=f"Heat maps of the accuracy of {num_classes} classes after each of {num_tasks} tasks, "
         f"for {', '.join(setting.labels)}.",
     )
@@ -121,8 +121,8 @@ def confusion(setting: Setting) -> Drawing | None:
     return Drawing(
         figure=figure,
         title="Confusion after the last task",
-        caption="Row: the true class; column: what the network says, in percent of the row, counted over all "
-        "seeds. Shares below half a percent are left blank.",
+        caption="Row: the true class; column: what the network says, in percent of the row, "
+        "counted over all seeds. Shares below half a percent are left blank.",
         alt="Confusion matrices after the last task; largest confusion, " + "; ".join(worst) + ".",
     )
 

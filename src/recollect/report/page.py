@@ -1,4 +1,4 @@
-"""One self-contained HTML page: it asks nobody for anything, and escapes whatever comes from a run."""
+"""One self-contained HTML page that asks nobody for anything and escapes what comes from a run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from string import Template
 
 from recollect.report import words
 from recollect.report.cells import Setting, Stat
+from recollect.report.columns import FURTHER, NAMES, Column, Value
 from recollect.report.figures import Picture
 from recollect.report.run import Run, clean
-from recollect.report.tables import FURTHER, NAMES, Column, Table, Value, table_of
+from recollect.report.tables import Table, table_of
 
 SIDE_BY_SIDE = ("radar", "reliability")
 """Kinds of figures that need half the page's width only."""
@@ -77,8 +78,7 @@ def _is_name(column: Column) -> bool:
 
 
 def _head(column: Column) -> str:
-    title = column.title.replace("for- getting", "forgetting")
-    return _head_cell(title, column.meaning, "name" if _is_name(column) else "")
+    return _head_cell(column.title, column.meaning, "name" if _is_name(column) else "")
 
 
 def _head_cell(title: str, meaning: str, kind: str) -> str:

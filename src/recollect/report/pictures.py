@@ -63,15 +63,15 @@ def sample_sheet(setting: Setting) -> Drawing | None:
     return Drawing(
         figure=figure,
         title="Before and after drift",
-        caption="The same pictures of drifted classes, left as the network first learned them, right as they "
-        f"look from the named task on. Seed {run.seed}.{more}",
+        caption="The same pictures of drifted classes, left as the network first learned them, "
+        f"right as they look from the named task on. Seed {run.seed}.{more}",
         alt=f"Contact sheet of example pictures before and after drift: {', '.join(names)}.",
     )
 
 
 def _row_name(run: Run, task: int, label: int) -> str:
     name = run.class_names[label] if 0 <= label < len(run.class_names) else str(label)
-    return f"{short(name, 14)}, task {task}"
+    return f"{'class ' if name.isdigit() else ''}{short(name, 14)}, task {task}"
 
 
 def contact_sheet(images: Pixels, rows: Sequence[Sequence[int]], columns: int) -> Pixels:

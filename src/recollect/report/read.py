@@ -12,7 +12,8 @@ from typing import NoReturn
 from safetensors import SafetensorError, safe_open
 
 from recollect.errors import UserError
-from recollect.report.run import DamagedResult, Run, parse
+from recollect.report.parse import DamagedError, parse
+from recollect.report.run import Run
 
 RESULT, CONFIG, SAMPLES = "result.json", "config.json", "samples.safetensors"
 
@@ -37,7 +38,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
             continue
         try:
             runs.append(_read_run(folder, warnings))
-        except DamagedResult as error:
+        except DamagedError as error:
             warnings.append(f"{folder}: damaged ({RESULT} {error}), skipped")
     if not runs:
         places = ", ".join(map(str, paths)) or "no folder at all"
@@ -80,29 +81,29 @@ def _read_run(folder: Path, warnings: list[str]) -> Run:
         text = (folder / RESULT).read_text(encoding="utf-8")
         result = json.loads(text, parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedResult(f"cannot be read: {error}") from error
+        raise DamagedError(f"cannot be read: {error}") from error
     samples = folder / SAMPLES
     try:
         has_samples = _check_samples(samples)
-    except (OSError, SafetensorError, DamagedResult) as error:
+    except (OSError, SafetensorError, DamagedError) as error:
         warnings.append(f"{samples}: damaged ({error}), its pictures are left out")
         has_samples = False
     return parse(result, folder, samples if has_samples else None)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise DamagedResult(f"holds {name}, which is no JSON number")
+    raise DamagedError(f"holds {name}, which is no JSON number")
 
 
 def _check_samples(path: Path) -> bool:
-    """Whether there are pictures; opening reads the header alone, which also tells the file's size."""
+    """Whether there are pictures; reads the header alone, against which the size is checked."""
     if not path.is_file():
         return False
     with safe_open(path, framework="np") as file:
         names = set(file.keys())
         missing = {"before", "after", "labels", "tasks"} - names
         if missing:
-            raise DamagedResult(f"has no tensor {', '.join(sorted(missing))}")
+            raise DamagedError(f"has no tensor {', '.join(sorted(missing))}")
         shapes = {name: file.get_slice(name).get_shape() for name in sorted(names)}
         types = {name: file.get_slice(name).get_dtype() for name in sorted(names)}
     rows = [shapes["before"][0]] if shapes["before"] else [0]
@@ -114,7 +115,8 @@ def _check_samples(path: Path) -> bool:
         and types["before"] == types["after"] == "U8"
     )
     if not fits:
-        raise DamagedResult(
-            f"expected uint8 before and after (n, h, w, 1 or 3), labels and tasks (n,); got {shapes}"
+        raise DamagedError(
+            "expected uint8 before and after (n, h, w, 1 or 3), labels and tasks (n,), "
+            f"got {shapes}"
         )
     return rows[0] > 0

@@ -42,7 +42,7 @@ _SPARE = (
     Look(colour="#8C564B", marker="h", line=(0.0, (1.0, 2.5))),
 )
 
-RC: Mapping[str, Any] = {
+RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "axes.titlesize": 9.5,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
@@ -43,42 +44,15 @@ def verdict_grid(setting: Setting) -> Drawing | None:
         height=float(np.clip(len(names) * 0.28, 1.6, 6.5)),
         margins=Margins(left=left, bottom=0.95),
     )
-    tallies = []
     for index, (panel, (run, label)) in enumerate(zip(axes, watched, strict=True)):
-        outcomes = {verdict: outcome_of(verdict, run) for verdict in run.verdicts}
-        kinds = list(_FACES)
-        grid = np.ma.masked_all((len(names), run.num_tasks))
-        for verdict, outcome in outcomes.items():
-            if 1 <= verdict.task <= run.num_tasks:
-                grid[verdict.label, verdict.task - 1] = kinds.index(outcome)
-        panel.pcolormesh(
-            grid,
-            cmap=ListedColormap([face for face, _ in _FACES.values()]),
-            vmin=-0.5,
-            vmax=len(kinds) - 0.5,
-            edgecolors="white",
-            linewidth=0.8 if len(names) <= MAX_NUMBERED else 0.2,
-        )
-        panel.set_xlim(0, run.num_tasks)
-        panel.set_ylim(len(names), 0)
-        set_ticks(panel, names, [str(task) for task in range(1, run.num_tasks + 1)])
-        if len(names) <= 2 * MAX_NUMBERED and run.num_tasks <= MAX_NUMBERED:
-            for verdict, outcome in outcomes.items():
-                panel.text(
-                    verdict.task - 0.5,
-                    verdict.label + 0.52,
-                    f"{_FACES[outcome][1]} {_evidence(verdict)}".strip(),
-                    ha="center",
-                    va="center",
-                    fontsize=6.8 if run.num_tasks <= 6 else 5,
-                )
+        _draw_verdicts(panel, run, names)
         panel.set_title(f"{short(label, 24)} ({short(run.detector, 12)}), seed {run.seed}")
         panel.set_xlabel("checked at task")
         if index % 3:
             panel.tick_params(labelleft=False)
         else:
             panel.set_ylabel("class")
-        tallies.append(f"{label}: {_tally(run)}")
+    tallies = [f"{label}: {_tally(run)}" for run, label in watched]
     figure.legend(
         handles=[
             Patch(
@@ -97,11 +71,42 @@ def verdict_grid(setting: Setting) -> Drawing | None:
     return Drawing(
         figure=figure,
         title="Verdicts of the detector",
-        caption=f"Each class that was checked at each task, {seeds}. The number is the p-value (or the score "
-        "s where a detector gives no p-value). A claim is right from a class's drift until it "
-        "has been met with fresh samples; claiming drift of an unchanged class is a false alarm.",
+        caption=f"Each class that was checked at each task, {seeds}. The number is the p-value (or "
+        "the score s where a detector gives no p-value). A claim is right from a class's drift "
+        "until it has been met with fresh samples; claiming drift of an unchanged class is a false "
+        "alarm.",
         alt="Grids of verdicts by class and task; " + "; ".join(tallies) + ".",
     )
+
+
+def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
+    outcomes = {verdict: outcome_of(verdict, run) for verdict in run.verdicts}
+    kinds = list(_FACES)
+    grid = np.full((len(names), run.num_tasks), np.nan)
+    for verdict, outcome in outcomes.items():
+        grid[verdict.label, verdict.task - 1] = kinds.index(outcome)
+    panel.pcolormesh(
+        np.ma.masked_invalid(grid),
+        cmap=ListedColormap([face for face, _ in _FACES.values()]),
+        vmin=-0.5,
+        vmax=len(kinds) - 0.5,
+        edgecolors="white",
+        linewidth=0.8 if len(names) <= MAX_NUMBERED else 0.2,
+    )
+    panel.set_xlim(0, run.num_tasks)
+    panel.set_ylim(len(names), 0)
+    set_ticks(panel, names, [str(task) for task in range(1, run.num_tasks + 1)])
+    if len(names) > 2 * MAX_NUMBERED or run.num_tasks > MAX_NUMBERED:
+        return
+    for verdict, outcome in outcomes.items():
+        panel.text(
+            verdict.task - 0.5,
+            verdict.label + 0.52,
+            f"{_FACES[outcome][1]} {_evidence(verdict)}".strip(),
+            ha="center",
+            va="center",
+            fontsize=6.8 if run.num_tasks <= 6 else 5,
+        )
 
 
 def _evidence(verdict: Verdict) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.report.cells import Cell, Setting, Stat
+from recollect.report.columns import compact
 from recollect.report.run import Run
-from recollect.report.tables import compact
 
 SUBJECT, FLOOR, CEILING = "amr", "vanilla", "fr"
 """Whom a summary is about, and with whom it is compared."""
@@ -92,7 +92,7 @@ def _ending_sentence(
 
 
 def _label_clause(setting: Setting, subject: Cell) -> str:
-    """What the subject's labels were against full relearning's; empty where there is nothing to say."""
+    """The subject's labels against full relearning's; empty where there is nothing to say."""
     ours = subject.mean(_asked)
     rival = setting.find(CEILING, subject.detector)
     if ours is None:

@@ -76,7 +76,7 @@ class Stream:
             shown[label] = self.schedule.concept_of(label, task)
         concepts = shown[labels]
         images = self._images[ids]
-        for concept in concepts.unique().tolist():
+        for concept in torch.unique(concepts).tolist():
             if concept != ORIGINAL:
                 mask = concepts == concept
                 images[mask] = self._look(concept, ids[mask])
@@ -131,7 +131,7 @@ class Task:
         """The rows once over in an order of the epoch's own, `batch_size` at a time."""
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
         order = torch.randperm(len(rows), generator=shuffle)
-        return (rows[index] for index in order.split(self._stream.batch_size))
+        return (rows[index] for index in torch.split(order, self._stream.batch_size))
 
     def monitored(self) -> Rows:
         """The rows that a detector may watch: every class known so far, as it looks now."""

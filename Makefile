@@ -1,0 +1,50 @@
+# Every target sets up what it needs by itself, in .venv, without root.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEV := $(VENV)/.ready-dev
+
+.PHONY: help demo test check format bench clean
+
+help:
+	@echo "make demo    the embedded benchmark, three adaptations side by side, and the page"
+	@echo "make test    all tests, with branch coverage"
+	@echo "make check   format, lint, types, import rules, docs"
+	@echo "make format  rewrite the sources in the project's format"
+	@echo "make bench   the benchmarks: ratios, and the demo's claim over ten seeds"
+	@echo "make clean   remove the environment and what tools left behind"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(DEV): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/recollect demo
+
+test: $(DEV)
+	$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term
+
+check: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/docs
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench_memory.py
+	$(BIN)/python benchmarks/bench_transforms.py
+	$(BIN)/python benchmarks/demo_claim.py
+
+clean:
+	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

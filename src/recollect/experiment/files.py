@@ -1,0 +1,85 @@
+"""Files that appear whole or not at all, and whose failures are told in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import RunFailure, UserError
+
+if TYPE_CHECKING:
+    from recollect.experiment.state import JSON
+
+
+def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
+    """Write JSON to a file, whole or not at all: a reader sees the old content or the new."""
+    text = json.dumps(obj, indent=1, allow_nan=False) + "\n"
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(text.encode())
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A temporary file to fill; it becomes `target` in one step, once it is safe on the disk."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with told_as_failure(target):
+        try:
+            yield temporary
+            sync(temporary)
+            temporary.replace(target)
+            sync(target.parent)
+        finally:
+            quietly(temporary.unlink)
+
+
+@contextlib.contextmanager
+def told_as_failure(file: Path) -> Iterator[None]:
+    """Tell an OSError in one line with the file and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFailure(f"cannot write {file}: {reason(error)}") from error
+
+
+def read_object(file: Path) -> dict[str, Any] | None:
+    """A JSON object from a file, None if there is no such file."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {reason(error)}") from error
+    except ValueError as error:
+        raise UserError(f"{file} is damaged: {error}; start anew with --overwrite") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{file} is damaged: expected a JSON object; start anew with --overwrite")
+    return found
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def size(file: Path) -> int:
+    """Bytes in a file, 0 if there is none."""
+    return file.stat().st_size if file.exists() else 0
+
+
+def quietly(action: Callable[[], None]) -> None:
+    """Tidy up as far as possible; what went wrong first is what gets told."""
+    with contextlib.suppress(OSError):
+        action()
+
+
+def reason(error: OSError) -> str:
+    """What the system says went wrong."""
+    return error.strerror or str(error)

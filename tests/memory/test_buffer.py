@@ -1,0 +1,449 @@
+"""The laws of the memory, whatever its policy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from scipy import stats
+from torch import Tensor
+
+from recollect.errors import UserError
+from recollect.memory import POLICIES, Memory
+from recollect.shapes import Replay
+from recollect.types import Rows
+
+every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
+
+
+def memory_of(capacity: int, policy: str = "reservoir", seed: int = 0) -> Memory:
+    return Memory(capacity, policy=POLICIES[policy](), seed=seed)
+
+
+def rows(ids: list[int], labels: list[int] | None = None) -> Rows:
+    """Rows whose pixels and concept can be told from their id; three classes in turn by default."""
+    number = torch.tensor(ids, dtype=torch.int64)
+    return Rows(
+        images=pixels(number),
+        labels=number % 3 if labels is None else torch.tensor(labels, dtype=torch.int64),
+        ids=number,
+        concepts=number % 7,
+    )
+
+
+def pixels(ids: Tensor) -> Tensor:
+    """uint8 (rows, 2, 2, 3), another picture for each of the first 65,536 ids."""
+    pair = torch.stack([ids % 256, ids // 256], dim=1).to(torch.uint8)
+    return pair.repeat(1, 6).view(-1, 2, 2, 3)
+
+
+def logits(ids: Tensor) -> Tensor:
+    return ids[:, None] * torch.tensor([1.0, -0.5])
+
+
+def assert_equal_states(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        if isinstance(value, dict):
+            assert_equal_states(value, other[key])
+        elif isinstance(value, Tensor):
+            assert value.dtype == other[key].dtype
+            assert torch.equal(value, other[key])
+        else:
+            assert type(value) in (int, str)
+            assert value == other[key]
+
+
+# Sampling
+
+
+def test_a_sample_has_no_repeats_and_no_more_rows_than_there_are() -> None:
+    memory = memory_of(50)
+    memory.offer(rows(list(range(40))))
+    for count in (0, 1, 7, 20, 21, 39, 40, 41, 1000):
+        ids = memory.sample(count).rows.ids.tolist()
+        assert len(ids) == len(set(ids)) == min(count, 40)
+
+
+@pytest.mark.parametrize(("held", "count"), [(5, 2), (5, 3)])  # below and past half of the rows
+def test_every_subset_is_sampled_equally_often_with_holes_among_the_slots(
+    held: int, count: int
+) -> None:
+    memory = memory_of(8)
+    memory.offer(rows(list(range(8)), labels=[0, 1, 0, 1, 0, 1, 1, 1]))
+    memory.drop(0)
+    assert len(memory) == held
+    observed = Counter(frozenset(memory.sample(count).rows.ids.tolist()) for _ in range(2000))
+    subsets = [frozenset(s) for s in combinations([1, 3, 5, 6, 7], count)]
+    assert set(observed) == set(subsets)
+    # Had the seed been drawn, a uniform sampler would fail this once in ten million times.
+    assert stats.chisquare([observed[s] for s in subsets]).pvalue > 1e-7
+
+
+@every_policy
+def test_offering_does_not_shift_sampling_nor_sampling_offering(policy: str) -> None:
+    calm, busy = memory_of(6, policy), memory_of(6, policy)
+    for start in range(0, 60, 5):
+        batch = rows(list(range(start, start + 5)))
+        calm.offer(batch)
+        busy.offer(batch)
+        busy.sample(3)
+    before = busy.state_dict()["generators"]
+    assert torch.equal(calm.state_dict()["generators"]["offer"], before["offer"])
+    busy.offer(rows(list(range(60, 90))))
+    assert torch.equal(busy.state_dict()["generators"]["sample"], before["sample"])
+    assert not torch.equal(busy.state_dict()["generators"]["offer"], before["offer"])
+
+
+@every_policy
+def test_what_is_kept_does_not_depend_on_samples_taken_in_between(policy: str) -> None:
+    calm, busy = memory_of(6, policy), memory_of(6, policy)
+    for start in range(0, 60, 5):
+        batch = rows(list(range(start, start + 5)))
+        calm.offer(batch)
+        busy.offer(batch)
+        busy.sample(3)
+    calm_state, busy_state = calm.state_dict(), busy.state_dict()
+    for state in (calm_state, busy_state):
+        del state["generators"]
+    assert_equal_states(calm_state, busy_state)
+
+
+def test_a_sample_is_a_copy() -> None:
+    memory = memory_of(4)
+    memory.offer(rows([1, 2, 3]))
+    before = memory.state_dict()
+    drawn = memory.sample(3)
+    drawn.rows.images.zero_()
+    drawn.rows.labels.fill_(9)
+    drawn.steps.fill_(9)
+    after = memory.state_dict()
+    del before["generators"], after["generators"]
+    assert_equal_states(before, after)
+
+
+# What travels with a row
+
+
+@every_policy
+def test_pixels_concepts_steps_and_extras_travel_with_their_rows(policy: str) -> None:
+    memory = memory_of(16, policy)
+    for step in range(30):
+        ids = torch.arange(4 * step, 4 * step + 4)
+        memory.offer(rows(ids.tolist()), {"logits": logits(ids), "flag": ids % 2 == 0}, step=step)
+    memory.drop(1)
+    fresh = torch.tensor([1001, 1004])
+    memory.put(
+        rows(fresh.tolist(), labels=[1, 1]),
+        {"logits": logits(fresh), "flag": fresh % 2 == 0},
+        step=99,
+    )
+    drawn = memory.sample(16)
+    ids = drawn.rows.ids
+    assert len(ids) == len(memory)
+    assert torch.equal(drawn.rows.images, pixels(ids))
+    assert torch.equal(drawn.rows.concepts, ids % 7)
+    assert torch.equal(drawn.extras["logits"], logits(ids))
+    assert torch.equal(drawn.extras["flag"], ids % 2 == 0)
+    assert drawn.steps.tolist() == [99 if i > 1000 else i // 4 for i in ids.tolist()]
+    assert memory.rows_of(1).ids.tolist() == [1001, 1004]
+    assert memory.steps_of(1).tolist() == [99, 99]
+    assert torch.equal(memory.steps_of(0), memory.rows_of(0).ids // 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_float_rows_come_back_as_they_went_in(dtype: torch.dtype) -> None:
+    vectors = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
+    zeros = torch.zeros(5, dtype=torch.int64)
+    memory = memory_of(8)
+    memory.offer(Rows(images=vectors, labels=zeros, ids=torch.arange(5), concepts=zeros))
+    kept = memory.rows_of(0)
+    assert kept.images.dtype == dtype
+    assert torch.equal(kept.images, vectors)
+
+
+def test_rows_laid_out_otherwise_are_kept_the_same() -> None:
+    channels_last = rows([3, 4, 5])
+    strided = Rows(
+        images=channels_last.images.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),
+        labels=torch.zeros(6, dtype=torch.int64)[::2],
+        ids=torch.tensor([3, 0, 4, 0, 5, 0])[::2],
+        concepts=channels_last.concepts,
+    )
+    memory = memory_of(6)
+    memory.offer(strided)
+    memory.put(strided)
+    kept = memory.rows_of(0)
+    assert torch.equal(kept.images, pixels(kept.ids))
+    assert kept.ids.tolist() == [3, 4, 5, 3, 4, 5]
+
+
+def test_extras_are_kept_without_their_graph() -> None:
+    weights = torch.ones(2, requires_grad=True)
+    memory = memory_of(2)
+    memory.offer(rows([0, 1]), {"logits": torch.ones(2, 2) * weights})
+    assert not memory.sample(2).extras["logits"].requires_grad
+
+
+# Dropping and putting
+
+
+@every_policy
+def test_drop_then_put_restores_the_class_counts(policy: str) -> None:
+    memory = memory_of(20, policy)
+    memory.offer(rows(list(range(100))))
+    before, seen = memory.counts(), memory.seen
+    freed = memory.drop(1)
+    assert freed == before[1] == memory.free
+    assert 1 not in memory.counts()
+    assert len(memory.rows_of(1)) == 0
+    memory.put(rows(list(range(200, 200 + freed)), labels=[1] * freed))
+    assert memory.counts() == before
+    assert list(memory.counts()) == [0, 1, 2]
+    assert memory.seen == seen
+
+
+def test_put_fills_the_lowest_free_slots() -> None:
+    memory = memory_of(6)
+    memory.offer(rows([0, 1, 2, 3, 4], labels=[5, 0, 0, 5, 0]))
+    memory.drop(0)
+    memory.put(rows([10, 11], labels=[5, 5]))
+    assert memory.rows_of(5).ids.tolist() == [0, 10, 11, 3]
+
+
+def test_putting_more_rows_than_there_are_free_slots_is_refused_and_changes_nothing() -> None:
+    memory = memory_of(3)
+    memory.offer(rows([0, 1]))
+    before = memory.state_dict()
+    with pytest.raises(ValueError, match=r"^expected at most 1 rows, one per free slot; got 2"):
+        memory.put(rows([2, 3]))
+    assert_equal_states(memory.state_dict(), before)
+
+
+def test_dropping_a_class_without_rows_frees_nothing() -> None:
+    memory = memory_of(3)
+    assert memory.drop(0) == 0
+    memory.offer(rows([0, 1]))
+    assert memory.drop(2) == 0
+    assert len(memory) == 2
+
+
+def test_an_empty_memory_gives_empty_answers() -> None:
+    memory = memory_of(3)
+    memory.offer(rows([]))
+    memory.put(rows([]))
+    shown: Replay = memory
+    assert (len(memory), memory.free, memory.seen, memory.counts()) == (0, 3, 0, {})
+    assert len(memory.sample(5)) == len(shown.rows_of(0)) == len(memory.steps_of(0)) == 0
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("capacity", [0, -1])
+def test_a_memory_without_room_is_a_users_mistake(capacity: int) -> None:
+    with pytest.raises(UserError, match=f"^buffer_size must be at least 1 row; got {capacity}$"):
+        memory_of(capacity)
+
+
+@pytest.mark.parametrize("way", ["offer", "put"])
+def test_rows_unlike_the_first_are_refused_and_change_nothing(way: str) -> None:
+    memory = memory_of(10)
+    first = rows([0, 1])
+    memory.offer(first, {"logits": torch.zeros(2, 3)})
+    before = memory.state_dict()
+    take = getattr(memory, way)
+    floats = Rows(
+        images=torch.zeros(2, 4), labels=first.labels, ids=first.ids, concepts=first.concepts
+    )
+    with pytest.raises(ValueError, match=r"expected the columns .*extras.logits.*; got images"):
+        take(first)
+    with pytest.raises(ValueError, match=r"expected extras.logits of torch.float32 \(3,\)"):
+        take(first, {"logits": torch.zeros(2, 4)})
+    with pytest.raises(ValueError, match=r"expected images of torch.uint8 \(2, 2, 3\)"):
+        take(floats, {"logits": torch.zeros(2, 3)})
+    with pytest.raises(ValueError, match=r"expected 2 entries in extras.logits.*; got 5"):
+        take(first, {"logits": torch.zeros(5, 3)})
+    assert_equal_states(memory.state_dict(), before)
+
+
+def test_a_negative_sample_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 0 rows; got -1"):
+        memory_of(3).sample(-1)
+
+
+# Saving
+
+
+def play(memory: Memory, start: int) -> list[list[int]]:
+    """A little of everything; the ids that were sampled."""
+    drawn = []
+    for step in range(8):
+        ids = torch.arange(start + 5 * step, start + 5 * step + 5)
+        memory.offer(rows(ids.tolist()), {"logits": logits(ids)}, step=step)
+        drawn.append(memory.sample(4).rows.ids.tolist())
+        if step == 5 and memory.drop(2):
+            memory.put(rows([start + 900]), {"logits": logits(torch.tensor([start + 900]))})
+    return drawn
+
+
+@every_policy
+def test_a_saved_memory_goes_on_as_if_never_stopped(policy: str) -> None:
+    memory = memory_of(12, policy, seed=4)
+    play(memory, start=0)
+    memory.drop(1)  # holes must survive too
+    state = memory.state_dict()
+    again = memory_of(12, policy, seed=5)
+    play(again, start=5000)  # what it held before is forgotten
+    again.load_state_dict(state)
+    assert_equal_states(again.state_dict(), state)
+    assert play(again, start=1000) == play(memory, start=1000)
+    assert_equal_states(again.state_dict(), memory.state_dict())
+
+
+@every_policy
+def test_a_state_is_a_snapshot(policy: str) -> None:
+    memory = memory_of(12, policy)
+    play(memory, start=0)
+    state, same = memory.state_dict(), memory.state_dict()
+    play(memory, start=1000)
+    assert_equal_states(state, same)
+    memory.load_state_dict(state)
+    play(memory, start=1000)
+    assert_equal_states(state, same)
+
+
+def test_memories_without_rows_can_be_saved() -> None:
+    untouched, emptied = memory_of(4), memory_of(4)
+    emptied.offer(rows([0, 3]))
+    emptied.drop(0)
+    for memory in (untouched, emptied):
+        again = memory_of(4, seed=1)
+        again.load_state_dict(memory.state_dict())
+        assert_equal_states(again.state_dict(), memory.state_dict())
+        for one in (memory, again):
+            one.offer(rows([3, 4, 5]))
+        assert len(again) >= 2
+        assert_equal_states(again.state_dict(), memory.state_dict())
+
+
+def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
+    memory = memory_of(4)
+    memory.offer(rows([0, 1, 2]))
+    state = memory.state_dict()
+    broken = {
+        "policy 'reservoir'; got 'balanced'": memory_of(4, "balanced").state_dict(),
+        "capacity 4; got 5": memory_of(5).state_dict(),
+        r"expected memory state \[": {k: v for k, v in state.items() if k != "seen"},
+        "each of the 4 slots once": {**state, "order": torch.tensor([0, 1, 1, 3])},
+        "expected 3 entries in steps": {**state, "steps": torch.tensor([0])},
+    }
+    for message, other in broken.items():
+        with pytest.raises(ValueError, match=message):
+            memory.load_state_dict(other)
+        assert_equal_states(memory.state_dict(), state)
+
+
+# Any sequence of calls
+
+
+class AnySequence(RuleBasedStateMachine):
+    """Invariants under arbitrary offers, drops, puts, samples and reloads."""
+
+    @initialize(
+        capacity=st.integers(1, 12),
+        policy=st.sampled_from(sorted(POLICIES)),
+        seed=st.integers(0, 9),
+    )
+    def start(self, capacity: int, policy: str, seed: int) -> None:
+        self.memory = memory_of(capacity, policy, seed)
+        self.policy = policy
+        self.label_of: dict[int, int] = {}  # of every id that ever came
+        self.gone: set[int] = set()  # ids known to have left
+        self.offered = 0
+
+    def come(self, labels: list[int]) -> tuple[Rows, dict[str, Tensor]]:
+        """Rows with ids that never were before."""
+        ids = range(len(self.label_of), len(self.label_of) + len(labels))
+        self.label_of.update(zip(ids, labels, strict=True))
+        return rows(list(ids), labels), {"logits": logits(torch.tensor(list(ids)))}
+
+    def held(self) -> set[int]:
+        return {i for c in self.memory.counts() for i in self.memory.rows_of(c).ids.tolist()}
+
+    @rule(labels=st.lists(st.integers(0, 3), max_size=20))
+    def offer(self, labels: list[int]) -> None:
+        before = self.held()
+        self.memory.offer(*self.come(labels))
+        self.offered += len(labels)
+        self.gone |= before - self.held()
+
+    @rule(label=st.integers(0, 4))
+    def drop(self, label: int) -> None:
+        leaving = {i for i in self.held() if self.label_of[i] == label}
+        assert self.memory.drop(label) == len(leaving)
+        self.gone |= leaving
+
+    @rule(label=st.integers(0, 3), share=st.floats(0, 1))
+    def put(self, label: int, share: float) -> None:
+        before, count = self.held(), int(share * self.memory.free)
+        incoming, extras = self.come([label] * count)
+        self.memory.put(incoming, extras)
+        assert self.held() == before | set(incoming.ids.tolist())
+
+    @rule(count=st.integers(0, 15))
+    def sample(self, count: int) -> None:
+        drawn = self.memory.sample(count)
+        ids = drawn.rows.ids.tolist()
+        assert len(set(ids)) == len(ids) == min(count, len(self.memory))
+        assert set(ids) <= self.held()
+        assert drawn.rows.labels.tolist() == [self.label_of[i] for i in ids]
+        if ids:
+            assert torch.equal(drawn.rows.images, pixels(drawn.rows.ids))
+            assert torch.equal(drawn.extras["logits"], logits(drawn.rows.ids))
+
+    @rule()
+    def reload(self) -> None:
+        state = self.memory.state_dict()
+        self.memory = memory_of(self.memory.capacity, self.policy, seed=-1)
+        self.memory.load_state_dict(state)
+
+    @invariant()
+    def counts_add_up(self) -> None:
+        counts = self.memory.counts()
+        assert sum(counts.values()) == len(self.memory) <= self.memory.capacity
+        assert all(counts.values())
+        assert self.memory.free == self.memory.capacity - len(self.memory)
+        assert self.memory.seen == self.offered
+
+    @invariant()
+    def every_row_is_one_that_came_and_did_not_leave(self) -> None:
+        held = self.held()
+        assert len(held) == len(self.memory)  # ids are unique: no row sits in two slots
+        assert held <= self.label_of.keys() - self.gone
+        for label, count in self.memory.counts().items():
+            mine = self.memory.rows_of(label)
+            assert len(mine) == count
+            assert torch.equal(mine.images, pixels(mine.ids))
+            assert all(self.label_of[i] == label for i in mine.ids.tolist())
+
+
+def test_invariants_hold_under_any_sequence_of_calls() -> None:
+    run_state_machine_as_test(
+        AnySequence,
+        settings=settings(
+            max_examples=40, stateful_step_count=20, deadline=None, derandomize=True, database=None
+        ),
+    )

@@ -1,0 +1,127 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from report_builders import write_small_comparison
+
+from recollect.report import write_report
+
+pytestmark = pytest.mark.browser
+sync_api = pytest.importorskip("playwright.sync_api")
+
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+)
+
+
+class Visit:
+    """An open page, and whatever it said or asked for."""
+
+    def __init__(self, page: sync_api.Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def column(self, index: int) -> list[str]:
+        """The texts of one column of the first table, top to bottom."""
+        cells = self.page.locator("table").first.locator(f"tbody tr td:nth-child({index})")
+        return [text.strip() for text in cells.all_inner_texts()]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        pytest.skip(f"no Chromium is installed: looked for {', '.join(names)} on the PATH")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser")
+    write_small_comparison(folder / "runs" / "er")
+    write_small_comparison(folder / "runs" / "der", method="der++")
+    return write_report([folder / "runs"], folder / "out").page
+
+
+@pytest.fixture
+def visit(browser: sync_api.Browser, page_file: Path) -> Iterator[Visit]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    visit = Visit(page)
+    page.goto(page_file.as_uri())
+    yield visit
+    page.close()
+
+
+def test_the_page_opens_without_a_complaint_or_a_request_to_the_outside(visit: Visit) -> None:
+    visit.page.wait_for_load_state("load")
+    assert visit.complaints == []
+    outside = [url for url in visit.requests if not url.startswith(("file://", "data:"))]
+    assert outside == []
+    assert visit.requests[0].startswith("file://")
+
+
+def test_every_figure_is_really_shown(visit: Visit) -> None:
+    widths = visit.page.evaluate("[...document.images].map(image => image.naturalWidth)")
+    assert len(widths) == 18
+    assert min(widths) > 0
+
+
+def test_a_click_on_a_heading_sorts_by_number_and_a_second_one_turns_it_round(
+    visit: Visit,
+) -> None:
+    heading = visit.page.get_by_role("columnheader", name="FAA", exact=True).first
+    faa = 7
+    assert visit.column(faa) == ["52.0 ± 2.8", "92.0 ± 1.4", "90.0 ± 2.8"] * 2
+    heading.get_by_role("button").click()
+    rising = visit.column(faa)
+    assert rising == ["52.0 ± 2.8"] * 2 + ["90.0 ± 2.8"] * 2 + ["92.0 ± 1.4"] * 2
+    assert heading.get_attribute("aria-sort") == "ascending"
+    heading.get_by_role("button").click()
+    assert visit.column(faa) == rising[::-1]
+
+
+def test_the_unknown_is_sorted_to_the_end(visit: Visit) -> None:
+    heading = visit.page.get_by_role("columnheader", name="adaptation", exact=True).first
+    heading.get_by_role("button").click()
+    assert visit.column(2) == ["amr", "amr", "fr", "fr", "vanilla", "vanilla"]
+    visit.page.get_by_role("columnheader", name="FPR").get_by_role("button").click()
+    assert visit.column(14) == ["–"] * 6
+    assert visit.complaints == []
+
+
+def test_a_button_chooses_the_setting_that_is_shown(visit: Visit) -> None:
+    first, second = visit.page.locator(".setting").all()
+    assert (first.is_visible(), second.is_visible()) == (True, False)
+    visit.page.get_by_role("button", name="toy-cd, er, buffer 20, 1 drift").click()
+    assert (first.is_visible(), second.is_visible()) == (False, True)
+
+
+def test_print_shows_every_setting(visit: Visit) -> None:
+    visit.page.emulate_media(media="print")
+    assert [section.is_visible() for section in visit.page.locator(".setting").all()] == [True] * 2
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_fits_the_screen(visit: Visit, width: int) -> None:
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert visit.page.evaluate("document.body.scrollWidth") <= width

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pytest
+from report_builders import small_result, write_run, write_small_comparison
+
+from recollect.report.cells import Setting, group
+from recollect.report.curves import pooled_bins
+from recollect.report.figures import DRAWERS, Picture, draw_all
+from recollect.report.grids import confusion_shares, per_class_means
+from recollect.report.pictures import contact_sheet
+from recollect.report.read import find_runs
+from recollect.report.style import looks_by_cell, looks_of
+
+
+def only_setting(folder: Path) -> Setting:
+    (setting,) = group(find_runs([folder]).runs).settings
+    return setting
+
+
+def draw(setting: Setting) -> tuple[Picture, ...]:
+    return draw_all(setting, looks_of(cell.adaptation for cell in setting.cells))
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    return only_setting(write_small_comparison(tmp_path_factory.mktemp("runs")))
+
+
+@pytest.fixture(scope="module")
+def pictures(setting: Setting) -> tuple[Picture, ...]:
+    return draw(setting)
+
+
+def test_every_kind_of_figure_is_drawn_and_none_is_blank(pictures: tuple[Picture, ...]) -> None:
+    assert [picture.kind for picture in pictures] == list(DRAWERS)
+    for picture in pictures:
+        pixels = matplotlib.image.imread(io.BytesIO(picture.png))
+        assert pixels.shape[1] > 500
+        # Something is drawn, and it keeps clear of the edge: nothing is cut off.
+        inked = (pixels[:, :, :3] < 0.9).any(axis=2)
+        assert 0.005 < inked.mean() < 0.9
+        border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
+        assert not border.any(), picture.kind
+
+
+def test_svg_is_xml_that_points_nowhere(pictures: tuple[Picture, ...]) -> None:
+    for picture in pictures:
+        root = ElementTree.fromstring(picture.svg)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert b"DOCTYPE" not in picture.svg
+        for element in root.iter():
+            for name, value in element.attrib.items():
+                if name.endswith("href"):
+                    assert value.startswith(("#", "data:image/png;base64,"))
+
+
+def test_equal_runs_give_equal_files(setting: Setting, pictures: tuple[Picture, ...]) -> None:
+    again = draw(setting)
+    assert [p.svg for p in again] == [p.svg for p in pictures]
+    assert [p.png for p in again] == [p.png for p in pictures]
+
+
+def test_drawing_leaves_the_global_style_alone(setting: Setting) -> None:
+    before = dict(matplotlib.rcParams)
+    draw(setting)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_alt_texts_carry_the_numbers(pictures: tuple[Picture, ...]) -> None:
+    alt = {picture.kind: picture.alt for picture in pictures}
+    assert "amr 80.0 ± 0.0" in alt["accuracy"]
+    assert "amr 0.25, 1.00, 1.00" in alt["radar"]
+    assert "amr: 1 drift, found, 1 drift, missed" in alt["verdicts"]
+    assert "ant taken for bee in 40 %" in alt["confusion"]
+    assert "ant, task 2" in alt["samples"]
+
+
+def test_captions_say_what_drifts_and_which_seed_is_shown(pictures: tuple[Picture, ...]) -> None:
+    caption = {picture.kind: picture.caption for picture in pictures}
+    assert "task 2: classes 0–1 (permutation, severity 5)" in caption["accuracy"]
+    assert "the first seed only" in caption["verdicts"]
+    assert "fr = 1.0" in caption["radar"]
+
+
+def test_without_full_relearning_the_radar_says_so(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", small_result())
+    radar = next(picture for picture in draw(only_setting(tmp_path)) if picture.kind == "radar")
+    assert "there is no fr to compare with" in radar.caption
+
+
+def test_what_a_run_does_not_hold_is_not_drawn(tmp_path: Path) -> None:
+    bare = small_result(verdicts=[], drift_events=[], num_drifts=0)
+    for extra in ("calibration", "confusion_matrix"):
+        del bare[extra]
+    write_run(tmp_path / "run", bare)
+    kinds = {picture.kind for picture in draw(only_setting(tmp_path))}
+    assert kinds == set(DRAWERS) - {"verdicts", "reliability", "confusion", "samples"}
+
+
+def test_names_may_hold_what_plotting_takes_for_formulas_or_has_no_glyph_for(
+    tmp_path: Path,
+) -> None:
+    names = ["$x^", "犬", "_hidden", "a--b<&>"]
+    write_run(tmp_path / "run", small_result(class_names=names, adaptation="$\\frac"))
+    for picture in draw(only_setting(tmp_path)):
+        ElementTree.fromstring(picture.svg)
+
+
+def test_a_hundred_classes_and_twenty_tasks_can_be_drawn(tmp_path: Path) -> None:
+    accuracy = [[90.0 if j <= i else None for j in range(20)] for i in range(20)]
+    per_class = [{str(c): 90.0 for c in range(5 * (t + 1))} for t in range(20)]
+    result = small_result(
+        accuracy_matrix=accuracy,
+        per_class_accuracy=per_class,
+        confusion_matrix=(90 * np.eye(100)).tolist(),
+        class_names=[f"class number {c} of many" for c in range(100)],
+        verdicts=[{"task": 3, "class": c, "drifted": True, "p_value": 0.01} for c in range(10)],
+    )
+    write_run(tmp_path / "run", result)
+    kinds = {picture.kind for picture in draw(only_setting(tmp_path))}
+    assert {"per-class", "confusion", "verdicts"} <= kinds
+
+
+def test_confusion_is_counted_over_seeds_before_it_is_normalised(tmp_path: Path) -> None:
+    small = [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    large = [[8, 0, 0, 0], [0, 9, 0, 0], [0, 0, 9, 0], [0, 0, 0, 0]]
+    for seed, matrix in enumerate((small, large)):
+        write_run(tmp_path / f"{seed}", small_result(seed=seed, confusion_matrix=matrix))
+    shares = confusion_shares(only_setting(tmp_path).cells[0])
+    assert shares[0].tolist() == [90.0, 10.0, 0.0, 0.0]
+    assert np.isnan(shares[3]).all()
+
+
+def test_a_class_has_no_accuracy_before_it_arrives(setting: Setting) -> None:
+    means = per_class_means(setting.cells[0])
+    assert means[0].tolist() == [80.0, 60.0]
+    assert np.isnan(means[2, 0])
+    assert means[2, 1] == 100.0
+
+
+def test_calibration_bins_are_pooled_by_their_rows(tmp_path: Path) -> None:
+    for seed, (accuracy, count) in enumerate(((0.5, 10), (1.0, 30))):
+        bins = [{"confidence": 0.95, "accuracy": accuracy, "count": count}]
+        write_run(
+            tmp_path / f"{seed}", small_result(seed=seed, calibration={"ece": 0.1, "bins": bins})
+        )
+    confidence, accuracies, counts = pooled_bins(only_setting(tmp_path).cells[0])
+    assert confidence.tolist() == pytest.approx([0.95])
+    assert accuracies.tolist() == pytest.approx([0.875])
+    assert counts.tolist() == [40.0]
+
+
+def test_a_contact_sheet_holds_each_picture_at_its_place() -> None:
+    images = np.arange(3, dtype=np.uint8).reshape(3, 1, 1, 1)
+    sheet = contact_sheet(images, [[2], [0, 1]], columns=2)[:, :, 0]
+    white = 255
+    assert sheet[1::3, 1::3].tolist() == [[2, white], [0, 1]]
+    assert (np.delete(np.delete(sheet, [1, 4], 0), [1, 4], 1) == white).all()
+
+
+def test_adaptations_differ_in_colour_marker_and_line_and_keep_their_look() -> None:
+    names = ["vanilla", "fr", "fr-flush", "fr-scratch", "amr", "new", "newer"]
+    looks = looks_of(names)
+    for trait in ("colour", "marker", "line"):
+        assert len({getattr(look, trait) for look in looks.values()}) == len(names)
+    assert looks_of(["amr"])["amr"] == looks["amr"]
+
+
+def test_a_second_cell_of_one_adaptation_is_hollow(tmp_path: Path) -> None:
+    for detector in ("ks", "mmd"):
+        write_run(tmp_path / detector, small_result(detector=detector))
+    cells = only_setting(tmp_path).cells
+    assert [look.hollow for look in looks_by_cell(cells, looks_of(["amr"]))] == [False, True]
+
+
+def test_every_colour_of_the_palette_stands_out_from_white() -> None:
+    for look in looks_of(["vanilla", "fr", "fr-flush", "fr-scratch", "amr"]).values():
+        red, green, blue = (int(look.colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.75

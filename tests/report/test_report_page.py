@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_builders import small_result, write_run, write_small_comparison
+
+import recollect.report
+from recollect.errors import UserError
+from recollect.report import Report, write_report
+
+HOSTILE = "<script>alert('1')</script>\"&$title"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("report")
+    write_small_comparison(folder / "runs")
+    unfinished = write_run(folder / "runs" / "stopped", small_result(seed=9))
+    (unfinished / "result.json").unlink()
+    return write_report([folder / "runs"], folder / "out")
+
+
+class Reader(HTMLParser):
+    """Collects tags with their attributes, and the text outside of style and script."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside not in ("style", "script"):
+            self.text += data
+
+
+def read(page: Path) -> Reader:
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    return reader
+
+
+def test_the_report_leaves_page_figures_and_tables(report: Report) -> None:
+    out = report.page.parent
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    figures = {path.relative_to(out).as_posix() for path in report.figures}
+    assert files == {"index.html", "table.csv", "table.md", *figures}
+    assert len(figures) == 18
+    assert "figures/toy-cd-er-b20-d1-accuracy.svg" in figures
+
+
+def test_the_page_tells_the_summary_the_table_and_every_run(report: Report) -> None:
+    text = read(report.page).text
+    assert "Over 2 seeds, amr ends at 90.0 ± 2.8 where vanilla ends at 52.0 and fr at 92.0" in text
+    assert text.count("± 2.8") >= 3
+    for adaptation in ("vanilla", "fr", "amr"):
+        for seed in (0, 1):
+            assert f"er, {adaptation}, ks, seed {seed}: FAA" in text
+    assert "task 2: class 0 realigned with 10 rows" in text
+    assert '"severity": 5' in text
+    assert "recollect 0.1.0" in text
+
+
+def test_runs_that_were_left_out_are_named_on_the_page_and_to_the_caller(report: Report) -> None:
+    (warning,) = report.warnings
+    assert "stopped: unfinished" in warning
+    assert warning in read(report.page).text
+
+
+def test_the_page_asks_nobody_for_anything(report: Report) -> None:
+    page = report.page.read_text(encoding="utf-8")
+    assert re.findall(r"https?://", page) == []
+    reader = read(report.page)
+    policies = [a["content"] for _, a in reader.tags if "http-equiv" in a]
+    assert policies == [
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    ]
+    for _, attributes in reader.tags:
+        assert "href" not in attributes
+        assert (attributes.get("src") or "data:").startswith("data:")
+
+
+def test_every_figure_is_inlined_with_words_for_those_who_cannot_see(report: Report) -> None:
+    images = [attributes for tag, attributes in read(report.page).tags if tag == "img"]
+    assert len(images) == len(report.figures) / 2
+    for image in images:
+        assert len(image["alt"] or "") > 20
+
+
+def test_nothing_from_a_run_becomes_markup(tmp_path: Path) -> None:
+    result = small_result(
+        benchmark=HOSTILE,
+        method=HOSTILE,
+        adaptation=HOSTILE,
+        detector=HOSTILE,
+        class_names=[HOSTILE] * 4,
+        notes=[{"task": 1, "text": HOSTILE}],
+        versions={HOSTILE: HOSTILE},
+        config={HOSTILE: HOSTILE},
+        drift_events=[{"task": 2, "classes": [0], "transform": HOSTILE, "severity": 1}],
+    )
+    write_run(tmp_path / "run", result)
+    report = write_report([tmp_path], tmp_path / "out")
+    reader = read(report.page)
+    assert [tag for tag, _ in reader.tags].count("script") == 1
+    assert "<script>alert" not in report.page.read_text(encoding="utf-8")
+    assert reader.text.count("alert('1')</script>\"&$title") >= 8
+
+
+def test_many_settings_get_a_button_each(tmp_path: Path) -> None:
+    for method in ("er", "der++"):
+        write_run(tmp_path / method, small_result(method=method))
+    report = write_report([tmp_path], tmp_path / "out")
+    reader = read(report.page)
+    pressed = [a for tag, a in reader.tags if tag == "button" and "aria-pressed" in a]
+    assert len(pressed) == 2
+    sections = [a["aria-label"] for tag, a in reader.tags if tag == "section"]
+    assert sections == ["toy-cd, der++, buffer 20, 1 drift", "toy-cd, er, buffer 20, 1 drift"]
+    assert len(set(report.figures)) == len(report.figures)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", small_result())
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_report([tmp_path / "run"], occupied)
+
+
+def test_an_interrupted_report_leaves_the_old_page_and_no_scraps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "index.html").write_text("the old page")
+    write_run(tmp_path / "run", small_result())
+    written: list[Path] = []
+    replace = Path.replace
+
+    def fail_on_third(self: Path, target: Path) -> Path:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(target)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fail_on_third)
+    with pytest.raises(KeyboardInterrupt):
+        write_report([tmp_path / "run"], out)
+    assert (out / "index.html").read_text() == "the old page"
+    assert [path for path in out.rglob("*") if path.is_file() and path.name.startswith(".")] == []
+
+
+def test_files_can_be_read_by_whom_the_umask_allows(report: Report) -> None:
+    mask = os.umask(0)
+    os.umask(mask)
+    assert report.page.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_reading_results_needs_neither_torch_nor_a_plotting_library_until_it_draws() -> None:
+    code = (
+        "import sys; from recollect.report import write_report; "
+        "print([name for name in ('torch', 'matplotlib') if name in sys.modules]); "
+        "import recollect.report.page; print('torch' in sys.modules)"
+    )
+    source = Path(recollect.report.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "False"]
