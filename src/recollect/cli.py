@@ -15,15 +15,9 @@ import recollect
 from recollect.errors import RunFailure, UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import PARTS, RunConfig, Settings
-from recollect.experiment.flags import (
-    OneLineParser,
-    add_flags,
-    coerce,
-    from_mapping,
-    read_config_file,
-    split_part_options,
-    split_parts,
-)
+from recollect.experiment.config_file import from_mapping, read_config_file, split_parts
+from recollect.experiment.fields import field_docs
+from recollect.experiment.flags import OneLineParser, add_flags, coerce, split_part_options
 
 if TYPE_CHECKING:
     from recollect.experiment.progress import Display
@@ -275,8 +269,6 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _describe(kind: str, entry: catalogue.Entry) -> dict[str, Any]:
-    from recollect.experiment.flags import field_docs
-
     options_type = entry.options_type() if kind in PARTS else None
     return {
         "summary": entry.summary,

@@ -6,89 +6,23 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_configs import Config, Options, complaint
 
-from recollect.errors import UserError
 from recollect.experiment import flags
-
-
-@dataclass(frozen=True, kw_only=True)
-class Base:
-    """What two configs share."""
-
-    seed: int = 0
-    """what all randomness is drawn from"""
-    lr: float = 0.1
-    """step size of
-    gradient descent"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(Base):
-    """One field of every kind."""
-
-    buffer_size: int
-    """rows the memory holds, 100 % of them in use"""
-    limit: int | None = None
-    """at most so many; none: all"""
-    method: str = "er"
-    """how the learner rehearses"""
-    sequential: bool = False
-    """every task drifts the one before"""
-    scope: Literal["all-seen", "since-last-event"] = "all-seen"
-    """which classes drift"""
-    severity: Literal[1, 2, 3] | None = None
-    """how strongly"""
-    hidden: tuple[int, ...] = (100, 50)
-    """sizes of the layers"""
-    names: tuple[str, ...] = field(default_factory=tuple)
-    """what to call them"""
-    tasks: tuple[tuple[int, ...], ...] | None = None
-    """classes of each task"""
-    cuts: tuple[tuple[float, ...], ...] = ((0.5,), (1.0, 2.0))
-    """where to cut"""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """settings of parts"""
-    undocumented: int = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of a part."""
-
-    alpha: float = 0.1
-    """weight of the old logits"""
-    reg_weight: float = 0.2
-    """weight of the penalty"""
-    nesterov: bool = False
-    """look ahead"""
-    sizes: tuple[int, ...] = ()
-    """how many"""
+from recollect.experiment.config_file import from_mapping
+from recollect.experiment.fields import field_docs
 
 
 def parse(*argv: str) -> dict[str, object]:
     parser = flags.OneLineParser(prog="run")
     flags.add_flags(parser, Config)
     return vars(parser.parse_args(argv))
-
-
-def from_file(**values: object) -> dict[str, object]:
-    return flags.from_mapping(Config, values, source="FILE")
-
-
-def complaint(call: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def help_text(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> str:
@@ -98,33 +32,12 @@ def help_text(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> str:
     return parser.format_help()
 
 
-# --- docstrings and help ------------------------------------------------------------------------
-
-
-def test_field_docs_are_the_strings_beneath_the_fields_inherited_ones_included() -> None:
-    docs = flags.field_docs(Config)
-    assert list(docs) == [f.name for f in dataclasses.fields(Config)][:-1]
-    assert docs["seed"] == "what all randomness is drawn from"
-    assert docs["lr"] == "step size of gradient descent"
-    assert docs["scope"] == "which classes drift"
-
-
-def test_a_subclass_may_give_a_field_a_new_default_and_keep_its_docstring() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Renewed(Base):
-        seed: int = 7
-        lr: float = 0.5
-        """slower"""
-
-    assert flags.field_docs(Renewed) == {
-        "seed": "what all randomness is drawn from",
-        "lr": "slower",
-    }
+# --- help ----------------------------------------------------------------------------------------
 
 
 def test_a_class_without_source_has_no_docs_and_still_gets_flags() -> None:
     made = dataclasses.make_dataclass("made", [("size", int, 3)], frozen=True, kw_only=True)
-    assert flags.field_docs(made) == {}
+    assert field_docs(made) == {}
     parser = flags.OneLineParser()
     flags.add_flags(parser, made)
     assert vars(parser.parse_args(["--size", "4"])) == {"size": 4}
@@ -132,7 +45,7 @@ def test_a_class_without_source_has_no_docs_and_still_gets_flags() -> None:
 
 def test_the_help_holds_every_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
     text = help_text(monkeypatch)
-    for name, doc in flags.field_docs(Config).items():
+    for name, doc in field_docs(Config).items():
         assert (doc in text) is (name != "options"), name
 
 
@@ -177,7 +90,7 @@ def test_a_type_that_no_flag_can_carry_is_our_own_mistake() -> None:
         flags.add_flags(argparse.ArgumentParser(), made)
 
 
-# --- flags --------------------------------------------------------------------------------------
+# --- values --------------------------------------------------------------------------------------
 
 
 def test_flags_that_are_not_given_are_absent() -> None:
@@ -268,91 +181,6 @@ def test_a_subcommand_suggests_its_own_flags_and_its_own_name() -> None:
         assert complaint(functools.partial(parser.parse_args, argv)) == expected
 
 
-# --- files --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"buffer-size": 5}, {"buffer_size": 5}),
-        ({"buffer_size": 5}, {"buffer_size": 5}),
-        ({"lr": 1}, {"lr": 1.0}),
-        ({"lr": "1e-3"}, {"lr": 0.001}),
-        ({"lr": "-2.5E3"}, {"lr": -2500.0}),
-        ({"limit": None}, {"limit": None}),
-        ({"limit": "none"}, {"limit": None}),
-        ({"sequential": True}, {"sequential": True}),
-        ({"severity": 2}, {"severity": 2}),
-        ({"hidden": [1, 2]}, {"hidden": (1, 2)}),
-        ({"hidden": []}, {"hidden": ()}),
-        ({"tasks": [[0, 1], [], [2]]}, {"tasks": ((0, 1), (), (2,))}),
-        ({"cuts": [["1e-3", 1]]}, {"cuts": ((0.001, 1.0),)}),
-        ({"options": {"detector": {"level": 0.01}}}, {"options": {"detector": {"level": 0.01}}}),
-    ],
-)
-def test_a_file_gives_values_of_the_fields_types(
-    values: dict[str, object], expected: dict[str, object]
-) -> None:
-    converted = from_file(**values)
-    assert converted == expected
-    assert [type(v) for v in converted.values()] == [type(v) for v in expected.values()]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"lr": "fast"}, "lr must be a number; got 'fast'"),
-        ({"lr": "0.1"}, "lr must be a number; got '0.1'"),
-        ({"lr": "1e999"}, "lr must be a number; got '1e999'"),
-        ({"lr": float("nan")}, "lr must be a number; got nan"),
-        ({"lr": float("-inf")}, "lr must be a number; got -inf"),
-        ({"lr": True}, "lr must be a number; got True"),
-        ({"lr": None}, "lr must be a number; got nothing"),
-        ({"seed": "1"}, "seed must be a whole number; got '1'"),
-        ({"seed": 1.0}, "seed must be a whole number; got 1.0"),
-        ({"seed": False}, "seed must be a whole number; got False"),
-        ({"sequential": 1}, "sequential must be true or false; got 1"),
-        ({"sequential": "true"}, "sequential must be true or false; got 'true'"),
-        ({"method": 5}, "method must be text; got 5; write it in quotes"),
-        ({"method": ["er"]}, "method must be text; got ['er']"),
-        ({"scope": False}, "scope must be one of all-seen, since-last-event; got False"),
-        ({"severity": True}, "severity must be one of 1, 2, 3; got True"),
-        ({"severity": "2"}, "severity must be one of 1, 2, 3; got '2'; did you mean 2?"),
-        ({"hidden": 5}, "hidden must be a list of whole numbers; got 5"),
-        ({"hidden": "1,2"}, "hidden must be a list of whole numbers; got '1,2'"),
-        ({"names": "ab"}, "names must be a list of words; got 'ab'"),
-        ({"tasks": [1, 2]}, "tasks must be a list of lists of whole numbers; got [1, 2]"),
-        ({"options": 3}, "options must be a mapping; got 3"),
-        ({"bufersize": 5}, "unknown key 'bufersize'; did you mean buffer_size?"),
-        (
-            {"buffer-size": 5, "buffer_size": 6},
-            "buffer_size is given twice, with '-' and with '_'; keep one",
-        ),
-    ],
-)
-def test_a_wrong_value_in_a_file_gets_one_line(values: dict[str, object], expected: str) -> None:
-    assert complaint(lambda: from_file(**values)) == f"FILE: {expected}"
-
-
-def test_a_number_past_all_floats_is_refused() -> None:
-    assert complaint(lambda: from_file(lr=10**400)).startswith(
-        "FILE: lr must be a number; got 1000"
-    )
-
-
-def test_a_key_like_no_other_is_told_the_known_ones() -> None:
-    message = complaint(lambda: flags.from_mapping(Options, {"zzz": 1}, source="FILE"))
-    assert message == "FILE: unknown key 'zzz'; known: alpha, reg_weight, nesterov, sizes"
-
-
-def test_a_value_of_any_size_is_shown_in_a_short_line() -> None:
-    bomb: object = "x" * 1000
-    for _ in range(30):
-        bomb = [bomb] * 9
-    for value in ("x" * 10_000, bomb, [10**9] * 100):
-        assert len(complaint(functools.partial(from_file, seed=value))) < 120
-
-
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -379,79 +207,7 @@ def test_flags_and_files_mean_the_same(sequential: bool, **values: Any) -> None:
 
     written = {**values, "sequential": sequential}
     for text in (yaml.safe_dump(written), json.dumps(written)):
-        assert from_file(**yaml.safe_load(text)) == by_flags
-
-
-def write(folder: Path, text: str | bytes, name: str = "config.yaml") -> Path:
-    path = folder / name
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "config.json"])
-def test_a_json_file_is_read_whatever_it_is_called(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path, '{"seed": 1, "tasks": [[0, 1]], "method": {"name": "er"}}', name)
-    expected = {"seed": 1, "tasks": [[0, 1]], "method": {"name": "er"}}
-    assert flags.read_config_file(path) == expected
-    assert flags.read_config_file(str(path)) == expected
-
-
-def test_json_keeps_its_own_rules(tmp_path: Path) -> None:
-    path = write(tmp_path, '{\n\t"lr": 1e-3,\n\t"method": "\\ud83d\\ude00"\n}', "config.json")
-    assert flags.read_config_file(path) == {"lr": 0.001, "method": "😀"}
-
-
-def test_yaml_with_comments_and_a_byte_order_mark_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path, "\ufeff# mine\nlr: 1e-3\nhidden: [1, 2]\n")
-    assert flags.read_config_file(path) == {"lr": "1e-3", "hidden": [1, 2]}
-    assert from_file(**flags.read_config_file(path)) == {"lr": 0.001, "hidden": (1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("c.yaml", "a: 1\nb: c: 2\n", "{}:2: not YAML: mapping values are not allowed here"),
-        ("c.yaml", "a: 1\nb: [1\n", "{}:3: not YAML: expected ',' or ']', but got '<stream end>'"),
-        (
-            "c.yaml",
-            "a: 1\nb: !!python/name:os.system\n",
-            "{}:2: not YAML: could not determine a constructor for the tag "
-            "'tag:yaml.org,2002:python/name:os.system'",
-        ),
-        ("c.yaml", "a: 1\nb: 2\na: 3\n", "{}:3: a is given twice; keep one"),
-        ("c.yaml", "m:\n  a: 1\n  a: 2\n", "{}:3: a is given twice; keep one"),
-        ("c.yaml", "a: 1\nb: \x07\n", "{}:2: not YAML: special characters are not allowed"),
-        ("c.yaml", "a: 2024-13-45\n", "{}: month must be in 1..12"),
-        ("c.yaml", b"a: 1\nb: \xff\n", "{}:2: not UTF-8 text; expected a YAML or JSON file"),
-        ("c.yaml", "- 1\n- 2\n", "{}:1: expected lines such as 'seed: 0'; got [1, 2]"),
-        ("c.yaml", "fast\n", "{}:1: expected lines such as 'seed: 0'; got 'fast'"),
-        ("c.yaml", "# nothing\n", "{}:1: expected lines such as 'seed: 0'; got an empty file"),
-        ("c.yaml", "[" * 1000, "{}: nested too deeply"),
-        ("c.json", '{"a": 1,\n "b" 2}', "{}:2: not JSON: Expecting ':' delimiter"),
-        ("c.json", '{"a": 1, "a": 2}', "{}: a is given twice; keep one"),
-        ("c.json", "[1]", "{}:1: expected lines such as 'seed: 0'; got [1]"),
-        ("c.json", "[" * 200_000, "{}: nested too deeply"),
-    ],
-)
-def test_a_file_that_cannot_be_read_gets_one_line(
-    tmp_path: Path, name: str, text: str | bytes, expected: str
-) -> None:
-    path = write(tmp_path, text, name)
-    assert complaint(lambda: flags.read_config_file(path)) == expected.format(path)
-
-
-def test_no_file_and_a_folder_get_one_line(tmp_path: Path) -> None:
-    missing = tmp_path / "none.yaml"
-    assert complaint(lambda: flags.read_config_file(missing)) == (
-        f"{missing}: there is no such config file"
-    )
-    assert complaint(lambda: flags.read_config_file(tmp_path)) == (
-        f"{tmp_path} is a folder; expected a YAML or JSON file"
-    )
-    beneath_a_file = write(tmp_path, "a: 1") / "config.yaml"
-    assert complaint(lambda: flags.read_config_file(beneath_a_file)) == (
-        f"{beneath_a_file}: Not a directory"
-    )
+        assert from_mapping(Config, yaml.safe_load(text), source="FILE") == by_flags
 
 
 # --- options of parts ---------------------------------------------------------------------------
@@ -520,27 +276,7 @@ def test_coerce_names_the_flag_that_is_wrong(
     assert complaint(lambda: flags.coerce(Options, values, part=part)) == expected
 
 
-def test_in_a_file_a_part_is_its_name_or_its_name_with_options() -> None:
-    content = {
-        "method": {"name": "er", "alpha": 0.2},
-        "detector": "ks",
-        "back-bone": {"width": 8},
-        "encoder": {"name": "pixels"},
-        "seed": 1,
-        "options": {"name": "no part"},
-    }
-    settings, options = flags.split_parts(content, ["method", "detector", "back_bone", "encoder"])
-    assert settings == {
-        "method": "er",
-        "detector": "ks",
-        "encoder": "pixels",
-        "seed": 1,
-        "options": {"name": "no part"},
-    }
-    assert options == {"method": {"alpha": 0.2}, "back_bone": {"width": 8}}
-
-
-# --- cost ---------------------------------------------------------------------------------------
+# --- cost ----------------------------------------------------------------------------------------
 
 
 def test_importing_flags_is_quick_and_brings_neither_torch_nor_yaml() -> None:

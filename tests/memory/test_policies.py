@@ -14,7 +14,7 @@ from scipy import stats
 
 from recollect import rng
 from recollect.memory import POLICIES, Balanced, Memory, Policy, Reservoir
-from recollect.memory.policies import Slots
+from recollect.memory.slots import Slots
 from recollect.types import Rows
 
 # Seeds are fixed, so a test passes always or never. Had they been drawn, each test of a
@@ -59,6 +59,21 @@ def assert_frequencies(hits: np.ndarray, trials: int, probability: np.ndarray | 
     low, high = stats.binom.interval(1 - level, trials, probability)
     assert (hits >= low).all(), (hits, low)
     assert (hits <= high).all(), (hits, high)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("batch_size", [3, 7, 60])
+def test_batching_changes_nothing_bit_for_bit(name: str, batch_size: int) -> None:
+    labels = torch.randint(5, (120,), generator=rng.fork(2, "labels")).tolist()
+    stream = rows(list(range(120)), labels)
+    single, batched = (Memory(9, policy=POLICIES[name](), seed=3) for _ in range(2))
+    for part, drifted in ((stream[:60], 1), (stream[60:], 2)):
+        offer_in_batches(single, part, batch_size=1)
+        offer_in_batches(batched, part, batch_size)
+        for label in range(5):
+            assert torch.equal(single.rows_of(label).ids, batched.rows_of(label).ids)
+        assert torch.equal(single.sample(4).rows.ids, batched.sample(4).rows.ids)
+        assert single.drop(drifted) == batched.drop(drifted) > 0
 
 
 # Reservoir
@@ -188,15 +203,20 @@ def balanced_law(labels: tuple[int, ...], capacity: int) -> dict[frozenset[int],
     return law
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 6])
-def test_balanced_follows_its_definition_exactly(batch_size: int) -> None:
-    labels = [0, 0, 1, 0, 1, 0]
+@pytest.mark.parametrize(
+    ("capacity", "labels"),
+    [(3, [0, 0, 1, 0, 1, 0]), (2, [0, 1, 2, 0, 1]), (4, [0, 0, 1, 1, 2])],  # without, with ties
+)
+@pytest.mark.parametrize("batch_size", [1, 6])
+def test_balanced_follows_its_definition_exactly(
+    capacity: int, labels: list[int], batch_size: int
+) -> None:
     observed: Counter[frozenset[int]] = Counter()
-    for seed in range(1200):
-        memory = Memory(3, policy=Balanced(), seed=seed * 100 + batch_size)
-        offer_in_batches(memory, rows(list(range(6)), labels), batch_size)
+    for seed in range(800):
+        memory = Memory(capacity, policy=Balanced(), seed=seed * 100 + batch_size)
+        offer_in_batches(memory, rows(list(range(len(labels))), labels), batch_size)
         observed[frozenset(kept_ids(memory))] += 1
-    assert_distribution(observed, balanced_law(tuple(labels), 3))
+    assert_distribution(observed, balanced_law(tuple(labels), capacity))
 
 
 def test_balanced_levels_the_classes_of_a_long_shuffled_stream() -> None:
@@ -254,7 +274,8 @@ def test_a_policy_is_listed_under_its_own_name(name: str) -> None:
     assert policy.name == name
 
 
-def test_slots_keep_every_slot_once_whatever_is_written_and_released() -> None:
+@pytest.mark.parametrize("with_lists", [False, True])
+def test_slots_keep_every_slot_once_whatever_is_written_and_released(with_lists: bool) -> None:
     generator = rng.fork(0, "slots")
     slots = Slots(12)
     held: dict[int, int] = {}
@@ -271,4 +292,7 @@ def test_slots_keep_every_slot_once_whatever_is_written_and_released() -> None:
         assert sorted(slots.occupied.tolist()) == sorted(held)
         assert slots.counts == Counter(held.values())
         for own in range(4):
-            assert slots.of_class(own).tolist() == sorted(s for s in held if held[s] == own)
+            mine = sorted(s for s in held if held[s] == own)
+            assert slots.of_class(own).tolist() == mine
+            if with_lists:
+                assert sorted(slots.lists.of(own)) == mine

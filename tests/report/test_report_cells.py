@@ -149,9 +149,9 @@ def test_the_summary_says_what_the_numbers_say(tmp_path: Path) -> None:
 def test_a_summary_of_one_run_does_not_pretend_to_know_the_spread(tmp_path: Path) -> None:
     write_run(tmp_path / "run", small_result(detection={"tpr": 1.0, "fpr": 0.25}))
     assert summary(grouped(tmp_path).settings[0]) == (
-        "With one seed, amr ends at 80.0 percent final average accuracy, with 10 adaptation labels. "
-        "The detector (ks) found 100% of the drifted classes at once and raised a false alarm in 25% "
-        "of the checks of unchanged classes. One seed tells nothing about spread."
+        "With one seed, amr ends at 80.0 percent final average accuracy, with 10 adaptation "
+        "labels. The detector (ks) found 100% of the drifted classes at once and raised a false "
+        "alarm in 25% of the checks of unchanged classes. One seed tells nothing about spread."
     )
 
 

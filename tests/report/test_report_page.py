@@ -12,7 +12,8 @@ from report_builders import small_result, write_run, write_small_comparison
 
 import recollect.report
 from recollect.errors import UserError
-from recollect.report import Report, write_report
+from recollect.report import Report, figures, write_report
+from recollect.report.costs import cost_radar
 
 HOSTILE = "<script>alert('1')</script>\"&$title"
 
@@ -120,7 +121,8 @@ def test_nothing_from_a_run_becomes_markup(tmp_path: Path) -> None:
     assert reader.text.count("alert('1')</script>\"&$title") >= 8
 
 
-def test_many_settings_get_a_button_each(tmp_path: Path) -> None:
+def test_many_settings_get_a_button_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     for method in ("er", "der++"):
         write_run(tmp_path / method, small_result(method=method))
     report = write_report([tmp_path], tmp_path / "out")
@@ -143,6 +145,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path: Path)
 def test_an_interrupted_report_leaves_the_old_page_and_no_scraps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     out = tmp_path / "out"
     out.mkdir()
     (out / "index.html").write_text("the old page")

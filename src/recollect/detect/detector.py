@@ -13,7 +13,7 @@ from recollect.detect.corrections import CORRECTIONS
 from recollect.detect.encoders import Encoder
 from recollect.detect.ks import Evidence, kolmogorov_smirnov
 from recollect.detect.scores import entropy
-from recollect.errors import UserError
+from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.shapes import HasRows
 from recollect.types import Rows, Verdict
 
@@ -57,6 +57,8 @@ class ComparisonOptions:
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
             raise UserError(f"the detector's level must lie between 0 and 1; got {self.level}")
+        if self.correction not in CORRECTIONS:
+            raise unknown_name("correction", self.correction, CORRECTIONS)
         if self.min_rows < 2:
             raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
 
@@ -100,7 +102,7 @@ class TwoSampleDetector:
         rows = [side for c in testable for side in sides[c]]
         scores = self._score(self._encoder.logits(Rows.concat(rows).images))
         if not scores.isfinite().all():
-            raise ValueError("the encoder gave scores that are not finite; has training diverged?")
+            raise RunFailure("scores are not finite: the encoder has diverged; lower its rate")
         parts = torch.split(scores, [len(side) for side in rows])
         return list(zip(parts[::2], parts[1::2], strict=True))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from recollect.types import Rows
 
 
@@ -18,8 +20,11 @@ class HeldOutReference:
         self._rows[label] = rows
 
     def rows_of(self, label: int) -> Rows:
-        """The rows kept for a class that has been learned."""
-        return self._rows[label]
+        """The rows kept for a class; none for one that has not been learned."""
+        if label in self._rows:
+            return self._rows[label]
+        none = torch.empty(0, dtype=torch.int64)
+        return Rows(images=none.to(torch.uint8), labels=none, ids=none, concepts=none)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -198,7 +198,7 @@ def make_learner(config: RunConfig, image_shape: tuple[int, ...], num_classes: i
             network: nn.Module = backbone.factory()(
                 input_shape=_input_shape(image_shape),
                 num_classes=num_classes,
-                **config.options["backbone"],
+                **config.options.get("backbone", {}),
             )
         return network
 

@@ -1,6 +1,7 @@
 """Names pick parts here and nowhere else. Adding a part is one file and one line in this one.
 
-Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy.
+Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A part
+that is not in it can be named by an import path of one's own: `--backbone mypackage.nets:Net`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.errors import unknown_name
+from recollect.errors import UserError, unknown_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +143,26 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
 
 
 def find(kind: str, name: str) -> Entry:
-    """The entry of that kind and name; a name nobody knows is a user's error."""
+    """The entry of that kind and name, or one for an import path; others are a user's error."""
+    if is_import_path(name) and kind in OWN:
+        return Entry(summary="a part of one's own", target=name)
     if name not in CATALOGUE[kind]:
         raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
     return CATALOGUE[kind][name]
 
 
+OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
+"""The kinds of part that may be named by an import path."""
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name is `module:name` rather than an entry of the catalogue."""
+    return ":" in name
+
+
 def _resolve(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(importlib.import_module(module), name)
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"cannot import {path!r} (expected module:name): {error}") from error

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recollect.errors import UserError
+from recollect.experiment import catalogue
 from recollect.experiment.build import make_learner
 from recollect.experiment.config import RunConfig
 from recollect.experiment.store import read_checkpoint, read_config
@@ -52,14 +53,25 @@ class Predictor:
         return self.logits(images).argmax(dim=1).numpy()
 
 
-def load(folder: str | os.PathLike[str]) -> Predictor:
-    """The predictor of a run folder, whether the run is finished or only has a checkpoint."""
+def load(folder: str | os.PathLike[str], *, trust_imports: bool = False) -> Predictor:
+    """The predictor of a run folder, whether the run is finished or only has a checkpoint.
+
+    A run may have been made with a method or network named by an import path. A folder that came
+    from somebody else could name any code, so it is imported only with `trust_imports`.
+    """
     saved = read_config(folder)
     state: dict[str, Any] | None = read_checkpoint(folder)
     if state is None:
         raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     names = {field.name for field in dataclasses.fields(RunConfig)}
     config = RunConfig(**{key: _frozen(value) for key, value in saved.items() if key in names})
+    for kind in ("method", "backbone"):
+        name = getattr(config, kind)
+        if catalogue.is_import_path(name) and not trust_imports:
+            raise UserError(
+                f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
+                f"it, load with trust_imports=True"
+            )
     # A run made on another kind of machine must still predict on this one.
     config = dataclasses.replace(config, device="auto")
     image_shape = tuple(state["image_shape"])

@@ -30,6 +30,20 @@ DIGITS = Preset(
         "batch_size": 10,
         "minibatch_size": 10,
         "lr": 0.3,
+        "threads": 1,
+    },
+)
+
+GENERIC = Preset(
+    source="this project's choice for a benchmark or method that has no preset",
+    values={
+        "num_tasks": 5,
+        "buffer_size": 500,
+        "backbone": "cnn",
+        "epochs": 5,
+        "batch_size": 32,
+        "minibatch_size": 32,
+        "lr": 0.1,
     },
 )
 
@@ -45,7 +59,7 @@ def preset_of(config: RunConfig) -> Preset:
     catalogue.find("method", config.method)
     if config.preset not in PRESETS:
         raise unknown_name("preset", config.preset, PRESETS)
-    return PRESETS[config.preset][config.benchmark, config.method]
+    return PRESETS[config.preset].get((config.benchmark, config.method), GENERIC)
 
 
 def resolve(config: RunConfig) -> RunConfig:

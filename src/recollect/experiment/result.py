@@ -89,6 +89,11 @@ def make_result(
             for event in schedule.events
         ],
         "verdicts": [verdict for record in records for verdict in record["verdicts"]],
+        "renewals": [
+            {"task": record["task"], "class": label}
+            for record in records
+            for label in record["renewed"]
+        ],
         "detection": vars(_detection(schedule, records)),
         "notes": [
             {"task": record["task"], "text": note} for record in records for note in record["notes"]

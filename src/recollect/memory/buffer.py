@@ -13,13 +13,14 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.errors import UserError
-from recollect.memory.policies import Ints, Policy, Slots
+from recollect.memory.policies import Policy
+from recollect.memory.slots import Ints, Slots
 from recollect.types import Extras, Rows
 
 _NO_EXTRAS: Extras = MappingProxyType({})
 _EXTRA = "extras."
 """Marks the columns that a method brought, beside those every row has."""
-_STATE_KEYS = ("policy", "capacity", "seen", "order", "labels", "steps", "columns", "generators")
+_STATE_KEYS = ("policy", "capacity", "seen", "step", "slots", "steps", "columns", "generators")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class Memory:
         self._policy = policy
         self._slots = Slots(capacity)
         self._seen = 0
+        self._step = 0
         self._steps = np.zeros(capacity, dtype=np.int64)
         self._columns: dict[str, _Column] = {}
         self._offer_generator = rng.fork(seed, "memory", "offer")
@@ -85,19 +87,23 @@ class Memory:
             return
         incoming = self._admit(rows, extras)
         labels = rows.labels.numpy()
-        landing = self._policy.choose(
+        landing = self._policy.place(
             self._slots, labels, seen=self._seen, generator=self._offer_generator
         )
         self._seen += len(labels)
+        self._step = step
         if landing:
-            slots = np.fromiter(landing.keys(), dtype=np.int64)
+            slots = np.fromiter(landing, dtype=np.int64)
             kept = np.fromiter(landing.values(), dtype=np.int64)
-            self._write(slots, labels[kept], step)
+            self._steps[slots] = step
             for name, values in incoming.items():
                 self._columns[name].write(slots, values, kept)
 
-    def put(self, rows: Rows, extras: Extras = _NO_EXTRAS, *, step: int = 0) -> None:
-        """Fill free slots, lowest first; the policy is not asked and `seen` stays."""
+    def put(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
+        """Fill free slots, lowest first; the policy is not asked and `seen` stays.
+
+        The rows count as having come at the step of the last offer.
+        """
         if len(rows) > self.free:
             raise ValueError(
                 f"expected at most {self.free} rows, one per free slot; got {len(rows)}: "
@@ -107,7 +113,8 @@ class Memory:
             return
         incoming = self._admit(rows, extras)
         slots = np.sort(self._slots.free)[: len(rows)]
-        self._write(slots, rows.labels.numpy(), step)
+        self._slots.write(slots, rows.labels.numpy())
+        self._steps[slots] = self._step
         for name, values in incoming.items():
             self._columns[name].write(slots, values)
 
@@ -149,8 +156,8 @@ class Memory:
             "policy": self._policy.name,
             "capacity": self.capacity,
             "seen": self._seen,
-            "order": torch.from_numpy(self._slots.order.copy()),
-            "labels": torch.from_numpy(self._slots.labels[slots]),
+            "step": self._step,
+            "slots": self._slots.state_dict(),
             "steps": torch.from_numpy(self._steps[slots]),
             "columns": {name: column.read(slots) for name, column in self._columns.items()},
             "generators": {
@@ -162,8 +169,9 @@ class Memory:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become the memory that `state` was taken from, with this policy and capacity."""
         _check_state(state, policy=self._policy.name, capacity=self.capacity)
+        self._slots.load_state_dict(state["slots"])
         self._seen = state["seen"]
-        self._slots.restore(state["order"].numpy(), state["labels"].numpy())
+        self._step = state["step"]
         slots = self._slots.occupied
         self._steps[slots] = state["steps"].numpy()
         self._columns = {}
@@ -189,10 +197,6 @@ class Memory:
         for name, values in incoming.items():
             self._columns[name].check(name, values)
         return incoming
-
-    def _write(self, slots: Ints, labels: Ints, step: int) -> None:
-        self._slots.write(slots, labels)
-        self._steps[slots] = step
 
     def _rows(self, slots: Ints) -> Rows:
         labels = torch.from_numpy(self._slots.labels[slots])
@@ -234,7 +238,7 @@ class _Column:
 
     def write(self, slots: Ints, values: Tensor, kept: Ints | None = None) -> None:
         """Copy the values, or those at the positions `kept`, into `slots`."""
-        array = values.detach().cpu().view(self._stand_in).numpy()
+        array = values.cpu().view(self._stand_in).numpy()  # integers carry no graph
         self._values[slots] = array if kept is None else array.take(kept, axis=0)
 
 
@@ -267,6 +271,4 @@ def _check_state(state: Mapping[str, Any], *, policy: str, capacity: int) -> Non
     for name, mine in (("policy", policy), ("capacity", capacity)):
         if state[name] != mine:
             raise ValueError(f"expected a memory state of {name} {mine!r}; got {state[name]!r}")
-    if not torch.equal(state["order"].sort().values, torch.arange(capacity)):
-        raise ValueError(f"expected each of the {capacity} slots once in the memory state's order")
-    _check_lengths({"steps": state["steps"], **state["columns"]}, len(state["labels"]))
+    _check_lengths({"steps": state["steps"], **state["columns"]}, len(state["slots"]["labels"]))

@@ -135,7 +135,7 @@ def _basis(relative: RelativeCosts) -> str:
 
 def _dress_radar(axes: PolarAxes, angles: Sequence[float], largest: float) -> None:
     axes.set_theta_zero_location("N")
-    axes.set_rlabel_position(60)  # between two spokes, where no line's corner lies
+    axes.set_rlabel_position(25)  # where the sides of a full triangle cross no label
     axes.set(xticks=angles, xticklabels=list(_AXES), ylim=(0, largest))
     axes.tick_params(axis="x", pad=7)
     ticks = [0.25, 0.5, 0.75, 1.0] if largest < 1.6 else sorted({1.0, *range(1, int(largest) + 1)})

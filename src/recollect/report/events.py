@@ -42,11 +42,22 @@ def range_words(numbers: Iterable[int]) -> str:
     >>> range_words([0, 1, 2, 5, 7, 8])
     'classes 0–2, 5, 7–8'
     """
-    ordered = sorted(set(numbers))
-    starts = [n for n in ordered if n - 1 not in ordered]
-    ends = [n for n in ordered if n + 1 not in ordered]
-    spans = [f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True)]
-    return f"class{'es' if len(ordered) != 1 else ''} {', '.join(spans)}"
+    found = spans(numbers)
+    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found]
+    is_one = len(found) == 1 and found[0][0] == found[0][1]
+    return f"class{'' if is_one else 'es'} {', '.join(words)}"
+
+
+def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each row of neighbours.
+
+    >>> spans([5, 0, 1, 2])
+    [(0, 2), (5, 5)]
+    """
+    known = set(numbers)
+    firsts = sorted(number for number in known if number - 1 not in known)
+    lasts = sorted(number for number in known if number + 1 not in known)
+    return list(zip(firsts, lasts, strict=True))
 
 
 def describe_events(run: Run) -> str:

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, panels, place, short, text_inches
 from recollect.report.cells import Cell, Setting, mean_known
-from recollect.report.events import describe_events
+from recollect.report.events import describe_events, spans
 from recollect.report.run import Floats
 
 MAX_NUMBERED = 14
@@ -61,11 +61,11 @@ def per_class(setting: Setting) -> Drawing | None:
     for panel, cell, label in zip(axes, setting.cells, setting.labels, strict=True):
         _heat(panel, per_class_means(cell), names, tasks[: cell.first.num_tasks])
         for event in cell.first.events:
-            for drifted in event.classes:
+            for first, last in spans(event.classes):
                 frame = Rectangle(
-                    (event.task - 1, drifted),
+                    (event.task - 1, first),
                     1,
-                    1,
+                    last - first + 1,
                     fill=False,
                     edgecolor=style.DRIFT,
                     linewidth=1.8,
@@ -80,8 +80,8 @@ def per_class(setting: Setting) -> Drawing | None:
         figure=figure,
         title="Accuracy per class",
         caption="Accuracy of each class after each task, in percent, mean over seeds. An orange "
-        "frame marks the task at which a class changes its look: what follows to the right is how "
-        "it recovers. " + describe_events(setting.first),
+        "frame marks the task at which classes change their look: what follows to the right is how "
+        "they recover. " + describe_events(setting.first),
         alt=f"Heat maps of the accuracy of {num_classes} classes after each of {num_tasks} tasks, "
         f"for {', '.join(setting.labels)}.",
     )
@@ -103,7 +103,7 @@ def confusion(setting: Setting) -> Drawing | None:
     """After the last task, as what each class is recognised, in percent of its rows."""
     if any(cell.first.confusion is None for cell in setting.cells):
         return None
-    names = [short(name, 12) for name in setting.first.class_names]
+    names = [short(name, 14) for name in setting.first.class_names]
     figure, axes = _heat_panels(
         setting, _height(len(names), least=2.9), text_inches(names), text_inches(names)
     )
@@ -197,8 +197,8 @@ def _heat(
 
 def set_ticks(panel: Axes, rows: list[str], columns: list[str]) -> None:
     """Names at the middle of each row and column of a grid, thinned out where they are many."""
-    for axis, names in ((panel.yaxis, rows), (panel.xaxis, columns)):
-        step = max(1, -(-len(names) // 40))
+    for axis, names, most in ((panel.yaxis, rows, 40), (panel.xaxis, columns, 20)):
+        step = -(-len(names) // most)
         places = range(0, len(names), step)
         axis.set_ticks([place + 0.5 for place in places], [names[place] for place in places])
     panel.tick_params(length=0)
@@ -220,7 +220,9 @@ def _colour_bar(figure: Figure, beside: Axes, label: str) -> None:
     box = beside.get_position()
     bar = place(figure, across - _BAR_INCHES + 0.15, box.y0 * up, 0.12, box.height * up)
     steps = np.linspace(0, 100, 51)
-    bar.pcolormesh([0, 1], steps, steps[:-1, None], cmap=_COLOURS, vmin=0, vmax=100)
+    bar.pcolormesh(
+        [0, 1], steps, steps[:-1, None], cmap=_COLOURS, vmin=0, vmax=100, edgecolors="face"
+    )
     bar.set(xticks=[], yticks=[0, 50, 100], ylabel=label)
     bar.yaxis.tick_right()
     bar.yaxis.set_label_position("right")

@@ -141,8 +141,9 @@ def _run(run: Run) -> str:
 
 def _footer(runs: Sequence[Run]) -> str:
     seeds = sorted({run.seed for run in runs})
+    noun = "seed" if len(seeds) == 1 else "seeds"
     return (
-        f"Made by recollect from {words.plural(len(runs), 'run')} "
-        f"(seeds {', '.join(map(str, seeds))}). The figures are beside this page as PNG and SVG, "
-        "the table as CSV and Markdown."
+        f"Made by recollect from {words.plural(len(runs), 'run')} ({noun} "
+        f"{', '.join(map(str, seeds))}). The figures are beside this page as PNG and SVG, the "
+        "table as CSV and Markdown."
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from recollect.report.cells import Setting, Stat
 from recollect.report.columns import COMPARISON, Column, Value
+
+_LEGEND = (
+    "FAA: final average accuracy (%), mean ± sample standard deviation over seeds. "
+    "Costs leave evaluation out."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +65,7 @@ def as_text(table: Table, *, width: int = 120) -> str:
         heading = [benchmark, *([variant] if variant else []), *shared]
         blocks.append(_wrap(heading, width))
         blocks.extend(_aligned(part, width) for part in _parts(table.columns, kept, rows, width))
-    blocks.append(
-        "FAA: final average accuracy (%), mean ± sample standard deviation over seeds. "
-        "Costs leave evaluation out."
-    )
+    blocks.append(textwrap.fill(_LEGEND, width))
     return "\n\n".join(blocks) + "\n"
 
 

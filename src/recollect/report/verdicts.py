@@ -40,7 +40,7 @@ def verdict_grid(setting: Setting) -> Drawing | None:
     columns = min(len(watched), 3)
     figure, axes = panels(
         len(watched),
-        width=(10.6 - left - 0.2 - 0.3 * (columns - 1)) / columns if columns > 1 else 5.5,
+        width=(10.6 - left - 0.2 - 0.3 * (columns - 1)) / columns if columns > 1 else 7.0,
         height=float(np.clip(len(names) * 0.28, 1.6, 6.5)),
         margins=Margins(left=left, bottom=0.95),
     )
@@ -68,13 +68,15 @@ def verdict_grid(setting: Setting) -> Drawing | None:
     seeds = (
         "the only seed" if all(len(c.runs) == 1 for c in setting.cells) else "the first seed only"
     )
+    numbers = "The number is the p-value (or the score s where a detector gives no p-value). "
+    if not _has_room(setting.first):
+        numbers = ""
     return Drawing(
         figure=figure,
         title="Verdicts of the detector",
-        caption=f"Each class that was checked at each task, {seeds}. The number is the p-value (or "
-        "the score s where a detector gives no p-value). A claim is right from a class's drift "
-        "until it has been met with fresh samples; claiming drift of an unchanged class is a false "
-        "alarm.",
+        caption=f"Each class that was checked at each task, {seeds}. {numbers}A claim is "
+        "right from a class's drift until it has been met with fresh samples; claiming drift of an "
+        "unchanged class is a false alarm.",
         alt="Grids of verdicts by class and task; " + "; ".join(tallies) + ".",
     )
 
@@ -96,7 +98,7 @@ def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
     panel.set_xlim(0, run.num_tasks)
     panel.set_ylim(len(names), 0)
     set_ticks(panel, names, [str(task) for task in range(1, run.num_tasks + 1)])
-    if len(names) > 2 * MAX_NUMBERED or run.num_tasks > MAX_NUMBERED:
+    if not _has_room(run):
         return
     for verdict, outcome in outcomes.items():
         panel.text(
@@ -107,6 +109,11 @@ def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
             va="center",
             fontsize=6.8 if run.num_tasks <= 6 else 5,
         )
+
+
+def _has_room(run: Run) -> bool:
+    """Whether each cell of the grid can carry its symbol and number."""
+    return len(run.class_names) <= 2 * MAX_NUMBERED and run.num_tasks <= MAX_NUMBERED
 
 
 def _evidence(verdict: Verdict) -> str:

@@ -61,12 +61,32 @@ class Schedule:
         classes = [label for task in self.tasks for label in task]
         if len(set(classes)) != len(classes):
             raise UserError("a class may arrive only once; a task's list repeats one")
-        for event in self.events:
-            unseen = sorted(set(event.concepts) - set(self.known(event.task)))
-            if unseen:
+        for number, concept in enumerate(self.concepts, start=1):
+            if not ORIGINAL <= concept.parent < number:
                 raise UserError(
-                    f"classes {unseen} cannot drift at task {event.task}: not learned before it"
+                    f"concept {number} must grow out of one before it; got parent {concept.parent}"
                 )
+        places = [event.task for event in self.events]
+        if places != sorted(places):
+            raise UserError(f"drift events must stand in the order of their tasks; got {places}")
+        for event in self.events:
+            self._check_event(event)
+
+    def _check_event(self, event: DriftEvent) -> None:
+        if not 2 <= event.task <= self.num_tasks:
+            raise UserError(
+                f"classes can drift at tasks 2 to {self.num_tasks}; an event names {event.task}"
+            )
+        unseen = sorted(set(event.concepts) - set(self.known(event.task)))
+        if unseen:
+            raise UserError(
+                f"classes {unseen} cannot drift at task {event.task}: not learned before it"
+            )
+        nameless = sorted(set(event.concepts.values()) - set(range(len(self.concepts) + 1)))
+        if nameless:
+            raise UserError(
+                f"there are concepts 0 to {len(self.concepts)}; an event names {nameless}"
+            )
 
     @property
     def num_tasks(self) -> int:
@@ -91,12 +111,12 @@ class Schedule:
                 shown = event.concepts.get(label, shown)
         return shown
 
-    def lineage(self, concept: int) -> tuple[Concept, ...]:
-        """The transforms that lead from the original to a concept, first one first."""
-        chain: list[Concept] = []
+    def lineage(self, concept: int) -> tuple[int, ...]:
+        """The concepts on the way from the original (left out) to this one, itself last."""
+        chain: list[int] = []
         while concept != ORIGINAL:
-            chain.append(self.concepts[concept - 1])
-            concept = chain[-1].parent
+            chain.append(concept)
+            concept = self.concepts[concept - 1].parent
         return tuple(reversed(chain))
 
     def to_json(self) -> dict[str, Any]:
@@ -140,7 +160,7 @@ def event_tasks(num_tasks: int, num_drifts: int) -> tuple[int, ...]:
 
 def split_classes(classes: Sequence[int], num_tasks: int) -> tuple[tuple[int, ...], ...]:
     """Equal tasks, the classes taken in the order given."""
-    if num_tasks < 1 or len(classes) % num_tasks:
+    if num_tasks < 1 or not classes or len(classes) % num_tasks:
         raise UserError(
             f"{len(classes)} classes cannot be split into {num_tasks} equal tasks; choose a number "
             f"of tasks that divides them, or name the classes of each task"

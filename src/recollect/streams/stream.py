@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from recollect import rng
+from recollect.errors import UserError
 from recollect.streams import transforms
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows
@@ -33,6 +33,7 @@ class Stream:
     def __init__(
         self, dataset: Dataset, parts: Parts, schedule: Schedule, *, batch_size: int, seed: int
     ) -> None:
+        _check_labels(dataset)
         self.schedule = schedule
         self.class_names = dataset.class_names
         self.batch_size = batch_size
@@ -60,6 +61,8 @@ class Stream:
 
     def task(self, number: int) -> Task:
         """A task by its number, counted from 1."""
+        if not 1 <= number <= len(self):
+            raise UserError(f"there are tasks 1 to {len(self)}; got {number}")
         return Task(self, number)
 
     def tasks(self, *, after: int = 0) -> Iterator[Task]:
@@ -97,7 +100,8 @@ class Stream:
             label
             for event in self.schedule.events
             for label, taken_on in event.concepts.items()
-            if taken_on == concept
+            # also classes that reach it on their way to a concept that grew out of it
+            if concept in self.schedule.lineage(taken_on)
         ]
         ids = torch.isin(self._labels, torch.tensor(classes)).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
@@ -129,6 +133,8 @@ class Task:
 
     def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
         """The rows once over in an order of the epoch's own, `batch_size` at a time."""
+        if not len(rows):  # torch would split nothing into one empty batch
+            return iter(())
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
         order = torch.randperm(len(rows), generator=shuffle)
         return (rows[index] for index in torch.split(order, self._stream.batch_size))
@@ -154,10 +160,8 @@ class Task:
         return self._stream.rows("test", (*self.known_classes, *self.new_classes), self.number)
 
 
-def check_labels(dataset: Dataset) -> None:
+def _check_labels(dataset: Dataset) -> None:
     """Refuse a data set whose labels and class names do not fit."""
-    labels = np.unique(dataset.labels)
-    if len(labels) and not 0 <= labels[0] <= labels[-1] < len(dataset.class_names):
-        raise ValueError(
-            f"labels must be 0 to {len(dataset.class_names) - 1}; got {labels[0]} to {labels[-1]}"
-        )
+    labels, last = dataset.labels, len(dataset.class_names) - 1
+    if len(labels) and not (labels.min() >= 0 and labels.max() <= last):
+        raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")

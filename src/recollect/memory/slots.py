@@ -1,0 +1,183 @@
+"""The book of slots: which are occupied, and by which class.
+
+It is kept in numpy: it is touched a few entries at a time, where numpy's calls are cheaper than
+torch's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+class ClassLists:
+    """The slots of each class, each class in a list that gives up any of its slots at once."""
+
+    def __init__(self, capacity: int, slots: Ints, labels: Ints) -> None:
+        self._lists: dict[int, array[int]] = defaultdict(lambda: array("q"))
+        self._rank = array("q", bytes(8 * capacity))  # of each slot in its list
+        for slot, label in zip(slots.tolist(), labels.tolist(), strict=True):
+            self.add(slot, label)
+
+    def of(self, label: int) -> array[int]:
+        """The slots of one class; not to be changed."""
+        return self._lists[label]
+
+    def add(self, slot: int, label: int) -> None:
+        """Append a slot to the list of its class."""
+        self._rank[slot] = len(self._lists[label])
+        self._lists[label].append(slot)
+
+    def remove(self, slot: int, label: int) -> None:
+        """Take a slot out of the list of its class; the last one moves into its place."""
+        last = self._lists[label].pop()
+        if last != slot:
+            self._lists[label][self._rank[slot]] = last
+            self._rank[last] = self._rank[slot]
+
+    def clear(self, label: int) -> None:
+        """Forget the slots of one class."""
+        self._lists.pop(label, None)
+
+    def flat(self) -> Ints:
+        """All slots, list by list; starting over from them gives the same lists."""
+        parts = [np.array(self._lists[label], dtype=np.int64) for label in sorted(self._lists)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+class Slots:
+    """The book of slots: which are occupied, and by which class.
+
+    Slots stand in one list, the occupied ones first, so drawing among the occupied, finding a free
+    one and occupying it cost the same at any capacity. Only what concerns a whole class walks over
+    all slots.
+    """
+
+    labels: Ints
+    """(capacity,): the class in each slot; without meaning where a slot is free"""
+    counts: Counter[int]
+    """rows per class, only classes with rows"""
+    order: Ints
+    """(capacity,): every slot once, the occupied ones first"""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.labels = np.zeros(capacity, dtype=np.int64)
+        self.counts = Counter()
+        self.order = np.arange(capacity)
+        self._position = np.arange(capacity)
+        self._held = 0
+        self._lists: ClassLists | None = None
+
+    def __len__(self) -> int:
+        return self._held
+
+    @property
+    def occupied(self) -> Ints:
+        """The occupied slots, in no particular order; a view."""
+        return self.order[: self._held]
+
+    @property
+    def free(self) -> Ints:
+        """The free slots, in no particular order; a view."""
+        return self.order[self._held :]
+
+    @property
+    def lists(self) -> ClassLists:
+        """The occupied slots class by class; kept up from the first time somebody asks."""
+        if self._lists is None:
+            ascending = np.sort(self.occupied)
+            self._lists = ClassLists(self.capacity, ascending, self.labels[ascending])
+        return self._lists
+
+    def of_class(self, label: int) -> Ints:
+        """The slots of one class, ascending."""
+        return np.flatnonzero((self.labels == label) & (self._position < self._held))
+
+    def write(self, slots: Ints, labels: Ints) -> None:
+        """Put `labels` (rows,) into distinct `slots` (rows,), free or occupied."""
+        replaced = slots
+        if self._held < self.capacity:
+            was_free = self._position[slots] >= self._held
+            replaced = slots[~was_free]
+            self._occupy(slots[was_free])
+        old, new = self.labels[replaced].tolist(), labels.tolist()
+        for label in old:
+            self._count_out(label)
+        self.counts.update(new)
+        if self._lists is not None:
+            for slot, label in zip(replaced.tolist(), old, strict=True):
+                self._lists.remove(slot, label)
+            for slot, label in zip(slots.tolist(), new, strict=True):
+                self._lists.add(slot, label)
+        self.labels[slots] = labels
+
+    def replace(self, slot: int, label: int) -> None:
+        """Give one occupied slot to `label`; the quick way for a single one."""
+        old = int(self.labels[slot])
+        self._count_out(old)
+        self.counts[label] += 1
+        self.lists.remove(slot, old)
+        self.lists.add(slot, label)
+        self.labels[slot] = label
+
+    def release(self, label: int) -> int:
+        """Free the slots of one class; how many there were."""
+        goes = self.labels[self.occupied] == label
+        self.order[: self._held] = np.concatenate([self.occupied[~goes], self.occupied[goes]])
+        self._position[self.order] = np.arange(self.capacity)
+        if self._lists is not None:
+            self._lists.clear(label)
+        freed = self.counts.pop(label, 0)
+        self._held -= freed
+        return freed
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The order of all slots, the classes of the occupied, and the lists if they are kept."""
+        lists = np.empty(0, dtype=np.int64) if self._lists is None else self._lists.flat()
+        state = {"order": self.order.copy(), "labels": self.labels[self.occupied], "lists": lists}
+        return {name: torch.from_numpy(values) for name, values in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Become the book that `state` was taken from."""
+        order, labels, lists = (state[name].numpy() for name in ("order", "labels", "lists"))
+        if not np.array_equal(np.sort(order), np.arange(self.capacity)):
+            raise ValueError(f"expected each of the {self.capacity} slots once in a memory's state")
+        if len(lists) and not np.array_equal(np.sort(lists), np.sort(order[: len(labels)])):
+            raise ValueError("expected each occupied slot once in the lists of a memory's state")
+        self.order[:] = order
+        self._position[order] = np.arange(self.capacity)
+        self._held = len(labels)
+        self.labels[self.occupied] = labels
+        self.counts = Counter(labels.tolist())
+        self._lists = None
+        if len(lists):
+            self._lists = ClassLists(self.capacity, lists, self.labels[lists])
+
+    def _count_out(self, label: int) -> None:
+        self.counts[label] -= 1
+        if self.counts[label] == 0:
+            del self.counts[label]
+
+    def _occupy(self, slots: Ints) -> None:
+        """Move distinct free slots to the occupied part of the list, in the order given."""
+        start, end = self._held, self._held + len(slots)
+        before = self.order[start:end].copy()
+        came_from = self._position[slots]
+        self.order[start:end] = slots
+        self._position[slots] = np.arange(start, end)
+        # Slots that stood in the stretch and are not asked for take the places that were left.
+        ousted = before[self.order[self._position[before]] != before]
+        vacated = came_from[came_from >= end]
+        self.order[vacated] = ousted
+        self._position[ousted] = vacated
+        self._held = end

@@ -1,0 +1,119 @@
+"""The laws of encoders: they look, and nothing changes by it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from recollect import rng
+from recollect.data import load_digits
+from recollect.detect import Encoder, LearnerEncoder, RandomEncoder
+from recollect.experiment.build import make_learner
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.learn import Learner
+from recollect.types import Rows
+
+
+def pictures(count: int, shape: tuple[int, int, int] = (8, 8, 1)) -> Tensor:
+    draw = rng.fork(0, "pictures", count)
+    return torch.randint(256, (count, *shape), generator=draw, dtype=torch.uint8)
+
+
+def learner() -> Learner:
+    config = resolve(RunConfig(backbone="cnn", buffer_size=10))  # batch norm: it has statistics
+    return make_learner(config, (8, 8, 1), 10)
+
+
+def digits(count: int) -> Rows:
+    data = load_digits()
+    return Rows(
+        images=torch.from_numpy(data.images[:count]),
+        labels=torch.from_numpy(data.labels[:count]),
+        ids=torch.arange(count),
+        concepts=torch.zeros(count, dtype=torch.int64),
+    )
+
+
+def state_of(network: nn.Module) -> dict[str, Tensor]:
+    return copy.deepcopy(network.state_dict())
+
+
+def assert_untouched(network: nn.Module, before: dict[str, Tensor]) -> None:
+    after = network.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_a_random_encoder_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    images = pictures(5)
+    logits = [RandomEncoder((8, 8, 1), seed=seed).logits(images) for seed in (0, 0, 1)]
+    assert logits[0].shape == (5, 32)
+    assert torch.equal(logits[0], logits[1])
+    assert not torch.allclose(logits[0], logits[2])
+
+
+def test_making_and_asking_a_random_encoder_leave_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    RandomEncoder((8, 8, 1), seed=0).logits(pictures(3))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_random_encoder_does_not_change_by_being_asked() -> None:
+    encoder = RandomEncoder((8, 8, 1), seed=0)
+    before = state_of(encoder.network)
+    logits = encoder.logits(pictures(40))
+    assert_untouched(encoder.network, before)
+    assert not logits.requires_grad
+    assert not any(parameter.requires_grad for parameter in encoder.network.parameters())
+
+
+def test_what_a_random_encoder_says_of_a_row_depends_on_no_other_row() -> None:
+    encoder = RandomEncoder((8, 8, 1), seed=0, width=4)
+    images = pictures(600)  # more than one portion
+    together = encoder.logits(images)
+    alone = torch.cat([encoder.logits(images[i : i + 100]) for i in range(0, 600, 100)])
+    assert torch.allclose(together, alone, atol=1e-6)
+    assert encoder.logits(images[:0]).shape == (0, 32)
+
+
+def test_a_random_encoder_takes_pictures_of_any_shape() -> None:
+    encoder = RandomEncoder((5, 9, 3), seed=0, outputs=7)
+    assert encoder.logits(pictures(2, (5, 9, 3))).shape == (2, 7)
+
+
+def test_the_learner_as_encoder_says_what_the_learner_says_now() -> None:
+    trained = learner()
+    encoder = LearnerEncoder(trained.logits)
+    rows = digits(20)
+    first = encoder.logits(rows.images)
+    assert torch.equal(first, trained.logits(rows.images))
+    trained.observe(rows)
+    assert torch.equal(encoder.logits(rows.images), trained.logits(rows.images))
+    assert not torch.equal(encoder.logits(rows.images), first)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_learner_does_not_change_by_being_asked(training: bool) -> None:
+    trained = learner()
+    trained.observe(digits(20))
+    trained.network.train(training)
+    weights, generator = state_of(trained.network), torch.get_rng_state()
+    memory = trained.memory.state_dict()["generators"]
+    logits = LearnerEncoder(trained.logits).logits(pictures(40))
+    assert_untouched(trained.network, weights)
+    assert all(module.training is training for module in trained.network.modules())
+    assert torch.equal(torch.get_rng_state(), generator)
+    after = trained.memory.state_dict()["generators"]
+    assert all(torch.equal(after[name], memory[name]) for name in memory)
+    assert not logits.requires_grad
+
+
+def test_only_an_encoder_that_never_learns_calls_itself_fixed() -> None:
+    fixed: Encoder = RandomEncoder((8, 8, 1), seed=0)
+    learns: Encoder = LearnerEncoder(learner().logits)
+    assert fixed.fixed
+    assert not learns.fixed

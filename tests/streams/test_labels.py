@@ -1,0 +1,144 @@
+"""The laws of the label source: nothing twice, nothing unbooked, nothing out of date."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect import rng
+from recollect.data import cut, load_digits
+from recollect.evaluate import Ledger
+from recollect.streams import Stream, TaskLabels, make_schedule
+from recollect.types import Parts, Rows
+
+EVENT = 3
+"""the task at which classes 0 to 3 drift"""
+
+
+@functools.cache
+def stream() -> Stream:
+    digits = load_digits()
+    pieces = cut(digits.labels, (0.1, 0.3, 0.3, 0.3), rng.fork(0, "parts"))
+    names = ("train", "monitored", "reference", "test")
+    return Stream(
+        digits,
+        Parts(**dict(zip(names, pieces, strict=True))),
+        make_schedule(
+            [(2 * i, 2 * i + 1) for i in range(5)],
+            num_drifts=1,
+            transform="permutation",
+            severity=5,
+            seed=0,
+        ),
+        batch_size=10,
+        seed=0,
+    )
+
+
+def labels_of(task: int = EVENT, *, ledger: Ledger | None = None, seed: int = 0) -> TaskLabels:
+    books = ledger or Ledger()
+    return TaskLabels(
+        stream().task(task),
+        allowance=books.allowance,
+        book=lambda count: books.book_labels("adaptation", count),
+        seed=seed,
+    )
+
+
+def ids(rows: Rows) -> list[int]:
+    return rows.ids.tolist()
+
+
+def pool(label: int) -> list[int]:
+    """All rows of a class whose label can be asked for."""
+    return ids(stream().rows("train", [label], EVENT))
+
+
+questions = st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 25)), max_size=8)
+"""(class, count) asked one after the other"""
+
+
+@settings(max_examples=60, deadline=None)
+@given(questions, st.none() | st.integers(0, 60))
+def test_answers_are_bounded_by_the_question_the_rows_and_the_budget_and_booked(
+    asked: list[tuple[int, int | None]], budget: int | None
+) -> None:
+    ledger = Ledger(label_budget=budget)
+    labels = labels_of(ledger=ledger)
+    given: dict[int, list[int]] = {label: [] for label in range(4)}
+    for label, count in asked:
+        left = len(pool(label)) - len(given[label])
+        may = left if count is None else min(count, left)
+        if budget is not None:
+            may = min(may, budget - sum(map(len, given.values())))
+        answer = labels.ask(label, count)
+        assert len(answer) == may
+        assert set(answer.labels.tolist()) <= {label}
+        given[label] += ids(answer)
+        assert ledger.labels["adaptation"] == sum(map(len, given.values()))
+    for label, rows in given.items():
+        assert len(rows) == len(set(rows))  # no row twice
+        assert set(rows) <= set(pool(label))
+
+
+def test_asking_for_all_gives_every_incoming_row_once_and_then_nothing() -> None:
+    labels = labels_of()
+    assert sorted(ids(labels.ask(1, None))) == pool(1)
+    assert len(labels.ask(1, None)) == 0
+    assert len(labels.ask(1, 5)) == 0
+
+
+def test_the_budget_is_honoured_over_tasks_and_the_refusal_is_booked() -> None:
+    ledger = Ledger(label_budget=12)
+    assert len(labels_of(3, ledger=ledger).ask(0, 10)) == 10
+    later = labels_of(4, ledger=ledger)
+    assert len(later.ask(0, 10)) == 2
+    assert len(later.ask(1, None)) == 0
+    assert ledger.labels["adaptation"] == 12
+    assert ledger.refused == 8 + len(pool(1))
+
+
+def test_rows_that_the_budget_refused_can_still_be_given_when_it_allows() -> None:
+    allowed = iter([0, 3])
+    labels = TaskLabels(
+        stream().task(EVENT), allowance=lambda _: next(allowed), book=lambda _: None, seed=0
+    )
+    assert len(labels.ask(0, 3)) == 0
+    assert ids(labels.ask(0, 3)) == ids(labels_of().ask(0, 3))
+
+
+def test_rows_show_the_class_as_it_looks_during_the_task() -> None:
+    for task, concept in ((2, 0), (EVENT, 1), (5, 1)):
+        rows = labels_of(task).ask(0, None)
+        now = stream().rows("train", [0], task)
+        order = torch.argsort(rows.ids)
+        assert torch.equal(rows.images[order], now.images)
+        assert set(rows.concepts.tolist()) == {concept}
+
+
+def test_the_draw_depends_on_seed_task_and_class_and_on_nothing_asked_before() -> None:
+    first = ids(labels_of().ask(0, 8))
+    busy = labels_of()
+    busy.ask(1, 4)
+    assert ids(busy.ask(0, 5)) + ids(busy.ask(0, 3)) == first
+    assert ids(labels_of(seed=1).ask(0, 8)) != first
+    assert ids(labels_of(4).ask(0, 8)) != first  # a fresh draw at every task
+
+
+def test_every_incoming_row_is_equally_likely_to_be_given() -> None:
+    times = dict.fromkeys(pool(0), 0)
+    for seed in range(600):
+        for row in ids(labels_of(seed=seed).ask(0, 6)):
+            times[row] += 1
+    share = 6 / len(times)
+    five_deviations = 5 * (600 * share * (1 - share)) ** 0.5
+    assert max(abs(count - 600 * share) for count in times.values()) < five_deviations
+
+
+def test_asking_draws_from_no_global_state() -> None:
+    before = torch.get_rng_state()
+    labels_of().ask(0, 5)
+    assert torch.equal(torch.get_rng_state(), before)
