@@ -1,0 +1,103 @@
+"""The README is true: its tree, its commands and its code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recollect import cli
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def indented_block(marker: str) -> list[str]:
+    """The lines of the indented block that begins with `marker`."""
+    lines = README.splitlines()
+    start = lines.index(f"    {marker}")
+    block: list[str] = []
+    for line in lines[start:]:
+        if not line.startswith("    "):
+            break
+        block.append(line[4:])
+    return block
+
+
+def commands() -> list[list[str]]:
+    """Every `recollect ...` command line of the README, without its comment."""
+    found = re.findall(r"^    recollect (.+)$", README, re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in found]
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_tree_names_every_file_and_no_other() -> None:
+    listed: set[str] = set()
+    folder = ""
+    for line in indented_block("src/recollect/")[1:]:
+        name, depth = line.split()[0], len(line) - len(line.lstrip())
+        if depth == 0:
+            break
+        if name.endswith("/"):
+            folder = name
+            continue
+        listed.add(name if depth == 2 else folder + name)
+    package = ROOT / "src" / "recollect"
+    assert listed == {str(file.relative_to(package)) for file in package.rglob("*.py")}
+
+
+def test_every_line_of_the_tree_says_something() -> None:
+    for line in indented_block("src/recollect/")[1:]:
+        if not line.split()[0].endswith("/"):
+            assert len(line.split()) > 1, line
+
+
+def test_there_are_two_commands_to_begin_with() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("demo", "test"):
+        assert re.search(rf"^    make {target}\b", README, re.MULTILINE)
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_command_parses(words: list[str]) -> None:
+    cli.parser().parse_args(words)
+
+
+def test_the_readme_has_commands_and_code_to_check() -> None:
+    assert len(commands()) >= 8
+    assert len(python_blocks()) == 2
+
+
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", python_blocks()[0]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'adaptation'" in done.stdout
+
+
+def test_parts_of_ones_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_parts.py").write_text(python_blocks()[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = [words for words in commands() if any("my_parts:" in word for word in words)]
+    assert len(own) == 3
+    for words in own:
+        assert cli.command([*words, "--quiet"]) == 0
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
