@@ -238,6 +238,19 @@ def test_monitored_rows_are_of_all_known_classes_and_of_no_new_one() -> None:
         assert task.classes_by_task() == list(PAIRS[: task.number])
 
 
+def test_everything_a_task_shows_comes_from_its_own_part_as_it_looks_now() -> None:
+    stream = stream_of()
+    for task in stream.tasks(after=1):
+        seen = (*task.known_classes, *task.new_classes)
+        assert_equal(task.monitored(), stream.rows("monitored", task.known_classes, task.number))
+        assert_equal(task.tests(), stream.rows("test", seen, task.number))
+        assert_equal(task.reference(0), stream.rows("reference", [0], task.number))
+        assert_equal(task.incoming(0), stream.rows("train", [0], task.number))
+    parts = parts_of_digits(0)
+    for part in PARTS:
+        assert np.array_equal(stream.rows(part, range(10), 1).ids, getattr(parts, part))
+
+
 def test_a_task_without_classes_brings_nothing_and_makes_no_batch() -> None:
     stream = stream_of(((0, 1), (), (2,)), num_drifts=1)
     empty = stream.task(2)

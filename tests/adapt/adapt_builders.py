@@ -1,0 +1,101 @@
+"""A small memory, and a shop of fresh rows that remembers what was asked of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recollect.experiment.catalogue import CATALOGUE
+from recollect.memory import POLICIES, Memory
+from recollect.shapes import Adaptation
+from recollect.types import Extras, Rows
+
+HELD = {0: 4, 1: 3, 2: 5}
+"""rows per class in a fresh memory"""
+OLD, NOW = 0, 1
+"""the concept of the rows in a fresh memory, and of fresh rows"""
+
+
+def adaptation_named(name: str) -> Adaptation:
+    """The catalogue's adaptation of that name."""
+    entry = CATALOGUE["adaptation"][name]
+    made: Adaptation = entry.factory()(**entry.fixed)
+    return made
+
+
+def rows(label: int, count: int, concept: int) -> Rows:
+    """Rows of a class; old and fresh ones share no id and no pixel."""
+    ids = 100 * label + 50 * concept + torch.arange(count)
+    return Rows(
+        images=(ids % 256).to(torch.uint8).view(-1, 1, 1, 1).repeat(1, 2, 2, 1),
+        labels=torch.full((count,), label),
+        ids=ids,
+        concepts=torch.full((count,), concept),
+    )
+
+
+def annotate(some: Rows) -> Extras:
+    """The columns of a method that keeps logits."""
+    return {"logits": torch.stack([some.ids, -some.ids], dim=1).float()}
+
+
+def stale(some: Rows) -> Extras:
+    """What the method kept when the rows came, long ago."""
+    return {"logits": torch.full((len(some), 2), 0.5)}
+
+
+def memory_with(held: dict[int, int] | None = None) -> Memory:
+    """A full memory of old rows, the classes one after the other."""
+    counts = HELD if held is None else held
+    memory = Memory(sum(counts.values()), policy=POLICIES["reservoir"](), seed=0)
+    for label, count in counts.items():
+        old = rows(label, count, OLD)
+        memory.offer(old, stale(old), step=7)
+    return memory
+
+
+def contents(memory: Memory, label: int) -> dict[str, Tensor]:
+    """All that the memory gives back of a class, ordered by id."""
+    stored = memory.sample(len(memory))
+    order = stored.rows.ids.argsort()
+    order = order[stored.rows.labels[order] == label]
+    columns = {**vars(stored.rows), **stored.extras}
+    return {name: column[order] for name, column in columns.items()}
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """Equal trees, tensors bit for bit."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same(one[key], other[key])
+    elif isinstance(one, Tensor):
+        assert torch.equal(one, other)
+    else:
+        assert one == other
+
+
+class Shop:
+    """Gives fresh rows while stock and budget last."""
+
+    def __init__(self, stock: int = 20, *, budget: int | None = None) -> None:
+        self.stock = stock
+        self.budget = budget
+        self.asked: list[tuple[int, int | None]] = []
+        self.given: list[Rows] = []
+
+    def ask(self, label: int, count: int | None) -> Rows:
+        """Up to `count` rows of the class as it looks now."""
+        self.asked.append((label, count))
+        granted = self.stock if count is None else min(count, self.stock)
+        if self.budget is not None:
+            granted = min(granted, self.budget)
+            self.budget -= granted
+        self.given.append(rows(label, granted, NOW))
+        return self.given[-1]
+
+    def ids(self) -> list[int]:
+        """The rows that were given, by id."""
+        return sorted(row for answer in self.given for row in answer.ids.tolist())

@@ -1,0 +1,107 @@
+"""What every adaptation of the catalogue promises, whatever it does about drift."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from adapt_builders import (
+    HELD,
+    NOW,
+    Shop,
+    adaptation_named,
+    annotate,
+    assert_same,
+    contents,
+    memory_with,
+)
+
+from recollect.experiment.catalogue import CATALOGUE
+from recollect.types import Repair
+
+every_adaptation = pytest.mark.parametrize("name", sorted(CATALOGUE["adaptation"]))
+some_drifts = pytest.mark.parametrize("drifted", [[0], [2, 0], [0, 1, 2], [1, 9]])
+
+
+@every_adaptation
+@some_drifts
+def test_the_rows_of_stable_classes_are_never_touched(name: str, drifted: list[int]) -> None:
+    memory = memory_with()
+    stable = set(HELD) - set(drifted)
+    before = {label: contents(memory, label) for label in stable}
+    adaptation_named(name).repair(drifted, memory, Shop(), annotate)
+    for label in stable:
+        assert_same(contents(memory, label), before[label])
+
+
+@every_adaptation
+@some_drifts
+def test_labels_are_asked_for_drifted_classes_only_and_once_each(
+    name: str, drifted: list[int]
+) -> None:
+    shop = Shop()
+    adaptation_named(name).repair(drifted, memory_with(), shop, annotate)
+    asked = [label for label, _ in shop.asked]
+    assert set(asked) <= set(drifted)
+    assert len(asked) == len(set(asked))
+
+
+@every_adaptation
+def test_without_drift_nothing_is_done_and_nothing_asked(name: str) -> None:
+    memory, shop = memory_with(), Shop()
+    before = memory.state_dict()
+    assert adaptation_named(name).repair([], memory, shop, annotate) == Repair()
+    assert_same(memory.state_dict(), before)
+    assert shop.asked == []
+
+
+@every_adaptation
+@some_drifts
+@pytest.mark.parametrize("stock", [0, 2, 20])
+def test_every_label_that_was_paid_for_reaches_memory_or_training(
+    name: str, drifted: list[int], stock: int
+) -> None:
+    memory, shop = memory_with(), Shop(stock)
+    repair = adaptation_named(name).repair(drifted, memory, shop, annotate)
+    kept = {row for c in memory.counts() for row in contents(memory, c)["ids"].tolist()}
+    trained = set() if repair.extra is None else set(repair.extra.ids.tolist())
+    assert set(shop.ids()) <= kept | trained
+
+
+@every_adaptation
+@some_drifts
+def test_what_is_renewed_was_drifted_and_really_met_with_rows_of_the_new_look(
+    name: str, drifted: list[int]
+) -> None:
+    memory, shop = memory_with(), Shop()
+    repair = adaptation_named(name).repair(drifted, memory, shop, annotate)
+    given = [int(answer.labels[0]) for answer in shop.given if len(answer)]
+    assert list(repair.renewed) == given
+    assert set(given) <= set(drifted)
+    if repair.extra is not None:
+        assert set(repair.extra.labels.tolist()) <= set(drifted)
+        assert set(repair.extra.concepts.tolist()) == {NOW}
+
+
+@every_adaptation
+@some_drifts
+def test_when_no_label_is_granted_nothing_changes_and_a_note_says_so(
+    name: str, drifted: list[int]
+) -> None:
+    memory = memory_with()
+    before = memory.state_dict()
+    repair = adaptation_named(name).repair(drifted, memory, Shop(budget=0), annotate)
+    assert_same(memory.state_dict(), before)
+    assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
+    assert len(repair.notes) == (0 if name == "vanilla" else len(drifted))
+    assert all("\n" not in note for note in repair.notes)
+
+
+@every_adaptation
+def test_repairing_draws_no_randomness_and_counts_nothing_as_seen(name: str) -> None:
+    memory = memory_with()
+    before, generator = memory.state_dict(), torch.get_rng_state()
+    adaptation_named(name).repair([0, 2], memory, Shop(), annotate)
+    after = memory.state_dict()
+    assert_same(after["generators"], before["generators"])
+    assert after["seen"] == before["seen"]
+    assert torch.equal(torch.get_rng_state(), generator)

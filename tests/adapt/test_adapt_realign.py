@@ -1,0 +1,149 @@
+"""Adaptive Memory Realignment: as many fresh rows as there were stale ones, and no other change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents, memory_with
+
+from recollect import rng
+from recollect.adapt import Realign
+from recollect.data import cut, load_digits
+from recollect.evaluate import Ledger
+from recollect.memory import POLICIES, Memory
+from recollect.streams import Stream, TaskLabels, make_schedule
+from recollect.types import Extras, Parts, Rows
+
+
+@pytest.mark.parametrize("drifted", [[0], [1, 2], [2, 1, 0]])
+def test_realigning_keeps_the_counts_and_asks_for_exactly_as_many_labels_as_slots(
+    drifted: list[int],
+) -> None:
+    memory, shop = memory_with(), Shop()
+    repair = Realign().repair(drifted, memory, shop, annotate)
+    assert memory.counts() == HELD
+    assert shop.asked == [(label, HELD[label]) for label in drifted]
+    assert repair.renewed == tuple(drifted)
+    assert (repair.extra, repair.from_scratch, repair.notes) == (None, False, ())
+
+
+def test_realigned_rows_show_the_new_look_and_bring_the_methods_columns() -> None:
+    memory, shop = memory_with(), Shop()
+    Realign().repair([2], memory, shop, annotate)
+    (fresh,) = shop.given
+    assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
+    assert_same(contents(memory, 2), {**vars(fresh), **annotate(fresh)})
+
+
+def test_columns_are_made_for_the_fresh_rows_alone() -> None:
+    asked: list[Rows] = []
+
+    def listen(rows: Rows) -> Extras:
+        asked.append(rows)
+        return annotate(rows)
+
+    Realign().repair([0, 2], memory_with(), Shop(), listen)
+    assert [(len(rows), set(rows.concepts.tolist())) for rows in asked] == [(4, {NOW}), (5, {NOW})]
+
+
+def test_fewer_rows_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
+    memory = memory_with()
+    repair = Realign().repair([2], memory, Shop(stock=3), annotate)
+    assert memory.counts() == {**HELD, 2: 3}
+    assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
+    assert repair.renewed == (2,)
+    assert repair.notes == ("class 2: 3 fresh rows for 5 slots",)
+
+
+def test_a_class_without_rows_in_memory_costs_no_label_and_is_noted() -> None:
+    memory, shop = memory_with(), Shop()
+    repair = Realign().repair([9], memory, shop, annotate)
+    assert shop.asked == []
+    assert repair.renewed == ()
+    assert repair.notes == ("class 9 has no rows in memory: nothing to realign",)
+
+
+def test_without_a_fresh_row_the_old_ones_stay_rather_than_lose_the_class() -> None:
+    memory = memory_with()
+    before = contents(memory, 0)
+    repair = Realign().repair([0], memory, Shop(stock=0), annotate)
+    assert_same(contents(memory, 0), before)
+    assert repair.renewed == ()
+    assert repair.notes == ("class 0: no fresh rows to be had, its 4 old rows stay",)
+
+
+def test_a_budget_that_runs_out_renews_the_first_classes_and_spares_the_rest() -> None:
+    memory = memory_with()
+    repair = Realign().repair([0, 1, 2], memory, Shop(budget=6), annotate)
+    assert repair.renewed == (0, 1)
+    assert memory.counts() == {0: 4, 1: 2, 2: 5}
+    assert set(contents(memory, 2)["concepts"].tolist()) == {OLD}
+    assert len(repair.notes) == 2
+
+
+def test_a_realigned_memory_goes_on_as_a_reservoir() -> None:
+    memory = memory_with()
+    Realign().repair([0], memory, Shop(), annotate)
+    assert memory.free == 0
+    assert memory.seen == sum(HELD.values())
+    assert len(memory.sample(12)) == 12
+
+
+# With a real stream
+
+
+def digits_stream() -> Stream:
+    """Classes 0 to 3 drift at task 3 of 5; some 18 training rows a class."""
+    digits = load_digits()
+    pieces = cut(digits.labels, (0.1, 0.3, 0.3, 0.3), rng.fork(0, "parts"))
+    names = ("train", "monitored", "reference", "test")
+    return Stream(
+        digits,
+        Parts(**dict(zip(names, pieces, strict=True))),
+        make_schedule(
+            [(2 * i, 2 * i + 1) for i in range(5)],
+            num_drifts=1,
+            transform="permutation",
+            severity=5,
+            seed=0,
+        ),
+        batch_size=10,
+        seed=0,
+    )
+
+
+def offers(stream: Stream, up_to: int) -> Iterator[Rows]:
+    """What a learner offers its memory in two epochs of each task: rows come more than once."""
+    for task in (stream.task(number) for number in range(1, up_to + 1)):
+        for epoch in (1, 2):
+            yield from task.batches(task.train(), epoch=epoch)
+
+
+def test_realigning_a_stream_leaves_no_row_that_shows_how_a_drifted_class_looked() -> None:
+    stream = digits_stream()
+    memory = Memory(30, policy=POLICIES["reservoir"](), seed=0)
+    for batch in offers(stream, 2):
+        memory.offer(batch)
+    before = {label: memory.rows_of(label) for label in memory.counts()}
+    counts, ledger = memory.counts(), Ledger()
+    labels = TaskLabels(
+        stream.task(3),
+        allowance=ledger.allowance,
+        book=lambda count: ledger.book_labels("adaptation", count),
+        seed=0,
+    )
+    Realign().repair([1, 3], memory, labels, lambda _: {})
+
+    assert memory.counts() == counts
+    assert ledger.labels["adaptation"] == counts[1] + counts[3]
+    for label in (1, 3):
+        kept, now = memory.rows_of(label), stream.rows("train", [label], 3)
+        position = {row: i for i, row in enumerate(now.ids.tolist())}
+        looks = now[torch.tensor([position[row] for row in kept.ids.tolist()])]
+        assert torch.equal(kept.images, looks.images)
+        assert torch.equal(kept.concepts, looks.concepts)
+        assert len(kept.distinct()) == len(kept)  # fresh rows, no repeats
+    for label in (0, 2):  # drifted, but nobody said so
+        assert_same(vars(memory.rows_of(label)), vars(before[label]))
