@@ -62,6 +62,8 @@ class Terminated(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit with its code."""
+    # Last, so that it shadows nothing: parts of one's own are named by import path (my_parts:Net).
+    sys.path.append(str(Path.cwd()))
     sys.exit(command(sys.argv[1:] if argv is None else list(argv)))
 
 
@@ -69,28 +71,43 @@ def command(argv: list[str]) -> int:
     """Run a command; its exit code. What a user can mend is told in one line."""
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
-        words, options = split_part_options(argv, PARTS)
-        arguments = parser().parse_args(words)
-        arguments.options = options
-        code: int = arguments.call(arguments)
+        return _call(argv)
     except UserError as error:
         return _complain(f"error: {error}", USAGE)
     except RunFailure as error:
         return _complain(f"failed: {error}", FAILED)
+    except MemoryError as error:
+        return _complain(f"failed: out of memory: {error}", FAILED)
     except KeyboardInterrupt:
-        return _complain(f"interrupted; {_KEPT}", INTERRUPTED)
+        return _complain(f"interrupted{_how_to_go_on(argv)}", INTERRUPTED)
     except Terminated:
-        return _complain(f"terminated; {_KEPT}", TERMINATED)
+        return _complain(f"terminated{_how_to_go_on(argv)}", TERMINATED)
     except BrokenPipeError:
         # Whoever read our output has gone; Python must not complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _call(argv: list[str]) -> int:
+    words, options = split_part_options(argv, PARTS)
+    try:
+        arguments = parser().parse_args(words)
+        arguments.options = options
+        code: int = arguments.call(arguments)
+    finally:
+        sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
     return code
 
 
-_KEPT = "every finished task is kept: go on with the same command and --resume"
+def _how_to_go_on(argv: list[str]) -> str:
+    match argv[:1]:
+        case ["demo"]:
+            return "; every finished task is kept: run it again to go on"
+        case ["run" | "compare"]:
+            return "; every finished task is kept: go on with --resume"
+    return ""
 
 
 def parser() -> OneLineParser:
@@ -109,9 +126,15 @@ def parser() -> OneLineParser:
 
     run = _add(commands, "run", _run, "one run: a benchmark, a method, an adaptation")
     compare = _add(commands, "compare", _compare, "one method under several adaptations and seeds")
+    add_flags(run, Settings, groups=GROUPS)
+    add_flags(compare, Settings, groups=GROUPS, leave_out=["adaptation"])
     for each in (run, compare):
-        add_flags(each, Settings, groups=GROUPS)
-        each.add_argument("--config", type=Path, metavar="FILE", help="settings from a YAML file")
+        each.add_argument(
+            "--config",
+            type=Path,
+            metavar="FILE",
+            help="settings from a YAML or JSON file, e.g. the config.json of another run",
+        )
         each.add_argument("--out", type=Path, metavar="FOLDER", help=_OUT)
         each.add_argument("--resume", action="store_true", help="go on where it stopped")
         each.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
@@ -127,7 +150,7 @@ def parser() -> OneLineParser:
         help="adaptations to compare (default: vanilla,fr,amr)",
     )
     compare.add_argument(
-        "--num-seeds", type=int, default=3, metavar="INT", help="seeds, from --seed on (default: 3)"
+        "--num-seeds", type=int, default=3, metavar="N", help="seeds, from --seed on (default: 3)"
     )
 
     report = _add(commands, "report", _report, "the page, tables and figures of finished runs")
@@ -193,8 +216,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
+        faa = "unknown (no class to test)" if result["faa"] is None else f"{result['faa']:.1f} %"
         print(
-            f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
+            f"FAA {faa}, forgetting {result['forgetting']:.1f}, "
             f"{result['labels']['adaptation']} labels for adaptation; in {out}"
         )
     return DONE
@@ -204,11 +228,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from recollect.experiment.compare import Comparison
 
     base = _config(arguments)
-    adaptations = tuple(arguments.adaptations.split(","))
-    for name in adaptations:
-        catalogue.find("adaptation", name)
-    if arguments.num_seeds < 1:
-        raise UserError(f"--num-seeds must be at least 1; got {arguments.num_seeds}")
+    adaptations = tuple(name.strip() for name in arguments.adaptations.split(","))
     comparison = Comparison(base=base, adaptations=adaptations, num_seeds=arguments.num_seeds)
     out = arguments.out or Path("runs") / f"compare-{base.benchmark}-{base.method}"
     return _run_comparison(comparison, arguments, out, resume=arguments.resume)
@@ -278,33 +298,25 @@ def _describe(kind: str, entry: catalogue.Entry) -> dict[str, Any]:
 
 def _config(arguments: argparse.Namespace) -> RunConfig:
     """The config that the file and the flags describe together; a flag has the last word."""
+    from recollect.experiment.presets import options_type, resolve
+
     values: dict[str, Any] = {}
-    options: dict[str, dict[str, Any]] = {}
+    options: dict[str, Any] = {}
     if arguments.config is not None:
         settings, options = split_parts(read_config_file(arguments.config), PARTS)
-        values = from_mapping(Settings, settings, source=str(arguments.config))
-    names = {name for name in vars(Settings()) if name in arguments}
-    values |= {name: getattr(arguments, name) for name in names}
-    config = RunConfig(**values)
-    return RunConfig(**values, options=_options(config, options, arguments))
-
-
-def _options(
-    config: RunConfig, from_file: dict[str, dict[str, Any]], arguments: argparse.Namespace
-) -> dict[str, dict[str, Any]]:
-    from recollect.experiment.presets import resolve
-
-    typed: dict[str, dict[str, Any]] = {}
-    resolved = resolve(config)
-    for part in {*from_file, *arguments.options}:
-        name = getattr(resolved, part)
-        options_type = catalogue.find(part, name).options_type()
-        if options_type is None:
-            raise UserError(f"{part} {name} has no options of its own")
-        typed[part] = from_mapping(
-            options_type, from_file.get(part, {}), source=f"{arguments.config}: {part}"
-        ) | coerce(options_type, arguments.options.get(part, {}), part=part)
-    return typed
+        values |= from_mapping(RunConfig, settings, source=str(arguments.config))
+        options = {**values.pop("options", {}), **options}  # a saved config has them apart
+    given = {name: getattr(arguments, name) for name in vars(Settings()) if name in arguments}
+    for part in options.keys() & given.keys():
+        if given[part] != values.get(part):
+            del options[part]  # they belong to the part that the flag puts another one for
+    values |= given
+    resolved = resolve(RunConfig(**values))  # the preset may name a part that nobody named
+    for part in {*options, *arguments.options}:
+        kind = options_type(resolved, part)
+        in_file = from_mapping(kind, options.get(part, {}), source=f"{arguments.config}: {part}")
+        options[part] = in_file | coerce(kind, arguments.options.get(part, {}), part=part)
+    return RunConfig(**values, options=options)
 
 
 def _refuse_options(arguments: argparse.Namespace) -> None:

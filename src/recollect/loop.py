@@ -35,7 +35,8 @@ def play(
 
         own = task.train()
         ledger.book_labels("stream", len(own))
-        rows = own if repair.extra is None else Rows.concat([own, repair.extra])
+        # A class that came back labelled may have been asked for as well: each row counts once.
+        rows = own if repair.extra is None else Rows.concat([own, repair.extra]).distinct()
         listener.checked(task, verdicts, repair, len(rows))
 
         with ledger.phase("train"):

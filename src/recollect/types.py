@@ -26,6 +26,12 @@ class Dataset:
     """int64 (rows,)"""
     class_names: tuple[str, ...]
     """one name per label"""
+    is_test: np.ndarray | None = None
+    """bool (rows,): the rows of a test part that came with the data; None: it has none"""
+    domains: np.ndarray | None = None
+    """int64 (rows,): where or when each picture was taken (a domain, a year); None: all alike"""
+    domain_names: tuple[str, ...] = ()
+    """one name per domain"""
 
 
 @dataclass(frozen=True, kw_only=True)

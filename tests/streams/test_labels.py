@@ -19,7 +19,7 @@ EVENT = 3
 
 
 @functools.cache
-def stream() -> Stream:
+def stream(*, recurring_in_training: bool = False) -> Stream:
     digits = load_digits()
     pieces = cut(digits.labels, (0.1, 0.3, 0.3, 0.3), rng.fork(0, "parts"))
     names = ("train", "monitored", "reference", "test")
@@ -32,6 +32,7 @@ def stream() -> Stream:
             transform="permutation",
             severity=5,
             seed=0,
+            recurring_in_training=recurring_in_training,
         ),
         batch_size=10,
         seed=0,
@@ -142,3 +143,16 @@ def test_asking_draws_from_no_global_state() -> None:
     before = torch.get_rng_state()
     labels_of().ask(0, 5)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_labels_that_the_task_brings_anyway_cost_nothing() -> None:
+    books = Ledger(label_budget=0)
+    labels = TaskLabels(
+        stream(recurring_in_training=True).task(EVENT),
+        allowance=books.allowance,
+        book=lambda count: books.book_labels("adaptation", count),
+        seed=0,
+    )
+    assert len(labels.ask(0, 4)) == 4
+    assert len(labels.ask(4, 4)) == 0  # this class does not come back by itself
+    assert books.labels["adaptation"] == 0

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from recollect.errors import UserError
 from recollect.streams import Concept, DriftEvent, Schedule, make_schedule, transforms
-from recollect.streams.schedule import ORIGINAL, event_tasks, split_classes
+from recollect.streams.placement import event_tasks, split_classes
+from recollect.streams.schedule import ORIGINAL
 
 PAIRS = tuple((2 * i, 2 * i + 1) for i in range(5))
 """five tasks of two classes, as in the benchmarks of ten"""

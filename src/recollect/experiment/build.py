@@ -28,7 +28,7 @@ from recollect.learn import Learner
 from recollect.memory import Memory
 from recollect.shapes import Adaptation, LabelSource
 from recollect.streams import Schedule, Stream, Task, TaskLabels, make_schedule
-from recollect.streams.schedule import split_classes
+from recollect.streams.placement import split_classes
 from recollect.types import Dataset, Parts
 
 TRAIN, MONITORED, TEST = 0.6, 0.2, 0.2
@@ -227,9 +227,13 @@ def pick_device(name: str) -> torch.device:
         there.insert(0, "cuda")
     if name == "auto":
         return torch.device(there[0])
-    if name.split(":")[0] not in there:
+    try:
+        device = torch.device(name)
+    except RuntimeError:  # torch's message names every kind of device there ever was
+        device = None
+    if device is None or device.type not in there:
         raise UserError(f"device {name!r} is not available; this machine has {', '.join(there)}")
-    return torch.device(name)
+    return device
 
 
 def _input_shape(image_shape: tuple[int, ...]) -> tuple[int, ...]:

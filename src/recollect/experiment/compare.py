@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recollect.errors import UserError
+from recollect.experiment import catalogue
 from recollect.experiment.build import assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.experiment.progress import Display
 from recollect.experiment.run import run_in, run_name
-from recollect.experiment.store import RunFolder
+from recollect.experiment.store import RunFolder, is_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,15 @@ class Comparison:
     adaptations: tuple[str, ...] = ("vanilla", "fr", "amr")
     num_seeds: int = 3
     """seeds from the base config's on"""
+
+    def __post_init__(self) -> None:
+        for name in self.adaptations:
+            catalogue.find("adaptation", name)
+        if not self.adaptations or len(set(self.adaptations)) < len(self.adaptations):
+            names = ",".join(self.adaptations) or "none"
+            raise UserError(f"adaptations must be one or more, each named once; got {names}")
+        if self.num_seeds < 1:
+            raise UserError(f"num_seeds must be at least 1; got {self.num_seeds}")
 
     def configs(self) -> list[RunConfig]:
         """One resolved config per run, in the order in which they are run."""
@@ -45,21 +56,17 @@ def compare(
     display: Display,
 ) -> Sequence[Path]:
     """Run all of it in folders below `out`; every folder is taken before the first run begins."""
-    configs = comparison.configs()
+    configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
+    if is_run(out):
+        raise UserError(f"{out} holds a run of its own; choose another --out")
+    for warning in assemble(next(iter(configs.values()))).warnings:
+        display.say(f"warning: {warning}")
+    plain = {out / name: config.to_json() for name, config in configs.items()}
     with contextlib.ExitStack() as stack:
-        assemble(configs[0])
-        folders = [
-            stack.enter_context(
-                RunFolder.open(
-                    out / run_name(config, ["adaptation", "seed"]),
-                    config.to_json(),
-                    resume=resume,
-                    overwrite=overwrite,
-                )
-            )
-            for config in configs
-        ]
-        for config, folder in zip(configs, folders, strict=True):
+        folders = RunFolder.open_all(plain, resume=resume, overwrite=overwrite)
+        for folder in folders:
+            stack.enter_context(folder)
+        for config, folder in zip(configs.values(), folders, strict=True):
             if folder.finished:
                 display.say(f"{folder.path.name}: finished before")
                 display.finished()

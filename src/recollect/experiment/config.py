@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from recollect.errors import UserError
+from recollect.experiment.fields import settle
 
 PARTS = ("method", "detector", "backbone")
 """The fields whose part has options of its own: `--detector.level 0.01`."""
@@ -79,13 +80,14 @@ class Settings:
     device: str = "auto"
     """cpu, cuda, mps, or auto: the fastest there is"""
     threads: int | None = None
-    """threads torch may use; None: as torch decides"""
+    """threads torch may use; sums come out in another order, so late digits depend on it"""
     preset: str = "auto"
     """where settings that are not given come from; auto: benchmark, method and buffer size"""
     seed: int = 0
     """what all randomness is drawn from"""
 
     def __post_init__(self) -> None:
+        settle(self)  # from Python too, a mistyped word must not pass for another
         at_least = {
             "buffer_size": 1,
             "num_tasks": 1,
@@ -95,6 +97,8 @@ class Settings:
             "epochs": 1,
             "batch_size": 1,
             "minibatch_size": 1,
+            "momentum": 0,
+            "weight_decay": 0,
             "threads": 1,
             "seed": 0,
         }

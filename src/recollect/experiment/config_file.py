@@ -58,10 +58,10 @@ def split_parts(
     return settings, options
 
 
-def from_mapping(
-    cls: type[DataclassInstance], values: Mapping[str, object], *, source: str
-) -> dict[str, object]:
+def from_mapping(cls: type[DataclassInstance], values: object, *, source: str) -> dict[str, object]:
     """The values given, by field name and in the fields' types; complaints begin with `source`."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{source}: expected a mapping such as 'level: 0.01'; got {shown(values)}")
     known = fields_of(cls)
     result: dict[str, object] = {}
     for key, value in values.items():

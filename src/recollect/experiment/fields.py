@@ -207,6 +207,13 @@ def _several(kind: Any) -> str:
     return _WORDS[kind][1]
 
 
+def settle(config: DataclassInstance) -> None:
+    """Give every field of a frozen config its type (a list becomes a tuple), or raise UserError."""
+    for name, field in fields_of(type(config)).items():
+        value = read(field, getattr(config, name), name=name, is_text=False)
+        object.__setattr__(config, name, value)
+
+
 def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
     """The nearest known name, if one is near; `prefix` is what all share and nobody mistypes."""
     bare = [other.removeprefix(prefix) for other in known]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
@@ -59,6 +59,7 @@ def add_flags(
     cls: type[DataclassInstance],
     *,
     groups: Mapping[str, Sequence[str]] | None = None,
+    leave_out: Collection[str] = (),
 ) -> None:
     """One flag per field; `groups` maps a heading of the help to the fields beneath it.
 
@@ -72,6 +73,8 @@ def add_flags(
     if strangers := homes.keys() - known.keys():
         raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(strangers))}")
     for name, field in known.items():
+        if name in leave_out:
+            continue
         home = homes.get(name, parser)
         common: dict[str, Any] = {
             "dest": name,

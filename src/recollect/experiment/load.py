@@ -36,12 +36,15 @@ class Predictor:
 
     def logits(self, images: np.ndarray | Tensor) -> Tensor:
         """uint8 (rows, height, width, channels) -> (rows, classes)."""
-        rows = torch.as_tensor(images)
-        if rows.dtype != torch.uint8 or tuple(rows.shape[1:]) != self.image_shape:
+        rows = images if isinstance(images, Tensor) else np.asarray(images)
+        dtype = str(rows.dtype).removeprefix("torch.")
+        if dtype != "uint8" or tuple(rows.shape[1:]) != self.image_shape:
             raise ValueError(
                 f"expected uint8 pictures of shape (rows, {', '.join(map(str, self.image_shape))});"
-                f" got {str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}"
+                f" got {dtype} {tuple(rows.shape)}"
             )
+        if isinstance(rows, np.ndarray):  # torch takes no read-only and no mirrored arrays
+            rows = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
         return self._learner.logits(rows)
 
     def predict_proba(self, images: np.ndarray | Tensor) -> np.ndarray:
@@ -64,7 +67,7 @@ def load(folder: str | os.PathLike[str], *, trust_imports: bool = False) -> Pred
     if state is None:
         raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     names = {field.name for field in dataclasses.fields(RunConfig)}
-    config = RunConfig(**{key: _frozen(value) for key, value in saved.items() if key in names})
+    config = RunConfig(**{key: value for key, value in saved.items() if key in names})
     for kind in ("method", "backbone"):
         name = getattr(config, kind)
         if catalogue.is_import_path(name) and not trust_imports:
@@ -79,8 +82,3 @@ def load(folder: str | os.PathLike[str], *, trust_imports: bool = False) -> Pred
     learner = make_learner(config, image_shape, len(class_names))
     learner.load_state_dict(state["parts"]["learner"])
     return Predictor(learner, class_names, image_shape)
-
-
-def _frozen(value: Any) -> Any:
-    """JSON's lists as the tuples that a config holds."""
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

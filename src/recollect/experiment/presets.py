@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.errors import unknown_name
+from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import PARTS, RunConfig
+from recollect.experiment.config_file import from_mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ DIGITS = Preset(
         "batch_size": 10,
         "minibatch_size": 10,
         "lr": 0.3,
+        # So small a network gains nothing from a second thread; a fixed number gives every machine
+        # the same digits, and a busy one no threads that wait for each other.
         "threads": 1,
     },
 )
@@ -77,19 +80,27 @@ def resolve(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, options=_complete_options(config))
 
 
+def options_type(config: RunConfig, part: str) -> Any:
+    """The dataclass that lists the options of a part; UserError where there are none."""
+    if part not in PARTS:
+        raise unknown_name("part with options", part, PARTS)
+    name = getattr(config, part)
+    found = catalogue.find(part, name).options_type()
+    if found is None:
+        raise UserError(f"{part} {name} has no options of its own")
+    return found
+
+
 def _complete_options(config: RunConfig) -> dict[str, dict[str, Any]]:
     """Every option of every part that has any, given or default."""
+    for part in config.options:
+        options_type(config, part)
     complete = {}
     for part in PARTS:
-        given = config.options.get(part, {})
-        options_type = catalogue.find(part, getattr(config, part)).options_type()
-        if options_type is not None:
-            known = {field.name for field in dataclasses.fields(options_type)}
-            for name in given:
-                if name not in known:
-                    raise unknown_name(f"option of {part} {getattr(config, part)}", name, known)
-            complete[part] = dataclasses.asdict(options_type(**given))
-        elif given:
-            name = next(iter(given))
-            raise unknown_name(f"option of {part} {getattr(config, part)}", name, ())
+        name = getattr(config, part)
+        options = catalogue.find(part, name).options_type()
+        if options is not None:
+            given = config.options.get(part, {})
+            typed = from_mapping(options, given, source=f"{part} {name}")
+            complete[part] = dataclasses.asdict(options(**typed))
     return complete

@@ -108,9 +108,9 @@ class RunDisplay(Silent):
         self._shown = 0.0
 
     def task_begins(self, task: Task) -> None:
-        """A new bar, a new running mean."""
+        """A new running mean; before the first step there is no loss to show."""
         self._task, self._step, self._steps = task.number, 0, 1
-        self._draw(epoch=1)
+        self._draw("checking")
 
     def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
         """Say what drifted, and whatever a person should be told."""
@@ -134,24 +134,26 @@ class RunDisplay(Silent):
         now = time.monotonic()
         if now - self._shown >= 0.1:
             self._shown = now
-            self._draw(epoch)
+            self._draw(
+                f"epoch {epoch}/{self._epochs} step {self._step}/{self._steps} "
+                f"loss {self._loss:.3f} acc {100 * self._accuracy:.0f} %"
+            )
 
     def task_ends(self, record: TaskRecord[Any]) -> None:
         """A line with the accuracy on all tasks so far."""
         accuracies = [value for value in record.scores.accuracy if value is not None]
-        mean = sum(accuracies) / len(accuracies) if accuracies else 0.0
+        mean = f"{sum(accuracies) / len(accuracies):.1f} %" if accuracies else "unknown"
         self._display.say(
             f"{self._title}: task {record.task}/{self._num_tasks} done, "
-            f"accuracy so far {mean:.1f} %, loss {self._loss:.3f}, "
+            f"accuracy so far {mean}, loss {self._loss:.3f}, "
             f"{self._display.left(record.task / self._num_tasks)}"
         )
         if record.task == self._num_tasks:
             self._display.finished()
 
-    def _draw(self, epoch: int) -> None:
+    def _draw(self, detail: str) -> None:
         self._display.update(
             f"{self._title} task {self._task}/{self._num_tasks}",
-            f"epoch {epoch}/{self._epochs} step {self._step}/{self._steps} "
-            f"loss {self._loss:.3f} acc {100 * self._accuracy:.0f} %",
+            detail,
             (self._task - 1 + self._step / self._steps) / self._num_tasks,
         )

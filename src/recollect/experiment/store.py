@@ -74,27 +74,42 @@ class RunFolder:
         config; ask `finished` whether anything is left to do) or `overwrite` (removes the files
         of the run and no others). One that holds other things is never taken.
         """
+        return cls.open_all({Path(path): config}, resume=resume, overwrite=overwrite)[0]
+
+    @classmethod
+    def open_all(
+        cls,
+        configs: Mapping[Path, Mapping[str, JSON]],
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> list[RunFolder]:
+        """`open` for several runs at once, by folder: all of them are taken, or none is touched."""
         if resume and overwrite:
             raise UserError("--resume and --overwrite exclude each other; give one of them")
-        path = Path(path)
         # As it would come back from the file (tuples as lists), and before anything is touched.
-        config = json.loads(json.dumps(config, allow_nan=False))
+        plain = {
+            path: json.loads(json.dumps(config, allow_nan=False))
+            for path, config in configs.items()
+        }
         with contextlib.ExitStack() as undo:
-            try:
-                _make_folder(path, undo)
-                _refuse_strangers(path)
-                run = cls(path, _lock(path, undo))
-                if is_run(path) and not overwrite:
-                    _refuse_unless_resumed(path, config, resume=resume)
-                    _remove_temporaries(path)
-                else:
-                    _start(path, config, undo)
-            except OSError as error:
-                raise UserError(f"cannot start a run in {path}: {reason(error)}") from error
-            except RunFailure as error:
-                raise UserError(f"cannot start a run: {error}") from error
+            runs = []
+            for path, config in plain.items():
+                with _told_as_mistake(path):
+                    _make_folder(path, undo)
+                    _refuse_strangers(path)
+                    runs.append(cls(path, _lock(path, undo)))
+                    if is_run(path) and not overwrite:
+                        _refuse_unless_resumed(path, config, resume=resume)
+            # Nothing was removed or written before every folder had been found free to take.
+            for path, config in plain.items():
+                with _told_as_mistake(path):
+                    if is_run(path) and not overwrite:
+                        _remove_temporaries(path)
+                    else:
+                        _start(path, config, undo)
             undo.pop_all()
-            return run
+            return runs
 
     def close(self) -> None:
         """Let the folder go; the next writer may have it."""
@@ -213,6 +228,17 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Any:
 
 
 # Opening
+
+
+@contextlib.contextmanager
+def _told_as_mistake(path: Path) -> Iterator[None]:
+    """Before a run begins, whatever cannot be written is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot start a run in {path}: {reason(error)}") from error
+    except RunFailure as error:
+        raise UserError(f"cannot start a run: {error}") from error
 
 
 def _make_folder(path: Path, undo: contextlib.ExitStack) -> None:

@@ -51,6 +51,8 @@ class Learner:
 
     def observe(self, batch: Rows) -> StepReport:
         """One step on a labelled batch; afterwards the batch is offered to the memory."""
+        if not len(batch):
+            raise ValueError("a step needs at least one row; got an empty batch")
         self.network.train()
         y = batch.labels.to(self.device)
         stream = Inputs(x=to_input(batch.images, self.device), y=y, extras={})

@@ -1,15 +1,20 @@
 """Which classes arrive and drift when, what drift does to pixels, and the stream made of both."""
 
 from recollect.streams.labels import TaskLabels
-from recollect.streams.schedule import Concept, DriftEvent, Schedule, make_schedule
+from recollect.streams.placement import make_schedule
+from recollect.streams.schedule import Concept, DriftEvent, Schedule
+from recollect.streams.script import EventSpec, make_script, read_event
 from recollect.streams.stream import Stream, Task
 
 __all__ = [
     "Concept",
     "DriftEvent",
+    "EventSpec",
     "Schedule",
     "Stream",
     "Task",
     "TaskLabels",
     "make_schedule",
+    "make_script",
+    "read_event",
 ]

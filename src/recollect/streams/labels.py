@@ -14,7 +14,8 @@ from recollect.types import Rows
 class TaskLabels:
     """Answers from the incoming rows of one task, each row at most once.
 
-    Every task brings a fresh draw: in a stream the samples of a class keep coming.
+    Every task brings a fresh draw: in a stream the samples of a class keep coming. The labels of
+    classes that come back in the task's own training data are known already and cost nothing.
     """
 
     def __init__(
@@ -38,7 +39,9 @@ class TaskLabels:
         draw = rng.fork(self._seed, "labels", self._task.number, label)
         given = self._given.get(label, 0)
         left = torch.randperm(len(pool), generator=draw)[given:]
-        granted = self._allowance(len(left) if count is None else min(count, len(left)))
+        granted = len(left) if count is None else min(count, len(left))
+        if label not in self._task.returning_classes:
+            granted = self._allowance(granted)
+            self._book(granted)
         self._given[label] = given + granted
-        self._book(granted)
         return pool[left[:granted]]

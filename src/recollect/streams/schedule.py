@@ -6,13 +6,9 @@ the concept it grew out of, so a class that drifts twice drifts from where the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from recollect import rng
 from recollect.errors import UserError
 
 ORIGINAL = 0
@@ -23,26 +19,43 @@ SCOPES = ("since-last-event", "all-seen")
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """One look: a transform of the pixels of the concept it grew out of."""
+    """One look: the pixels of the concept it grew out of, transformed, or another domain's."""
 
-    transform: str
-    severity: int
-    seed: int
+    transform: str = "identity"
+    severity: int = 1
+    seed: int = 0
     """what the transform's randomness is drawn from"""
     parent: int = ORIGINAL
     """number of the concept whose pixels are transformed"""
     unit: str = "pixel"
     """what a permutation moves: single pixels or whole rows"""
+    domain: str | None = None
+    """natural drift: the domain whose own pictures show it; None: the domain of its parent"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftEvent:
-    """From this task on, each class shows the concept named beside it."""
+    """From this task on, a share of each class shows the concept named beside it."""
 
     task: int
     """counted from 1; drift is in force when the task begins"""
     concepts: dict[int, int]
     """class -> number of the concept it takes on"""
+    share: float = 1.0
+    """how much of a class moves in the end; the rest goes on looking as before"""
+    over_tasks: int = 1
+    """over how many tasks the share rises, evenly; 1: all at once"""
+
+    def share_at(self, task: int) -> float:
+        """The share of a class that has moved when `task` begins."""
+        return self.share * min(1.0, max(0, task - self.task + 1) / self.over_tasks)
+
+    @property
+    def kind(self) -> str:
+        """The event in a word."""
+        if self.over_tasks > 1:
+            return "gradual"
+        return "partial" if self.share < 1 else "sudden"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +69,8 @@ class Schedule:
     """concept number i + 1 is concepts[i]; number 0 is the original look"""
     recurring_in_training: bool = False
     """whether drifted classes come back, labelled, in the training data of the event's task"""
+    first_domain: str | None = None
+    """the domain whose pictures show the original look; None: all pictures do"""
 
     def __post_init__(self) -> None:
         classes = [label for task in self.tasks for label in task]
@@ -77,6 +92,12 @@ class Schedule:
             raise UserError(
                 f"classes can drift at tasks 2 to {self.num_tasks}; an event names {event.task}"
             )
+        if not 0 < event.share <= 1:
+            raise UserError(
+                f"the share of a class that drifts must lie above 0, up to 1; got {event.share}"
+            )
+        if event.over_tasks < 1:
+            raise UserError(f"drift sets in over at least 1 task; got {event.over_tasks}")
         unseen = sorted(set(event.concepts) - set(self.known(event.task)))
         if unseen:
             raise UserError(
@@ -98,18 +119,32 @@ class Schedule:
         return tuple(label for classes in self.tasks[: task - 1] for label in classes)
 
     def drifting(self, task: int) -> tuple[int, ...]:
-        """The classes that change their look exactly at `task`."""
-        return tuple(
-            label for event in self.events if event.task == task for label in event.concepts
-        )
+        """The classes that change their look exactly at `task`, each once."""
+        moving = (event for event in self.events if event.share_at(task) > event.share_at(task - 1))
+        return tuple(dict.fromkeys(label for event in moving for label in event.concepts))
+
+    def mixture(self, label: int, task: int) -> dict[int, float]:
+        """The concepts that a class shows during `task`, with the share of each: the truth."""
+        shares = {ORIGINAL: 1.0}
+        for event in self.events:
+            moved = event.share_at(task)
+            if label in event.concepts and moved > 0:
+                shares = {concept: share * (1 - moved) for concept, share in shares.items()}
+                taken_on = event.concepts[label]
+                shares[taken_on] = shares.get(taken_on, 0.0) + moved
+        return {concept: share for concept, share in shares.items() if share > 0}
 
     def concept_of(self, label: int, task: int) -> int:
-        """Number of the concept that a class shows during `task`."""
-        shown = ORIGINAL
-        for event in self.events:
-            if event.task <= task:
-                shown = event.concepts.get(label, shown)
-        return shown
+        """Number of the concept that most of a class shows during `task`."""
+        mixture = self.mixture(label, task)
+        return max(mixture, key=lambda concept: (mixture[concept], concept))
+
+    def domain_of(self, concept: int) -> str | None:
+        """The domain whose pictures show a concept (None: all do)."""
+        for number in reversed(self.lineage(concept)):
+            if (domain := self.concepts[number - 1].domain) is not None:
+                return domain
+        return self.first_domain
 
     def lineage(self, concept: int) -> tuple[int, ...]:
         """The concepts on the way from the original (left out) to this one, itself last."""
@@ -130,103 +165,11 @@ class Schedule:
             tasks=tuple(tuple(classes) for classes in data["tasks"]),
             events=tuple(
                 DriftEvent(
-                    task=event["task"],
-                    concepts={int(label): c for label, c in event["concepts"].items()},
+                    **{**event, "concepts": {int(c): to for c, to in event["concepts"].items()}}
                 )
                 for event in data["events"]
             ),
             concepts=tuple(Concept(**concept) for concept in data["concepts"]),
             recurring_in_training=data["recurring_in_training"],
+            first_domain=data["first_domain"],
         )
-
-
-def event_tasks(num_tasks: int, num_drifts: int) -> tuple[int, ...]:
-    """The tasks (from 1) at which drift sets in, spread as in the published experiments.
-
-    >>> event_tasks(5, 1), event_tasks(5, 2), event_tasks(10, 2), event_tasks(10, 4)
-    ((3,), (2, 4), (4, 7), (3, 5, 7, 9))
-    """
-    if not 0 <= num_drifts <= num_tasks - 1:
-        raise UserError(
-            f"num_drifts must be 0 to {num_tasks - 1} for {num_tasks} tasks "
-            f"(nothing has been learned before the first); got {num_drifts}"
-        )
-    if num_drifts == 0:
-        return ()
-    first = num_tasks // (num_drifts + 1)
-    places = np.floor(np.linspace(first, num_tasks, num_drifts, endpoint=False)).astype(int)
-    return tuple(int(place) + 1 for place in places)
-
-
-def split_classes(classes: Sequence[int], num_tasks: int) -> tuple[tuple[int, ...], ...]:
-    """Equal tasks, the classes taken in the order given."""
-    if num_tasks < 1 or not classes or len(classes) % num_tasks:
-        raise UserError(
-            f"{len(classes)} classes cannot be split into {num_tasks} equal tasks; choose a number "
-            f"of tasks that divides them, or name the classes of each task"
-        )
-    size = len(classes) // num_tasks
-    return tuple(tuple(classes[i : i + size]) for i in range(0, len(classes), size))
-
-
-def make_schedule(
-    tasks: Sequence[Sequence[int]],
-    *,
-    num_drifts: int,
-    transform: str,
-    severity: int,
-    seed: int,
-    scope: str = "since-last-event",
-    max_classes_per_drift: int | None = None,
-    sequential: bool = False,
-    unit: str = "pixel",
-    recurring_in_training: bool = False,
-) -> Schedule:
-    """A schedule by the paper's rules.
-
-    At an event drift the classes learned since the previous one (`since-last-event`) or all classes
-    seen (`all-seen`), of these at most the `max_classes_per_drift` most recent ones. `sequential`
-    puts an event at every task from the second on, for the classes of the task just before it.
-    """
-    if scope not in SCOPES:
-        raise UserError(f"scope must be one of {', '.join(SCOPES)}; got {scope!r}")
-    if not 1 <= severity <= 5:
-        raise UserError(f"severity must be 1 to 5; got {severity}")
-    if max_classes_per_drift is not None and max_classes_per_drift < 1:
-        raise UserError(f"max_classes_per_drift must be at least 1; got {max_classes_per_drift}")
-    places = range(2, len(tasks) + 1) if sequential else event_tasks(len(tasks), num_drifts)
-    concepts: list[Concept] = []
-    events: list[DriftEvent] = []
-    shown: dict[int, int] = {}
-    previous = 1
-    for number, task in enumerate(places, start=1):
-        begin = task - 1 if sequential else previous if scope == "since-last-event" else 1
-        drifting = [label for classes in tasks[begin - 1 : task - 1] for label in classes]
-        drifting = drifting[-max_classes_per_drift:] if max_classes_per_drift else drifting
-        previous = task
-        if not drifting:
-            continue
-        changes: dict[int, int] = {}
-        made: dict[int, int] = {}
-        for label in drifting:
-            parent = shown.get(label, ORIGINAL)
-            if parent not in made:
-                concepts.append(
-                    Concept(
-                        transform=transform,
-                        severity=severity,
-                        seed=rng.derive(seed, "drift", number),
-                        parent=parent,
-                        unit=unit,
-                    )
-                )
-                made[parent] = len(concepts)
-            changes[label] = made[parent]
-        shown.update(changes)
-        events.append(DriftEvent(task=task, concepts=changes))
-    return Schedule(
-        tasks=tuple(tuple(classes) for classes in tasks),
-        events=tuple(events),
-        concepts=tuple(concepts),
-        recurring_in_training=recurring_in_training,
-    )

@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 
 from recollect import rng
-from recollect.errors import UserError
+from recollect.errors import UserError, unknown_name
 from recollect.streams import transforms
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows
+
+_ANY = -1
+"""Stands for all domains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class Stream:
             for name in ("train", "monitored", "reference", "test")
         }
         self._drifted: dict[int, _Drifted] = {}
+        self._lots: dict[int, Tensor] = {}
+        self._domains, self._domain_of_concept = _domains(dataset, schedule)
 
     def __len__(self) -> int:
         return self.schedule.num_tasks
@@ -73,26 +78,55 @@ class Stream:
         """A part's rows of some classes, as they look during a task, in data-set order."""
         ids = self._parts[part]
         ids = ids[torch.isin(self._labels[ids], torch.tensor(classes, dtype=torch.int64))]
-        labels = self._labels[ids]
-        shown = torch.zeros(self.num_classes, dtype=torch.int64)
-        for label in classes:
-            shown[label] = self.schedule.concept_of(label, task)
-        concepts = shown[labels]
-        images = self._images[ids]
+        concepts = self._concepts(ids, task)
+        if self._domains is not None:
+            # A picture is there as long as the concept it would show is one of its own domain.
+            there = self._domains[ids] == self._domain_of_concept[concepts]
+            there |= self._domain_of_concept[concepts] == _ANY
+            ids, concepts = ids[there], concepts[there]
+        images = self._images.index_select(0, ids)
         for concept in torch.unique(concepts).tolist():
             if concept != ORIGINAL:
-                mask = concepts == concept
-                images[mask] = self._look(concept, ids[mask])
-        return Rows(images=images, labels=labels, ids=ids, concepts=concepts)
+                shows = (concepts == concept).nonzero().squeeze(1)
+                images.index_copy_(0, shows, self._look(concept, ids[shows]))
+        return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
+
+    def _concepts(self, ids: Tensor, task: int) -> Tensor:
+        """Which concept each row shows during a task: that of the last event that has moved it."""
+        concepts = torch.full_like(ids, ORIGINAL)
+        for number, event in enumerate(self.schedule.events):
+            share = event.share_at(task)
+            for label, concept in event.concepts.items() if share > 0 else ():
+                of_class = (self._labels[ids] == label).nonzero().squeeze(1)
+                moved = of_class if share == 1 else self._first(share, of_class, ids, number)
+                concepts[moved] = concept
+        return concepts
+
+    def _first(self, share: float, positions: Tensor, ids: Tensor, event: int) -> Tensor:
+        """The share of rows that an event moves first; a larger share holds every smaller one."""
+        if event not in self._lots:
+            draw = rng.fork(self.seed, "who-moves-first", event)
+            self._lots[event] = torch.rand(len(self._labels), generator=draw)
+        rows = ids[positions]
+        domains = torch.zeros_like(rows) if self._domains is None else self._domains[rows]
+        moved = []
+        for domain in torch.unique(domains).tolist():
+            among = positions[domains == domain]
+            order = self._lots[event][ids[among]].argsort()
+            moved.append(among[order[: round(share * len(among))]])
+        return torch.cat(moved) if moved else positions
 
     def _look(self, concept: int, ids: Tensor) -> Tensor:
         """The pixels of rows under a concept."""
         if concept == ORIGINAL:
-            return self._images[ids]
+            return self._images.index_select(0, ids)
+        spec = self.schedule.concepts[concept - 1]
+        if spec.transform == "identity":
+            return self._look(spec.parent, ids)
         if concept not in self._drifted:
             self._drifted[concept] = self._drift(concept)
         drifted = self._drifted[concept]
-        return drifted.images[drifted.position[ids]]
+        return drifted.images.index_select(0, drifted.position[ids])
 
     def _drift(self, concept: int) -> _Drifted:
         spec = self.schedule.concepts[concept - 1]
@@ -125,11 +159,16 @@ class Task:
         self.known_classes = stream.schedule.known(number)
         self._stream = stream
 
+    @property
+    def returning_classes(self) -> tuple[int, ...]:
+        """Known classes that come back in the task's own training data, labelled."""
+        schedule = self._stream.schedule
+        return schedule.drifting(self.number) if schedule.recurring_in_training else ()
+
     def train(self) -> Rows:
         """The labelled rows that the task brings by itself."""
-        schedule = self._stream.schedule
-        back = schedule.drifting(self.number) if schedule.recurring_in_training else ()
-        return self._stream.rows("train", (*self.new_classes, *back), self.number)
+        classes = (*self.new_classes, *self.returning_classes)
+        return self._stream.rows("train", classes, self.number)
 
     def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
         """The rows once over in an order of the epoch's own, `batch_size` at a time."""
@@ -165,3 +204,15 @@ def _check_labels(dataset: Dataset) -> None:
     labels, last = dataset.labels, len(dataset.class_names) - 1
     if len(labels) and not (labels.min() >= 0 and labels.max() <= last):
         raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")
+
+
+def _domains(dataset: Dataset, schedule: Schedule) -> tuple[Tensor | None, Tensor]:
+    """The domain of every row, and the domain that shows each concept, original first."""
+    wanted = [schedule.domain_of(concept) for concept in range(len(schedule.concepts) + 1)]
+    numbers: dict[str | None, int] = {None: _ANY}
+    numbers |= {name: number for number, name in enumerate(dataset.domain_names)}
+    for name in wanted:
+        if name not in numbers:
+            raise unknown_name("domain", name, dataset.domain_names)
+    of_rows = None if dataset.domains is None else torch.from_numpy(dataset.domains)
+    return of_rows, torch.tensor([numbers[name] for name in wanted])

@@ -1,0 +1,290 @@
+"""Data sets decoded once: their pixels lie in a file that later uses map into memory.
+
+A cache is a folder that appears whole or not at all, with every byte under a checksum:
+
+    images.u8     the pixels, raw, (rows, height, width, channels)
+    labels.npy    and is_test.npy, domains.npy where the data set has them
+    meta.json     shape, names, what it was made from, size and checksum of the files above
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recollect import __version__
+from recollect.data.allocate import Allocate
+from recollect.data.places import alone, cache_home, sync, writing
+from recollect.errors import UserError
+
+if TYPE_CHECKING:  # it imports torch, which only building or opening a cache should cost
+    from recollect.types import Dataset
+
+FORMAT = 1
+IMAGES = "images.u8"
+META = "meta.json"
+COLUMNS = ("labels", "is_test", "domains")
+REMEDY = "free some space or let RECOLLECT_CACHE name another folder"
+
+
+def cached(
+    name: str,
+    fingerprint: str,
+    read: Callable[[Allocate], Dataset],
+    *,
+    home: Path | None = None,
+    verify: bool = False,
+    warn: Callable[[str], None] | None = None,
+) -> Dataset:
+    """What `read` gives, read only the first time and mapped from a file ever after.
+
+    The fingerprint (hexadecimal) says what the data set is made from: another one replaces the
+    cache of that name. `verify` compares the pixels with their checksum instead of their size only.
+    A cache that does not hold what it should is built anew, and `warn` is told so.
+    """
+    assert re.fullmatch(r"[\w.+-]+", name), name
+    assert re.fullmatch(r"[0-9a-f]{16,}", fingerprint), fingerprint
+    shelf = (cache_home() if home is None else home) / "datasets"
+    folder = shelf / f"{name}-{fingerprint[:16]}"
+    try:
+        return _open(folder, fingerprint, verify=verify)
+    except _Unusable:
+        with writing(shelf, REMEDY):
+            shelf.mkdir(parents=True, exist_ok=True)
+    with alone(shelf / name):
+        try:  # another process may have built it while this one waited
+            return _open(folder, fingerprint, verify=verify)
+        except _Unusable as problem:
+            if warn is not None and folder.exists():
+                warn(f"the cached {name} is damaged and built anew: {folder}: {problem}")
+        _build(folder, fingerprint, read)
+        _remove_others(folder, name)
+        return _open(folder, fingerprint, verify=False)
+
+
+def verify_cache(path: Path) -> list[str]:
+    """Everything that is wrong with a cache folder, every byte read; empty if all is well."""
+    try:
+        return _problems(path, _read_meta(path), verify=True)
+    except _Unusable as problem:
+        return [str(problem)]
+
+
+def fingerprint_of(paths: Iterable[Path], *, tag: str = "") -> str:
+    """A hexadecimal name for the state of some files and folders, from names, sizes and times.
+
+    Names are taken relative to each path, so that a data set may be moved as a whole. The tag is
+    for what else decides the outcome, such as the version of a reader.
+    """
+    digest = hashlib.sha256(tag.encode())
+    for path in paths:
+        try:
+            found = path.stat()
+            lines = [f"{path.name}\0{found.st_size}\0{found.st_mtime_ns}"]
+            if path.is_dir():
+                lines = sorted(_lines(str(path), "", ()))
+        except OSError as error:
+            raise UserError(f"cannot read {error.filename}: {error.strerror}") from error
+        digest.update(os.fsencode("\n".join(["", *lines])))
+    return digest.hexdigest()
+
+
+class _Unusable(Exception):
+    """Why a cache cannot be opened."""
+
+
+def _open(folder: Path, fingerprint: str, *, verify: bool) -> Dataset:
+    """The data set in a cache, after its files have been checked."""
+    from recollect.types import Dataset
+
+    meta = _read_meta(folder)
+    if problems := _problems(folder, meta, verify=verify):
+        raise _Unusable("; ".join(problems))
+    if meta["fingerprint"] != fingerprint:
+        raise _Unusable(f"made from {meta['fingerprint']}, expected {fingerprint}")
+    try:
+        columns = {
+            column: np.load(folder / f"{column}.npy", allow_pickle=False)
+            for column in COLUMNS
+            if f"{column}.npy" in meta["files"]
+        }
+        # Copy on write ("c") rather than read-only: torch.from_numpy warns about arrays that may
+        # not be written to. The file stays as it is, and pages cost memory only if written to.
+        pixels = np.memmap(folder / IMAGES, dtype=np.uint8, mode="c", shape=tuple(meta["shape"]))
+    except OSError as error:  # another process has just replaced it
+        raise _Unusable(str(error)) from error
+    return Dataset(
+        images=pixels.view(np.ndarray),  # indexing the subclass is slower
+        class_names=tuple(meta["class_names"]),
+        domain_names=tuple(meta["domain_names"]),
+        **columns,
+    )
+
+
+def _problems(folder: Path, meta: dict[str, Any], *, verify: bool) -> list[str]:
+    """What is wrong with the files; the checksum of the pixels takes a while and is optional."""
+    problems = []
+    for name, expected in meta["files"].items():
+        file = folder / name
+        try:
+            size = file.stat().st_size
+            if size != expected["bytes"]:
+                problems.append(f"{name}: expected {expected['bytes']} bytes, got {size}")
+            elif (verify or name != IMAGES) and _sha256(file) != expected["sha256"]:
+                problems.append(f"{name}: its checksum differs")
+        except OSError as error:
+            problems.append(f"{name}: {error.strerror}")
+    return problems
+
+
+def _build(folder: Path, fingerprint: str, read: Callable[[Allocate], Dataset]) -> None:
+    """Read into a folder beside the cache's own, which it becomes in one step."""
+    scratch = folder.with_name(f".{folder.name}.building")
+    _remove(scratch)  # of a process that was killed: the lock is ours
+    try:
+        with writing(scratch, REMEDY):
+            scratch.mkdir()
+        desk = _Desk(scratch)
+        dataset = read(desk.allocate)
+        with writing(scratch, REMEDY):
+            desk.keep(dataset.images)
+            _write_rest(scratch, dataset, fingerprint)
+            _remove(folder)  # a damaged one gives way
+            scratch.rename(folder)
+            sync(folder.parent)
+    except BaseException:
+        _remove(scratch)
+        raise
+
+
+class _Desk:
+    """Hands out arrays that are files of a folder, and keeps the one that became the pixels."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._given: list[tuple[Path, np.memmap]] = []
+
+    def allocate(self, shape: tuple[int, ...]) -> np.ndarray:
+        """A uint8 array in a file of its own."""
+        if not math.prod(shape):
+            raise UserError(f"expected at least one image to cache, got the shape {shape}")
+        file = self._folder / f"given-{len(self._given)}.u8"
+        with writing(file, REMEDY), file.open("wb") as handle:
+            # Space that turns out to be missing at a write to mapped memory would end the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle.fileno(), 0, math.prod(shape))
+            handle.truncate(math.prod(shape))
+        pixels = np.memmap(file, dtype=np.uint8, mode="r+", shape=shape)
+        self._given.append((file, pixels))
+        return pixels
+
+    def keep(self, images: np.ndarray) -> None:
+        """Make a file of the images: without a copy if they are an array that was handed out."""
+        target = self._folder / IMAGES
+        for file, pixels in self._given:
+            if _is_same(images, pixels):
+                pixels.flush()
+                file.rename(target)
+            else:
+                file.unlink()
+        if not target.exists():
+            images.tofile(target)
+
+
+def _write_rest(folder: Path, dataset: Dataset, fingerprint: str) -> None:
+    """Everything but the pixels, and wait until all of it is on the disk."""
+    columns = {column: getattr(dataset, column) for column in COLUMNS}
+    present = {column: rows for column, rows in columns.items() if rows is not None}
+    assert dataset.images.dtype == np.uint8, dataset.images.dtype
+    assert all(len(rows) == len(dataset.images) for rows in present.values())
+    for column, rows in present.items():
+        np.save(folder / f"{column}.npy", rows, allow_pickle=False)
+    files = [folder / IMAGES, *(folder / f"{column}.npy" for column in present)]
+    meta = {
+        "format": FORMAT,
+        "version": __version__,
+        "fingerprint": fingerprint,
+        "shape": dataset.images.shape,
+        "class_names": dataset.class_names,
+        "domain_names": dataset.domain_names,
+        "files": {
+            file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)} for file in files
+        },
+    }
+    meta["sha256"] = _seal(meta)
+    (folder / META).write_text(json.dumps(meta, indent=1))
+    for path in (*files, folder / META, folder):
+        sync(path)
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    """What a cache says about itself, if that is unharmed and of the format known here."""
+    try:
+        meta = json.loads((folder / META).read_bytes())
+    except OSError as error:
+        raise _Unusable(f"{META}: {error.strerror}") from error
+    except ValueError as error:
+        raise _Unusable(f"{META}: {error}") from error
+    if not isinstance(meta, dict) or meta.pop("sha256", None) != _seal(meta):
+        raise _Unusable(f"{META}: its checksum differs")
+    if meta["format"] != FORMAT:
+        raise _Unusable(f"expected format {FORMAT}, got {meta['format']}")
+    return meta
+
+
+def _seal(meta: dict[str, Any]) -> str:
+    """A checksum of what meta.json says."""
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _is_same(images: np.ndarray, pixels: np.ndarray) -> bool:
+    """Whether both are the same memory, seen the same way."""
+    one, other = images.__array_interface__, pixels.__array_interface__
+    return all(one[key] == other[key] for key in ("data", "shape", "strides", "typestr"))
+
+
+def _remove_others(folder: Path, name: str) -> None:
+    """Remove what was made, or begun, from a source that is no more."""
+    of_name = re.compile(
+        rf"{re.escape(name)}-[0-9a-f]{{16}}|\.{re.escape(name)}-[0-9a-f]{{16}}\.building"
+    )
+    for path in folder.parent.iterdir():
+        if path != folder and of_name.fullmatch(path.name):
+            _remove(path)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder as far as possible; whoever has mapped a file of it keeps that."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lines(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    """One line per file below a folder; links are followed, but not around in circles."""
+    here = Path(folder).stat()
+    if (here.st_dev, here.st_ino) in above:
+        return
+    above = (*above, (here.st_dev, here.st_ino))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _lines(entry.path, f"{prefix}{entry.name}/", above)
+                continue
+            try:
+                found = entry.stat()
+            except FileNotFoundError:
+                found = entry.stat(follow_symlinks=False)  # a link to nothing
+            yield f"{prefix}{entry.name}\0{found.st_size}\0{found.st_mtime_ns}"

@@ -1,0 +1,466 @@
+"""A data set is decoded once; whatever happens to the cache, what comes out of it is right."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recollect.data import cache
+from recollect.data.allocate import Allocate
+from recollect.data.cache import cached, fingerprint_of, verify_cache
+from recollect.errors import RunFailure, UserError
+from recollect.types import Dataset
+
+ONE = "1" * 64
+TWO = "2" * 64
+SHAPE = (6, 3, 2, 1)
+PIXELS = np.arange(36, dtype=np.uint8).reshape(SHAPE)
+
+
+class Reader:
+    """Reads a tiny data set, and counts how often."""
+
+    def __init__(self, first_pixel: int = 0) -> None:
+        self.reads = 0
+        self._first_pixel = first_pixel
+
+    def __call__(self, allocate: Allocate) -> Dataset:
+        self.reads += 1
+        images = allocate(SHAPE)
+        images[:] = PIXELS + self._first_pixel
+        return Dataset(
+            images=images,
+            labels=np.arange(6) % 2,
+            class_names=("boot", "bag"),
+            is_test=np.arange(6) > 3,
+            domains=np.arange(6) // 2,
+            domain_names=("photo", "sketch", "cartoon"),
+        )
+
+
+def names(home: Path) -> list[str]:
+    return sorted(path.name for path in (home / "datasets").iterdir())
+
+
+def assert_equal(one: Dataset, other: Dataset) -> None:
+    for column in ("images", "labels", "is_test", "domains"):
+        np.testing.assert_array_equal(getattr(one, column), getattr(other, column), strict=True)
+    assert one.class_names == other.class_names
+    assert one.domain_names == other.domain_names
+
+
+def in_memory() -> Dataset:
+    return Reader()(lambda shape: np.empty(shape, np.uint8))
+
+
+def test_a_data_set_is_read_once_and_comes_back_equal(tmp_path: Path) -> None:
+    read = Reader()
+    for _ in range(3):
+        assert_equal(cached("tiny", ONE, read, home=tmp_path), in_memory())
+    assert read.reads == 1
+    assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
+    assert verify_cache(tmp_path / "datasets" / names(tmp_path)[0]) == []
+
+
+def test_columns_that_a_data_set_lacks_stay_absent(tmp_path: Path) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        return Dataset(images=allocate(SHAPE), labels=np.zeros(6, np.int64), class_names=("boot",))
+
+    for _ in range(2):
+        found = cached("tiny", ONE, read, home=tmp_path)
+        assert (found.is_test, found.domains, found.domain_names) == (None, None, ())
+
+
+def test_the_users_cache_folder_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path))
+    cached("tiny", ONE, Reader())
+    assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
+
+
+def test_torch_takes_the_images_without_a_copy_or_a_warning(tmp_path: Path) -> None:
+    for _ in range(2):  # just built, and opened again
+        images = cached("tiny", ONE, Reader(), home=tmp_path).images
+        assert type(images) is np.ndarray
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tensor = torch.from_numpy(images)
+        assert tensor.data_ptr() == images.ctypes.data
+
+
+def test_writing_to_the_images_changes_neither_the_file_nor_another_users_images(
+    tmp_path: Path,
+) -> None:
+    mine = cached("tiny", ONE, Reader(), home=tmp_path)
+    other = cached("tiny", ONE, Reader(), home=tmp_path)
+    mine.images[:] = 255
+    np.testing.assert_array_equal(other.images, PIXELS)
+    assert verify_cache(tmp_path / "datasets" / names(tmp_path)[0]) == []
+
+
+def test_later_uses_do_not_read_the_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached("tiny", ONE, Reader(), home=tmp_path)
+    summed: list[str] = []
+    sha256 = cache._sha256
+
+    def noted(file: Path) -> str:
+        summed.append(file.name)
+        return sha256(file)
+
+    monkeypatch.setattr(cache, "_sha256", noted)
+    cached("tiny", ONE, Reader(), home=tmp_path)
+    assert summed == ["labels.npy", "is_test.npy", "domains.npy"]
+    cached("tiny", ONE, Reader(), home=tmp_path, verify=True)
+    assert "images.u8" in summed
+
+
+@pytest.mark.parametrize("kind", ["own array", "fewer rows", "joined", "turned"])
+def test_readers_may_return_other_images_than_they_were_given(tmp_path: Path, kind: str) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        given = [allocate((6, 3, 2, 1)), allocate((6, 3, 2, 1))]
+        for array in given:
+            array[:] = PIXELS
+        images = {
+            "own array": PIXELS,
+            "fewer rows": given[0][:4],
+            "joined": np.concatenate(given),
+            "turned": given[1][::-1],
+        }[kind]
+        expected.append(images.copy())
+        return Dataset(images=images, labels=np.zeros(len(images), np.int64), class_names=("a",))
+
+    expected: list[np.ndarray] = []
+    for _ in range(2):
+        found = cached("tiny", ONE, read, home=tmp_path)
+        np.testing.assert_array_equal(found.images, expected[0])
+    folder = tmp_path / "datasets" / names(tmp_path)[0]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "images.u8",
+        "labels.npy",
+        "meta.json",
+    ]
+
+
+@pytest.mark.parametrize("error", [UserError("truncated"), OSError("gone"), KeyboardInterrupt()])
+def test_a_failed_build_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        allocate(SHAPE)[:3] = 1
+        raise error
+
+    with pytest.raises(type(error)):
+        cached("tiny", ONE, read, home=tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_labels_that_would_need_pickle_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        return Dataset(
+            images=allocate(SHAPE), labels=np.array([{}] * 6, dtype=object), class_names=("a",)
+        )
+
+    with pytest.raises(ValueError, match="allow_pickle"):
+        cached("tiny", ONE, read, home=tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_an_empty_data_set_is_refused(tmp_path: Path) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        return Dataset(images=allocate((0, 3, 2, 1)), labels=np.zeros(0, int), class_names=())
+
+    with pytest.raises(UserError, match="at least one image"):
+        cached("tiny", ONE, read, home=tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_changed_source_is_read_again_and_its_old_cache_removed(tmp_path: Path) -> None:
+    before, after = Reader(), Reader(first_pixel=100)
+    old = cached("tiny", ONE, before, home=tmp_path)
+    for other in ("tiny-er", "tin"):
+        cached(other, ONE, Reader(), home=tmp_path)
+    (tmp_path / "datasets" / f".tiny-{'3' * 16}.building").mkdir()  # of a process long gone
+    new = cached("tiny", TWO, after, home=tmp_path)
+    np.testing.assert_array_equal(new.images, PIXELS + 100)
+    np.testing.assert_array_equal(old.images, PIXELS)  # whoever has it open keeps it
+    assert names(tmp_path) == [f"tin-{ONE[:16]}", f"tiny-{TWO[:16]}", f"tiny-er-{ONE[:16]}"]
+
+
+def test_a_failed_build_keeps_the_cache_of_the_old_source(tmp_path: Path) -> None:
+    def fail(allocate: Allocate) -> Dataset:
+        raise UserError("truncated")
+
+    cached("tiny", ONE, Reader(), home=tmp_path)
+    with pytest.raises(UserError):
+        cached("tiny", TWO, fail, home=tmp_path)
+    assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
+
+
+def test_two_sources_whose_fingerprints_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    cached("tiny", ONE, Reader(), home=tmp_path)
+    found = cached("tiny", ONE[:32] + TWO[:32], Reader(first_pixel=9), home=tmp_path)
+    np.testing.assert_array_equal(found.images, PIXELS + 9)
+
+
+def test_a_flipped_bit_anywhere_in_any_file_is_found(tmp_path: Path) -> None:
+    cached("tiny", ONE, Reader(), home=tmp_path)
+    folder = tmp_path / "datasets" / names(tmp_path)[0]
+    flips = 0
+    for file in folder.iterdir():
+        whole = file.read_bytes()
+        for place in range(0, len(whole), 3):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << place % 8
+            file.write_bytes(damaged)
+            assert len(verify_cache(folder)) == 1, (file.name, place)
+            flips += 1
+        file.write_bytes(whole)
+    assert flips > 300
+    assert verify_cache(folder) == []
+
+
+@pytest.mark.parametrize("file", ["images.u8", "labels.npy", "is_test.npy", "meta.json"])
+@pytest.mark.parametrize("damage", ["truncated", "longer", "empty", "missing", "flipped"])
+def test_a_damaged_cache_is_built_anew_and_said_so(tmp_path: Path, file: str, damage: str) -> None:
+    read = Reader()
+    cached("tiny", ONE, read, home=tmp_path)
+    folder = tmp_path / "datasets" / names(tmp_path)[0]
+    whole = (folder / file).read_bytes()
+    if damage == "missing":
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes(
+            {
+                "truncated": whole[:-1],
+                "longer": whole + b"x",
+                "empty": b"",
+                "flipped": whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],
+            }[damage]
+        )
+    assert len(verify_cache(folder)) == 1
+    told: list[str] = []
+    for _ in range(2):
+        found = cached("tiny", ONE, read, home=tmp_path, verify=True, warn=told.append)
+        assert_equal(found, in_memory())
+    assert read.reads == 2
+    assert len(told) == 1
+    assert "tiny is damaged" in told[0]
+    assert file in told[0]
+    assert "\n" not in told[0]
+    assert names(tmp_path) == [folder.name]
+
+
+def test_a_cache_of_another_format_is_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Reader()
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "FORMAT", 99)
+        cached("tiny", ONE, read, home=tmp_path)
+    told: list[str] = []
+    cached("tiny", ONE, read, home=tmp_path, warn=told.append)
+    assert read.reads == 2
+    assert "expected format 1, got 99" in told[0]
+
+
+def test_something_else_in_the_place_of_a_cache_is_a_problem_not_a_crash(tmp_path: Path) -> None:
+    assert verify_cache(tmp_path / "nothing") == ["meta.json: No such file or directory"]
+    for content in ("[]", "{}", "null", json.dumps({"format": 1, "sha256": "0"})):
+        (tmp_path / "meta.json").write_text(content)
+        assert verify_cache(tmp_path) == ["meta.json: its checksum differs"]
+
+
+def test_a_cache_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFailure, match=r"^cannot write .*RECOLLECT_CACHE[^\n]*$"):
+        cached("tiny", ONE, Reader(), home=tmp_path / "file")
+
+
+# One clean process that has imported torch already, from which the others are forked in no time.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["recollect.types"])
+
+
+def start(work: Callable[[Path], None], home: Path) -> ForkServerProcess:
+    process = PROCESSES.Process(target=work, args=(home,))
+    process.start()
+    return process
+
+
+def build_and_wait_to_be_killed(home: Path) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        allocate(SHAPE)[:3] = 1
+        (home / "half-way").touch()
+        time.sleep(60)
+        raise AssertionError
+
+    cached("tiny", ONE, read, home=home)
+
+
+def build_slowly(home: Path) -> None:
+    def read(allocate: Allocate) -> Dataset:
+        with (home / "reads").open("a") as log:
+            log.write("x")
+        time.sleep(0.3)
+        return Reader()(allocate)
+
+    assert_equal(cached("tiny", ONE, read, home=home), in_memory())
+
+
+def read_300_megabytes(allocate: Allocate) -> Dataset:
+    images = allocate((25_000, 64, 64, 3))
+    for start in range(0, len(images), 1000):
+        images[start : start + 1000] = start % 251
+    return Dataset(images=images, labels=np.zeros(len(images), np.int64), class_names=("boot",))
+
+
+def build_on_a_full_disk(home: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, 10_000_000))
+    with pytest.raises(RunFailure, match=r"^cannot write [^\n]*free some space[^\n]*$"):
+        cached("large", ONE, read_300_megabytes, home=home)
+
+
+def build_and_measure(home: Path) -> None:
+    before, peak, done = anonymous_megabytes(), 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.002):
+            peak = max(peak, anonymous_megabytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    images = cached("large", ONE, read_300_megabytes, home=home).images
+    assert [int(pixel) for pixel in images[::1000, 0, 0, 0]] == [
+        start % 251 for start in range(0, 25_000, 1000)
+    ]
+    done.set()
+    watcher.join()
+    (home / "megabytes").write_text(str(peak - before))
+
+
+def anonymous_megabytes() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+def test_a_build_killed_half_way_is_neither_used_nor_in_the_way(tmp_path: Path) -> None:
+    process = start(build_and_wait_to_be_killed, tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "half-way").exists():
+        assert process.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert names(tmp_path) == [f".tiny-{ONE[:16]}.building", ".tiny.lock"]
+    told: list[str] = []
+    assert_equal(cached("tiny", ONE, Reader(), home=tmp_path, warn=told.append), in_memory())
+    assert told == []  # nothing was damaged: it was never there
+    assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
+
+
+def test_processes_that_want_it_at_once_build_it_once(tmp_path: Path) -> None:
+    processes = [start(build_slowly, tmp_path) for _ in range(3)]
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert (tmp_path / "reads").read_text() == "x"
+    assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
+
+
+def test_a_full_disk_is_told_instead_of_ending_the_process(tmp_path: Path) -> None:
+    process = start(build_on_a_full_disk, tmp_path)
+    process.join()
+    assert process.exitcode == 0
+    assert names(tmp_path) == []
+
+
+def test_building_300_megabytes_takes_little_anonymous_memory(tmp_path: Path) -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the system does not tell anonymous memory apart")
+    process = start(build_and_measure, tmp_path)
+    process.join()
+    images = next((tmp_path / "datasets").glob("large-*/images.u8"))
+    num_bytes = images.stat().st_size
+    images.unlink()  # pytest keeps its folders for a while
+    assert process.exitcode == 0
+    assert num_bytes > 300e6
+    assert float((tmp_path / "megabytes").read_text()) < 10
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "source"
+    for name in ("train/boot/0.png", "train/bag/0.png", "val/1.png"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"pixels")
+        os.utime(root / name, ns=(0, 1_700_000_000_000_000_001))
+    return root
+
+
+def test_a_fingerprint_tells_every_change_of_a_source(source: Path) -> None:
+    file, spare = source / "val/1.png", source / "val/2.png"
+    seen = [fingerprint_of([source])]
+
+    def note() -> None:
+        seen.append(fingerprint_of([source]))
+
+    os.utime(file, ns=(0, 1_700_000_000_000_000_002))
+    note()
+    file.write_bytes(b"other pixels")
+    os.utime(file, ns=(0, 1_700_000_000_000_000_002))
+    note()
+    file.rename(spare)
+    note()
+    spare.rename(source / "train/2.png")
+    note()
+    spare.touch()
+    note()
+    (source / "train/2.png").unlink()
+    note()
+    seen += [
+        fingerprint_of([source], tag="reader 2"),
+        fingerprint_of([source, source]),
+        fingerprint_of([spare]),
+        fingerprint_of([]),
+    ]
+    assert len(set(seen)) == len(seen) == 11
+    assert all(len(text) == 64 and int(text, 16) for text in seen)
+
+
+def test_a_fingerprint_survives_a_move(source: Path) -> None:
+    before = fingerprint_of([source / "train", source / "val/1.png"])
+    assert fingerprint_of([source / "train", source / "val/1.png"]) == before
+    moved = source.rename(source.with_name("moved"))
+    assert fingerprint_of([moved / "train", moved / "val/1.png"]) == before
+
+
+def test_a_fingerprint_follows_links_but_not_in_circles(source: Path) -> None:
+    without = fingerprint_of([source])
+    (source / "train/back").symlink_to(source, target_is_directory=True)
+    (source / "nowhere").symlink_to(source / "missing")
+    looped = fingerprint_of([source])
+    assert looped != without
+    assert looped == fingerprint_of([source])
+    link = source.with_name("link")
+    link.symlink_to(source, target_is_directory=True)
+    assert fingerprint_of([link]) == looped
+
+
+def test_a_missing_source_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^cannot read .*gone: No such file or directory$"):
+        fingerprint_of([tmp_path / "gone"])

@@ -1,0 +1,125 @@
+"""The laws of Tiny-ImageNet's layout, on a tiny copy of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recollect.data.tiny_imagenet import read_tiny_imagenet
+from recollect.errors import UserError
+
+WORDS = {"n03": "crane, derrick", "n01": "goldfish, Carassius auratus", "n02": "crane, bird"}
+
+
+def save(file: Path, grey: int, side: int = 64, mode: str = "RGB") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (side, side), grey).convert(mode).save(file, "JPEG")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three classes with two training and one validation picture each; n02 is stored in grey."""
+    path = tmp_path / "tiny-imagenet-200"
+    annotations = []
+    for number, wnid in enumerate(WORDS):
+        for copy in range(2):
+            file = path / "train" / wnid / "images" / f"{wnid}_{copy}.JPEG"
+            save(file, 60 * number + copy, mode="L" if wnid == "n02" else "RGB")
+        (path / "train" / wnid / f"{wnid}_boxes.txt").write_text(f"{wnid}_0.JPEG\t0\t0\t9\t9\n")
+        save(path / "val" / "images" / f"val_{number}.JPEG", 60 * number + 30)
+        annotations.append(f"val_{number}.JPEG\t{wnid}\t0\t32\t44\t62\n")
+    save(path / "test" / "images" / "test_0.JPEG", 0)
+    (path / "wnids.txt").write_text("".join(f"{wnid}\n" for wnid in WORDS))
+    words = {**WORDS, "n99": "something else"}
+    (path / "words.txt").write_text("".join(f"{key}\t{value}\n" for key, value in words.items()))
+    (path / "val" / "val_annotations.txt").write_text("".join(annotations))
+    return path
+
+
+def test_classes_follow_the_sorted_ids_and_validation_is_the_test_part(root: Path) -> None:
+    dataset = read_tiny_imagenet(root)
+    assert dataset.images.shape == (9, 64, 64, 3)
+    assert dataset.labels.tolist() == [0, 0, 1, 1, 2, 2, 2, 0, 1]
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False] * 6 + [True] * 3
+    # n03, n01, n02 were stored with greys around 0, 60 and 120
+    levels = dataset.images[:, 0, 0, 0].tolist()
+    assert levels == [60, 61, 120, 121, 0, 1, 30, 90, 150]
+
+
+def test_a_class_is_named_by_its_first_word_and_its_id_where_that_is_shared(root: Path) -> None:
+    assert read_tiny_imagenet(root).class_names == ("goldfish", "crane (n02)", "crane (n03)")
+
+
+def test_pixels_go_where_the_caller_says(root: Path) -> None:
+    where = np.zeros((9, 64, 64, 3), dtype=np.uint8)
+    heard: list[tuple[int, int]] = []
+    dataset = read_tiny_imagenet(
+        root, allocate=lambda shape: where.reshape(shape), progress=lambda *done: heard.append(done)
+    )
+    assert np.shares_memory(dataset.images, where)
+    assert heard[-1] == (9, 9)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_what_does_not_fit_together_is_told_with_the_file(root: Path) -> None:
+    annotations = root / "val" / "val_annotations.txt"
+    edit(annotations, "val_1.JPEG\tn01", "val_1.JPEG\tn77")
+    with pytest.raises(UserError, match=r"val_annotations.txt, line 2: .* got 'n77'"):
+        read_tiny_imagenet(root)
+    edit(annotations, "val_1.JPEG\tn77", "val_0.JPEG\tn01")
+    with pytest.raises(UserError, match=r"line 2: there is no .*val_0.JPEG, or it is named twice"):
+        read_tiny_imagenet(root)
+    edit(annotations, "val_0.JPEG\tn01\t0\t32\t44\t62\n", "")
+    with pytest.raises(UserError, match=r"val_1.JPEG has no label in .*val_annotations.txt"):
+        read_tiny_imagenet(root)
+
+
+def test_missing_or_damaged_tables_are_told(root: Path) -> None:
+    (root / "words.txt").write_text("n01\tgoldfish\n")
+    with pytest.raises(UserError, match=r"words.txt has no words for 'n02'"):
+        read_tiny_imagenet(root)
+    (root / "wnids.txt").write_text("n01\nn02\nn01\n")
+    with pytest.raises(UserError, match=r"wnids.txt names 'n01' twice"):
+        read_tiny_imagenet(root)
+    (root / "wnids.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"wnids.txt is damaged"):
+        read_tiny_imagenet(root)
+    (root / "wnids.txt").write_text("\n")
+    with pytest.raises(UserError, match=r"wnids.txt is empty"):
+        read_tiny_imagenet(root)
+    (root / "wnids.txt").unlink()
+    with pytest.raises(UserError, match=r"wnids.txt .*expected the folder tiny-imagenet-200"):
+        read_tiny_imagenet(root)
+
+
+def test_missing_or_wrong_pictures_are_told(root: Path) -> None:
+    save(root / "train" / "n02" / "images" / "n02_1.JPEG", 0, side=32)
+    with pytest.raises(UserError, match=r"n02_1.JPEG: expected 64 x 64 .* got 32 x 32"):
+        read_tiny_imagenet(root)
+    for file in (root / "train" / "n02" / "images").iterdir():
+        file.unlink()
+    with pytest.raises(UserError, match=r"n02/images holds no pictures"):
+        read_tiny_imagenet(root)
+    (root / "train" / "n02" / "images").rmdir()
+    with pytest.raises(UserError, match=r"expected a folder of pictures at .*n02/images"):
+        read_tiny_imagenet(root)
+
+
+REAL = Path(os.environ.get("RECOLLECT_DATA", "/nonexistent")) / "tiny-imagenet-200"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="Tiny-ImageNet is not in RECOLLECT_DATA")
+def test_the_real_set_has_200_classes_in_equal_parts() -> None:
+    dataset = read_tiny_imagenet(REAL)
+    assert dataset.is_test is not None
+    assert len(set(dataset.class_names)) == 200
+    for part in (dataset.is_test, ~dataset.is_test):
+        assert len(set(np.bincount(dataset.labels[part], minlength=200))) == 1

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_tools import complaint
+from same_state import same
+
+from recollect.data import load_digits
+from recollect.experiment import build, catalogue
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.streams import Stream
+
+DIGITS = load_digits()
+
+
+def stream_of(**settings: Any) -> Stream:
+    return build.make_stream(resolve(RunConfig(**settings)), DIGITS)
+
+
+def ids(stream: Stream, part: str) -> list[int]:
+    found: list[int] = stream.rows(part, range(10), 1).ids.tolist()
+    return found
+
+
+def order_of_training(stream: Stream) -> list[list[int]]:
+    """The row numbers of every batch of two epochs of every task."""
+    return [
+        rows.ids.tolist()
+        for task in stream.tasks()
+        for epoch in (1, 2)
+        for rows in task.batches(task.train(), epoch=epoch)
+    ]
+
+
+# --- the stream ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reference", ["memory", "held-out"])
+def test_no_row_has_two_jobs_and_every_row_has_one(reference: str) -> None:
+    stream = stream_of(reference=reference)
+    parts = [ids(stream, part) for part in ("train", "monitored", "reference", "test")]
+    assert sorted(row for part in parts for row in part) == list(range(1797))
+    assert bool(parts[2]) is (reference == "held-out")
+
+
+def test_every_class_is_cut_in_the_same_proportions() -> None:
+    stream = stream_of(reference="held-out")
+    shares = {"train": 0.6, "monitored": 0.1, "reference": 0.1, "test": 0.2}
+    total = np.bincount(DIGITS.labels)
+    for part, share in shares.items():
+        count = np.bincount(DIGITS.labels[ids(stream, part)])
+        assert np.abs(count - share * total).max() <= 1.5, part
+
+
+@pytest.mark.parametrize("reference", ["memory", "held-out"])
+def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
+    stream = stream_of(monitor="test", reference=reference)
+    watched = set(ids(stream, "monitored")) | set(ids(stream, "reference"))
+    assert watched == set(ids(stream, "test"))
+    assert not set(ids(stream, "monitored")) & set(ids(stream, "reference"))
+    assert not watched & set(ids(stream, "train"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"buffer_policy": "balanced"},
+        {"minibatch_size": 3},
+        {"buffer_size": 7},
+        {"adaptation": "fr"},
+        {"encoder": "random"},
+        {"reference": "memory"},
+        {"monitor": "test"},
+        {"detector": "never"},
+        {"backbone": "cnn"},
+        {"transform": "rotation"},
+        {"num_drifts": 3},
+    ],
+    ids=str,
+)
+def test_no_other_part_shifts_the_order_of_the_data(settings: dict[str, Any]) -> None:
+    assert order_of_training(stream_of(**settings)) == order_of_training(stream_of())
+
+
+def test_another_seed_gives_another_order_and_another_cut() -> None:
+    first, second = stream_of(), stream_of(seed=1)
+    assert ids(first, "test") != ids(second, "test")
+    assert order_of_training(first) != order_of_training(second)
+
+
+# --- the learner --------------------------------------------------------------------------------
+
+
+def network_of(**settings: Any) -> dict[str, Any]:
+    config = resolve(RunConfig(**settings))
+    return dict(build.make_learner(config, (8, 8, 1), 10).network.state_dict())
+
+
+def test_every_adaptation_starts_from_the_same_weights() -> None:
+    networks = [network_of(adaptation=name) for name in catalogue.CATALOGUE["adaptation"]]
+    assert len(networks) > 2
+    assert all(same(network, networks[0]) for network in networks)
+    assert not same(network_of(seed=1), networks[0])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"encoder": "random"}, {"buffer_policy": "balanced"}, {"buffer_size": 3}], ids=str
+)
+def test_no_other_part_shifts_the_initial_weights(settings: dict[str, Any]) -> None:
+    assert same(network_of(**settings), network_of())
+
+
+def test_assembling_leaves_the_global_random_state_alone() -> None:
+    before = torch.get_rng_state()
+    numpy_before = repr(np.random.get_state())  # noqa: NPY002  (the state that must not change)
+    build.assemble(resolve(RunConfig(encoder="random")))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert repr(np.random.get_state()) == numpy_before  # noqa: NPY002
+
+
+def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
+    assert build.pick_device("cpu") == torch.device("cpu")
+    if not torch.cuda.is_available() and not torch.backends.mps.is_available():
+        assert build.pick_device("auto") == torch.device("cpu")
+        for name in ("cuda", "cuda:0", "mps", "tpu", "cpu:x", ""):
+            assert complaint(lambda name=name: build.pick_device(name)) == (  # type: ignore[misc]
+                f"device {name!r} is not available; this machine has cpu"
+            )
+
+
+# --- the reference ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "reference", "warns"),
+    [
+        ({}, "held-out", False),
+        ({"encoder": "random"}, "memory", False),
+        ({"encoder": "random", "reference": "held-out"}, "held-out", False),
+        ({"encoder": "learner", "reference": "memory"}, "memory", True),
+        ({"encoder": "learner", "reference": "memory", "detector": "oracle"}, "memory", False),
+    ],
+    ids=str,
+)
+def test_a_reference_that_the_encoder_was_trained_on_is_warned_about(
+    settings: dict[str, Any], reference: str, warns: bool
+) -> None:
+    config = RunConfig(**settings)
+    assert build.reference_of(config) == reference
+    warnings = build.warnings_about(config)
+    assert len(warnings) == warns
+    assert all("false alarms" in warning and "\n" not in warning for warning in warnings)
+
+
+# --- the schedule -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "tasks"),
+    [
+        ({"num_tasks": 2}, ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))),
+        ({"num_tasks": 2, "class_order": (3, 1, 4, 0)}, ((3, 1), (4, 0))),
+        ({"tasks": ((7,), (), (2, 1))}, ((7,), (), (2, 1))),
+    ],
+    ids=str,
+)
+def test_classes_arrive_as_the_config_says(
+    settings: dict[str, Any], tasks: tuple[tuple[int, ...], ...]
+) -> None:
+    assert stream_of(**settings).schedule.tasks == tasks
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"num_tasks": 3}, "10 classes cannot be split into 3 equal tasks"),
+        ({"num_drifts": 5}, "num_drifts must be 0 to 4 for 5 tasks"),
+        ({"num_tasks": 1}, "num_drifts must be 0 to 0 for 1 task"),
+        ({"class_order": (0, 10), "num_tasks": 2}, "digits-cd has classes 0 to 9; .*10"),
+        ({"tasks": ((0, -1), (2,))}, "digits-cd has classes 0 to 9; .*-1"),
+        ({"tasks": ((0, 1), (1,))}, "a class may arrive only once"),
+        ({"class_order": ()}, "0 classes cannot be split into 5 equal tasks"),
+        ({"tasks": ()}, "task"),
+    ],
+    ids=str,
+)
+def test_an_impossible_schedule_gets_one_line(settings: dict[str, Any], expected: str) -> None:
+    message = complaint(lambda: stream_of(**settings))
+    assert re.search(expected, message), message

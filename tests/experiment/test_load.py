@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_tools import Stop, StopAt, complaint, events_of, result_of
+
+import recollect
+from recollect.experiment.build import assemble
+from recollect.experiment.config import RunConfig
+from recollect.experiment.load import Predictor
+from recollect.experiment.presets import resolve
+from recollect.types import Rows
+
+
+@pytest.fixture(scope="module")
+def predictor(finished: Path) -> Predictor:
+    return recollect.load(finished)
+
+
+def scoring_rows(folder: Path, task: int) -> Rows:
+    """The scoring rows after a task, from the config that the run left behind."""
+    config = RunConfig(**json.loads((folder / "config.json").read_text()))
+    return assemble(resolve(config)).stream.task(task).tests()
+
+
+def accuracy(predictor: Predictor, rows: Rows, classes: list[int]) -> float:
+    own = torch.isin(rows.labels, torch.tensor(classes))
+    predicted = predictor.predict(rows.images[own])
+    return float(100 * (predicted == rows.labels[own].numpy()).mean())
+
+
+def test_a_loaded_run_predicts_as_well_as_its_result_says(
+    finished: Path, predictor: Predictor
+) -> None:
+    result = result_of(finished)
+    rows = scoring_rows(finished, 5)
+    found = [accuracy(predictor, rows, classes) for classes in result["tasks"]]
+    assert found == pytest.approx(result["accuracy_matrix"][-1])
+    for label, expected in result["per_class_accuracy"][-1].items():
+        assert accuracy(predictor, rows, [int(label)]) == pytest.approx(expected)
+
+
+def test_an_unfinished_run_predicts_as_its_last_complete_task_left_it(tmp_path: Path) -> None:
+    config = RunConfig(epochs=1)
+    with pytest.raises(Stop):
+        recollect.run(config, tmp_path / "run", listener=StopAt(3, 5))
+    told = [event for event in events_of(tmp_path / "run") if event["event"] == "scores"]
+    rows = scoring_rows(tmp_path / "run", 2)
+    predictor = recollect.load(tmp_path / "run")
+    found = [accuracy(predictor, rows, classes) for classes in ([0, 1], [2, 3])]
+    assert found == pytest.approx(told[-1]["accuracy"])
+
+
+def test_a_restarted_and_an_odd_network_are_loaded_too(tmp_path: Path) -> None:
+    config = RunConfig(
+        epochs=1, adaptation="fr-scratch", detector="always", options={"backbone": {"hidden": [7]}}
+    )
+    result = recollect.run(config, str(tmp_path / "run"))
+    predictor = recollect.load(str(tmp_path / "run"))
+    found = accuracy(predictor, scoring_rows(tmp_path / "run", 5), [8, 9])
+    assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
+
+
+def test_probabilities_classes_and_logits_say_the_same(predictor: Predictor) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 1), dtype=np.uint8)
+    logits = predictor.logits(images)
+    assert logits.shape == (7, 10)
+    odds = predictor.predict_proba(images)
+    np.testing.assert_allclose(odds.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(odds.argmax(axis=1), predictor.predict(images))
+    np.testing.assert_array_equal(logits.argmax(dim=1).numpy(), predictor.predict(images))
+    assert predictor.class_names == tuple("0123456789")
+    assert not predictor.network.training
+
+
+def test_pictures_may_come_in_any_memory_layout(predictor: Predictor) -> None:
+    plain = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), dtype=np.uint8)
+    expected = predictor.predict_proba(plain)
+    locked = plain.copy()
+    locked.setflags(write=False)
+    mirrored_twice = plain[:, ::-1][:, ::-1]
+    layouts: list[Any] = [locked, np.asfortranarray(plain), mirrored_twice, torch.tensor(plain)]
+    for images in layouts:
+        np.testing.assert_array_equal(predictor.predict_proba(images), expected)
+    mirrored = plain[:, ::-1]
+    np.testing.assert_array_equal(
+        predictor.predict_proba(mirrored), predictor.predict_proba(mirrored.copy())
+    )
+    assert predictor.predict(plain[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("images", "came"),
+    [
+        (np.zeros((2, 8, 8, 1), np.float32), "float32 (2, 8, 8, 1)"),
+        (np.zeros((2, 8, 8, 1), np.int64), "int64 (2, 8, 8, 1)"),
+        (np.zeros((2, 8, 8, 1), np.bool_), "bool (2, 8, 8, 1)"),
+        (np.zeros((8, 8, 1), np.uint8), "uint8 (8, 8, 1)"),
+        (np.zeros((2, 8, 8), np.uint8), "uint8 (2, 8, 8)"),
+        (np.zeros((2, 1, 8, 8), np.uint8), "uint8 (2, 1, 8, 8)"),
+        (np.zeros((2, 8, 8, 3), np.uint8), "uint8 (2, 8, 8, 3)"),
+        (np.zeros((), np.uint8), "uint8 ()"),
+        (np.array([["cat"]]), "<U3 (1, 1)"),
+        ([[0.5]], "float64 (1, 1)"),
+    ],
+    ids=str,
+)
+def test_other_pictures_are_refused_in_one_line(
+    predictor: Predictor, images: Any, came: str
+) -> None:
+    assert complaint(lambda: predictor.predict(images), ValueError) == (
+        f"expected uint8 pictures of shape (rows, 8, 8, 1); got {came}"
+    )
+
+
+def test_a_folder_that_cannot_predict_gets_one_line(finished: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    assert complaint(lambda: recollect.load(missing)) == (
+        f"{missing} holds no run; expected a folder with config.json"
+    )
+    begun = tmp_path / "begun"
+    with pytest.raises(Stop):
+        recollect.run(RunConfig(epochs=1), begun, listener=StopAt(1, 5))
+    assert complaint(lambda: recollect.load(begun)) == (
+        f"{begun} has no checkpoint yet: its first task is not complete"
+    )
+    whole = (finished / "checkpoint.safetensors").read_bytes()
+    (begun / "checkpoint.safetensors").write_bytes(whole[: len(whole) // 2])
+    assert "checkpoint.safetensors is damaged" in complaint(lambda: recollect.load(begun))
+
+
+def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for file in finished.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "backbone": "no_such_module:Net"}))
+    assert "trust_imports=True" in complaint(lambda: recollect.load(folder))
+    assert complaint(lambda: recollect.load(folder, trust_imports=True)).startswith(
+        "cannot import 'no_such_module:Net'"
+    )
+
+
+def test_predicting_changes_nothing(finished: Path, predictor: Predictor) -> None:
+    before = torch.get_rng_state()
+    images = scoring_rows(finished, 5).images
+    first = predictor.logits(images)
+    assert torch.equal(predictor.logits(images), first)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from run_tools import complaint
+
+from recollect.experiment import catalogue
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import PRESETS, preset_of, resolve
+
+OPEN = ("label_budget", "max_classes_per_drift", "class_order", "tasks")
+"""Settings that stay None: absence is what they say."""
+
+
+def combinations() -> list[RunConfig]:
+    return [
+        RunConfig(benchmark=benchmark, method=method, preset=preset)
+        for benchmark in catalogue.CATALOGUE["benchmark"]
+        for method in catalogue.CATALOGUE["method"]
+        for preset in PRESETS
+    ]
+
+
+@pytest.mark.parametrize("config", combinations(), ids=lambda c: f"{c.preset}-{c.method}")
+def test_resolving_leaves_nothing_open_and_says_where_values_come_from(config: RunConfig) -> None:
+    resolved = resolve(config)
+    missing = [name for name, value in vars(resolved).items() if value is None]
+    assert set(missing) <= {*OPEN, "threads"}
+    assert preset_of(config).source
+
+
+def test_resolving_twice_changes_nothing() -> None:
+    config = RunConfig(backbone="cnn", options={"detector": {"level": 0.01}})
+    assert resolve(resolve(config)) == resolve(config)
+
+
+def test_what_is_given_wins_over_the_preset() -> None:
+    values = preset_of(RunConfig()).values
+    assert values["epochs"] != 77
+    resolved = resolve(RunConfig(epochs=77))
+    assert resolved.epochs == 77
+    assert all(getattr(resolved, name) == values[name] for name in values if name != "epochs")
+
+
+def test_named_tasks_keep_the_presets_number_of_tasks_out() -> None:
+    resolved = resolve(RunConfig(tasks=((0, 1, 2), (3,))))
+    assert (resolved.num_tasks, resolved.tasks) == (None, ((0, 1, 2), (3,)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"benchmark": "digit-cd"}, "unknown benchmark 'digit-cd'; did you mean 'digits-cd'?"),
+        ({"method": "err"}, "unknown method 'err'; did you mean 'er'?"),
+        ({"adaptation": "arm"}, "unknown adaptation 'arm'; did you mean 'amr'?"),
+        ({"detector": "kss"}, "unknown detector 'kss'; did you mean 'ks'?"),
+        ({"encoder": "rando"}, "unknown encoder 'rando'; did you mean 'random'?"),
+        ({"backbone": "resnet"}, "unknown backbone 'resnet'; did you mean 'resnet18'?"),
+        ({"buffer_policy": "balance"}, "unknown buffer policy 'balance'; did you mean 'balanced'?"),
+        ({"transform": "rotate"}, "unknown transform 'rotate'; did you mean 'rotation'?"),
+        ({"preset": "atuo"}, "unknown preset 'atuo'; did you mean 'auto'?"),
+    ],
+)
+def test_a_name_nobody_knows_is_told_the_nearest(settings: dict[str, str], expected: str) -> None:
+    message = complaint(lambda: resolve(RunConfig(**settings)))  # type: ignore[arg-type]
+    assert message.startswith(expected)
+    assert "(known: " in message
+
+
+def test_options_are_completed_by_their_defaults() -> None:
+    resolved = resolve(RunConfig(options={"detector": {"level": 0.01}}))
+    detector = resolved.options["detector"]
+    assert detector["level"] == 0.01
+    options_type = catalogue.find("detector", "ks").options_type()
+    assert set(detector) == {field.name for field in dataclasses.fields(options_type)}
+    assert "detector" not in resolve(RunConfig(detector="oracle")).options
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            {"detectr": {"level": 0.1}},
+            "unknown part with options 'detectr'; did you mean 'detector'? "
+            "(known: backbone, detector, method)",
+        ),
+        ({"method": {"alpha": 1}}, "method er has no options of its own"),
+        ({"detector": {"lvel": 1}}, "detector ks: unknown key 'lvel'; did you mean level?"),
+        ({"detector": {"level": "low"}}, "detector ks: level must be a number; got 'low'"),
+        ({"detector": {"level": 1}}, "the detector's level must lie between 0 and 1; got 1.0"),
+        (
+            {"detector": {"correction": "hollm"}},
+            "detector ks: correction must be one of holm, bonferroni, benjamini-hochberg, none; "
+            "got 'hollm'; did you mean holm?",
+        ),
+        ({"detector": 3}, "detector ks: expected a mapping such as 'level: 0.01'; got 3"),
+        (
+            {"backbone": {"hidden": 3}},
+            "backbone mlp: hidden must be a list of whole numbers; got 3",
+        ),
+    ],
+)
+def test_a_wrong_option_gets_one_line(options: dict[str, Any], expected: str) -> None:
+    assert complaint(lambda: resolve(RunConfig(options=options))) == expected
+
+
+def test_the_preset_of_digits_pins_the_threads_so_that_machines_agree() -> None:
+    assert resolve(RunConfig()).threads == 1

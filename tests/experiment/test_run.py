@@ -1,0 +1,508 @@
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_tools import (
+    Losses,
+    Stop,
+    StopAt,
+    complaint,
+    events_of,
+    lasting,
+    result_of,
+    snapshot,
+)
+from same_state import same
+
+from recollect import RunConfig, rng, run
+from recollect.experiment import catalogue
+from recollect.experiment.build import assemble
+from recollect.experiment.presets import resolve
+from recollect.experiment.store import read_checkpoint
+from recollect.streams import Stream
+from recollect.types import Dataset
+
+KEYS = {
+    *("benchmark", "method", "adaptation", "detector", "buffer_size", "num_drifts", "seed"),
+    *("faa", "forgetting", "accuracy_matrix", "per_class_accuracy", "faa_drifted", "faa_stable"),
+    *("labels", "flops", "seconds", "drift_events", "verdicts", "detection", "versions", "config"),
+}
+"""The keys that every result has, now and later."""
+
+
+def quick(**settings: Any) -> RunConfig:
+    return RunConfig(**{"epochs": 1, **settings})
+
+
+def stream_of(config: RunConfig) -> Stream:
+    return assemble(resolve(config)).stream
+
+
+def rows_in(stream: Stream, part: str, *labels: int) -> int:
+    """How many rows of some classes a part has."""
+    return len(stream.rows(part, labels, 1))
+
+
+def mean(values: list[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+# --- what every result must satisfy -------------------------------------------------------------
+
+
+def check_result(result: dict[str, Any]) -> None:
+    """The promises of `result.json`, recomputed from its own tables."""
+    matrix, tasks = result["accuracy_matrix"], result["tasks"]
+    num_tasks = len(tasks)
+    assert set(result) >= KEYS
+
+    assert [len(row) for row in matrix] == [num_tasks] * num_tasks
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            assert (value is None) is (j > i or not tasks[j]), (i, j)
+            assert value is None or 0 <= value <= 100
+
+    final = {j: value for j, value in enumerate(matrix[-1]) if value is not None}
+    assert result["faa"] == pytest.approx(mean(list(final.values())))
+    falls = [
+        max(matrix[i][j] for i in range(j, num_tasks)) - value
+        for j, value in final.items()
+        if j < num_tasks - 1
+    ]
+    assert result["forgetting"] == pytest.approx(mean(falls) or 0.0)
+
+    seen: list[int] = []
+    for new, per_class in zip(tasks, result["per_class_accuracy"], strict=True):
+        seen += new
+        assert sorted(map(int, per_class)) == sorted(seen)
+    drifted = {label for event in result["drift_events"] for label in event["classes"]}
+    last = {int(label): value for label, value in result["per_class_accuracy"][-1].items()}
+    assert result["faa_drifted"] == pytest.approx(mean([last[c] for c in sorted(drifted)]))
+    stable = [value for label, value in last.items() if label not in drifted]
+    assert result["faa_stable"] == pytest.approx(mean(stable))
+
+    # Every class seen so far is checked at every task from the second on, in order of arrival.
+    checks = [(v["task"], v["class"]) for v in result["verdicts"]]
+    known = [(i + 1, c) for i in range(num_tasks) for before in tasks[:i] for c in before]
+    assert checks == known
+    for event in result["drift_events"]:
+        assert 2 <= event["task"] <= num_tasks
+        assert event["transform"] == result["config"]["transform"]
+        assert event["severity"] == result["config"]["severity"]
+    assert result["num_drifts"] == len(result["drift_events"])
+
+    assert set(result["labels"]) == {"stream", "monitoring", "adaptation"}
+    for kind in ("flops", "seconds"):
+        assert set(result[kind]) == {"train", "detect", "adapt", "evaluate"}
+    assert "out" not in result["config"]
+
+
+def test_the_default_run_keeps_every_promise_of_its_result(finished: Path) -> None:
+    result = result_of(finished)
+    check_result(result)
+    assert result["config"] == json.loads((finished / "config.json").read_text())
+    assert result["drift_events"] == [
+        {"task": 3, "classes": [0, 1, 2, 3], "transform": "permutation", "severity": 5}
+    ]
+    versions = result["versions"]
+    assert {"recollect", "python", "torch", "numpy", "scipy", "threads", "commit"} <= set(versions)
+    assert versions["threads"] == 1
+
+
+def test_events_tell_the_run_task_by_task(finished: Path) -> None:
+    result = result_of(finished)
+    told = events_of(finished)
+    for number, classes in enumerate(result["tasks"], start=1):
+        own = [event for event in told if event["task"] == number]
+        verdicts = [
+            {"event": "verdict", **verdict}
+            for verdict in result["verdicts"]
+            if verdict["task"] == number
+        ]
+        accuracy = result["accuracy_matrix"][number - 1][:number]
+        assert own[0] == {"event": "task", "task": number, "new_classes": classes}
+        assert own[1:-2] == verdicts
+        assert own[-2]["event"] == "repair"
+        assert own[-1] == {"event": "scores", "task": number, "accuracy": accuracy}
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "uneven tasks": {"tasks": ((0, 1, 2), (3,), (4, 5))},
+    "a task without new classes": {"tasks": ((0, 1), (), (2, 3))},
+    "the first task without classes": {"tasks": ((), (0, 1), (2,))},
+    "the last task without classes": {"tasks": ((0, 1), (2,), ())},
+    "no classes at all": {"tasks": ((),), "num_drifts": 0},
+    "one task": {"num_tasks": 1, "num_drifts": 0},
+    "no drift": {"num_drifts": 0},
+    "class order": {"class_order": (9, 8, 7, 6, 5, 4, 3, 2, 1, 0)},
+    "drifted classes in training": {"recurring_in_training": True},
+    "sequential": {"sequential": True},
+    "all seen": {"scope": "all-seen", "num_drifts": 2},
+    "at most one class drifts": {"max_classes_per_drift": 1},
+    "a buffer of one row": {"buffer_size": 1},
+    "balanced buffer": {"buffer_policy": "balanced", "buffer_size": 20},
+    "monitor the test": {"monitor": "test"},
+    "a reference in memory": {"reference": "memory"},
+    "random encoder": {"encoder": "random"},
+    "no labels to be had": {"label_budget": 0},
+    "one row a step": {"batch_size": 1, "tasks": ((0,), (1,))},
+    "one step an epoch": {"batch_size": 10_000, "minibatch_size": 10_000},
+    "momentum and decay": {"momentum": 0.5, "weight_decay": 0.01, "lr": 0.05},
+    "small cnn": {"backbone": "cnn", "options": {"backbone": {"width": 2}}, "num_tasks": 2},
+    "resnet18": {
+        "backbone": "resnet18",
+        "options": {"backbone": {"width": 4}},
+        "tasks": ((0,), (1,)),
+        "batch_size": 20,
+        "lr": 0.05,
+    },
+    **{
+        f"adaptation {name}": {"adaptation": name} for name in ("vanilla", "fr-flush", "fr-scratch")
+    },
+    **{f"detector {name}": {"detector": name} for name in ("oracle", "always", "never")},
+    **{
+        f"transform {name}": {"transform": name, "severity": 1 + number % 5, "num_tasks": 2}
+        for number, name in enumerate(catalogue.CATALOGUE["transform"])
+    },
+    "rows permuted": {"permutation_unit": "row", "num_tasks": 2},
+}
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_every_variant_keeps_the_promises_of_its_result(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    config = quick(**settings)
+    before = torch.get_rng_state(), repr(np.random.get_state())  # noqa: NPY002
+    run(config, tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert repr(np.random.get_state()) == before[1]  # noqa: NPY002
+    result = result_of(tmp_path / "run")
+    check_result(result)
+    stream = stream_of(config)
+    brought = sum(rows_in(stream, "train", *classes) for classes in result["tasks"])
+    again = [label for event in result["drift_events"] for label in event["classes"]]
+    if config.recurring_in_training:
+        brought += rows_in(stream, "train", *again)
+    assert result["labels"]["stream"] == brought
+
+
+def test_a_network_that_learns_beats_chance_and_vanilla_forgets_drifted_classes(
+    tmp_path: Path,
+) -> None:
+    results = {
+        name: run(RunConfig(adaptation=name, detector="oracle", epochs=3), tmp_path / name)
+        for name in ("vanilla", "fr", "amr")
+    }
+    assert all(result["faa_stable"] > 80 for result in results.values())
+    assert results["vanilla"]["faa_drifted"] < 30
+    assert min(results["fr"]["faa_drifted"], results["amr"]["faa_drifted"]) > 80
+
+
+def colours() -> Dataset:
+    """Four colours with a little noise."""
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 50)
+    paint = np.array([[200, 20, 20], [20, 200, 20], [20, 20, 200], [200, 200, 20]])
+    images = paint[labels][:, None, None] + draw.integers(-20, 20, (200, 6, 8, 3))
+    return Dataset(
+        images=images.astype(np.uint8), labels=labels, class_names=("red", "green", "blue", "sun")
+    )
+
+
+def test_pictures_in_colour_and_of_any_shape_can_be_learned(tmp_path: Path) -> None:
+    config = RunConfig(
+        benchmark=f"{__name__}:colours",
+        num_tasks=2,
+        backbone="mlp",
+        epochs=5,
+        batch_size=10,
+        lr=0.1,
+        threads=1,
+        transform="rotation",
+        severity=2,
+    )
+    result = run(config, tmp_path / "run")
+    check_result(result)
+    assert result["class_names"] == ["red", "green", "blue", "sun"]
+    assert result["faa"] > 90, "a turned red picture is red"
+
+
+# --- randomness ---------------------------------------------------------------------------------
+
+
+def test_two_equal_runs_leave_equal_results_and_events(finished: Path, tmp_path: Path) -> None:
+    run(quick(), tmp_path / "again")
+    assert lasting(tmp_path / "again") == lasting(finished)
+    for name in ("events.jsonl", "config.json", "samples.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (finished / name).read_bytes()
+    learners = [
+        read_checkpoint(folder)["parts"]["learner"] for folder in (finished, tmp_path / "again")
+    ]
+    assert same(*learners)
+
+
+def test_the_global_random_state_has_no_say(finished: Path, tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        torch.set_rng_state(rng.fork(123, "elsewhere").get_state())
+        run(quick(), tmp_path / "again")
+    assert lasting(tmp_path / "again") == lasting(finished)
+
+
+def losses_of(folder: Path, **settings: Any) -> Losses:
+    losses = Losses()
+    run(quick(**settings), folder, listener=losses)
+    return losses
+
+
+def test_all_adaptations_are_the_same_up_to_the_first_drift(tmp_path: Path) -> None:
+    runs = {
+        name: losses_of(tmp_path / name, adaptation=name, detector="oracle")
+        for name in catalogue.CATALOGUE["adaptation"]
+    }
+    first = runs["vanilla"].by_task
+    for name, losses in runs.items():
+        for task in (1, 2):
+            assert losses.by_task[task] == first[task], name
+        if name != "vanilla":
+            assert losses.by_task[3] != first[3], name
+
+
+@pytest.mark.parametrize(
+    "watcher",
+    [
+        {"detector": "ks"},
+        {"detector": "ks", "encoder": "random"},
+        {"detector": "ks", "reference": "memory"},
+        {"detector": "always"},
+    ],
+    ids=str,
+)
+def test_watching_alone_changes_nothing_in_training(
+    watcher: dict[str, Any], tmp_path: Path
+) -> None:
+    alone = losses_of(tmp_path / "never", adaptation="vanilla", detector="never")
+    watched = losses_of(tmp_path / "watched", adaptation="vanilla", **watcher)
+    assert watched.by_task == alone.by_task
+
+
+@pytest.mark.parametrize("encoder", ["learner", "random"])
+@pytest.mark.parametrize(("fixed", "bound"), [("always", -1.0), ("never", 2.0)])
+def test_detectors_that_flag_the_same_lead_to_the_same_training(
+    fixed: str, bound: float, encoder: str, tmp_path: Path
+) -> None:
+    # No statistic lies below 0 or above 1: such bounds make a test that flags all, or none.
+    options = {"detector": {"max_statistic": bound}}
+    looking = run(quick(encoder=encoder, options=options), tmp_path / "looking")
+    blind = run(quick(detector=fixed), tmp_path / "blind")
+    flags = [[v["drifted"] for v in result["verdicts"]] for result in (looking, blind)]
+    assert flags[0] == flags[1] == [fixed == "always"] * len(flags[0])
+    learners = [
+        read_checkpoint(tmp_path / name)["parts"]["learner"] for name in ("looking", "blind")
+    ]
+    assert same(*learners)
+
+
+# --- the books ----------------------------------------------------------------------------------
+
+MLP = [(64, 100), (100, 100), (100, 10)]
+"""The default network's layers, inputs x outputs."""
+FORWARD = sum(2 * inputs * outputs for inputs, outputs in MLP)
+# The gradients of all weights, and of all inputs but the pictures.
+BACKWARD = FORWARD + sum(2 * inputs * outputs for inputs, outputs in MLP[1:])
+
+
+def test_every_flop_of_the_default_run_is_booked_where_it_arose(finished: Path) -> None:
+    result = result_of(finished)
+    stream = stream_of(quick())
+    steps = trained = 0
+    for classes in result["tasks"]:
+        rows = rows_in(stream, "train", *classes)
+        steps += -(-rows // 10)
+        trained += rows
+    assert result["gradient_steps"] == steps
+    # Ten rows are replayed in every step but the first, in which the memory is empty.
+    assert result["flops"]["train"] == (trained + 10 * (steps - 1)) * (FORWARD + BACKWARD)
+
+    compared = sum(v["num_reference"] + v["num_current"] for v in result["verdicts"])
+    assert result["flops"]["detect"] == compared * FORWARD
+    assert result["flops"]["adapt"] == result["labels"]["adaptation"] * FORWARD
+    tested = sum(
+        rows_in(stream, "test", *result["tasks"][j]) for i in range(5) for j in range(i + 1)
+    )
+    assert result["flops"]["evaluate"] == tested * FORWARD
+
+
+def test_every_label_of_the_default_run_is_booked(finished: Path) -> None:
+    result = result_of(finished)
+    stream = stream_of(quick())
+    assert result["labels"]["stream"] == rows_in(stream, "train", *range(10))
+    watched = sum(v["num_current"] for v in result["verdicts"])
+    renewed = [c for e in events_of(finished) if e["event"] == "repair" for c in e["renewed"]]
+    assert renewed
+    kept = sum(rows_in(stream, "reference", label) for label in [*range(10), *renewed])
+    assert result["labels"]["monitoring"] == watched + kept
+
+
+def test_detectors_that_do_not_look_use_no_labels(tmp_path: Path) -> None:
+    result = run(quick(detector="oracle"), tmp_path / "run")
+    assert result["labels"]["monitoring"] == 0
+    assert result["flops"]["detect"] == 0
+
+
+def memory_before(task: int, config: RunConfig, folder: Path) -> dict[int, int]:
+    """Rows per class in memory when a task begins."""
+    with pytest.raises(Stop):
+        run(config, folder, listener=StopAt(task, 0))
+    state = read_checkpoint(folder)
+    assembly = assemble(resolve(config))
+    assembly.load_state_dict(state["parts"])
+    return assembly.learner.memory.counts()
+
+
+def test_amr_asks_for_as_many_labels_as_drifted_classes_have_slots(tmp_path: Path) -> None:
+    config = quick(detector="oracle", num_drifts=2)
+    events = {event.task: event.concepts for event in stream_of(config).schedule.events}
+    assert {task: sorted(classes) for task, classes in events.items()} == {
+        2: [0, 1],
+        4: [2, 3, 4, 5],
+    }
+    slots = 0
+    for task, classes in events.items():
+        counts = memory_before(task, config, tmp_path / f"stopped-{task}")
+        slots += sum(counts.get(label, 0) for label in classes)
+    assert 100 < slots < 200, "at the second event some slots belong to other classes"
+    result = run(config, tmp_path / "stopped-4", resume=True)
+    assert result["labels"]["adaptation"] == slots
+
+
+def test_fr_asks_for_every_drifted_row_and_trains_on_it(tmp_path: Path) -> None:
+    config = quick(detector="oracle", adaptation="fr", num_drifts=2)
+    result = run(config, tmp_path / "run")
+    drifted = rows_in(stream_of(config), "train", *range(6))
+    assert result["labels"]["adaptation"] == drifted
+    told = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
+    assert sum(event["training_rows"] for event in told) == result["labels"]["stream"] + drifted
+
+
+@pytest.mark.parametrize("adaptation", ["amr", "fr"])
+def test_a_budget_of_labels_is_kept_and_what_it_refused_is_booked(
+    adaptation: str, tmp_path: Path
+) -> None:
+    config: dict[str, Any] = {"adaptation": adaptation, "detector": "oracle"}
+    asked = run(quick(**config), tmp_path / "free")["labels"]["adaptation"]
+    result = run(quick(**config, label_budget=37), tmp_path / "bound")
+    assert asked > 37
+    assert result["labels"]["adaptation"] == 37
+    assert result["labels_refused"] == asked - 37
+    assert any(note["task"] == 3 for note in result["notes"])
+
+
+# --- stopping and going on ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a finished run with momentum, by adaptation."""
+    made: dict[str, Path] = {}
+
+    def folder(adaptation: str) -> Path:
+        if adaptation not in made:
+            made[adaptation] = tmp_path_factory.mktemp("undisturbed") / adaptation
+            run(quick(adaptation=adaptation, momentum=0.5, lr=0.1), made[adaptation])
+        return made[adaptation]
+
+    return folder
+
+
+@pytest.mark.parametrize("adaptation", ["amr", "fr-scratch"])
+@pytest.mark.parametrize(
+    "stops",
+    [[(1, 3)], [(3, 0)], [(2, 5), (3, 9), (3, 1), (5, 20)]],
+    ids=["in the first task", "before a task", "again and again"],
+)
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(
+    stops: list[tuple[int, int]],
+    adaptation: str,
+    undisturbed: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    config = quick(adaptation=adaptation, momentum=0.5, lr=0.1)
+    folder = tmp_path / "run"
+    for task, step in stops:
+        with pytest.raises(Stop):
+            run(config, folder, resume=True, listener=StopAt(task, step))
+        assert not (folder / "result.json").exists()
+    run(config, folder, resume=True)
+    whole = undisturbed(adaptation)
+    assert lasting(folder) == lasting(whole)
+    for name in ("events.jsonl", "samples.safetensors"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    states = [read_checkpoint(path)["parts"] for path in (folder, whole)]
+    for state in states:
+        del state["ledger"]["seconds"]
+    assert same(*states)
+
+
+def test_a_run_that_lacks_only_its_result_is_completed_without_a_step(
+    finished: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    run(quick(), folder)
+    (folder / "result.json").unlink()
+    losses = Losses()
+    run(quick(), folder, resume=True, listener=losses)
+    assert losses.by_task == {}
+    assert lasting(folder) == lasting(finished)
+
+
+def test_a_finished_run_is_not_run_again(finished: Path) -> None:
+    before = snapshot(finished)
+    losses = Losses()
+    result = run(quick(), finished, resume=True, listener=losses)
+    assert (result, losses.by_task) == (result_of(finished), {})
+    after = snapshot(finished)
+    del before[".lock"], after[".lock"]  # says who held it last
+    assert after == before
+
+
+def test_a_config_that_cannot_work_leaves_no_trace(tmp_path: Path) -> None:
+    for settings in ({"num_drifts": 9}, {"method": "err"}, {"device": "tpu"}):
+        complaint(lambda settings=settings: run(quick(**settings), tmp_path / "a" / "b"))  # type: ignore[misc]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_as_many_threads_are_used_as_asked_for_and_no_longer_than_the_run(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    seen = []
+
+    class Count(Losses):
+        def task_ends(self, record: Any) -> None:
+            seen.append(torch.get_num_threads())
+
+    config = quick(threads=before + 1, tasks=((0,), (1,)))
+    result = run(config, tmp_path / "run", listener=Count())
+    assert seen == [before + 1] * 2
+    assert result["versions"]["threads"] == before + 1
+    assert torch.get_num_threads() == before
+
+
+def test_pictures_of_drifted_classes_are_kept_before_and_after(finished: Path) -> None:
+    from safetensors.torch import load_file
+
+    samples = load_file(finished / "samples.safetensors")
+    stream = stream_of(quick())
+    assert samples["labels"].tolist() == [0, 1, 2, 3]
+    assert samples["tasks"].tolist() == [3] * 4
+    for row, label in enumerate([0, 1, 2, 3]):
+        for name, task in (("before", 2), ("after", 3)):
+            shown = stream.rows("test", [label], task).images[0]
+            assert torch.equal(samples[name][row], shown)
+    assert not torch.equal(samples["before"], samples["after"])

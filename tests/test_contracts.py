@@ -1,0 +1,180 @@
+"""Every entry of the catalogue is put through the same suite; a new entry enrols itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from same_state import same
+
+from recollect.detect import Encoder, Setting
+from recollect.experiment import build
+from recollect.experiment.catalogue import CATALOGUE, find
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.learn import Learner
+from recollect.memory import Memory
+from recollect.memory.policies import Reservoir
+from recollect.types import Rows
+
+SHAPE = (8, 8, 1)
+
+
+def names(kind: str) -> list[str]:
+    return list(CATALOGUE[kind])
+
+
+def rows(count: int, *, seed: int = 0, labels: Sequence[int] = (0, 1, 2)) -> Rows:
+    draw = torch.Generator().manual_seed(seed)
+    kinds = torch.tensor(labels)
+    return Rows(
+        images=torch.randint(256, (count, *SHAPE), generator=draw, dtype=torch.uint8),
+        labels=kinds[torch.arange(count) % len(kinds)],
+        ids=torch.arange(count) + 1000 * seed,
+        concepts=torch.zeros(count, dtype=torch.int64),
+    )
+
+
+def learner_of(**settings: Any) -> Learner:
+    return build.make_learner(resolve(RunConfig(threads=1, lr=0.05, **settings)), SHAPE, 10)
+
+
+@pytest.mark.parametrize("name", names("benchmark"))
+def test_a_benchmark_is_bytes_with_a_name_for_every_label(name: str) -> None:
+    data = find("benchmark", name).factory()()
+    assert (data.images.dtype, data.labels.dtype) == ("uint8", "int64")
+    assert data.images.ndim == 4
+    assert len(data.images) == len(data.labels)
+    assert set(data.labels.tolist()) == set(range(len(data.class_names)))
+
+
+@pytest.mark.parametrize("name", names("method"))
+def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None:
+    learner = learner_of(method=name)
+    learner.begin_task([0, 1])
+    losses = [learner.observe(rows(10, seed=n, labels=(0, 1))).loss for n in range(30)]
+    again = learner.observe(rows(10, seed=0, labels=(0, 1))).loss
+    assert again < losses[0], "it has seen this batch before"
+    learner.end_task()
+    assert learner.memory.seen == 310
+    twin = learner_of(method=name)
+    twin.load_state_dict(copy.deepcopy(learner.state_dict()))
+    for each in (learner, twin):
+        each.begin_task([2])
+        for number in range(3):
+            each.observe(rows(10, seed=50 + number, labels=(2,)))
+        each.end_task()
+    assert same(twin.state_dict(), learner.state_dict())
+    assert learner.logits(rows(4).images).shape == (4, 10)
+
+
+@pytest.mark.parametrize("name", names("backbone"))
+def test_a_backbone_gives_one_logit_per_class_row_by_row(name: str) -> None:
+    learner = learner_of(backbone=name)
+    images = rows(5).images
+    together = learner.logits(images)
+    assert together.shape == (5, 10)
+    assert together.dtype == torch.float32
+    alone = torch.cat([learner.logits(image[None]) for image in images])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", names("buffer_policy"))
+def test_a_buffer_policy_fills_the_memory_and_never_overfills_it(name: str) -> None:
+    memory = Memory(7, policy=find("buffer_policy", name).factory()(), seed=0)
+    for number in range(10):
+        memory.offer(rows(5, seed=number))
+        assert len(memory) == min(7, 5 * (number + 1))
+    assert sum(memory.counts().values()) == 7
+
+
+class Labels:
+    """Has so many fresh rows of each class, and books what was asked for."""
+
+    def __init__(self, available: int) -> None:
+        self.available = available
+        self.asked: dict[int, int] = {}
+
+    def ask(self, label: int, count: int | None) -> Rows:
+        granted = self.available if count is None else min(count, self.available)
+        self.asked[label] = self.asked.get(label, 0) + granted
+        return rows(granted, seed=7, labels=(label,))
+
+
+@pytest.mark.parametrize("name", names("adaptation"))
+@pytest.mark.parametrize("available", [0, 2, 50])
+def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_nothing(
+    name: str, available: int
+) -> None:
+    memory = Memory(12, policy=Reservoir(), seed=0)
+    memory.put(rows(12))
+    adaptation = find("adaptation", name).factory()(**find("adaptation", name).fixed)
+    labels = Labels(available)
+    repair = adaptation.repair([1, 2], memory, labels, lambda given: {})
+    assert set(labels.asked) <= {1, 2}
+    assert memory.counts()[0] == 4
+    assert memory.rows_of(0).ids.tolist() == [0, 3, 6, 9]
+    assert set(repair.renewed) <= {1, 2}
+    if repair.extra is not None:
+        assert set(repair.extra.labels.tolist()) == set(repair.renewed)
+    if not available:
+        assert memory.counts() == {0: 4, 1: 4, 2: 4}
+        assert (repair.renewed, repair.extra, repair.from_scratch) == ((), None, False)
+
+
+@pytest.mark.parametrize("name", names("adaptation"))
+def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
+    memory = Memory(12, policy=Reservoir(), seed=0)
+    memory.put(rows(12))
+    before = memory.state_dict()
+    entry = find("adaptation", name)
+    labels = Labels(50)
+    repair = entry.factory()(**entry.fixed).repair([], memory, labels, lambda given: {})
+    assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
+    assert labels.asked == {}
+    assert same(memory.state_dict(), before)
+
+
+class Pixels:
+    """An encoder that needs no network: the picture is its own logits."""
+
+    fixed = True
+
+    def logits(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1).float() / 255
+
+
+@pytest.mark.parametrize("name", names("detector"))
+def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> None:
+    config = resolve(RunConfig(detector=name))
+
+    def encoder() -> Encoder:
+        return Pixels()
+
+    setting = Setting(encoder=encoder, drifting=lambda task: (2,))
+    detector = build.make_part("detector", config, setting)
+    memory = Memory(60, policy=Reservoir(), seed=0)
+    memory.put(rows(60))
+    verdicts = detector.check(4, [2, 0, 1], rows(60, seed=1), memory)
+    assert [verdict.label for verdict in verdicts] == [2, 0, 1]
+    assert {verdict.task for verdict in verdicts} == {4}
+    assert all(verdict.drifted in (True, False, None) for verdict in verdicts)
+    for verdict in verdicts:
+        assert (verdict.drifted is None) is (verdict.reason is not None)
+    assert detector.check(4, [], rows(0), memory) == []
+
+
+@pytest.mark.parametrize("name", names("transform"))
+@pytest.mark.parametrize("severity", [1, 5])
+def test_a_transform_gives_the_same_bytes_every_time(name: str, severity: int) -> None:
+    images = rows(6).images
+    before = images.clone()
+    apply = find("transform", name).factory()
+    first = apply(images, name, severity, seed=3)
+    assert torch.equal(apply(images, name, severity, seed=3), first)
+    assert (first.shape, first.dtype) == (images.shape, torch.uint8)
+    assert torch.equal(images, before)
+    assert torch.equal(first, images) is (name == "identity")

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from recollect.experiment.listeners import Silent, Together
+from recollect.loop import play
+from recollect.shapes import Adaptation, Annotate, LabelSource, Replay
+from recollect.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
+
+
+def rows(*ids: int) -> Rows:
+    column = torch.tensor(ids, dtype=torch.int64)
+    images = torch.zeros(len(ids), 1, 1, 1, dtype=torch.uint8)
+    return Rows(images=images, labels=column % 3, ids=column, concepts=column * 0)
+
+
+@dataclass
+class World:
+    """Every part of the loop in one object that writes down what it is asked."""
+
+    repair_with: Repair = field(default_factory=Repair)
+    verdict: Sequence[Verdict] = ()
+    log: list[object] = field(default_factory=list)
+    phase_now: str | None = None
+
+    def note(self, *what: object) -> None:
+        self.log.append((self.phase_now, *what))
+
+    # the task
+
+    @dataclass
+    class Task:
+        world: World
+        number: int
+        new_classes: tuple[int, ...]
+        known_classes: tuple[int, ...] = ()
+
+        def monitored(self) -> Rows:
+            raise AssertionError("the loop itself must not watch")
+
+        def reference(self, label: int) -> Rows:
+            raise AssertionError("the loop itself must not compare")
+
+        def train(self) -> Rows:
+            return rows(*(10 * self.number + i for i in range(3)))
+
+        def batches(self, given: Rows, *, epoch: int) -> Iterator[Rows]:
+            self.world.note("epoch", epoch, given.ids.tolist())
+            return (given[index] for index in torch.split(torch.arange(len(given)), 2))
+
+    # the monitor, the adaptation, the learner, the ledger
+
+    def check(self, task: Any) -> list[Verdict]:
+        self.note("check", task.number)
+        return list(self.verdict)
+
+    def renew(self, task: Any, labels: Sequence[int]) -> None:
+        self.note("renew", task.number, tuple(labels))
+
+    def repair(
+        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
+    ) -> Repair:
+        self.note("repair", list(drifted), memory, labels)
+        return self.repair_with
+
+    memory: Any = "the memory"
+
+    def begin_task(self, classes: Sequence[int]) -> None:
+        self.note("begin", tuple(classes))
+
+    def observe(self, batch: Rows) -> StepReport:
+        self.note("observe", batch.ids.tolist())
+        return StepReport(loss=float(batch.ids[0]), correct=0, rows=len(batch))
+
+    def end_task(self) -> None:
+        self.note("end")
+
+    def restart(self) -> None:
+        self.note("restart")
+
+    def annotate(self, given: Rows) -> Extras:
+        return {}
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        assert self.phase_now is None, "phases do not nest"
+        self.phase_now = name
+        yield
+        self.phase_now = None
+
+    def book_labels(self, kind: str, count: int) -> None:
+        self.note("book", kind, count)
+
+    def add_step(self) -> None:
+        self.note("step")
+
+    def play(self, *, epochs: int = 1, listener: Any = None) -> Iterator[TaskRecord[str]]:
+        tasks = [World.Task(self, 1, (0, 1)), World.Task(self, 2, (2,), (0, 1))]
+        adaptation: Adaptation = self
+        return play(
+            tasks,
+            monitor=self,
+            adaptation=adaptation,
+            labels=lambda task: f"labels of {task.number}",  # type: ignore[arg-type, return-value]
+            learner=self,
+            evaluate=self.evaluate,
+            ledger=self,
+            epochs=epochs,
+            listener=listener or Silent(),
+        )
+
+    def evaluate(self, task: Any) -> str:
+        self.note("evaluate", task.number)
+        return f"scores of {task.number}"
+
+
+def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -> None:
+    world = World()
+    next(world.play(epochs=2))
+    assert world.log == [
+        ("detect", "check", 1),
+        ("adapt", "repair", [], "the memory", "labels of 1"),
+        (None, "book", "stream", 3),
+        ("train", "begin", (0, 1)),
+        ("train", "epoch", 1, [10, 11, 12]),
+        ("train", "observe", [10, 11]),
+        ("train", "step"),
+        ("train", "observe", [12]),
+        ("train", "step"),
+        ("train", "epoch", 2, [10, 11, 12]),
+        ("train", "observe", [10, 11]),
+        ("train", "step"),
+        ("train", "observe", [12]),
+        ("train", "step"),
+        ("train", "end"),
+        (None, "renew", 1, (0, 1)),
+        ("evaluate", "evaluate", 1),
+    ]
+
+
+def test_only_classes_found_drifted_are_repaired() -> None:
+    verdicts = [
+        Verdict(task=2, label=0, drifted=False),
+        Verdict(task=2, label=4, drifted=True),
+        Verdict(task=2, label=1, drifted=None, reason="too few rows"),
+        Verdict(task=2, label=3, drifted=True),
+    ]
+    world = World(verdict=verdicts)
+    record = next(world.play())
+    assert ("adapt", "repair", [4, 3], "the memory", "labels of 1") in world.log
+    assert record.verdicts == tuple(verdicts)
+
+
+def test_extra_rows_are_trained_on_in_every_epoch_and_not_booked_as_the_streams() -> None:
+    world = World(repair_with=Repair(extra=rows(70, 71), renewed=(5,), notes=("two rows",)))
+    record = next(world.play(epochs=2))
+    epochs = [entry for entry in world.log if entry[1] == "epoch"]  # type: ignore[index]
+    assert epochs == [("train", "epoch", n, [10, 11, 12, 70, 71]) for n in (1, 2)]
+    booked = [entry for entry in world.log if entry[1] == "book"]  # type: ignore[index]
+    assert booked == [(None, "book", "stream", 3)]
+    assert (record.renewed, record.notes) == ((5,), ("two rows",))
+    assert (None, "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
+
+
+def test_weights_are_forgotten_before_the_task_begins_and_only_if_asked() -> None:
+    world = World(repair_with=Repair(from_scratch=True))
+    next(world.play())
+    where = world.log.index(("train", "restart"))
+    assert world.log[where + 1] == ("train", "begin", (0, 1))
+    untouched = World()
+    list(untouched.play())
+    assert ("train", "restart") not in untouched.log
+
+
+def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:
+    world = World()
+    playing = world.play()
+    first = next(playing)
+    assert (first.task, first.scores) == (1, "scores of 1")
+    assert ("detect", "check", 2) not in world.log
+    second = next(playing)
+    assert (second.task, second.scores) == (2, "scores of 2")
+    with pytest.raises(StopIteration):
+        next(playing)
+
+
+def test_listeners_are_told_everything_in_order_and_the_same() -> None:
+    @dataclass
+    class Ear:
+        name: str
+        heard: list[object]
+
+        def task_begins(self, task: Any) -> None:
+            self.heard.append((self.name, "begins", task.number))
+
+        def checked(self, task: Any, verdicts: Any, repair: Repair, num_rows: int) -> None:
+            self.heard.append((self.name, "checked", len(verdicts), repair.renewed, num_rows))
+
+        def stepped(self, epoch: int, report: StepReport) -> None:
+            self.heard.append((self.name, "stepped", epoch, report.loss, report.rows))
+
+        def task_ends(self, record: TaskRecord[str]) -> None:
+            self.heard.append((self.name, "ends", record.scores))
+
+    heard: list[object] = []
+    both = Together([Ear("a", heard), Ear("b", heard)])
+    world = World(repair_with=Repair(extra=rows(70), renewed=(5,)))
+    next(world.play(listener=both))
+    expected = [
+        ("begins", 1),
+        ("checked", 0, (5,), 4),
+        ("stepped", 1, 10.0, 2),
+        ("stepped", 1, 12.0, 2),
+        ("ends", "scores of 1"),
+    ]
+    assert heard == [(name, *what) for what in expected for name in ("a", "b")]
