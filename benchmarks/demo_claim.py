@@ -54,13 +54,13 @@ def main() -> int:
             ]
             faa[adaptation] = np.array([result["faa"] for result in results])
             labels[adaptation] = np.array([result["labels"]["adaptation"] for result in results])
+            scores, asked = faa[adaptation], labels[adaptation]
             steps = np.mean([result["gradient_steps"] for result in results])
             tpr = np.mean([result["detection"]["tpr"] for result in results])
             fpr = np.mean([result["detection"]["fpr"] for result in results])
             print(
-                f"{adaptation:<11} {faa[adaptation].mean():6.2f} {faa[adaptation].std(ddof=1):5.2f} "
-                f"{faa[adaptation].min():6.2f} {labels[adaptation].mean():7.1f} {steps:6.0f} "
-                f"{tpr:.3f}/{fpr:.4f}"
+                f"{adaptation:<11} {scores.mean():6.2f} {scores.std(ddof=1):5.2f} "
+                f"{scores.min():6.2f} {asked.mean():7.1f} {steps:6.0f} {tpr:.3f}/{fpr:.4f}"
             )
 
     print()

@@ -1,10 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import settings
 
 import recollect
+
+# A deadline per example measures the machine's other work, not ours.
+settings.register_profile("recollect", deadline=None)
+settings.load_profile("recollect")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from more, and on a busy machine threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -168,6 +168,12 @@ def test_extra_rows_are_trained_on_in_every_epoch_and_not_booked_as_the_streams(
     assert (None, "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
 
 
+def test_a_row_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:
+    world = World(repair_with=Repair(extra=rows(11, 70)))
+    next(world.play())
+    assert ("train", "epoch", 1, [10, 11, 12, 70]) in world.log
+
+
 def test_weights_are_forgotten_before_the_task_begins_and_only_if_asked() -> None:
     world = World(repair_with=Repair(from_scratch=True))
     next(world.play())

@@ -10,7 +10,8 @@ from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents
 
 from recollect import rng
 from recollect.adapt import Realign
-from recollect.data import cut, load_digits
+from recollect.data.digits import load_digits
+from recollect.data.parts import cut
 from recollect.evaluate import Ledger
 from recollect.memory import POLICIES, Memory
 from recollect.streams import Stream, TaskLabels, make_schedule

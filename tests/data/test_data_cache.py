@@ -252,7 +252,9 @@ def test_a_damaged_cache_is_built_anew_and_said_so(tmp_path: Path, file: str, da
     assert len(verify_cache(folder)) == 1
     told: list[str] = []
     for _ in range(2):
-        found = cached("tiny", ONE, read, home=tmp_path, verify=True, warn=told.append)
+        # What changes a size, and whatever happens to the small files, is found at every use.
+        verify = damage == "flipped" and file == "images.u8"
+        found = cached("tiny", ONE, read, home=tmp_path, verify=verify, warn=told.append)
         assert_equal(found, in_memory())
     assert read.reads == 2
     assert len(told) == 1

@@ -142,11 +142,12 @@ def test_batches_of_python_3_in_old_protocols_load(tmp_path: Path, protocol: int
 def test_plain_values_equal_what_the_standard_unpickler_reads(
     tmp_path: Path, protocol: int
 ) -> None:
-    values = {"numbers": [0, 255, 256, 65_536, -1, 2**40, -(2**40)], "others": (True, False, None)}
-    values |= {
+    values: dict[str, Any] = {
+        "numbers": [0, 255, 256, 65_536, -1, 2**40, -(2**40)],
+        "others": (True, False, None),
         "empty": ((), [], {}),
         "text": ("é\n\\", "one"),
-        "lengths": ((1,), (1, 2), (1, 2, 3)),
+        "lengths": ((1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)),
     }
     content = pickle.dumps(values, protocol)
     assert load_batch(written(tmp_path, content)) == pickle.loads(content) == values

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from recollect.data import places
-from recollect.data.places import alone, cache_home, candidates, data_home, locate, not_found
+from recollect.data.places import cache_home, candidates, data_home, locate, not_found
 from recollect.errors import RunFailure, UserError
+from recollect.files import alone
 
 HINTS = ("cifar-10-batches-py", "cifar10")
 VARIABLES = ("RECOLLECT_DATA", "RECOLLECT_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")

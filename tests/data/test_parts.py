@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import rng
-from recollect.data import cut, load_digits
+from recollect.data.digits import load_digits
+from recollect.data.parts import cut
 
 THIRDS = (0.6, 0.2, 0.2)
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recollect import rng
-from recollect.data import cut, load_digits
+from recollect.data.digits import load_digits
+from recollect.data.parts import cut
 from recollect.detect import (
     ComparisonOptions,
     Encoder,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect import rng
-from recollect.data import load_digits
+from recollect.data.digits import load_digits
 from recollect.detect import Encoder, LearnerEncoder, RandomEncoder
 from recollect.experiment.build import make_learner
 from recollect.experiment.config import RunConfig

@@ -9,7 +9,7 @@ import torch
 from run_tools import complaint
 from same_state import same
 
-from recollect.data import load_digits
+from recollect.data.digits import load_digits
 from recollect.experiment import build, catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve

@@ -133,6 +133,8 @@ def test_events_tell_the_run_task_by_task(finished: Path) -> None:
         assert own[-1] == {"event": "scores", "task": number, "accuracy": accuracy}
 
 
+FEW = ((0,), (1,))
+"""Two tasks of one class: enough where neither their number nor their size matters."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "uneven tasks": {"tasks": ((0, 1, 2), (3,), (4, 5))},
     "a task without new classes": {"tasks": ((0, 1), (), (2, 3))},
@@ -152,14 +154,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "a reference in memory": {"reference": "memory"},
     "random encoder": {"encoder": "random"},
     "no labels to be had": {"label_budget": 0},
-    "one row a step": {"batch_size": 1, "tasks": ((0,), (1,))},
+    "one row a step": {"batch_size": 1, "tasks": FEW},
     "one step an epoch": {"batch_size": 10_000, "minibatch_size": 10_000},
     "momentum and decay": {"momentum": 0.5, "weight_decay": 0.01, "lr": 0.05},
-    "small cnn": {"backbone": "cnn", "options": {"backbone": {"width": 2}}, "num_tasks": 2},
+    "small cnn": {"backbone": "cnn", "options": {"backbone": {"width": 2}}, "tasks": FEW},
     "resnet18": {
         "backbone": "resnet18",
         "options": {"backbone": {"width": 4}},
-        "tasks": ((0,), (1,)),
+        "tasks": FEW,
         "batch_size": 20,
         "lr": 0.05,
     },
@@ -168,10 +170,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     **{f"detector {name}": {"detector": name} for name in ("oracle", "always", "never")},
     **{
-        f"transform {name}": {"transform": name, "severity": 1 + number % 5, "num_tasks": 2}
+        f"transform {name}": {"transform": name, "severity": 1 + number % 5, "tasks": FEW}
         for number, name in enumerate(catalogue.CATALOGUE["transform"])
     },
-    "rows permuted": {"permutation_unit": "row", "num_tasks": 2},
+    "rows permuted": {"permutation_unit": "row", "tasks": FEW},
 }
 
 

@@ -19,8 +19,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from recollect import files
 from recollect.errors import RunFailure, UserError
-from recollect.experiment import files, store
+from recollect.experiment import store
 from recollect.experiment.store import RunFolder
 
 CONFIG: dict[str, Any] = {"method": "er", "lr": 0.1, "detector": {"name": "ks", "level": 0.05}}

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from recollect import data, rng
-from recollect.data import cut
+from recollect import rng
+from recollect.data import digits
+from recollect.data.parts import cut
 from recollect.errors import UserError
 from recollect.experiment.build import make_stream
 from recollect.experiment.config import RunConfig
@@ -30,7 +31,7 @@ PAIRS = tuple((2 * i, 2 * i + 1) for i in range(5))
 
 every_transform = pytest.mark.parametrize("transform", transforms.TRANSFORMS)
 
-load_digits = functools.cache(data.load_digits)
+load_digits = functools.cache(digits.load_digits)
 
 
 @functools.cache

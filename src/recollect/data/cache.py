@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recollect import __version__
 from recollect.data.allocate import Allocate
-from recollect.data.places import alone, cache_home, sync, writing
+from recollect.data.places import cache_home
 from recollect.errors import UserError
+from recollect.files import alone, sync, writing
 
 if TYPE_CHECKING:  # it imports torch, which only building or opening a cache should cost
     from recollect.types import Dataset
@@ -211,7 +211,6 @@ def _write_rest(folder: Path, dataset: Dataset, fingerprint: str) -> None:
     files = [folder / IMAGES, *(folder / f"{column}.npy" for column in present)]
     meta = {
         "format": FORMAT,
-        "version": __version__,
         "fingerprint": fingerprint,
         "shape": dataset.images.shape,
         "class_names": dataset.class_names,

@@ -11,9 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect import __version__
-from recollect.data.places import alone, sync, writing
 from recollect.errors import UserError
+from recollect.files import alone, sync, writing
 
 if TYPE_CHECKING:  # takes 60 ms, which only a download should cost
     from http.client import HTTPResponse
@@ -86,7 +85,7 @@ def _transfer(url: str, part: _Part, progress: Progress | None, timeout: float) 
     start = part.resume()
     if start and start == size:
         return
-    headers = {"User-Agent": f"recollect/{__version__}"}
+    headers = {"User-Agent": "recollect"}
     if start:
         headers |= {"Range": f"bytes={start}-"}
         headers |= {"If-Range": version} if (version := part.version()) else {}

@@ -1,16 +1,15 @@
-"""Where data may lie, where it is put, and how one process at a time puts it there."""
+"""Where data may lie, and where it is put."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from recollect.errors import RunFailure, UserError
+from recollect.errors import UserError
 
 SYSTEM_FOLDERS = (Path("/usr/local/share/datasets"), Path("/usr/share/datasets"))
 """Where system packages put data sets; Debian's Fashion-MNIST is `fashion-mnist` in the last."""
@@ -91,37 +90,6 @@ def cache_home() -> Path:
     return home / "cache" if sys.platform == "win32" else home
 
 
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Let one process at a time work on `path`; the others wait until it is done, or dead."""
-    lock = path.with_name(f".{path.name}.lock")
-    handle = _take(lock)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            lock.unlink()  # while it is held: whoever waits for it notices, and tries again
-        handle.close()
-
-
-@contextlib.contextmanager
-def writing(path: Path, remedy: str) -> Iterator[None]:
-    """Tell an OSError in one line: the file, the reason, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise RunFailure(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _named(folder: Path, hints: Sequence[str], origin: str) -> list[Place]:
     """The places a folder of data sets offers; a file is the only place it offers."""
     if folder.is_file():
@@ -149,22 +117,3 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError:
         raise UserError("expected a home folder, but this user has none; set HOME") from None
-
-
-def _take(lock: Path) -> BinaryIO:
-    """Wait for a lock that the kernel gives back however its holder ends."""
-    import fcntl  # here, so that looking for data works where there is no such lock
-
-    with writing(lock, "choose a folder on a local disk that you may write to"):
-        while True:
-            handle = lock.open("ab")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):
-                    return handle
-            except FileNotFoundError:
-                pass  # its last holder removed it between our opening and locking: try again
-            except BaseException:
-                handle.close()
-                raise
-            handle.close()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from recollect import rng
-from recollect.data import cut
+from recollect.data.parts import cut
 from recollect.detect import (
     Encoder,
     HeldOutReference,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,9 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from recollect.errors import UserError
-
-JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-"""What JSON can say; read-only shapes, so that a dict of floats counts as one."""
+from recollect.files import JSON
 
 _HEAD = "recollect"
 """The one metadata entry: safetensors writes several in no fixed order, and equal states must give

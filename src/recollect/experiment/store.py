@@ -16,21 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from recollect.errors import RunFailure, UserError
-from recollect.experiment.files import (
+from recollect.files import (
+    JSON,
     quietly,
     read_object,
     reason,
     replacing,
     size,
     sync,
-    told_as_failure,
     write_json,
+    writing,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from recollect.experiment.state import JSON
 
 FORMAT = 1
 """Number of the checkpoint format; raised whenever an older reader would misunderstand the file."""
@@ -139,7 +138,7 @@ class RunFolder:
         line = memoryview(json.dumps(event, allow_nan=False).encode() + b"\n")
         events = self._own(EVENTS)
         # Opened anew for each event: a handle kept open would go on writing into a removed folder.
-        with told_as_failure(events), events.open("ab", buffering=0) as file:
+        with writing(events), events.open("ab", buffering=0) as file:
             length = file.tell()
             try:
                 while line:
@@ -152,7 +151,7 @@ class RunFolder:
     def save_checkpoint(self, state: object) -> None:
         """Replace the checkpoint by `state`, which stands for all events so far."""
         events = self._own(EVENTS)
-        with told_as_failure(events):
+        with writing(events):
             if events.exists():
                 sync(events)  # a checkpoint must not outlive events that it counts
         _write_state(self._own(CHECKPOINT), {"events": size(events), "state": state})
@@ -170,7 +169,7 @@ class RunFolder:
                 f"found {size(events)}; start anew with --overwrite"
             )
         if not self.finished and size(events) > saved["events"]:
-            with told_as_failure(events):
+            with writing(events):
                 os.truncate(events, saved["events"])
         return saved["state"]
 

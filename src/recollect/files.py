@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO, TypeAlias
 
 from recollect.errors import RunFailure, UserError
 
-if TYPE_CHECKING:
-    from recollect.experiment.state import JSON
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+"""What JSON can say; read-only shapes, so that a dict of floats counts as one."""
 
 
 def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
@@ -26,7 +26,7 @@ def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary file to fill; it becomes `target` in one step, once it is safe on the disk."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with told_as_failure(target):
+    with writing(target):
         try:
             yield temporary
             sync(temporary)
@@ -37,12 +37,13 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def told_as_failure(file: Path) -> Iterator[None]:
-    """Tell an OSError in one line with the file and the reason."""
+def writing(file: Path, remedy: str = "") -> Iterator[None]:
+    """Tell an OSError in one line: the file, the reason, and what to do."""
     try:
         yield
     except OSError as error:
-        raise RunFailure(f"cannot write {file}: {reason(error)}") from error
+        advice = f"; {remedy}" if remedy else ""
+        raise RunFailure(f"cannot write {file}: {reason(error)}{advice}") from error
 
 
 def read_object(file: Path) -> dict[str, Any] | None:
@@ -83,3 +84,35 @@ def quietly(action: Callable[[], None]) -> None:
 def reason(error: OSError) -> str:
     """What the system says went wrong."""
     return error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Let one process at a time work on `path`; the others wait until it is done, or dead."""
+    lock = path.with_name(f".{path.name}.lock")
+    handle = _take(lock)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            lock.unlink()  # while it is held: whoever waits for it notices, and tries again
+        handle.close()
+
+
+def _take(lock: Path) -> BinaryIO:
+    """Wait for a lock that the kernel gives back however its holder ends."""
+    import fcntl  # here, so that looking for data works where there is no such lock
+
+    with writing(lock, "choose a folder on a local disk that you may write to"):
+        while True:
+            handle = lock.open("ab")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):
+                    return handle
+            except FileNotFoundError:
+                pass  # its last holder removed it between our opening and locking: try again
+            except BaseException:
+                handle.close()
+                raise
+            handle.close()
