@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from recollect import rng
+from recollect.errors import UserError
 from recollect.models import MLP, BasicBlock, ResidualBlock, ResNet, ResNet18, SmallCNN
-from recollect.models.resnet import conv_norm
+from recollect.models.cnn import CNNOptions
+from recollect.models.mlp import MLPOptions
+from recollect.models.resnet import ResNetOptions, conv_norm
 
 
 class Network(Protocol):
@@ -277,3 +280,15 @@ def test_a_new_block_type_and_depths_make_the_deeper_networks(
         network = deep(block=Bottleneck, depths=depths)
         assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
     assert num_parameters(network) == expected
+
+
+@pytest.mark.parametrize("make", [lambda: CNNOptions(width=0), lambda: ResNetOptions(width=-1)])
+def test_a_network_without_width_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(UserError, match="width must be at least 1"):
+        make()
+
+
+@pytest.mark.parametrize("hidden", [(), (0,), (8, -1)])
+def test_a_layer_without_units_is_refused(hidden: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="at least 1 unit each"):
+        MLPOptions(hidden=hidden)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from recollect.errors import UserError
+
 
 @dataclass(frozen=True, kw_only=True)
 class CNNOptions:
@@ -13,6 +15,10 @@ class CNNOptions:
 
     width: int = 16
     """maps of the first convolution"""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise UserError(f"the network's width must be at least 1; got {self.width}")
 
 
 class SmallCNN(nn.Module):

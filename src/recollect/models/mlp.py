@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from recollect.errors import UserError
+
 
 @dataclass(frozen=True, kw_only=True)
 class MLPOptions:
@@ -15,6 +17,10 @@ class MLPOptions:
 
     hidden: tuple[int, ...] = (100, 100)
     """sizes of the hidden layers"""
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise UserError(f"the hidden layers need at least 1 unit each; got {self.hidden}")
 
 
 class MLP(nn.Module):

@@ -13,6 +13,8 @@ from typing import ClassVar
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
+from recollect.errors import UserError
+
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetOptions:
@@ -20,6 +22,10 @@ class ResNetOptions:
 
     width: int = 64
     """maps of the stem; the stages have 1, 2, 4 and 8 times as many"""
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise UserError(f"the network's width must be at least 1; got {self.width}")
 
 
 class ResidualBlock(nn.Module):
