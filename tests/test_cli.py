@@ -166,7 +166,7 @@ MISTAKES = {
     "run --resume --overwrite": "--resume and --overwrite exclude each other; give one of them",
     "run --config nowhere.yaml": "nowhere.yaml: there is no such config file",
     "run stray": "unexpected argument 'stray'; see --help",
-    "compare --adaptations amr,bogus": "unknown adaptation 'bogus'; ",
+    "compare --adaptations amr,bogus": "unknown adaptation 'bogus' ",
     "compare --adaptations amr,amr": "adaptations must be one or more, each named once; got",
     "compare --adaptation amr": "unknown flag --adaptation; did you mean --adaptations?",
     "compare --num-seeds 0": "num_seeds must be at least 1; got 0",
@@ -242,11 +242,6 @@ def test_a_doubtful_reference_is_warned_about_in_one_line(call: Call) -> None:
     assert len(warnings) == 1
     assert "false alarms" in warnings[0]
     assert "warning" not in call("run", *SMALL, "--encoder", "random", "--out", "sound").err
-
-
-def test_a_run_without_a_class_to_test_says_so(call: Call) -> None:
-    outcome = call("run", "--tasks", "[[]]", "--num-drifts", "0")
-    assert outcome.out.startswith("FAA unknown (no class to test), ")
 
 
 def test_a_loss_that_diverges_is_told_in_one_line(call: Call, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class World:
         number: int
         new_classes: tuple[int, ...]
         known_classes: tuple[int, ...] = ()
+        returning_classes: tuple[int, ...] = ()
 
         def monitored(self) -> Rows:
             raise AssertionError("the loop itself must not watch")

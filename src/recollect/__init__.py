@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from recollect.data.own import load_own
     from recollect.errors import RunFailure, UserError
     from recollect.experiment.config import RunConfig
     from recollect.experiment.load import Predictor, load
@@ -20,6 +21,7 @@ _HOMES = {
     "RunFailure": "recollect.errors",
     "UserError": "recollect.errors",
     "load": "recollect.experiment.load",
+    "load_own": "recollect.data.own",
     "run": "recollect.experiment.run",
     "write_report": "recollect.report",
 }
@@ -30,6 +32,7 @@ __all__ = [
     "RunFailure",
     "UserError",
     "load",
+    "load_own",
     "run",
     "write_report",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import signal
@@ -15,7 +17,13 @@ import recollect
 from recollect.errors import RunFailure, UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import PARTS, RunConfig, Settings
-from recollect.experiment.config_file import from_mapping, read_config_file, split_parts
+from recollect.experiment.config_file import (
+    from_mapping,
+    read_config_file,
+    split_parts,
+    unfold_data,
+)
+from recollect.experiment.data_command import add_data_command
 from recollect.experiment.fields import field_docs
 from recollect.experiment.flags import OneLineParser, add_flags, coerce, split_part_options
 
@@ -26,7 +34,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 GROUPS = {
-    "what runs": ["benchmark", "method", "adaptation", "backbone", "preset", "seed"],
+    "what runs": ["benchmark", "data", "method", "adaptation", "backbone", "preset", "seed"],
     "memory": ["buffer_size", "buffer_policy"],
     "the stream": [
         "num_tasks",
@@ -35,13 +43,19 @@ GROUPS = {
         "num_drifts",
         "transform",
         "severity",
+        "domains",
+        "first_domain",
         "scope",
         "max_classes_per_drift",
         "sequential",
         "permutation_unit",
+        "drift_share",
+        "drift_over_tasks",
+        "concept_per_class",
+        "drift_seed",
         "recurring_in_training",
     ],
-    "detection": ["detector", "encoder", "reference", "monitor"],
+    "detection": ["detector", "encoder", "reference", "monitor", "checked"],
     "labels": ["label_budget"],
     "training": [
         "epochs",
@@ -62,8 +76,12 @@ class Terminated(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit with its code."""
-    # Last, so that it shadows nothing: parts of one's own are named by import path (my_parts:Net).
-    sys.path.append(str(Path.cwd()))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without a sign gets a question mark
+    with contextlib.suppress(FileNotFoundError):  # the working folder may have been removed
+        # Last, so that it shadows nothing: parts of one's own go by import path (my_parts:Net).
+        sys.path.append(str(Path.cwd()))
     sys.exit(command(sys.argv[1:] if argv is None else list(argv)))
 
 
@@ -86,6 +104,8 @@ def command(argv: list[str]) -> int:
         # Whoever read our output has gone; Python must not complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        return _complain(f"failed: {error}", FAILED)
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -120,7 +140,7 @@ def parser() -> OneLineParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     demo = _add(commands, "demo", _demo, "the embedded benchmark, three adaptations side by side")
-    demo.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help=_OUT)
+    demo.add_argument("--out", type=_folder, default=Path("runs/demo"), metavar="FOLDER", help=_OUT)
     demo.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
     _add_output_flags(demo)
 
@@ -135,7 +155,7 @@ def parser() -> OneLineParser:
             metavar="FILE",
             help="settings from a YAML or JSON file, e.g. the config.json of another run",
         )
-        each.add_argument("--out", type=Path, metavar="FOLDER", help=_OUT)
+        each.add_argument("--out", type=_folder, metavar="FOLDER", help=_OUT)
         each.add_argument("--resume", action="store_true", help="go on where it stopped")
         each.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
         each.epilog = (
@@ -160,12 +180,21 @@ def parser() -> OneLineParser:
     )
     _add_output_flags(report)
 
+    add_data_command(commands)
+
     listing = _add(commands, "list", _list, "every part there is, by kind")
     listing.add_argument("--json", action="store_true", help="as JSON")
     return top
 
 
 _OUT = "folder for what is written (default: under runs/)"
+
+
+def _folder(text: str) -> Path:
+    """A folder by name; an empty name would mean the working folder, which nobody means."""
+    if not text:
+        raise UserError("--out needs the name of a folder; got an empty text")
+    return Path(text)
 
 
 def _add(commands: Any, name: str, call: Any, summary: str) -> argparse.ArgumentParser:
@@ -216,9 +245,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
-        faa = "unknown (no class to test)" if result["faa"] is None else f"{result['faa']:.1f} %"
         print(
-            f"FAA {faa}, forgetting {result['forgetting']:.1f}, "
+            f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
             f"{result['labels']['adaptation']} labels for adaptation; in {out}"
         )
     return DONE
@@ -303,7 +331,8 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
     values: dict[str, Any] = {}
     options: dict[str, Any] = {}
     if arguments.config is not None:
-        settings, options = split_parts(read_config_file(arguments.config), PARTS)
+        in_file = unfold_data(read_config_file(arguments.config), source=str(arguments.config))
+        settings, options = split_parts(in_file, PARTS)
         values |= from_mapping(RunConfig, settings, source=str(arguments.config))
         options = {**values.pop("options", {}), **options}  # a saved config has them apart
     given = {name: getattr(arguments, name) for name in vars(Settings()) if name in arguments}
@@ -314,8 +343,8 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
     resolved = resolve(RunConfig(**values))  # the preset may name a part that nobody named
     for part in {*options, *arguments.options}:
         kind = options_type(resolved, part)
-        in_file = from_mapping(kind, options.get(part, {}), source=f"{arguments.config}: {part}")
-        options[part] = in_file | coerce(kind, arguments.options.get(part, {}), part=part)
+        written = from_mapping(kind, options.get(part, {}), source=f"{arguments.config}: {part}")
+        options[part] = written | coerce(kind, arguments.options.get(part, {}), part=part)
     return RunConfig(**values, options=options)
 
 

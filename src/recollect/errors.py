@@ -22,5 +22,5 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UserError:
     """
     names = sorted(known)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     return UserError(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")

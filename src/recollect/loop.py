@@ -49,14 +49,15 @@ def play(
                     ledger.add_step()
                     listener.stepped(epoch, report)
             learner.end_task()
-        monitor.renew(task, (*repair.renewed, *task.new_classes))
+        renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
+        monitor.renew(task, (*renewed, *task.new_classes))
 
         with ledger.phase("evaluate"):
             scores = evaluate(task)
         record = TaskRecord(
             task=task.number,
             verdicts=tuple(verdicts),
-            renewed=repair.renewed,
+            renewed=renewed,
             notes=repair.notes,
             scores=scores,
         )

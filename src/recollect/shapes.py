@@ -74,6 +74,11 @@ class Task(Watched, Protocol):
         """The classes that the task brings."""
         ...
 
+    @property
+    def returning_classes(self) -> tuple[int, ...]:
+        """Known classes that come back labelled, in the task's own training data."""
+        ...
+
     def train(self) -> Rows:
         """The labelled rows that the task brings."""
         ...

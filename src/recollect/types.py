@@ -150,7 +150,7 @@ class TaskRecord(Generic[ScoresT]):
     """counted from 1"""
     verdicts: tuple[Verdict, ...]
     renewed: tuple[int, ...]
-    """classes that adaptation met with fresh samples"""
+    """known classes that were met with fresh samples, asked for or come back by themselves"""
     notes: tuple[str, ...]
     scores: ScoresT
     """what the evaluation found"""

@@ -55,7 +55,7 @@ def test_fewer_rows_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
     assert memory.counts() == {**HELD, 2: 3}
     assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
     assert repair.renewed == (2,)
-    assert repair.notes == ("class 2: 3 fresh rows for 5 slots",)
+    assert repair.notes == ("class 2: 3 fresh rows were granted for 5 slots",)
 
 
 def test_a_class_without_rows_in_memory_costs_no_label_and_is_noted() -> None:
@@ -72,7 +72,7 @@ def test_without_a_fresh_row_the_old_ones_stay_rather_than_lose_the_class() -> N
     repair = Realign().repair([0], memory, Shop(stock=0), annotate)
     assert_same(contents(memory, 0), before)
     assert repair.renewed == ()
-    assert repair.notes == ("class 0: no fresh rows to be had, its 4 old rows stay",)
+    assert repair.notes == ("class 0: no fresh rows were granted, its 4 old ones stay",)
 
 
 def test_a_budget_that_runs_out_renews_the_first_classes_and_spares_the_rest() -> None:

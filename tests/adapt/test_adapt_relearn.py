@@ -60,7 +60,7 @@ def test_flushing_spares_the_class_that_there_is_nothing_to_relearn_of() -> None
     repair = adaptation_named("fr-flush").repair([0, 2], memory, shop, annotate)
     assert memory.counts() == {0: HELD[0], 1: HELD[1]}
     assert repair.renewed == (2,)
-    assert repair.notes == ("class 0: no fresh rows to be had, nothing to relearn",)
+    assert repair.notes == ("class 0: no fresh rows were granted, nothing to relearn",)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from detect_builders import around
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -18,7 +19,7 @@ from recollect.data.digits import load_digits
 from recollect.data.parts import cut
 from recollect.detect import (
     ComparisonOptions,
-    Encoder,
+    GivesLogits,
     HeldOutReference,
     LearnerEncoder,
     RandomEncoder,
@@ -27,7 +28,7 @@ from recollect.detect import (
 )
 from recollect.detect.corrections import CORRECTIONS
 from recollect.detect.detector import ks_on_entropy
-from recollect.detect.ks import kolmogorov_smirnov
+from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
 from recollect.errors import RunFailure, UserError
 from recollect.memory import POLICIES, Memory
 from recollect.models.inputs import to_input
@@ -67,18 +68,19 @@ def reference_of(sides: dict[int, Rows]) -> HeldOutReference:
     return reference
 
 
-def detector(encoder: Encoder | None = None, **options: Any) -> TwoSampleDetector:
+def detector(encoder: GivesLogits | None = None, **options: Any) -> TwoSampleDetector:
     """Compares the only feature of the rows."""
     return TwoSampleDetector(
         encoder or PassOn(),
         score=lambda logits: logits[:, 0],
         test=kolmogorov_smirnov,
+        smallest_p_value=smallest_p_value,
         options=ComparisonOptions(**options),
     )
 
 
 def check(
-    sides: dict[int, tuple[Rows, Rows]], encoder: Encoder | None = None, **options: Any
+    sides: dict[int, tuple[Rows, Rows]], encoder: GivesLogits | None = None, **options: Any
 ) -> list[Verdict]:
     """Verdicts on classes that come as (reference, current)."""
     return detector(encoder, **options).check(
@@ -241,13 +243,13 @@ class Remembered:
 
     def __init__(self) -> None:
         digits = torch.from_numpy(load_digits().images)
-        self._logits = RandomEncoder((8, 8, 1), width=8, outputs=10, seed=0).logits(digits)
+        self._logits = RandomEncoder(around(), width=8, outputs=10).logits(digits)
 
     def logits(self, images: Tensor) -> Tensor:
         return self._logits[images[:, 0].long()]
 
 
-def ks(encoder: Encoder, **options: Any) -> TwoSampleDetector:
+def ks(encoder: GivesLogits, **options: Any) -> TwoSampleDetector:
     return ks_on_entropy(
         Setting(encoder=lambda: encoder, drifting=lambda _: ()), ComparisonOptions(**options)
     )
@@ -310,7 +312,7 @@ def trained_classifier(stream: Stream) -> LearnerEncoder:
         (gradient,) = torch.autograd.grad(cross_entropy(x @ weight, train.labels), weight)
         weight = (weight - gradient).detach().requires_grad_()
     fitted = weight.detach()
-    return LearnerEncoder(lambda images: to_input(images).flatten(1) @ fitted)
+    return LearnerEncoder(around(logits=lambda images: to_input(images).flatten(1) @ fitted))
 
 
 def verdicts_at(stream: Stream, task: int) -> list[Verdict]:
@@ -333,3 +335,16 @@ def test_identity_gives_the_very_verdicts_of_no_drift() -> None:
     assert stream.rows("monitored", [0], 3).concepts[0] != 0
     before, after = verdicts_at(stream, 2), verdicts_at(stream, 3)
     assert [(v.score, v.p_value) for v in after] == [(v.score, v.p_value) for v in before]
+
+
+def test_silence_that_could_not_be_otherwise_is_not_called_no_drift() -> None:
+    """Five against five rows reach p = 0.0079 at best: never enough among seven classes."""
+
+    def apart(count: int) -> dict[int, tuple[Rows, Rows]]:
+        return {c: (rows([0, 1, 2, 3, 4], c), rows([5, 6, 7, 8, 9], c)) for c in range(count)}
+
+    assert [verdict.drifted for verdict in check(apart(6))] == [True] * 6
+    many = check(apart(7))
+    assert [verdict.drifted for verdict in many] == [None] * 7
+    assert all("cannot reach the level among 7" in (verdict.reason or "") for verdict in many)
+    assert [v.drifted for v in check(apart(7), correction="none")] == [True] * 7

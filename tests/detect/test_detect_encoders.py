@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from detect_builders import around
 from torch import Tensor, nn
 
 from recollect import rng
@@ -50,7 +51,7 @@ def assert_untouched(network: nn.Module, before: dict[str, Tensor]) -> None:
 
 def test_a_random_encoder_is_the_same_for_the_same_seed_and_another_for_another() -> None:
     images = pictures(5)
-    logits = [RandomEncoder((8, 8, 1), seed=seed).logits(images) for seed in (0, 0, 1)]
+    logits = [RandomEncoder(around((8, 8, 1), seed=seed)).logits(images) for seed in (0, 0, 1)]
     assert logits[0].shape == (5, 32)
     assert torch.equal(logits[0], logits[1])
     assert not torch.allclose(logits[0], logits[2])
@@ -58,21 +59,21 @@ def test_a_random_encoder_is_the_same_for_the_same_seed_and_another_for_another(
 
 def test_making_and_asking_a_random_encoder_leave_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    RandomEncoder((8, 8, 1), seed=0).logits(pictures(3))
+    RandomEncoder(around((8, 8, 1), seed=0)).logits(pictures(3))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_random_encoder_does_not_change_by_being_asked() -> None:
-    encoder = RandomEncoder((8, 8, 1), seed=0)
-    before = state_of(encoder.network)
+    encoder = RandomEncoder(around((8, 8, 1), seed=0))
+    before = state_of(encoder.networks[0])
     logits = encoder.logits(pictures(40))
-    assert_untouched(encoder.network, before)
+    assert_untouched(encoder.networks[0], before)
     assert not logits.requires_grad
-    assert not any(parameter.requires_grad for parameter in encoder.network.parameters())
+    assert not any(parameter.requires_grad for parameter in encoder.networks[0].parameters())
 
 
 def test_what_a_random_encoder_says_of_a_row_depends_on_no_other_row() -> None:
-    encoder = RandomEncoder((8, 8, 1), seed=0, width=4)
+    encoder = RandomEncoder(around((8, 8, 1), seed=0), width=4)
     images = pictures(600)  # more than one portion
     together = encoder.logits(images)
     alone = torch.cat([encoder.logits(images[i : i + 100]) for i in range(0, 600, 100)])
@@ -81,13 +82,13 @@ def test_what_a_random_encoder_says_of_a_row_depends_on_no_other_row() -> None:
 
 
 def test_a_random_encoder_takes_pictures_of_any_shape() -> None:
-    encoder = RandomEncoder((5, 9, 3), seed=0, outputs=7)
+    encoder = RandomEncoder(around((5, 9, 3), seed=0), outputs=7)
     assert encoder.logits(pictures(2, (5, 9, 3))).shape == (2, 7)
 
 
 def test_the_learner_as_encoder_says_what_the_learner_says_now() -> None:
     trained = learner()
-    encoder = LearnerEncoder(trained.logits)
+    encoder = LearnerEncoder(around(logits=trained.logits))
     rows = digits(20)
     first = encoder.logits(rows.images)
     assert torch.equal(first, trained.logits(rows.images))
@@ -103,7 +104,7 @@ def test_the_learner_does_not_change_by_being_asked(training: bool) -> None:
     trained.network.train(training)
     weights, generator = state_of(trained.network), torch.get_rng_state()
     memory = trained.memory.state_dict()["generators"]
-    logits = LearnerEncoder(trained.logits).logits(pictures(40))
+    logits = LearnerEncoder(around(logits=trained.logits)).logits(pictures(40))
     assert_untouched(trained.network, weights)
     assert all(module.training is training for module in trained.network.modules())
     assert torch.equal(torch.get_rng_state(), generator)
@@ -113,7 +114,7 @@ def test_the_learner_does_not_change_by_being_asked(training: bool) -> None:
 
 
 def test_only_an_encoder_that_never_learns_calls_itself_fixed() -> None:
-    fixed: Encoder = RandomEncoder((8, 8, 1), seed=0)
-    learns: Encoder = LearnerEncoder(learner().logits)
+    fixed: Encoder = RandomEncoder(around((8, 8, 1), seed=0))
+    learns: Encoder = LearnerEncoder(around(logits=learner().logits))
     assert fixed.fixed
     assert not learns.fixed

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from detect_builders import around
 from torch import Tensor
 
 from recollect.detect import (
@@ -73,7 +74,7 @@ def detector_named(name: str) -> Detector:
     """The catalogue's detector with default options; classes 0 and 2 drift at task 3."""
     entry = CATALOGUE["detector"][name]
     setting = Setting(
-        encoder=lambda: LearnerEncoder(pass_on),
+        encoder=lambda: LearnerEncoder(around(logits=pass_on)),
         drifting=lambda task: (0, 2) if task == 3 else (),
     )
     options_type = entry.options_type()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from recollect import cli
 
@@ -35,7 +38,17 @@ def commands() -> list[list[str]]:
 
 
 def python_blocks() -> list[str]:
+    """From Python, on pictures of one's own, and parts of one's own: the README's three."""
     return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def save_photos(folder: Path) -> None:
+    """Two classes that can be told apart, in the layout that the README speaks of."""
+    for number, name in enumerate(("cat", "dog")):
+        (folder / name).mkdir(parents=True)
+        for shot in range(40):
+            picture = Image.new("RGB", (40, 36), (200 * number, 5 * shot, 90))
+            picture.save(folder / name / f"{shot}.jpg")
 
 
 def test_the_tree_names_every_file_and_no_other() -> None:
@@ -72,8 +85,8 @@ def test_every_command_parses(words: list[str]) -> None:
 
 
 def test_the_readme_has_commands_and_code_to_check() -> None:
-    assert len(commands()) >= 8
-    assert len(python_blocks()) == 2
+    assert len(commands()) >= 12
+    assert len(python_blocks()) == 3
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
@@ -88,8 +101,30 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert "'adaptation'" in done.stdout
 
 
+def test_pictures_of_ones_own_take_five_lines_or_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    save_photos(tmp_path / "photos")
+    code = python_blocks()[1]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 5
+    found: dict[str, Any] = {}
+    exec(code, found)
+    assert found["result"]["class_names"] == ["cat", "dog"]
+
+    (yaml,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "photos.yaml").write_text(yaml)
+    words = ["run", "--config", "photos.yaml", "--out", "runs/photos-from-file", "--quiet"]
+    assert " ".join(words[:-1]) in README
+    assert cli.command(words) == 0
+    result = json.loads((tmp_path / "runs/photos-from-file/result.json").read_text())
+    (event,) = result["drift_events"]
+    assert (event["transform"], event["kind"]) == ("rotation+gaussian-noise", "partial")
+
+
 def test_parts_of_ones_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_parts.py").write_text(python_blocks()[1])
+    (tmp_path / "my_parts.py").write_text(python_blocks()[2])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     own = [words for words in commands() if any("my_parts:" in word for word in words)]

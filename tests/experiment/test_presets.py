@@ -10,7 +10,10 @@ from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import PRESETS, preset_of, resolve
 
-OPEN = ("label_budget", "max_classes_per_drift", "class_order", "tasks")
+OPEN = (
+    *("label_budget", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
+    *("data", "domains", "first_domain", "drift_seed"),
+)
 """Settings that stay None: absence is what they say."""
 
 
@@ -31,9 +34,45 @@ def test_resolving_leaves_nothing_open_and_says_where_values_come_from(config: R
     assert preset_of(config).source
 
 
+@pytest.mark.parametrize("config", combinations(), ids=lambda c: f"{c.preset}-{c.benchmark}")
+def test_a_run_knows_its_tasks_one_way_or_the_other(config: RunConfig) -> None:
+    resolved = resolve(config)
+    assert (resolved.tasks is None) != (resolved.num_tasks is None)
+
+
 def test_resolving_twice_changes_nothing() -> None:
     config = RunConfig(backbone="cnn", options={"detector": {"level": 0.01}})
     assert resolve(resolve(config)) == resolve(config)
+
+
+def test_the_streams_of_the_paper_are_placed_as_in_the_paper() -> None:
+    short, long = (resolve(RunConfig(benchmark=name)) for name in ("cifar10-cd", "tinyimagenet-cd"))
+    assert (short.num_tasks, short.num_drifts) == (5, 1)
+    assert (long.num_tasks, long.num_drifts) == (10, 2)
+
+
+def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> None:
+    right, published = resolve(RunConfig()), resolve(RunConfig(preset="published"))
+    differing = {name for name, value in vars(right).items() if getattr(published, name) != value}
+    assert differing == {
+        *("preset", "monitor", "checked", "encoder", "reference", "buffer_policy", "drift_seed"),
+        "options",
+    }
+    assert (published.monitor, published.checked) == ("test", "just-drifted")
+    assert (published.encoder, published.reference) == ("random", "memory")
+    assert (published.buffer_policy, published.drift_seed) == ("balanced", 42)
+    assert published.options["detector"]["correction"] == "none"
+    rows = resolve(RunConfig(benchmark="fmnist-cd", preset="published"))
+    assert rows.permutation_unit == "row"
+    assert resolve(RunConfig(preset="published", buffer_policy="reservoir")).buffer_policy == (
+        "reservoir"
+    )
+
+
+def test_a_users_tasks_take_the_place_of_a_benchmarks_own() -> None:
+    assert resolve(RunConfig(benchmark="pacs-cd")).tasks is not None
+    own = resolve(RunConfig(benchmark="pacs-cd", num_tasks=7))
+    assert (own.tasks, own.num_tasks) == (None, 7)
 
 
 def test_what_is_given_wins_over_the_preset() -> None:
@@ -84,7 +123,7 @@ def test_options_are_completed_by_their_defaults() -> None:
         (
             {"detectr": {"level": 0.1}},
             "unknown part with options 'detectr'; did you mean 'detector'? "
-            "(known: backbone, detector, method)",
+            "(known: backbone, benchmark, detector, method)",
         ),
         ({"method": {"alpha": 1}}, "method er has no options of its own"),
         ({"detector": {"lvel": 1}}, "detector ks: unknown key 'lvel'; did you mean level?"),

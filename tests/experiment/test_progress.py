@@ -96,6 +96,7 @@ def test_drifted_classes_and_notes_are_told_at_once(clock: Clock) -> None:
         check(begin(display), 2, rows=20, verdicts=verdicts, repair=repair)
     assert written.getvalue().splitlines() == [
         "amr: task 2/2: drifted: 0, 3",
+        "amr: task 2/2: not testable: 1",
         "amr: task 2/2: 3 fresh rows [for] 5 slots",
     ]
 

@@ -130,3 +130,22 @@ def test_the_page_fits_the_screen(visit: Visit, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 900})
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.page.evaluate("document.body.scrollWidth") <= width
+
+
+def test_no_figure_is_enlarged_and_small_ones_are_seen_whole(visit: Visit) -> None:
+    visit.page.set_viewport_size({"width": 400, "height": 900})
+    shown = visit.page.evaluate(
+        """[...document.images].filter((image) => image.checkVisibility()).map((image) => ({
+            title: image.closest("figure").querySelector("h3").textContent,
+            natural: image.naturalWidth,
+            width: image.getBoundingClientRect().width,
+            right: image.getBoundingClientRect().right,
+        }))"""
+    )
+    assert len(shown) == 9
+    for image in shown:
+        assert image["width"] <= image["natural"] + 1
+        if image["title"] in ("Before and after drift", "Cost, relative", "Reliability"):
+            assert image["right"] <= 400
+        else:
+            assert image["width"] >= min(image["natural"], 640) - 1  # its numbers stay readable

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report.cells import Grouped, group, stat_of
+from recollect.report.cells import stat_of
 from recollect.report.costs import relative_costs
-from recollect.report.events import Outcome, outcome_of
 from recollect.report.read import find_runs
-from recollect.report.words import overview, summary
+from recollect.report.settings import LONGEST_VALUE, Grouped, group
+from recollect.report.words import cautions, overview, summary
 
 
 def grouped(folder: Path) -> Grouped:
@@ -86,6 +86,94 @@ def test_a_config_value_that_tells_cells_apart_splits_the_setting_for_all(tmp_pa
     assert (five.variant, five.labels) == ("drift.severity 5", ("amr",))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "variant"),
+    [
+        ("transform", "rotation", "transform rotation"),
+        ("severity", 1, "severity 1"),
+        ("epochs", 1, "epochs 1"),
+        ("encoder", "pixels", "encoder pixels"),
+        ("data", "my/data", "data my/data"),
+        ("domains", ["photo", "art"], 'domains ["photo", "art"]'),
+        ("events", [{"task": 2, "share": 0.5}], 'events [{"share": 0.5, "task": 2}]'),
+        ("options", {"method": {"alpha": 0.1}}, "method.alpha 0.1"),
+    ],
+)
+def test_adaptations_are_compared_only_where_everything_else_is_equal(
+    tmp_path: Path, key: str, value: object, variant: str
+) -> None:
+    write_run(tmp_path / "amr", small_result())
+    write_run(tmp_path / "vanilla", small_result(adaptation="vanilla", config={key: value}))
+    settings = {setting.variant: setting for setting in grouped(tmp_path).settings}
+    assert len(settings) == 2
+    assert settings[variant].labels == ("vanilla",)
+    assert all(setting.title.endswith(name) for name, setting in settings.items())
+
+
+@pytest.mark.parametrize(
+    ("config", "trait"),
+    [
+        ({"label_budget": 40}, "label_budget 40"),
+        ({"device": "cuda"}, "device cuda"),
+        ({"options": {"detector": {"level": 0.01}}}, "detector.level 0.01"),
+    ],
+)
+def test_what_belongs_to_finding_and_meeting_drift_does_not_part_a_setting(
+    tmp_path: Path, config: dict[str, object], trait: str
+) -> None:
+    write_run(tmp_path / "vanilla", small_result(adaptation="vanilla"))
+    write_run(tmp_path / "amr", small_result())
+    write_run(tmp_path / "other", small_result(config=config))
+    (setting,) = grouped(tmp_path).settings
+    key = trait.partition(" ")[0]
+    assert setting.labels == ("vanilla", f"amr, {key} not set", f"amr, {trait}")
+    assert setting.variant == ""
+
+
+def test_what_is_not_set_and_numbers_written_otherwise_make_no_difference(tmp_path: Path) -> None:
+    said: dict[str, object] = {"lr": 1.0, "data": None, "events": [], "options": {"method": {}}}
+    write_run(tmp_path / "a", small_result(config=said))
+    write_run(tmp_path / "b", small_result(seed=1, config={"lr": 1}))
+    (cell,) = grouped(tmp_path).cells
+    assert len(cell.runs) == 2
+
+
+def test_long_values_are_cut_in_titles_and_still_told_apart(tmp_path: Path) -> None:
+    for share in (0.25, 0.5, 0.75):
+        events = [{"task": 2, "classes": [0, 1]}, {"task": 3, "share": share}, {"task": 4}]
+        write_run(tmp_path / f"{share}", small_result(config={"events": events}))
+    variants = [setting.variant for setting in grouped(tmp_path).settings]
+    assert len(set(variants)) == 3
+    for variant in variants:
+        assert "…" in variant
+        assert len(variant) <= len("events ") + LONGEST_VALUE + len(" (3)")
+
+
+def test_settings_of_different_title_show_what_else_differs_but_not_foreign_options(
+    tmp_path: Path,
+) -> None:
+    alpha = {"options": {"method": {"alpha": 0.1}}}
+    write_run(tmp_path / "a", small_result(buffer_size=20, config={"epochs": 1}))
+    write_run(tmp_path / "b", small_result(buffer_size=50, config={"epochs": 5}))
+    write_run(tmp_path / "c", small_result(method="der++", config={"epochs": 5, **alpha}))
+    assert [setting.title for setting in grouped(tmp_path).settings] == [
+        "toy-cd, der++, buffer 20, 1 drift, epochs 5",
+        "toy-cd, er, buffer 20, 1 drift, epochs 1",
+        "toy-cd, er, buffer 50, 1 drift, epochs 5",
+    ]
+
+
+def test_variants_and_traits_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for lr in (10, 9):
+        for budget in (100, 20, None):
+            config = {"lr": lr, "label_budget": budget}
+            write_run(tmp_path / f"{lr}-{budget}", small_result(config=config))
+    nine, ten = grouped(tmp_path).settings
+    assert (nine.variant, ten.variant) == ("lr 9", "lr 10")
+    traits = [cell.trait for cell in nine.cells]
+    assert traits == ["label_budget not set", "label_budget 20", "label_budget 100"]
+
+
 def test_two_detectors_of_one_adaptation_are_told_apart_by_label(tmp_path: Path) -> None:
     for detector in ("ks", "mmd"):
         write_run(tmp_path / detector, small_result(detector=detector))
@@ -109,32 +197,13 @@ def test_without_full_relearning_the_largest_cost_is_one(tmp_path: Path) -> None
     assert relative.values == ((1.0, 0.25, 1.0), (1.0, 1.0, 1.0))
 
 
-def test_a_claim_is_right_from_the_drift_until_the_class_is_renewed(tmp_path: Path) -> None:
-    claims = [(2, True), (3, False), (4, True), (5, True), (5, None)]
-    matrix = [[50.0] * 5] * 5
-    verdicts = [{"task": task, "class": 0, "drifted": drifted} for task, drifted in claims]
-    event = {"task": 3, "classes": [0], "transform": "blur", "severity": 1}
-    for adaptation, labels in (("amr", 10), ("vanilla", 0)):
-        result = small_result(
-            adaptation=adaptation,
-            accuracy_matrix=matrix,
-            verdicts=verdicts,
-            drift_events=[event],
-            labels={"stream": 1, "monitoring": 1, "adaptation": labels},
-        )
-        write_run(tmp_path / adaptation, result)
-    vanilla, amr = grouped(tmp_path).settings[0].cells
-    start = [Outcome.FALSE_ALARM, Outcome.MISSED, Outcome.FOUND]
-    assert [outcome_of(v, amr.first) for v in amr.first.verdicts] == [
-        *start,
-        Outcome.FALSE_ALARM,  # renewed after task 4: its new look is known now
-        Outcome.UNTESTABLE,
-    ]
-    assert [outcome_of(v, vanilla.first) for v in vanilla.first.verdicts] == [
-        *start,
-        Outcome.FOUND,  # nobody renewed it
-        Outcome.UNTESTABLE,
-    ]
+def test_what_several_runs_warn_of_is_told_once(tmp_path: Path) -> None:
+    for seed, warnings in enumerate((["a", "b", "a"], ["b"], [])):
+        write_run(tmp_path / f"{seed}", small_result(seed=seed, warnings=warnings))
+    assert cautions(grouped(tmp_path).runs) == (
+        f"{tmp_path / '0'}: a",
+        f"{tmp_path / '0'} and 1 other run: b",
+    )
 
 
 def test_the_summary_says_what_the_numbers_say(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report.cells import Setting, group
+from recollect.report.cells import Setting
 from recollect.report.costs import cost_radar
-from recollect.report.curves import pooled_bins
+from recollect.report.curves import accuracy_over_tasks, pooled_bins
 from recollect.report.figures import DRAWERS, Picture, draw_all
 from recollect.report.grids import confusion_shares, per_class_means
 from recollect.report.pictures import contact_sheet
 from recollect.report.read import find_runs
+from recollect.report.settings import group
 from recollect.report.style import looks_by_cell, looks_of
 
 
@@ -133,6 +135,23 @@ def test_a_hundred_classes_and_twenty_tasks_can_be_drawn(tmp_path: Path) -> None
         check_drawn_and_uncut(picture)
 
 
+def test_words_above_the_lines_of_drift_never_overlap(tmp_path: Path) -> None:
+    for num_tasks, most in ((5, "drift: classes 0–1"), (20, "drift"), (60, "")):
+        events = [
+            {"task": task, "classes": [0, 1], "transform": "blur", "severity": 1}
+            for task in (2, 3, 4)
+        ]
+        matrix = [[50.0] * num_tasks] * num_tasks
+        folder = tmp_path / f"{num_tasks}"
+        write_run(folder, small_result(accuracy_matrix=matrix, drift_events=events))
+        drawing = accuracy_over_tasks(only_setting(folder), looks_of(["amr"]))
+        texts = drawing.figure.axes[0].texts
+        assert [text.get_text() for text in texts][1:] == [most, most]
+        drawing.figure.canvas.draw()
+        places = [text.get_window_extent() for text in texts if text.get_text()]
+        assert all(left.x1 < right.x0 for left, right in pairwise(places))
+
+
 def test_confusion_is_counted_over_seeds_before_it_is_normalised(tmp_path: Path) -> None:
     small = [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     large = [[8, 0, 0, 0], [0, 9, 0, 0], [0, 0, 9, 0], [0, 0, 0, 0]]
@@ -179,10 +198,11 @@ def test_adaptations_differ_in_colour_marker_and_line_and_keep_their_look() -> N
 
 
 def test_a_second_cell_of_one_adaptation_is_hollow(tmp_path: Path) -> None:
-    for detector in ("ks", "mmd"):
+    for detector in ("ks", "lsdd", "mmd"):
         write_run(tmp_path / detector, small_result(detector=detector))
-    cells = only_setting(tmp_path).cells
-    assert [look.hollow for look in looks_by_cell(cells, looks_of(["amr"]))] == [False, True]
+    looks = looks_by_cell(only_setting(tmp_path).cells, looks_of(["amr"]))
+    assert [look.hollow for look in looks] == [False, True, True]
+    assert len({(look.marker, look.hollow) for look in looks}) == 3
 
 
 def test_every_colour_of_the_palette_stands_out_from_white() -> None:

@@ -134,6 +134,44 @@ def test_many_settings_get_a_button_each(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(set(report.figures)) == len(report.figures)
 
 
+def test_what_runs_warn_of_stands_escaped_on_the_page_and_goes_to_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
+    for seed in (0, 1):
+        write_run(tmp_path / f"{seed}", small_result(seed=seed, warnings=[f"beware: {HOSTILE}"]))
+    report = write_report([tmp_path], tmp_path / "out")
+    (warning,) = report.warnings
+    assert warning == f"{tmp_path / '0'} and 1 other run: beware: {HOSTILE}"
+    reader = read(report.page)
+    assert f"What to know about these runs:{warning}" in reader.text
+    assert [tag for tag, _ in reader.tags].count("script") == 1
+
+
+def test_figures_of_an_earlier_report_go_and_whatever_else_is_there_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
+    out = tmp_path / "out"
+    long_name = "a name that goes on and on, " * 5
+    write_run(tmp_path / "old" / "a", small_result(benchmark=long_name))
+    write_run(tmp_path / "old" / "b", small_result(method="der++", buffer_size=None))
+    write_run(tmp_path / "old" / "c", small_result(config={"severity": 3}))
+    write_run(tmp_path / "old" / "d", small_result(config={"severity": 4}))
+    write_run(tmp_path / "new", small_result())
+    assert len(write_report([tmp_path / "old"], out).figures) == 8
+    kept = ["mine.png", "toy-er-b20-d1-radar.pdf", "toy-er-radar.png", "b20-d1-cat.svg"]
+    for name in kept:
+        (out / "figures" / name).write_text("mine")
+    (out / "old-b20-d1-radar.png").write_text("mine")
+    (out / "figures" / "old-b20-d1-radar.png").mkdir()
+    report = write_report([tmp_path / "new"], out)
+    left = {path.name for path in (out / "figures").iterdir() if path.is_file()}
+    assert left == {path.name for path in report.figures} | set(kept)
+    assert (out / "figures" / "old-b20-d1-radar.png").is_dir()
+    assert (out / "old-b20-d1-radar.png").is_file()
+
+
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
     write_run(tmp_path / "run", small_result())
     occupied = tmp_path / "file"

@@ -50,6 +50,7 @@ def test_unfinished_and_damaged_runs_are_named_and_skipped(tmp_path: Path) -> No
         ({"drift_events": [{"task": 7, "classes": [0], "transform": "blur"}]}, "task 7"),
         ({"verdicts": [{"task": 2, "class": 0, "drifted": "yes"}]}, "'yes'"),
         ({"per_class_accuracy": [{"-1": 3.0}]}, "class number -1"),
+        ({"warnings": [7]}, "a warning 7"),
     ],
 )
 def test_a_result_that_makes_no_sense_is_called_damaged(

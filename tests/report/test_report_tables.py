@@ -6,10 +6,10 @@ from pathlib import Path
 
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report.cells import group
 from recollect.report.columns import COMPARISON, FURTHER
 from recollect.report.read import find_runs
-from recollect.report.tables import Table, as_csv, as_markdown, as_text, table_of
+from recollect.report.settings import group
+from recollect.report.tables import Table, as_csv, as_markdown, as_text, table_of, to_ascii
 
 
 def comparison(folder: Path) -> Table:
@@ -55,7 +55,7 @@ def test_markdown_has_as_many_cells_in_every_line_and_escapes_names(tmp_path: Pa
     lines = as_markdown(comparison(tmp_path)).splitlines()
     assert r"a\|b" in lines[2]
     cells = [line.replace(r"\|", "").count("|") for line in lines]
-    assert cells == [len(COMPARISON) + 2] * 3
+    assert cells == [len(COMPARISON) + 1] * 3  # nothing needs the column "with"
     assert "| – |" in lines[2]
 
 
@@ -72,6 +72,31 @@ def test_csv_keeps_full_precision_and_leaves_the_unknown_empty(tmp_path: Path) -
     assert float(rows["amr"]["faa_til"]) == 94.0
     assert float(rows["amr"]["gradient_steps"]) == 120
     assert (rows["fr-flush"]["faa_stable"], rows["fr-flush"]["faa_sd"]) == ("", "")
+
+
+def test_twins_in_name_are_told_apart_by_a_column_that_else_is_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "all", small_result())
+    assert "with" not in as_text(comparison(tmp_path)).split()
+    write_run(tmp_path / "few", small_result(config={"label_budget": 40}))
+    write_run(tmp_path / "not-compared", small_result(num_drifts=2))
+    table = comparison(tmp_path)
+    for render in (as_text, as_markdown, as_csv):
+        plain = render(table).replace("\\", "")
+        assert "label_budget 40" in plain
+        assert "label_budget not set" in plain
+    assert "with –" not in as_text(table)
+
+
+def test_a_table_in_ascii_keeps_its_columns_aligned(tmp_path: Path) -> None:
+    write_small_comparison(tmp_path, benchmark="zahlen-ä")
+    write_run(tmp_path / "one", small_result(benchmark="zahlen-ä", adaptation="fr-flush"))
+    lines = as_text(comparison(tmp_path)).splitlines()
+    plain = to_ascii("\n".join(lines))
+    assert plain.isascii()
+    table = [line for line in zip(lines, plain.splitlines(), strict=True) if "FAA:" not in line[0]]
+    assert all(len(before) == len(after) for before, after in table)
+    assert "90.0 +-2.8" in plain
+    assert plain.startswith("zahlen-? - method er - detector ks")
 
 
 def test_variants_of_one_configuration_stay_apart_in_every_rendering(tmp_path: Path) -> None:

@@ -26,11 +26,13 @@ class Realign:
             fresh = labels.ask(label, held)
             if not len(fresh):
                 # Dropping without anything to put in would lose the class altogether.
-                notes.append(f"class {label}: no fresh rows to be had, its {held} old rows stay")
+                notes.append(f"class {label}: no fresh rows were granted, its {held} old ones stay")
                 continue
             memory.drop(label)
             memory.put(fresh, annotate(fresh))
             renewed.append(label)
             if len(fresh) < held:
-                notes.append(f"class {label}: {len(fresh)} fresh rows for {held} slots")
+                notes.append(
+                    f"class {label}: {len(fresh)} fresh rows were granted for {held} slots"
+                )
         return Repair(renewed=tuple(renewed), notes=tuple(notes))

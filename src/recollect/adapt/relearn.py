@@ -27,7 +27,7 @@ class Relearn:
         for label in drifted:
             fresh = labels.ask(label, None)
             if not len(fresh):
-                notes.append(f"class {label}: no fresh rows to be had, nothing to relearn")
+                notes.append(f"class {label}: no fresh rows were granted, nothing to relearn")
                 continue
             if self._flush:
                 memory.drop(label)

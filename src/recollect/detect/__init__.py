@@ -1,7 +1,13 @@
 """Class by class: does what comes in still look like what was learned?"""
 
 from recollect.detect.detector import ComparisonOptions, Detector, Setting, TwoSampleDetector
-from recollect.detect.encoders import Encoder, LearnerEncoder, RandomEncoder
+from recollect.detect.encoders import (
+    Encoder,
+    GivesLogits,
+    LearnerEncoder,
+    RandomEncoder,
+    Surroundings,
+)
 from recollect.detect.fixed import AlwaysDetector, NeverDetector, OracleDetector
 from recollect.detect.monitor import Monitor
 from recollect.detect.reference import HeldOutReference
@@ -11,6 +17,7 @@ __all__ = [
     "ComparisonOptions",
     "Detector",
     "Encoder",
+    "GivesLogits",
     "HeldOutReference",
     "LearnerEncoder",
     "Monitor",
@@ -18,5 +25,6 @@ __all__ = [
     "OracleDetector",
     "RandomEncoder",
     "Setting",
+    "Surroundings",
     "TwoSampleDetector",
 ]

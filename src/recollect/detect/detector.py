@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from recollect.detect.corrections import CORRECTIONS
-from recollect.detect.encoders import Encoder
-from recollect.detect.ks import Evidence, kolmogorov_smirnov
+from recollect.detect.encoders import GivesLogits
+from recollect.detect.ks import Evidence, kolmogorov_smirnov, smallest_p_value
 from recollect.detect.scores import entropy
 from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.shapes import HasRows
@@ -35,7 +35,7 @@ class Detector(Protocol):
 class Setting:
     """What a detector is given to work with."""
 
-    encoder: Callable[[], Encoder]
+    encoder: Callable[[], GivesLogits]
     """makes the encoder; only detectors that look at pictures need one"""
     drifting: Callable[[int], Sequence[int]]
     """the truth, task -> classes that drift there; for the oracle alone"""
@@ -70,15 +70,17 @@ class TwoSampleDetector:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: GivesLogits,
         *,
         score: Callable[[Tensor], Tensor],
         test: Callable[[Sequence[tuple[Tensor, Tensor]]], list[Evidence]],
+        smallest_p_value: Callable[[int, int], float],
         options: ComparisonOptions,
     ) -> None:
         self._encoder = encoder
         self._score = score
         self._test = test
+        self._smallest_p_value = smallest_p_value
         self._options = options
 
     def check(
@@ -87,11 +89,43 @@ class TwoSampleDetector:
         """One verdict per class; a class with too few distinct rows is not testable."""
         current = monitored.distinct()
         sides = {c: (reference.rows_of(c).distinct(), current.of_class(c)) for c in classes}
-        testable = [c for c in classes if min(map(len, sides[c])) >= self._options.min_rows]
+        obstacles = self._obstacles({c: (len(kept), len(now)) for c, (kept, now) in sides.items()})
+        testable = [c for c in classes if c not in obstacles]
         evidence = dict(zip(testable, self._test(self._scores(sides, testable)), strict=True))
         correct = CORRECTIONS[self._options.correction]
         threshold = correct([e.p_value for e in evidence.values()], self._options.level)
-        return [self._verdict(task, c, sides[c], evidence.get(c), threshold) for c in classes]
+        return [
+            self._verdict(task, c, evidence[c], threshold, sides[c])
+            if c in evidence
+            else Verdict(
+                task=task,
+                label=c,
+                drifted=None,
+                num_reference=len(sides[c][0]),
+                num_current=len(sides[c][1]),
+                reason=obstacles[c],
+            )
+            for c in classes
+        ]
+
+    def _obstacles(self, sizes: dict[int, tuple[int, int]]) -> dict[int, str]:
+        """Why classes cannot be tested, given how many reference and current rows they have."""
+        least, level = self._options.min_rows, self._options.level
+        obstacles = {}
+        for label, (kept, now) in sizes.items():
+            if min(kept, now) < least:
+                few = "reference" if kept < least else "current"
+                obstacles[label] = f"fewer than {least} distinct {few} rows"
+        if self._options.max_statistic is not None:
+            return obstacles
+        # Where not even two samples without any overlap could be told apart, silence says nothing.
+        rivals = len(sizes) - len(obstacles) if self._options.correction != "none" else 1
+        for label, (kept, now) in sizes.items():
+            if label not in obstacles and self._smallest_p_value(kept, now) > level / rivals:
+                obstacles[label] = (
+                    f"{kept} against {now} distinct rows cannot reach the level among {rivals}"
+                )
+        return obstacles
 
     def _scores(
         self, sides: dict[int, tuple[Rows, Rows]], testable: Sequence[int]
@@ -107,24 +141,8 @@ class TwoSampleDetector:
         return list(zip(parts[::2], parts[1::2], strict=True))
 
     def _verdict(
-        self,
-        task: int,
-        label: int,
-        sides: tuple[Rows, Rows],
-        evidence: Evidence | None,
-        threshold: float,
+        self, task: int, label: int, evidence: Evidence, threshold: float, sides: tuple[Rows, Rows]
     ) -> Verdict:
-        num_reference, num_current = map(len, sides)
-        if evidence is None:
-            few = "reference" if num_reference < self._options.min_rows else "current"
-            return Verdict(
-                task=task,
-                label=label,
-                drifted=None,
-                num_reference=num_reference,
-                num_current=num_current,
-                reason=f"fewer than {self._options.min_rows} distinct {few} rows",
-            )
         bound = self._options.max_statistic
         return Verdict(
             task=task,
@@ -133,13 +151,17 @@ class TwoSampleDetector:
             score=evidence.statistic,
             p_value=evidence.p_value,
             threshold=threshold if bound is None else bound,
-            num_reference=num_reference,
-            num_current=num_current,
+            num_reference=len(sides[0]),
+            num_current=len(sides[1]),
         )
 
 
 def ks_on_entropy(setting: Setting, options: ComparisonOptions) -> TwoSampleDetector:
     """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
     return TwoSampleDetector(
-        setting.encoder(), score=entropy, test=kolmogorov_smirnov, options=options
+        setting.encoder(),
+        score=entropy,
+        test=kolmogorov_smirnov,
+        smallest_p_value=smallest_p_value,
+        options=options,
     )

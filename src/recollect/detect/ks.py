@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,3 +31,12 @@ def kolmogorov_smirnov(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Evidence]
         )
         results = [stats.ks_2samp(first.numpy(), second.numpy()) for first, second in pairs]
     return [Evidence(float(result.statistic), float(result.pvalue)) for result in results]
+
+
+def smallest_p_value(num_reference: int, num_current: int) -> float:
+    """The p-value of two samples that do not overlap at all: no test of such sizes gets below it.
+
+    >>> round(smallest_p_value(5, 5), 4)
+    0.0079
+    """
+    return min(1.0, 2 / math.comb(num_reference + num_current, num_reference))

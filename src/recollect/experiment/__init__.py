@@ -1,1 +1,1 @@
-"""What makes a run: its config, its folder, its checkpoint, and sweeps over many of them."""
+"""What makes a run: its config, its parts, its folder, its checkpoint, its result."""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import nn
 
 from recollect import rng
-from recollect.data.parts import cut
+from recollect.data.check import check_dataset
+from recollect.data.parts import make_parts
 from recollect.detect import (
+    Detector,
     Encoder,
     HeldOutReference,
-    LearnerEncoder,
     Monitor,
-    RandomEncoder,
     Setting,
+    Surroundings,
 )
 from recollect.errors import UserError
 from recollect.evaluate import FlopMeter, Ledger, Scores, score
@@ -27,12 +28,19 @@ from recollect.experiment.config import RunConfig
 from recollect.learn import Learner
 from recollect.memory import Memory
 from recollect.shapes import Adaptation, LabelSource
-from recollect.streams import Schedule, Stream, Task, TaskLabels, make_schedule
+from recollect.streams import (
+    Schedule,
+    Stream,
+    Task,
+    TaskLabels,
+    make_schedule,
+    make_script,
+    read_event,
+)
 from recollect.streams.placement import split_classes
-from recollect.types import Dataset, Parts
+from recollect.types import Dataset
 
-TRAIN, MONITORED, TEST = 0.6, 0.2, 0.2
-"""How a data set without a test set of its own is cut."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,21 +71,27 @@ class Assembly:
         self.ledger.load_state_dict(state["ledger"])
 
 
-def assemble(config: RunConfig) -> Assembly:
-    """Every part of a run that `presets.resolve` has completed the config of."""
-    reference = reference_of(config)
-    stream = make_stream(config, catalogue.find("benchmark", config.benchmark).factory()())
+def assemble(config: RunConfig, data: Dataset | None = None) -> Assembly:
+    """Every part of a run that `presets.resolve` has completed the config of.
+
+    `data` takes the place of the benchmark's own.
+    """
+    dataset = load_data(config) if data is None else check_dataset(data, source="data")
+    stream = make_stream(config, dataset)
     learner = make_learner(config, stream.image_shape, stream.num_classes)
     ledger = Ledger(label_budget=config.label_budget)
     meter = FlopMeter(ledger.add_flops)
     meter.watch(learner.network, _input_shape(stream.image_shape))
 
     def encoder() -> Encoder:
-        if config.encoder == "learner":
-            return LearnerEncoder(learner.logits)
-        random = RandomEncoder(stream.image_shape, seed=config.seed)
-        meter.watch(random.network, _input_shape(stream.image_shape))
-        return random
+        made: Encoder = catalogue.find("encoder", _settled(config.encoder)).factory()(
+            Surroundings(
+                learner_logits=learner.logits, image_shape=stream.image_shape, seed=config.seed
+            )
+        )
+        for network in made.networks:
+            meter.watch(network, _input_shape(stream.image_shape))
+        return made
 
     def labels(task: Task) -> LabelSource:
         return TaskLabels(
@@ -92,23 +106,22 @@ def assemble(config: RunConfig) -> Assembly:
         logits = learner.logits(tests.images)
         return score(logits, tests.labels, task.classes_by_task(), task=task.number)
 
+    drifting = stream.schedule.drifting
+    detector = make_part("detector", config, Setting(encoder=encoder, drifting=drifting))
     return Assembly(
         stream=stream,
         learner=learner,
         monitor=Monitor(
-            make_part(
-                "detector",
-                config,
-                Setting(encoder=encoder, drifting=stream.schedule.drifting),
-            ),
-            HeldOutReference() if reference == "held-out" else learner.memory,
+            detector,
+            HeldOutReference() if config.reference == "held-out" else learner.memory,
+            just_drifted=drifting if config.checked == "just-drifted" else None,
             book=lambda count: ledger.book_labels("monitoring", count),
         ),
         adaptation=make_part("adaptation", config),
         labels=labels,
         evaluate=evaluate,
         ledger=ledger,
-        warnings=warnings_about(config),
+        warnings=warnings_about(config, detector),
     )
 
 
@@ -120,78 +133,91 @@ def make_part(kind: str, config: RunConfig, *arguments: Any) -> Any:
     return entry.factory()(*arguments, *options, **entry.fixed)
 
 
-def reference_of(config: RunConfig) -> str:
-    """What current rows are compared with: `memory` or `held-out`."""
-    if config.reference != "auto":
-        return config.reference
-    return "held-out" if config.encoder == "learner" else "memory"
-
-
-def warnings_about(config: RunConfig) -> tuple[str, ...]:
-    """What a person should know before such a run begins."""
-    looks = config.detector not in ("oracle", "always", "never")
-    if looks and config.encoder == "learner" and reference_of(config) == "memory":
-        return (
-            "the learner has trained on the memory's rows, so they look more certain to it than "
-            "fresh ones although nothing drifted: expect false alarms (use --reference held-out)",
+def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
+    """What a person should know before such a run begins, and when its result is read."""
+    warnings = []
+    fixed = catalogue.find("encoder", _settled(config.encoder)).factory().fixed
+    if detector.watches and not fixed and config.reference == "memory":
+        warnings.append(
+            "the encoder has trained on the memory's rows, so they look more certain to it than "
+            "fresh ones although nothing drifted: expect false alarms (use --reference held-out)"
         )
-    return ()
+    if detector.watches and config.monitor == "test":
+        warnings.append(
+            "the detector watches the rows that score the run, as the published experiments did: "
+            "what is adapted to them is also scored on them (use --monitor holdout)"
+        )
+    return tuple(warnings)
+
+
+def load_data(config: RunConfig) -> Dataset:
+    """The data set of the config's benchmark."""
+    entry = catalogue.find("benchmark", config.benchmark)
+    where = [] if config.data is None else [Path(config.data)]
+    dataset = entry.factory()(*where, **config.options.get("benchmark", {}))
+    return check_dataset(dataset, source=config.benchmark)
 
 
 def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
     """The schedule that a config describes."""
-    order = config.class_order if config.class_order is not None else range(num_classes)
     tasks = config.tasks
     if tasks is None:
-        assert config.num_tasks is not None, "the config has not been resolved"
-        tasks = split_classes(tuple(order), config.num_tasks)
+        order = config.class_order if config.class_order is not None else range(num_classes)
+        tasks = split_classes(tuple(order), _settled(config.num_tasks))
     strangers = sorted({label for task in tasks for label in task} - set(range(num_classes)))
     if strangers:
         raise UserError(
             f"{config.benchmark} has classes 0 to {num_classes - 1}; the tasks name {strangers}"
         )
+    recurring = _settled(config.recurring_in_training)
+    if config.events:
+        return make_script(
+            tasks,
+            [read_event(event, source=f"event {n}") for n, event in enumerate(config.events, 1)],
+            seed=config.seed,
+            recurring_in_training=recurring,
+            first_domain=config.first_domain,
+        )
     return make_schedule(
         tasks,
-        num_drifts=config.num_drifts,
+        num_drifts=_settled(config.num_drifts),
         transform=config.transform,
         severity=config.severity,
         seed=config.seed,
-        scope=config.scope,
+        scope=_settled(config.scope),
         max_classes_per_drift=config.max_classes_per_drift,
         sequential=config.sequential,
-        unit=config.permutation_unit,
-        recurring_in_training=config.recurring_in_training,
+        unit=_settled(config.permutation_unit),
+        recurring_in_training=recurring,
+        share=config.drift_share,
+        over_tasks=config.drift_over_tasks,
+        per_class=config.concept_per_class,
+        drift_seed=config.drift_seed,
+        domains=config.domains or (),
+        first_domain=config.first_domain,
     )
 
 
 def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
     """The data set, cut into parts and played by the config's schedule."""
-    assert config.batch_size is not None, "the config has not been resolved"
-    train, monitored, test = cut(
-        dataset.labels, (TRAIN, MONITORED, TEST), rng.fork(config.seed, "parts")
-    )
-    reference = np.empty(0, dtype=np.int64)
-    if config.monitor == "test":
-        monitored = test
-    if reference_of(config) == "held-out":
-        halves = cut(dataset.labels[monitored], (0.5, 0.5), rng.fork(config.seed, "reference"))
-        reference, monitored = monitored[halves[0]], monitored[halves[1]]
     return Stream(
         dataset,
-        Parts(train=train, monitored=monitored, reference=reference, test=test),
+        make_parts(
+            dataset,
+            watch_test=config.monitor == "test",
+            keep_reference=config.reference == "held-out",
+            seed=config.seed,
+        ),
         make_schedule_of(config, len(dataset.class_names)),
-        batch_size=config.batch_size,
+        batch_size=_settled(config.batch_size),
         seed=config.seed,
     )
 
 
 def make_learner(config: RunConfig, image_shape: tuple[int, ...], num_classes: int) -> Learner:
     """A fresh learner for pictures of that shape."""
-    assert config.lr is not None, "the config has not been resolved"
-    assert config.buffer_size is not None, "the config has not been resolved"
-    assert config.minibatch_size is not None, "the config has not been resolved"
-    backbone = catalogue.find("backbone", config.backbone or "")
-    lr, momentum, weight_decay = config.lr, config.momentum, config.weight_decay
+    backbone = catalogue.find("backbone", _settled(config.backbone))
+    lr, momentum, weight_decay = _settled(config.lr), config.momentum, config.weight_decay
 
     def make_network(attempt: int) -> nn.Module:
         with rng.as_global(rng.fork(config.seed, "network", attempt)):
@@ -207,13 +233,13 @@ def make_learner(config: RunConfig, image_shape: tuple[int, ...], num_classes: i
             network.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay
         )
 
-    policy = catalogue.find("buffer_policy", config.buffer_policy).factory()()
+    policy = catalogue.find("buffer_policy", _settled(config.buffer_policy)).factory()()
     return Learner(
         make_network=make_network,
         make_optimiser=make_optimiser,
-        memory=Memory(config.buffer_size, policy=policy, seed=config.seed),
+        memory=Memory(_settled(config.buffer_size), policy=policy, seed=config.seed),
         objective=make_part("method", config),
-        minibatch_size=config.minibatch_size,
+        minibatch_size=_settled(config.minibatch_size),
         device=pick_device(config.device),
     )
 
@@ -239,3 +265,9 @@ def pick_device(name: str) -> torch.device:
 def _input_shape(image_shape: tuple[int, ...]) -> tuple[int, ...]:
     """(height, width, channels) at rest -> (channels, height, width) in a network."""
     return (image_shape[-1], *image_shape[:-1])
+
+
+def _settled(value: T | None) -> T:
+    """A setting that `presets.resolve` leaves to nobody else."""
+    assert value is not None, "the config has not been resolved"
+    return value

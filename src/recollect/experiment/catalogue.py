@@ -41,6 +41,44 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
             target="recollect.data.digits:load_digits",
         ),
+        "fmnist-cd": Entry(
+            summary="Fashion-MNIST, 5 tasks of 2 classes",
+            target="recollect.experiment.benchmarks:fashion_mnist",
+        ),
+        "cifar10-cd": Entry(
+            summary="CIFAR-10, 5 tasks of 2 classes",
+            target="recollect.experiment.benchmarks:cifar10",
+        ),
+        "cifar100-cd": Entry(
+            summary="CIFAR-100, 10 tasks of 10 classes",
+            target="recollect.experiment.benchmarks:cifar100",
+        ),
+        "tinyimagenet-cd": Entry(
+            summary="Tiny-ImageNet, 10 tasks of 20 classes",
+            target="recollect.experiment.benchmarks:tiny_imagenet",
+        ),
+        "clear10-cd": Entry(
+            summary="CLEAR-10, 5 tasks of 2 classes; natural drift from buckets 1-2 to 9-10",
+            target="recollect.experiment.benchmarks:clear10",
+        ),
+        "pacs-cd": Entry(
+            summary="PACS, 4 uneven tasks; photos come back as paintings, cartoons, sketches",
+            target="recollect.experiment.benchmarks:pacs",
+        ),
+        "yearbook-cd": Entry(
+            summary="Yearbook portraits by decade, 2 classes, tasks without new ones",
+            target="recollect.experiment.benchmarks:yearbook",
+        ),
+        "folder": Entry(
+            summary="pictures of one's own: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
+            target="recollect.experiment.benchmarks:folder",
+            options="recollect.experiment.benchmarks:FolderOptions",
+        ),
+        "npz": Entry(
+            summary="pictures of one's own in an .npz: images, labels, optional domain or year",
+            target="recollect.experiment.benchmarks:npz",
+            options="recollect.experiment.benchmarks:NpzOptions",
+        ),
     },
     "method": {
         "er": Entry(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from recollect.errors import UserError
 from recollect.experiment.fields import settle
 
-PARTS = ("method", "detector", "backbone")
+PARTS = ("benchmark", "method", "detector", "backbone")
 """The fields whose part has options of its own: `--detector.level 0.01`."""
 
 
@@ -21,45 +21,62 @@ class Settings:
 
     benchmark: str = "digits-cd"
     """the data and its tasks"""
+    data: str | None = None
+    """where the data lies; None: looked for in the usual places, then downloaded"""
     method: str = "er"
     """how the learner rehearses"""
     adaptation: str = "amr"
     """what is done about drifted classes"""
     detector: str = "ks"
     """what tells drifted classes from others"""
-    encoder: str = "learner"
-    """what turns pictures into the scores that a detector compares"""
-    reference: Literal["auto", "memory", "held-out"] = "auto"
-    """what current rows are compared with; auto: memory for an encoder that never learns, else
+    encoder: str | None = None
+    """what turns pictures into the scores that a detector compares; as a rule, learner"""
+    reference: Literal["memory", "held-out"] | None = None
+    """what current rows are compared with; as a rule, memory for an encoder that never learns, else
     rows that nobody trains on"""
-    monitor: Literal["holdout", "test"] = "holdout"
-    """which rows a detector watches: rows held out for it, or (as published) the scoring test"""
+    monitor: Literal["holdout", "test"] | None = None
+    """which rows a detector watches: as a rule rows held out for it; or, as published, the test"""
+    checked: Literal["all-known", "just-drifted"] | None = None
+    """which classes are checked: as a rule all seen so far; or, as published, those that the
+    schedule has just drifted"""
     buffer_size: int | None = None
     """rows the memory holds"""
-    buffer_policy: str = "reservoir"
-    """which rows the memory keeps"""
+    buffer_policy: str | None = None
+    """which rows the memory keeps; as a rule, reservoir"""
     num_tasks: int | None = None
     """how many equal tasks the classes are split into"""
     class_order: tuple[int, ...] | None = None
     """the order in which classes arrive"""
     tasks: tuple[tuple[int, ...], ...] | None = None
     """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
-    num_drifts: int = 1
+    num_drifts: int | None = None
     """drift events, spread over the tasks as in the paper"""
     transform: str = "permutation"
     """what drift does to the pictures"""
     severity: int = 5
     """how strongly, 1 to 5"""
-    scope: Literal["since-last-event", "all-seen"] = "since-last-event"
-    """which classes an event drifts: those learned since the previous one (as the published numbers
-    were made), or all seen so far"""
+    domains: tuple[str, ...] | None = None
+    """natural drift: the event's classes come back as pictures of the next of these domains"""
+    first_domain: str | None = None
+    """the domain whose pictures are learned first; None: all pictures"""
+    scope: Literal["since-last-event", "all-seen"] | None = None
+    """which classes an event drifts: as a rule those learned since the previous one (as the
+    published numbers were made), or all seen so far"""
     max_classes_per_drift: int | None = None
     """at most so many classes drift at an event, the most recent ones"""
     sequential: bool = False
     """every task from the second on drifts the classes of the task before it; num_drifts is moot"""
-    permutation_unit: Literal["pixel", "row"] = "pixel"
-    """what a permutation moves"""
-    recurring_in_training: bool = False
+    permutation_unit: Literal["pixel", "row"] | None = None
+    """what a permutation moves; as a rule, pixels"""
+    drift_share: float = 1.0
+    """how much of a class drifts; below 1 the old look stays valid beside the new one"""
+    drift_over_tasks: int = 1
+    """over how many tasks the drifted share rises, evenly"""
+    concept_per_class: bool = False
+    """every class drifts by a concept of its own instead of one that all share"""
+    drift_seed: int | None = None
+    """one seed for the randomness of all events; None: the run's seed, anew for every event"""
+    recurring_in_training: bool | None = None
     """drifted classes come back, labelled, in the training data of the event's task"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
@@ -93,6 +110,8 @@ class Settings:
             "num_tasks": 1,
             "num_drifts": 0,
             "max_classes_per_drift": 1,
+            "drift_over_tasks": 1,
+            "drift_seed": 0,
             "label_budget": 0,
             "epochs": 1,
             "batch_size": 1,
@@ -106,8 +125,25 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name} must be at least {least}; got {value}")
+        at_most = {
+            "buffer_size": 10**9,
+            "batch_size": 10**9,
+            "minibatch_size": 10**9,
+            "epochs": 10**9,
+            "threads": 1024,
+            "lr": 10**36,
+            "seed": 2**63 - 1,
+        }
+        for name, most in at_most.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise UserError(f"{name} must be at most {most}; got {value}")
+        if self.tasks is not None and not any(self.tasks):
+            raise UserError("tasks must bring at least one class, as JSON: [[0,1],[2]]")
         if not 1 <= self.severity <= 5:
             raise UserError(f"severity must be 1 to 5; got {self.severity}")
+        if not 0 < self.drift_share <= 1:
+            raise UserError(f"drift_share must lie above 0, up to 1; got {self.drift_share}")
         if self.lr is not None and not self.lr > 0:
             raise UserError(f"lr must be above 0; got {self.lr}")
         if self.tasks is not None and (self.num_tasks or self.class_order) is not None:
@@ -120,6 +156,8 @@ class RunConfig(Settings):
 
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """options of single parts, by part: {"detector": {"level": 0.01}}"""
+    events: tuple[Mapping[str, Any], ...] = ()
+    """drift events written out one by one, instead of being placed by rule (streams/script.py)"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, in the order of the fields."""

@@ -35,6 +35,30 @@ def read_config_file(path: str | Path) -> dict[str, object]:
     return content
 
 
+def unfold_data(mapping: Mapping[str, object], *, source: str) -> dict[str, object]:
+    """A file's `data: {folder: photos, size: 32}` as the benchmark that reads such data.
+
+    >>> unfold_data({"data": {"folder": "photos", "size": 32}, "seed": 1}, source="mine.yaml")
+    {'seed': 1, 'benchmark': {'name': 'folder', 'size': 32}, 'data': 'photos'}
+    """
+    data = mapping.get("data")
+    if not isinstance(data, Mapping):
+        return dict(mapping)
+    kinds = [kind for kind in OWN_DATA if kind in data]
+    if len(kinds) != 1 or "benchmark" in mapping:
+        raise UserError(
+            f"{source}: data takes one of {', '.join(OWN_DATA)} with its path, and stands in the "
+            f"place of a benchmark"
+        )
+    options = {key: value for key, value in data.items() if key != kinds[0]}
+    rest = {key: value for key, value in mapping.items() if key != "data"}
+    return {**rest, "benchmark": {"name": kinds[0], **options}, "data": data[kinds[0]]}
+
+
+OWN_DATA = ("folder", "npz")
+"""The benchmarks that read data of one's own."""
+
+
 def split_parts(
     mapping: Mapping[str, object], part_keys: Iterable[str]
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:

@@ -204,6 +204,8 @@ def _several(kind: Any) -> str:
         return f"lists of {_several(get_args(kind)[0])}"
     if get_origin(kind) is Literal:
         return f"values out of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) is Mapping:
+        return "mappings"
     return _WORDS[kind][1]
 
 

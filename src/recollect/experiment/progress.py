@@ -116,13 +116,11 @@ class RunDisplay(Silent):
         """Say what drifted, and whatever a person should be told."""
         self._steps = max(1, math.ceil(rows / self._batch_size) * self._epochs)
         drifted = [str(verdict.label) for verdict in verdicts if verdict.drifted]
-        if drifted:
-            self._display.say(
-                f"{self._title}: task {task.number}/{self._num_tasks}: "
-                f"drifted: {', '.join(drifted)}"
-            )
-        for note in repair.notes:
-            self._display.say(f"{self._title}: task {task.number}/{self._num_tasks}: {note}")
+        untestable = [str(verdict.label) for verdict in verdicts if verdict.drifted is None]
+        lines = [f"drifted: {', '.join(drifted)}"] if drifted else []
+        lines += [f"not testable: {', '.join(untestable)}"] if untestable else []
+        for line in (*lines, *repair.notes):
+            self._display.say(f"{self._title}: task {task.number}/{self._num_tasks}: {line}")
 
     def stepped(self, epoch: int, report: StepReport) -> None:
         """Move the bar, at most ten times a second."""

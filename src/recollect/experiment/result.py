@@ -14,8 +14,9 @@ import torch
 import recollect
 from recollect import evaluate
 from recollect.evaluate import Ledger
+from recollect.experiment.build import pick_device
 from recollect.experiment.config import RunConfig
-from recollect.streams import Schedule
+from recollect.streams import DriftEvent, Schedule
 from recollect.types import TaskRecord, Verdict
 
 Record = dict[str, Any]
@@ -45,13 +46,14 @@ def make_result(
     class_names: Sequence[str],
     records: Sequence[Record],
     ledger: Ledger,
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """All that is to be known of a complete run. What may differ between two equal runs stands in
     `seconds` and `versions`."""
     scores = [record["scores"] for record in records]
     matrix = evaluate.accuracy_matrix([row["accuracy"] for row in scores])
     final = {int(label): value for label, value in scores[-1]["per_class"].items()}
-    drifted = {label for event in schedule.events for label in event.concepts}
+    drifted = schedule.drifted()
     settings = config.to_json()
     return {
         "benchmark": config.benchmark,
@@ -79,15 +81,7 @@ def make_result(
         "labels_refused": ledger.refused,
         "gradient_steps": ledger.steps,
         "flops": ledger.flops,
-        "drift_events": [
-            {
-                "task": event.task,
-                "classes": sorted(event.concepts),
-                "transform": config.transform,
-                "severity": config.severity,
-            }
-            for event in schedule.events
-        ],
+        "drift_events": [_event_to_json(schedule, event) for event in schedule.events],
         "verdicts": [verdict for record in records for verdict in record["verdicts"]],
         "renewals": [
             {"task": record["task"], "class": label}
@@ -98,10 +92,29 @@ def make_result(
         "notes": [
             {"task": record["task"], "text": note} for record in records for note in record["notes"]
         ],
+        "warnings": list(warnings),
         "schedule": schedule.to_json(),
         "config": settings,
         "seconds": ledger.seconds,
-        "versions": versions(),
+        "versions": {**versions(), "device": str(pick_device(config.device))},
+    }
+
+
+def _event_to_json(schedule: Schedule, event: DriftEvent) -> Record:
+    """The truth about an event; several transforms are joined by a plus sign."""
+    looks = sorted(set(event.concepts.values()))
+    steps = [schedule.concepts[look - 1] for last in looks for look in schedule.lineage(last)]
+    changes = [step for step in steps if step.domain is None or step.transform != "identity"]
+    return {
+        "task": event.task,
+        "classes": sorted(event.concepts),
+        "transform": "+".join(dict.fromkeys(step.transform for step in changes))
+        or ("natural" if steps else "original"),
+        "severity": max((step.severity for step in changes), default=0),
+        "kind": event.kind,
+        "share": event.share,
+        "over_tasks": event.over_tasks,
+        "domains": sorted({schedule.domain_of(look) or "all" for look in looks}),
     }
 
 
@@ -119,7 +132,7 @@ def _detection(schedule: Schedule, records: Sequence[Record]) -> evaluate.Detect
         for record in records
         for v in record["verdicts"]
     ]
-    drifts = {event.task: sorted(event.concepts) for event in schedule.events}
+    drifts = {task: schedule.drifting(task) for task in range(1, schedule.num_tasks + 1)}
     renewals = [(record["task"], label) for record in records for label in record["renewed"]]
     return evaluate.detection_quality(verdicts, drifts, renewals)
 
@@ -142,7 +155,7 @@ def _commit() -> str | None:
     home = Path(__file__).resolve().parents[3]
     if not (home / ".git").exists():
         return None
-    command = ["git", "-C", str(home), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from recollect.experiment.store import RunFolder
 from recollect.loop import play
 from recollect.shapes import Listener
 from recollect.streams import Stream
+from recollect.types import Dataset
 
 
 def run(
@@ -26,11 +28,17 @@ def run(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    data: Dataset | None = None,
     listener: Listener | None = None,
 ) -> dict[str, Any]:
-    """Run a config in a folder and return its result; a finished run is not run again."""
+    """Run a config in a folder and return its result; a finished run is not run again.
+
+    `data` takes the place of the benchmark's own.
+    """
     config = resolve(config)
-    assembly = assemble(config)  # before the folder: a config that cannot work leaves no trace
+    assembly = assemble(config, data)  # before the folder: what cannot work leaves no trace
+    for warning in assembly.warnings:
+        warnings.warn(warning, stacklevel=2)
     with RunFolder.open(out, config.to_json(), resume=resume, overwrite=overwrite) as folder:
         return run_in(folder, config, assembly, listener=listener)
 
@@ -75,6 +83,7 @@ def run_in(
             assembly.stream.class_names,
             records,
             assembly.ledger,
+            assembly.warnings,
         )
     folder.write_result(result)
     return result

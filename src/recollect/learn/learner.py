@@ -77,25 +77,26 @@ class Learner:
 
         Nothing changes by asking: evaluation mode, no gradients, no batch-norm update.
         """
-        network = self.objective.predictor(self.network)
-        with _evaluating(network), torch.no_grad():
-            parts = torch.split(images, 512)
-            return torch.cat([network(to_input(part, self.device)).cpu() for part in parts])
+        return self._ask(self.objective.predictor(self.network), images)
 
     def annotate(self, rows: Rows) -> Extras:
         """The memory columns for rows that do not come from a training step."""
         if not self.objective.columns(torch.empty(0, 0)):
             return {}  # a method that keeps nothing of no rows keeps nothing: spare the forward
-        with _evaluating(self.network), torch.no_grad():
-            logits = self.network(to_input(rows.images, self.device))
-        return self._columns(logits)
+        return self._columns(self._ask(self.network, rows.images))
 
     def restart(self) -> None:
-        """Forget everything but the memory: fresh weights, a fresh optimiser."""
+        """Fresh weights and a fresh optimiser; memory and method go on."""
         self._restarts += 1
         fresh = self._make_network(self._restarts)
         self.network.load_state_dict(fresh.state_dict())
         self._optimiser = self._make_optimiser(self.network)
+
+    def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
+        """Logits on the CPU, a part of the rows at a time."""
+        with _evaluating(network), torch.no_grad():
+            parts = torch.split(images, 512)
+            return torch.cat([network(to_input(part, self.device)).cpu() for part in parts])
 
     def _columns(self, logits: Tensor) -> Extras:
         return {name: column.cpu() for name, column in self.objective.columns(logits).items()}

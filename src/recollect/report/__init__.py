@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from recollect.errors import UserError
-from recollect.report.cells import Setting, group
-from recollect.report.columns import COMPARISON, FURTHER
+from recollect.files import reason, replacing, writing
+from recollect.report.cells import Setting
+from recollect.report.columns import EVERYTHING
 from recollect.report.read import find_runs
+from recollect.report.settings import group
 from recollect.report.tables import as_csv, as_markdown, as_text, table_of
+from recollect.report.words import cautions
 
 __all__ = ["Report", "write_report"]
 
@@ -29,23 +30,24 @@ class Report:
     table: str
     """the comparison, for a terminal"""
     warnings: tuple[str, ...] = ()
-    """one line for each run that was left out, and why"""
+    """one line for each run that was left out, and for each thing that runs warn of"""
 
 
 def write_report(paths: Sequence[Path], out: Path) -> Report:
     """Read the runs in `paths` and write page, figures and tables into `out`.
 
     Everything is drawn before anything is written, and each file appears whole or not at all; the
-    page comes last.
+    page comes last. Then the figures of an earlier report in the same place go.
     """
     found = find_runs(paths)
     grouped = group(found.runs)
     settings = grouped.settings
-    warnings = (*found.warnings, *grouped.warnings)
+    left_out = (*found.warnings, *grouped.warnings)
+    known = cautions(grouped.runs)
     _make_writable(out)
 
     # Late, because loading matplotlib takes a second that the tables alone need not wait for.
-    from recollect.report.figures import draw_all
+    from recollect.report.figures import DRAWERS, draw_all
     from recollect.report.page import build_page
     from recollect.report.style import looks_of
 
@@ -58,16 +60,17 @@ def write_report(paths: Sequence[Path], out: Path) -> Report:
             figures[f"figures/{slug}-{picture.kind}.svg"] = picture.svg
     table = table_of(settings)
     texts = {
-        "table.csv": as_csv(table_of(settings, (*COMPARISON, *FURTHER))),
+        "table.csv": as_csv(table_of(settings, EVERYTHING)),
         "table.md": as_markdown(table),
-        "index.html": build_page(settings, pictures, warnings),
+        "index.html": build_page(settings, pictures, left_out=left_out, cautions=known),
     }
     _write(out, {**figures, **{name: text.encode() for name, text in texts.items()}})
+    _remove_old_figures(out / "figures", {Path(name).name for name in figures}, DRAWERS)
     return Report(
         page=out / "index.html",
         figures=tuple(out / name for name in figures),
         table=as_text(table),
-        warnings=warnings,
+        warnings=(*left_out, *known),
     )
 
 
@@ -76,11 +79,21 @@ def _slugs(settings: Sequence[Setting]) -> list[str]:
     slugs: list[str] = []
     for setting in settings:
         run = setting.first
-        names = [run.benchmark, run.method, f"b{run.buffer_size or 0}", f"d{run.num_drifts}"]
-        plain = re.sub(r"[^A-Za-z0-9+-]+", "-", "-".join([*names, setting.variant]))
-        slug = plain.strip("-")[:80]
+        names = [run.benchmark[:30], run.method[:20], f"b{run.buffer_size or 0}"]
+        words = "-".join([*names, f"d{run.num_drifts}", setting.variant])
+        slug = re.sub(r"[^A-Za-z0-9+-]+", "-", words).strip("-")[:80]
         slugs.append(slug if slug not in slugs else f"{slug}-{len(slugs) + 1}")
     return slugs
+
+
+def _remove_old_figures(folder: Path, written: Collection[str], kinds: Collection[str]) -> None:
+    """Remove what an earlier report has drawn; a file that is not named like a figure stays."""
+    endings = "|".join(map(re.escape, kinds))
+    ours = re.compile(rf"([A-Za-z0-9+-]+-)?b\d+-d\d+(-[A-Za-z0-9+-]+)?-({endings})\.(png|svg)")
+    for file in sorted(folder.iterdir()):
+        if ours.fullmatch(file.name) and file.name not in written and file.is_file():
+            with writing(file):
+                file.unlink(missing_ok=True)
 
 
 def _make_writable(out: Path) -> None:
@@ -91,41 +104,14 @@ def _make_writable(out: Path) -> None:
             with tempfile.TemporaryFile(dir=folder):
                 pass
     except OSError as error:
-        raise _unwritable(out, error) from error
+        raise UserError(
+            f"expected a folder to write the report into, but {out} cannot be written "
+            f"({reason(error)}); choose another with --out"
+        ) from error
 
 
 def _write(out: Path, contents: Mapping[str, bytes]) -> None:
     """Each file in one step, in the given order."""
-    try:
-        for name, content in contents.items():
-            _replace(out / name, content)
-    except OSError as error:
-        raise _unwritable(out, error) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
-def _umask() -> int:
-    """The process's mask, which mkstemp passes over and which can be read only by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _unwritable(out: Path, error: OSError) -> UserError:
-    reason = error.strerror or str(error)
-    return UserError(
-        f"expected a folder to write the report into, but {out} cannot be written ({reason}); "
-        "choose another with --out"
-    )
+    for name, content in contents.items():
+        with replacing(out / name) as temporary:
+            temporary.write_bytes(content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recollect.report.cells import Cell, Stat
@@ -28,6 +28,8 @@ class Column:
     spread: bool = False
     """whether the standard deviation is printed beside the mean"""
     names_the_cell: bool = False
+    where_known: bool = False
+    """left out of what people read where no cell has a value"""
 
     @property
     def title(self) -> str:
@@ -94,6 +96,14 @@ COMPARISON = (
         meaning="What says that a class has drifted.",
         value=lambda cell: cell.detector,
         names_the_cell=True,
+    ),
+    Column(
+        key="trait",
+        heading=("", "with"),
+        meaning="What tells this row from another of the same adaptation and detector.",
+        value=lambda cell: cell.trait or None,
+        names_the_cell=True,
+        where_known=True,
     ),
     Column(
         key="buffer_size",
@@ -247,4 +257,16 @@ FURTHER = (
 )
 """Measures beside the main comparison, for the page and for CSV."""
 
+EVERYTHING = (*COMPARISON, *FURTHER)
+"""For machines: the same columns in every report."""
+
 NAMES = tuple(column for column in COMPARISON if column.names_the_cell)
+
+
+def for_people(cells: Sequence[Cell], columns: Sequence[Column] = COMPARISON) -> list[Column]:
+    """The columns without those that would stay empty."""
+    return [
+        column
+        for column in columns
+        if not column.where_known or any(column.value(cell) is not None for cell in cells)
+    ]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recollect.report import style
-from recollect.report.canvas import Drawing, place
+from recollect.report.canvas import Drawing, place, text_inches
 from recollect.report.cells import Cell, Setting, Stat, stat_of
-from recollect.report.events import describe_events, range_words
-from recollect.report.run import Floats
+from recollect.report.events import changes, describe_events, range_words
+from recollect.report.run import Floats, Run
+
+_WIDTH = 7.3
+"""Inches from the first task to the last."""
 
 
 def accuracy_over_tasks(setting: Setting, looks: style.Looks) -> Drawing:
     """After each task, the mean accuracy over the tasks seen so far, one line per cell."""
     figure = Figure(figsize=(10.4, 3.9))
-    axes = place(figure, 0.65, 0.55, 7.3, 2.9)
+    axes = place(figure, 0.65, 0.55, _WIDTH, 2.9)
     num_tasks = setting.first.num_tasks
     endings = []
     for cell, label, look in zip(
@@ -42,7 +47,7 @@ def accuracy_over_tasks(setting: Setting, looks: style.Looks) -> Drawing:
         axes.fill_between(
             tasks, means - spread, means + spread, color=look.colour, alpha=0.14, linewidth=0
         )
-    _mark_events(axes, setting)
+    _mark_changes(axes, setting)
     axes.set(
         xlim=(0.7, num_tasks + 0.3),
         ylim=(0, 102),
@@ -86,13 +91,12 @@ def _few_ticks(num_tasks: int) -> list[int]:
     return list(range(1, num_tasks + 1, max(1, num_tasks // 20)))
 
 
-def _mark_events(axes: Axes, setting: Setting) -> None:
-    events = setting.first.events
-    for event in events:
+def _mark_changes(axes: Axes, setting: Setting) -> None:
+    changed = changes(setting.first)
+    for (task, _), words in zip(changed.items(), _words_that_fit(setting.first), strict=True):
         # Between the last measurement of the old look and the first one of the new.
-        at = event.task - 0.5
+        at = task - 0.5
         axes.axvline(at, color=style.DRIFT, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
-        words = f"drift: {range_words(event.classes)}" if len(events) <= 3 else "drift"
         axes.annotate(
             words,
             (at, 1.0),
@@ -103,6 +107,20 @@ def _mark_events(axes: Axes, setting: Setting) -> None:
             fontsize=8,
             color=style.DRIFT,
         )
+
+
+def _words_that_fit(run: Run) -> list[str]:
+    """What stands above the lines where classes change: as much as does not overlap."""
+    changed = changes(run)
+    gap = min((late - early for early, late in pairwise(changed)), default=run.num_tasks)
+    room = gap * _WIDTH / run.num_tasks
+    for words in (
+        [f"drift: {range_words(classes)}" for classes in changed.values()],
+        ["drift"] * len(changed),
+    ):
+        if text_inches(words) <= room:
+            return words
+    return ["drift", *[""] * (len(changed) - 1)]
 
 
 def reliability(setting: Setting, looks: style.Looks) -> Drawing | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from recollect.report.run import DriftEvent, Run, Verdict
 
@@ -21,19 +22,69 @@ class Outcome(enum.Enum):
 def outcome_of(verdict: Verdict, run: Run) -> Outcome:
     """Judge a verdict: a claim is right while a class is stale.
 
-    A class is stale from its drift until it has been met with fresh samples. That happens after a
-    task's check, so it counts from the next task on.
+    A class is stale from its last change of look until it has been met with fresh samples. That
+    happens after a task's check, so it counts from the next task on.
     """
     if verdict.drifted is None:
         return Outcome.UNTESTABLE
-    drifts = [e.task for e in run.events if verdict.label in e.classes and e.task <= verdict.task]
-    last = max(drifts, default=None)
+    changed = [task for task in _tasks_of_change(run, verdict.label) if task <= verdict.task]
+    last = max(changed, default=None)
     is_stale = last is not None and not any(
         (task, verdict.label) in run.renewals for task in range(last, verdict.task)
     )
     if is_stale:
         return Outcome.FOUND if verdict.drifted else Outcome.MISSED
     return Outcome.FALSE_ALARM if verdict.drifted else Outcome.QUIET
+
+
+def changes(run: Run) -> Mapping[int, tuple[int, ...]]:
+    """The tasks at which some class looks otherwise than the task before, with those classes.
+
+    A gradual event counts at every task at which it goes on, one that changes nothing at none.
+    """
+    found: dict[int, list[int]] = {}
+    for label in sorted({label for event in run.events for label in event.classes}):
+        for task in _tasks_of_change(run, label):
+            found.setdefault(task, []).append(label)
+    return {task: tuple(found[task]) for task in sorted(found)}
+
+
+def _tasks_of_change(run: Run, label: int) -> list[int]:
+    events = [event for event in run.events if label in event.classes]
+    looks = _looks_taken_on(events)
+    shown = [_mixture(events, looks, task) for task in range(run.num_tasks + 1)]
+    return [task for task, (old, new) in enumerate(pairwise(shown), start=1) if old != new]
+
+
+_ORIGINAL = 0
+
+
+def _looks_taken_on(events: Sequence[DriftEvent]) -> list[int]:
+    """A number for the look that a class takes on at each of its events; equal ones look alike."""
+    looks: list[int] = []
+    current, steps = _ORIGINAL, [""]
+    for number, event in enumerate(events, start=1):
+        before, steps = steps, event.transform.split("+")
+        if steps == ["original"]:
+            current, steps = _ORIGINAL, [""]
+        elif steps[-1] == "identity" and steps[:-1] in ([], before):
+            steps = before  # an event is told with all that was done before it: nothing is new
+        else:
+            current = number
+        looks.append(current)
+    return looks
+
+
+def _mixture(events: Sequence[DriftEvent], looks: Sequence[int], task: int) -> Mapping[int, float]:
+    """The looks that a class shows during a task, with the share of each."""
+    shares = {_ORIGINAL: 1.0}
+    for event, look in zip(events, looks, strict=True):
+        moved = event.share * min(1.0, max(0, task - event.task + 1) / event.over_tasks)
+        # A class that looks like that already stays as it is, free of rounding.
+        if moved > 0 and shares.keys() != {look}:
+            shares = {old: share * (1 - moved) for old, share in shares.items() if moved < 1}
+            shares[look] = shares.get(look, 0.0) + moved
+    return shares
 
 
 def range_words(numbers: Iterable[int]) -> str:
@@ -64,9 +115,39 @@ def describe_events(run: Run) -> str:
     """One sentence about all drift events of a stream."""
     if not run.events:
         return "Nothing drifts in this stream."
-    return "Drift events: " + "; ".join(_describe(event) for event in run.events) + "."
+    head = "Drift events" if changes(run) else "Nothing drifts in this stream; its events"
+    return f"{head}: " + "; ".join(_describe(event) for event in run.events) + "."
 
 
 def _describe(event: DriftEvent) -> str:
-    severity = "" if event.severity is None else f", severity {event.severity:g}"
-    return f"task {event.task}: {range_words(event.classes)} ({event.transform}{severity})"
+    words = ", ".join([_look_words(event), *_extent_words(event)])
+    return f"task {event.task}: {range_words(event.classes)} ({words})"
+
+
+def _extent_words(event: DriftEvent) -> list[str]:
+    if event.transform == "identity":
+        return []  # how fast, and how much of nothing, is no matter
+    words = []
+    if event.over_tasks > 1:
+        words.append(f"gradual over {event.over_tasks} tasks")
+    elif event.kind == "gradual":
+        words.append("gradual within the task")
+    if event.share < 1:
+        amount = "half" if event.share == 0.5 else f"{100 * event.share:.3g}%"
+        words.append(f"{amount} of each class")
+    return words
+
+
+def _look_words(event: DriftEvent) -> str:
+    domains = " and ".join(event.domains)
+    if event.transform == "identity":
+        return "identity: nothing changes"
+    if event.transform == "original":
+        return "back to the original look"
+    if event.transform == "natural":
+        return f"natural: {domains}" if domains else "natural"
+    severity = ""
+    if event.severity:
+        most = "up to " if "+" in event.transform else ""
+        severity = f", severity {most}{event.severity:g}"
+    return f"{event.transform}{severity}" + (f", in {domains}" if domains else "")

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, panels, place, short, text_inches
 from recollect.report.cells import Cell, Setting, mean_known
-from recollect.report.events import describe_events, spans
+from recollect.report.events import changes, describe_events, spans
 from recollect.report.run import Floats
 
 MAX_NUMBERED = 14
@@ -60,10 +60,10 @@ def per_class(setting: Setting) -> Drawing | None:
     tasks = [str(task) for task in range(1, num_tasks + 1)]
     for panel, cell, label in zip(axes, setting.cells, setting.labels, strict=True):
         _heat(panel, per_class_means(cell), names, tasks[: cell.first.num_tasks])
-        for event in cell.first.events:
-            for first, last in spans(event.classes):
+        for task, classes in changes(cell.first).items():
+            for first, last in spans(classes):
                 frame = Rectangle(
-                    (event.task - 1, first),
+                    (task - 1, first),
                     1,
                     last - first + 1,
                     fill=False,
@@ -80,7 +80,7 @@ def per_class(setting: Setting) -> Drawing | None:
         figure=figure,
         title="Accuracy per class",
         caption="Accuracy of each class after each task, in percent, mean over seeds. An orange "
-        "frame marks the task at which classes change their look: what follows to the right is how "
+        "frame marks a task at which classes change their look: what follows to the right is how "
         "they recover. " + describe_events(setting.first),
         alt=f"Heat maps of the accuracy of {num_classes} classes after each of {num_tasks} tasks, "
         f"for {', '.join(setting.labels)}.",

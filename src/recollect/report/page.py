@@ -19,11 +19,22 @@ from recollect.report.tables import Table, table_of
 SIDE_BY_SIDE = ("radar", "reliability")
 """Kinds of figures that need half the page's width only."""
 
+SEEN_WHOLE = (*SIDE_BY_SIDE, "samples")
+"""Kinds that a narrow screen shows smaller; any other is scrolled there, to keep its numbers
+readable."""
+
+LONG = 24
+"""Letters from which a name in a table is broken into lines."""
+
 
 def build_page(
-    settings: Sequence[Setting], pictures: Sequence[Sequence[Picture]], warnings: Sequence[str]
+    settings: Sequence[Setting],
+    pictures: Sequence[Sequence[Picture]],
+    *,
+    left_out: Sequence[str],
+    cautions: Sequence[str],
 ) -> str:
-    """The page; `pictures` holds the figures of each setting."""
+    """The page; `pictures` holds the figures of each setting, `cautions` what runs warn of."""
     template = Template(files("recollect.report").joinpath("page.html").read_text("utf-8"))
     cells = [cell for setting in settings for cell in setting.cells]
     names = [column for column in NAMES if column.key != "seeds"]
@@ -32,7 +43,8 @@ def build_page(
     return template.substitute(
         title=escape(words.title_of(settings)),
         summary=escape(words.overview(settings)),
-        warnings=_warnings(warnings),
+        warnings=_warnings("Not everything could be used:", left_out)
+        + _warnings("What to know about these runs:", cautions),
         comparison=_html_table(table_of(settings), "Comparison of all configurations"),
         further=_html_table(table_of(settings, [*names_of_cells, *FURTHER]), "Further measures"),
         tabs=_tabs(settings),
@@ -45,11 +57,11 @@ def build_page(
     )
 
 
-def _warnings(lines: Sequence[str]) -> str:
+def _warnings(heading: str, lines: Sequence[str]) -> str:
     if not lines:
         return ""
     items = "".join(f"<li>{escape(clean(line))}</li>" for line in lines)
-    return f'<div class="warnings"><p>Not everything could be used:</p><ul>{items}</ul></div>'
+    return f'<div class="warnings"><p>{escape(heading)}</p><ul>{items}</ul></div>'
 
 
 def _html_table(table: Table, label: str) -> str:
@@ -63,7 +75,9 @@ def _html_table(table: Table, label: str) -> str:
         cells = [_cell(column, v) for column, v in zip(table.columns, row.values, strict=True)]
         if with_place:
             place = ", ".join(part for part in (row.benchmark, row.variant) if part)
-            cells.insert(0, f'<td class="name" data-sort="{escape(place)}">{escape(place)}</td>')
+            cells.insert(
+                0, f'<td class="name long" data-sort="{escape(place)}">{escape(place)}</td>'
+            )
         body.append(f"<tr>{''.join(cells)}</tr>")
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
@@ -74,7 +88,7 @@ def _html_table(table: Table, label: str) -> str:
 
 
 def _is_name(column: Column) -> bool:
-    return column.key in ("method", "adaptation", "detector")
+    return column.key in ("method", "adaptation", "detector", "trait")
 
 
 def _head(column: Column) -> str:
@@ -92,6 +106,7 @@ def _cell(column: Column, value: Value) -> str:
     key = value.mean if isinstance(value, Stat) else value
     sort = "" if key is None else escape(str(key))
     kind = "name" if _is_name(column) else ""
+    kind += " long" if isinstance(value, str) and len(value) > LONG else ""
     return f'<td class="{kind}" data-sort="{sort}">{escape(column.text(value))}</td>'
 
 
@@ -117,7 +132,8 @@ def _section(setting: Setting, pictures: Sequence[Picture], *, alone: bool) -> s
 
 def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.svg).decode()
-    kind = "half" if picture.kind in SIDE_BY_SIDE else "whole"
+    kind = "half" if picture.kind in SIDE_BY_SIDE else "full"
+    kind += " whole" if picture.kind in SEEN_WHOLE else ""
     return (
         f'<figure class="{kind}"><h3>{escape(picture.title)}</h3>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">'
@@ -129,7 +145,7 @@ def _figure(picture: Picture) -> str:
 def _run(run: Run) -> str:
     faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
     name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in run.notes)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in (*run.warnings, *run.notes))
     versions = ", ".join(f"{key} {clean(value)}" for key, value in sorted(run.versions.items()))
     config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)
     return (

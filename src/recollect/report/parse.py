@@ -84,6 +84,7 @@ def _parse(result: Mapping[str, Any], folder: Path, samples: Path | None) -> Run
         flops=_numbers(result["flops"]),
         detection=_numbers(result["detection"]),
         notes=tuple(_note(entry) for entry in result.get("notes") or ()),
+        warnings=tuple(_sentence(entry) for entry in result.get("warnings") or ()),
         versions=dict(result["versions"]),
         config=dict(result["config"]),
         samples=samples,
@@ -127,6 +128,10 @@ def _event(entry: Mapping[str, Any]) -> DriftEvent:
         classes=tuple(sorted(int(label) for label in entry["classes"])),
         transform=clean(entry["transform"]),
         severity=_number(entry.get("severity")),
+        kind=clean(entry.get("kind", "sudden")),
+        share=1.0 if entry.get("share") is None else float(entry["share"]),
+        over_tasks=int(entry.get("over_tasks") or 1),
+        domains=tuple(clean(name) for name in entry.get("domains") or () if name != "all"),
     )
 
 
@@ -181,3 +186,9 @@ def _class_names(names: Sequence[Any] | None, num_classes: int) -> tuple[str, ..
 
 def _note(entry: Mapping[str, Any]) -> str:
     return f"task {int(entry['task'])}: {clean(entry['text'])}"
+
+
+def _sentence(entry: Any) -> str:
+    if not isinstance(entry, str):
+        raise DamagedError(f"has a warning {entry!r}, which is no text")
+    return clean(entry)

@@ -63,10 +63,20 @@ def sample_sheet(setting: Setting) -> Drawing | None:
     return Drawing(
         figure=figure,
         title="Before and after drift",
-        caption="The same pictures of drifted classes, left as the network first learned them, "
-        f"right as they look from the named task on. Seed {run.seed}.{more}",
+        caption="Pictures of drifted classes, left as they were just before the named task, right "
+        f"as they look from it on. {_provisos(run)}Seed {run.seed}.{more}",
         alt=f"Contact sheet of example pictures before and after drift: {', '.join(names)}.",
     )
+
+
+def _provisos(run: Run) -> str:
+    """Why the picture to the right may be another one, or no different."""
+    words = ""
+    if any(event.transform == "natural" for event in run.events):
+        words += "Natural drift shows other pictures, those of the new domain. "
+    if any(event.share < 1 or event.over_tasks > 1 for event in run.events):
+        words += "Where a class drifts gradually or in part, a picture may not have changed yet. "
+    return words
 
 
 def _row_name(run: Run, task: int, label: int) -> str:

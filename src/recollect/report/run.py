@@ -19,12 +19,21 @@ COSTS = ("train", "detect", "adapt")
 
 @dataclass(frozen=True, kw_only=True)
 class DriftEvent:
-    """The truth: these classes changed their look when this task (counted from 1) began."""
+    """The truth: these classes take on another look when this task (counted from 1) begins."""
 
     task: int
     classes: tuple[int, ...]
     transform: str
+    """a transform, several joined by "+", "natural", "original" or "identity" """
     severity: float | None
+    kind: str = "sudden"
+    """sudden, gradual or partial"""
+    share: float = 1.0
+    """how much of each class moves in the end"""
+    over_tasks: int = 1
+    """over how many tasks the share rises"""
+    domains: tuple[str, ...] = ()
+    """whose pictures are seen from then on; empty where domains play no part"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +97,8 @@ class Run:
     flops: Mapping[str, float | None]
     detection: Mapping[str, float | None]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    """what a person should know about this run"""
     versions: Mapping[str, Any]
     config: Mapping[str, Any]
     samples: Path | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ class Look:
     marker: str
     line: LineStyle
     hollow: bool = False
-    """the second cell of the same adaptation (another detector) has hollow markers"""
+    """every cell of an adaptation after its first (another detector, say) has hollow markers"""
 
 
 _FIXED = {
@@ -83,10 +84,12 @@ def looks_of(adaptations: Iterable[str]) -> Looks:
 
 
 def looks_by_cell(cells: Sequence[Cell], looks: Looks) -> list[Look]:
-    """One look per cell; every cell of an adaptation after its first is hollow."""
-    met: set[str] = set()
+    """One look per cell: the adaptation's, then the same but hollow, then with other markers."""
+    met: Counter[str] = Counter()
     result = []
     for cell in cells:
-        result.append(replace(looks[cell.adaptation], hollow=cell.adaptation in met))
-        met.add(cell.adaptation)
+        look, place = looks[cell.adaptation], met[cell.adaptation]
+        marker = look.marker if place < 2 else _SPARE[place % len(_SPARE)].marker
+        result.append(replace(look, marker=marker, hollow=place > 0))
+        met[cell.adaptation] += 1
     return result

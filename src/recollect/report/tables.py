@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from recollect.report.cells import Setting, Stat
-from recollect.report.columns import COMPARISON, Column, Value
+from recollect.report.columns import Column, Value, for_people
 
 _LEGEND = (
     "FAA: final average accuracy (%), mean ± sample standard deviation over seeds. "
     "Costs leave evaluation out."
 )
+_SIGNS = str.maketrans({"·": "-", "–": "-", "…": "~"})
+"""For each sign of our own, one of ASCII."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +39,10 @@ class Table:
     rows: tuple[Row, ...]
 
 
-def table_of(settings: Sequence[Setting], columns: Sequence[Column] = COMPARISON) -> Table:
-    """One row per cell, setting by setting."""
+def table_of(settings: Sequence[Setting], columns: Sequence[Column] | None = None) -> Table:
+    """One row per cell, setting by setting; None: what of the comparison says something."""
+    if columns is None:
+        columns = for_people([cell for setting in settings for cell in setting.cells])
     rows = [
         Row(
             benchmark=setting.first.benchmark,
@@ -69,13 +74,25 @@ def as_text(table: Table, *, width: int = 120) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def to_ascii(text: str) -> str:
+    """A text for a terminal that knows ASCII alone; columns stay aligned.
+
+    >>> to_ascii("amr · 90.0 ± 2.8 · –")
+    'amr - 90.0 +-2.8 - -'
+    """
+    narrow = re.sub(r"± (?=\d)", "+-", text).replace("±", "+-")
+    return narrow.translate(_SIGNS).encode("ascii", "replace").decode()
+
+
 def _lift_shared(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[list[str], list[int]]:
     """Names that are the same in every row, as words, and the indices of the other columns."""
     shared, kept = [], []
     for index, column in enumerate(columns):
         values = {row.values[index] for row in rows if column.names_the_cell}
         if column.names_the_cell and len(values) == 1 and column.key != "adaptation":
-            shared.append(f"{column.title} {column.text(values.pop())}")
+            value = values.pop()
+            if value is not None or not column.where_known:
+                shared.append(f"{column.title} {column.text(value)}")
         else:
             kept.append(index)
     return shared, kept
@@ -120,7 +137,7 @@ def _column_cells(column: Column, index: int, rows: Sequence[Row]) -> list[str]:
         texts = [text if " ± " in text else text + " " * (tail + 3) for text in texts]
     lines = [*column.heading, *texts]
     size = max(map(len, lines))
-    if isinstance(rows[0].values[index], str):
+    if any(isinstance(row.values[index], str) for row in rows):
         return [line.ljust(size) for line in lines]
     return [line.rjust(size) for line in lines]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from recollect.report.cells import Cell, Setting, Stat
@@ -123,6 +124,19 @@ def _stat(stat: Stat | None) -> str:
 
 def _mean(stat: Stat | None) -> str:
     return "an unknown accuracy" if stat is None else f"{stat.mean:.1f}"
+
+
+def cautions(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What the runs say a person should know, each thing once, with the run that said it first."""
+    by_text: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        for text in dict.fromkeys(run.warnings):
+            by_text[text].append(run)
+    lines = []
+    for text, warned in by_text.items():
+        others = f" and {plural(len(warned) - 1, 'other run')}" if len(warned) > 1 else ""
+        lines.append(f"{warned[0].folder}{others}: {text}")
+    return tuple(lines)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -1,9 +1,10 @@
 """Which classes arrive and drift when, what drift does to pixels, and the stream made of both."""
 
+from recollect.streams.event_spec import EventSpec, read_event
 from recollect.streams.labels import TaskLabels
 from recollect.streams.placement import make_schedule
 from recollect.streams.schedule import Concept, DriftEvent, Schedule
-from recollect.streams.script import EventSpec, make_script, read_event
+from recollect.streams.script import make_script
 from recollect.streams.stream import Stream, Task
 
 __all__ = [

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from recollect.errors import UserError
+from recollect.streams.event_spec import EventSpec
 from recollect.streams.schedule import SCOPES, Schedule
-from recollect.streams.script import EventSpec, make_script
+from recollect.streams.script import make_script
 
 
 def event_tasks(num_tasks: int, num_drifts: int) -> tuple[int, ...]:
@@ -56,12 +57,15 @@ def make_schedule(
     over_tasks: int = 1,
     per_class: bool = False,
     drift_seed: int | None = None,
+    domains: Sequence[str] = (),
+    first_domain: str | None = None,
 ) -> Schedule:
     """A schedule by the paper's rules.
 
     At an event drift the classes learned since the previous one (`since-last-event`) or all classes
     seen (`all-seen`), of these at most the `max_classes_per_drift` most recent ones. `sequential`
     puts an event at every task from the second on, for the classes of the task just before it.
+    Where `domains` are given drift is natural: each event takes the next of them, and no transform.
     """
     if scope not in SCOPES:
         raise UserError(f"scope must be one of {', '.join(SCOPES)}; got {scope!r}")
@@ -72,14 +76,15 @@ def make_schedule(
     places = range(2, len(tasks) + 1) if sequential else event_tasks(len(tasks), num_drifts)
     events = []
     previous = 1
-    for task in places:
+    for number, task in enumerate(places):
         begin = task - 1 if sequential else previous if scope == "since-last-event" else 1
         drifting = [label for classes in tasks[begin - 1 : task - 1] for label in classes]
         events.append(
             EventSpec(
                 task=task,
                 classes=tuple(drifting[-(max_classes_per_drift or len(drifting)) :]),
-                transforms=((transform, severity),),
+                transforms=() if domains else ((transform, severity),),
+                domain=domains[number % len(domains)] if domains else None,
                 unit=unit,
                 share=share,
                 over_tasks=over_tasks,
@@ -88,4 +93,10 @@ def make_schedule(
             )
         )
         previous = task
-    return make_script(tasks, events, seed=seed, recurring_in_training=recurring_in_training)
+    return make_script(
+        tasks,
+        events,
+        seed=seed,
+        recurring_in_training=recurring_in_training,
+        first_domain=first_domain,
+    )

@@ -45,6 +45,9 @@ class DriftEvent:
     """how much of a class moves in the end; the rest goes on looking as before"""
     over_tasks: int = 1
     """over how many tasks the share rises, evenly; 1: all at once"""
+    over_steps: int | None = None
+    """over how many training steps of the event's own task it rises for rows trained on; nothing
+    else sees the rise: rows that are watched or that score show the whole share at once"""
 
     def share_at(self, task: int) -> float:
         """The share of a class that has moved when `task` begins."""
@@ -53,7 +56,7 @@ class DriftEvent:
     @property
     def kind(self) -> str:
         """The event in a word."""
-        if self.over_tasks > 1:
+        if self.over_tasks > 1 or self.over_steps is not None:
             return "gradual"
         return "partial" if self.share < 1 else "sudden"
 
@@ -71,6 +74,8 @@ class Schedule:
     """whether drifted classes come back, labelled, in the training data of the event's task"""
     first_domain: str | None = None
     """the domain whose pictures show the original look; None: all pictures do"""
+    seed: int = 0
+    """what decides which rows of a class move first, where an event does not move all at once"""
 
     def __post_init__(self) -> None:
         classes = [label for task in self.tasks for label in task]
@@ -80,6 +85,11 @@ class Schedule:
             if not ORIGINAL <= concept.parent < number:
                 raise UserError(
                     f"concept {number} must grow out of one before it; got parent {concept.parent}"
+                )
+            if concept.domain is not None and self.first_domain is None:
+                raise UserError(
+                    f"an event names the domain {concept.domain!r}; name the first_domain too, "
+                    f"whose pictures show the original look"
                 )
         places = [event.task for event in self.events]
         if places != sorted(places):
@@ -108,6 +118,27 @@ class Schedule:
             raise UserError(
                 f"there are concepts 0 to {len(self.concepts)}; an event names {nameless}"
             )
+        if event.over_steps is not None:
+            self._check_steps(event, event.over_steps)
+
+    def _check_steps(self, event: DriftEvent, over_steps: int) -> None:
+        if over_steps < 1 or event.over_tasks > 1:
+            raise UserError(
+                f"drift sets in over at least 1 step of one task; "
+                f"got {over_steps} steps over {event.over_tasks} tasks"
+            )
+        if not self.recurring_in_training:
+            raise UserError(
+                "over_steps is about rows trained on: it needs recurring_in_training, which "
+                "brings drifted classes back in the training data"
+            )
+        before = {c for label in event.concepts for c in self.mixture(label, event.task - 1)}
+        domains = {self.domain_of(concept) for concept in before | set(event.concepts.values())}
+        if len(domains) > 1:
+            raise UserError(
+                "natural drift cannot set in over steps: a picture has no look in another domain; "
+                "use over_tasks"
+            )
 
     @property
     def num_tasks(self) -> int:
@@ -119,12 +150,41 @@ class Schedule:
         return tuple(label for classes in self.tasks[: task - 1] for label in classes)
 
     def drifting(self, task: int) -> tuple[int, ...]:
-        """The classes that change their look exactly at `task`, each once."""
-        moving = (event for event in self.events if event.share_at(task) > event.share_at(task - 1))
-        return tuple(dict.fromkeys(label for event in moving for label in event.concepts))
+        """The classes whose mixture of looks changes exactly at `task`, in order of arrival.
+
+        An identity changes no pixel: a class that takes it on has not drifted.
+        """
+        return tuple(
+            label
+            for label in self.known(task)
+            if self._looks(label, task) != self._looks(label, task - 1)
+        )
+
+    def drifted(self) -> frozenset[int]:
+        """The classes that change their look at any time."""
+        tasks = range(1, self.num_tasks + 1)
+        return frozenset(label for task in tasks for label in self.drifting(task))
+
+    def _looks(self, label: int, task: int) -> dict[int, float]:
+        """The mixture of a class, concepts with the same pixels taken together."""
+        looks: dict[int, float] = {}
+        for concept, share in self.mixture(label, task).items():
+            while concept != ORIGINAL and self._adds_nothing(concept):
+                concept = self.concepts[concept - 1].parent
+            looks[concept] = looks.get(concept, 0.0) + share
+        return {concept: round(share, 9) for concept, share in looks.items()}
+
+    def _adds_nothing(self, concept: int) -> bool:
+        spec = self.concepts[concept - 1]
+        same_domain = self.domain_of(concept) == self.domain_of(spec.parent)
+        return spec.transform == "identity" and same_domain
 
     def mixture(self, label: int, task: int) -> dict[int, float]:
-        """The concepts that a class shows during `task`, with the share of each: the truth."""
+        """The concepts that a class shows during `task`, with the share of each: the truth.
+
+        An event takes its share of every look that the class has. Where several events move but a
+        part of one class, who is moved by both is left to chance and the shares are expectations.
+        """
         shares = {ORIGINAL: 1.0}
         for event in self.events:
             moved = event.share_at(task)
@@ -145,6 +205,16 @@ class Schedule:
             if (domain := self.concepts[number - 1].domain) is not None:
                 return domain
         return self.first_domain
+
+    def domains_of(self, label: int) -> tuple[str | None, ...]:
+        """The domains whose pictures show a class at some time, the first one first."""
+        shown = [event.concepts[label] for event in self.events if label in event.concepts]
+        return tuple(dict.fromkeys(self.domain_of(concept) for concept in (ORIGINAL, *shown)))
+
+    def mixes_domains(self, label: int) -> bool:
+        """Whether a class shows pictures of several domains side by side at some time."""
+        mixtures = (self.mixture(label, task) for task in range(1, self.num_tasks + 1))
+        return any(len({self.domain_of(concept) for concept in shown}) > 1 for shown in mixtures)
 
     def lineage(self, concept: int) -> tuple[int, ...]:
         """The concepts on the way from the original (left out) to this one, itself last."""
@@ -172,4 +242,5 @@ class Schedule:
             concepts=tuple(Concept(**concept) for concept in data["concepts"]),
             recurring_in_training=data["recurring_in_training"],
             first_domain=data["first_domain"],
+            seed=data["seed"],
         )

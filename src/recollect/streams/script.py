@@ -1,72 +1,14 @@
-"""Drift events as a person writes them, turned into a schedule.
-
-events:
-  - {task: 2, classes: [0, 1], transforms: [[rotation, 2]], name: turned}
-  - {task: 3, classes: since-last-event, domain: cartoon, share: 0.5}
-  - {task: 4, classes: [0], to: original}
-  - {task: 4, classes: [1], transforms: [[permutation, 5], [gaussian-noise, 3]], over_tasks: 3}
-  - {task: 5, classes: [0], to: turned}
-"""
+"""A script of drift events, turned into a schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
 
 from recollect import rng
 from recollect.errors import UserError, unknown_name
+from recollect.streams.event_spec import EventSpec
 from recollect.streams.schedule import ORIGINAL, SCOPES, Concept, DriftEvent, Schedule
 from recollect.streams.transforms import SEVERITIES, TRANSFORMS
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventSpec:
-    """One event of a script: who drifts when, to what look, how much of it, how fast."""
-
-    task: int
-    """when it sets in, counted from 1"""
-    classes: str | tuple[int, ...] = "since-last-event"
-    """class numbers, or a scope: since-last-event, all-seen"""
-    transforms: tuple[tuple[str, int], ...] = ()
-    """(transform, severity), one after the other; several make a compound drift"""
-    domain: str | None = None
-    """natural drift: the classes come back as pictures of this domain"""
-    to: str | None = None
-    """back to an earlier event's look by its name, or to the original"""
-    name: str | None = None
-    """what later events call this look"""
-    share: float = 1.0
-    """how much of each class moves; below 1 the old look stays valid beside the new one"""
-    over_tasks: int = 1
-    """over how many tasks the share rises; many: concealed from a detector that looks at each"""
-    per_class: bool = False
-    """every class drifts by a concept of its own instead of sharing one"""
-    unit: str = "pixel"
-    """what a permutation moves: pixel or row"""
-    seed: int | None = None
-    """what its randomness is drawn from; None: the run's seed, anew for every event"""
-
-
-def read_event(values: Mapping[str, Any], *, source: str) -> EventSpec:
-    """An event from plain data; what does not fit is a user's error that names the source."""
-    known = {field.name for field in fields(EventSpec)}
-    for key in values:
-        if key not in known:
-            raise UserError(f"{source}: {unknown_name('key of an event', key, known)}")
-    if not isinstance(values.get("task"), int):
-        raise UserError(f"{source}: an event needs a task, a number; got {values.get('task')!r}")
-    ready = dict(values)
-    if not isinstance(ready.get("classes", ""), str):
-        ready["classes"] = tuple(int(label) for label in ready["classes"])
-    ready["transforms"] = tuple(_transform(pair, source) for pair in ready.get("transforms", ()))
-    spec = EventSpec(**ready)
-    looks = [bool(spec.transforms), spec.domain is not None, spec.to is not None]
-    if sum(looks) == 0 or (spec.to is not None and sum(looks) > 1):
-        raise UserError(
-            f"{source}: an event takes transforms, a domain or both, or else `to` an earlier look"
-        )
-    return spec
 
 
 def make_script(
@@ -87,6 +29,34 @@ def make_script(
         concepts=tuple(writer.concepts),
         recurring_in_training=recurring_in_training,
         first_domain=first_domain,
+        seed=seed,
+    )
+
+
+def own_transforms(
+    transforms: Sequence[tuple[str, int]], place: int
+) -> tuple[tuple[str, int], ...]:
+    """The transforms of the class at a place (from 0) among those that get a look of their own.
+
+    A permutation is drawn anew for every class, and that is enough. Any other transform gives away
+    what it did whatever it draws (a blur is a blur), so there the first class takes what the event
+    names, every other the next transform of the table, and after a whole round the next severity:
+    looks repeat after 30 classes.
+
+    >>> [own_transforms([("rotation", 5)], place) for place in (0, 1, 6)]
+    [(('rotation', 5),), (('defocus-blur', 5),), (('rotation', 1),)]
+    """
+    if any(name == "permutation" for name, _ in transforms):
+        return tuple(transforms)
+    names = [name for name in TRANSFORMS if name != "identity"]
+    return tuple(
+        (name, severity)
+        if name == "identity"
+        else (
+            names[(names.index(name) + place) % len(names)],
+            (severity - 1 + place // len(names)) % len(SEVERITIES) + 1,
+        )
+        for name, severity in transforms
     )
 
 
@@ -101,40 +71,58 @@ class _Writer:
         self._shown: dict[int, int] = {}
         self._named: dict[str, dict[int, int]] = {}
         self._last_event = 1
+        self._num_own = 0
 
     def add(self, number: int, spec: EventSpec) -> None:
         """One event more."""
-        changes: dict[int, int] = {}
+        seed = rng.derive(self._seed, "drift", number) if spec.seed is None else spec.seed
         shared: dict[int, int] = {}
-        for label in self._classes(spec):
-            if spec.to is not None:
-                changes[label] = self._earlier(spec.to, label)
-                continue
-            parent = self._shown.get(label, ORIGINAL)
-            # Classes that come from one look share the new one, unless each is to have its own.
-            key = label if spec.per_class else parent
-            if key not in shared:
-                shared[key] = self._grow(number, spec, parent, label if spec.per_class else None)
-            changes[label] = shared[key]
+        changes = {
+            label: self._taken_on(spec, label, seed, shared) for label in self._classes(spec)
+        }
         self._last_event = spec.task
         if not changes:
             return
         self._shown.update(changes)
         if spec.name is not None:
-            self._named[spec.name] = changes
+            self._remember(spec.name, changes)
         self.events.append(
             DriftEvent(
-                task=spec.task, concepts=changes, share=spec.share, over_tasks=spec.over_tasks
+                task=spec.task,
+                concepts=changes,
+                share=spec.share,
+                over_tasks=spec.over_tasks,
+                over_steps=spec.over_steps,
             )
         )
 
+    def _remember(self, name: str, changes: dict[int, int]) -> None:
+        if name == "original" or name in self._named:
+            raise UserError(f"an event calls its look {name!r}, but that name is taken")
+        self._named[name] = changes
+
     def _classes(self, spec: EventSpec) -> list[int]:
         if not isinstance(spec.classes, str):
-            return list(spec.classes)
+            return list(dict.fromkeys(spec.classes))
         if spec.classes not in SCOPES:
             raise unknown_name("scope of classes", spec.classes, SCOPES)
         begin = self._last_event if spec.classes == "since-last-event" else 1
         return [label for task in self._tasks[begin - 1 : spec.task - 1] for label in task]
+
+    def _taken_on(self, spec: EventSpec, label: int, seed: int, shared: dict[int, int]) -> int:
+        """The concept that a class takes on; `shared` holds the event's new ones by parent."""
+        if spec.to is not None:
+            return self._earlier(spec.to, label)
+        # Another domain's pictures come as they are, whatever had been done to the ones before.
+        parent = ORIGINAL if spec.domain is not None else self._shown.get(label, ORIGINAL)
+        if spec.per_class:
+            self._num_own += 1
+            steps = own_transforms(spec.transforms, self._num_own - 1)
+            return self._grow(spec, steps, parent, rng.derive(seed, "of", label))
+        # Classes that come from one look share the new one.
+        if parent not in shared:
+            shared[parent] = self._grow(spec, spec.transforms, parent, seed)
+        return shared[parent]
 
     def _earlier(self, name: str, label: int) -> int:
         if name == "original":
@@ -147,31 +135,20 @@ class _Writer:
             )
         return self._named[name][label]
 
-    def _grow(self, number: int, spec: EventSpec, parent: int, own: int | None) -> int:
-        """A new concept, by way of as many as the event has transforms; its number."""
-        path: list[str | int] = ["drift", number] if own is None else ["drift", number, "of", own]
-        seed = rng.derive(self._seed, *path) if spec.seed is None else spec.seed
-        for step, (transform, severity) in enumerate(spec.transforms or [("identity", 1)]):
+    def _grow(
+        self, spec: EventSpec, steps: Sequence[tuple[str, int]], parent: int, seed: int
+    ) -> int:
+        """A new concept, by way of one for each transform; its number."""
+        for number, (transform, severity) in enumerate(steps or [("identity", 1)]):
             self.concepts.append(
                 Concept(
                     transform=transform,
                     severity=severity,
-                    seed=seed if step == 0 else rng.derive(seed, step),
+                    seed=seed if number == 0 else rng.derive(seed, number),
                     parent=parent,
                     unit=spec.unit,
-                    domain=spec.domain if step == 0 else None,
+                    domain=spec.domain if number == 0 else None,
                 )
             )
             parent = len(self.concepts)
         return parent
-
-
-def _transform(pair: Any, source: str) -> tuple[str, int]:
-    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-        raise UserError(f"{source}: a transform is written [name, severity]; got {pair!r}")
-    name, severity = pair
-    if name not in TRANSFORMS:
-        raise unknown_name("transform", name, TRANSFORMS)
-    if severity not in SEVERITIES:
-        raise UserError(f"severity must be 1 to 5; got {severity!r}")
-    return name, severity

@@ -7,19 +7,17 @@ kept: two reads are equal, and it does not matter in which order or portions row
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from recollect import rng
-from recollect.errors import UserError, unknown_name
+from recollect.errors import UserError
 from recollect.streams import transforms
+from recollect.streams.roster import Roster
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows
-
-_ANY = -1
-"""Stands for all domains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +41,8 @@ class Stream:
         self.seed = seed
         self._images = torch.from_numpy(dataset.images)
         self._labels = torch.from_numpy(dataset.labels)
-        self._parts = {
-            name: torch.from_numpy(getattr(parts, name))
-            for name in ("train", "monitored", "reference", "test")
-        }
+        self._roster = Roster(dataset, parts, schedule)
         self._drifted: dict[int, _Drifted] = {}
-        self._lots: dict[int, Tensor] = {}
-        self._domains, self._domain_of_concept = _domains(dataset, schedule)
 
     def __len__(self) -> int:
         return self.schedule.num_tasks
@@ -76,14 +69,7 @@ class Stream:
 
     def rows(self, part: str, classes: Sequence[int], task: int) -> Rows:
         """A part's rows of some classes, as they look during a task, in data-set order."""
-        ids = self._parts[part]
-        ids = ids[torch.isin(self._labels[ids], torch.tensor(classes, dtype=torch.int64))]
-        concepts = self._concepts(ids, task)
-        if self._domains is not None:
-            # A picture is there as long as the concept it would show is one of its own domain.
-            there = self._domains[ids] == self._domain_of_concept[concepts]
-            there |= self._domain_of_concept[concepts] == _ANY
-            ids, concepts = ids[there], concepts[there]
+        ids, concepts = self._roster.members(part, classes, task)
         images = self._images.index_select(0, ids)
         for concept in torch.unique(concepts).tolist():
             if concept != ORIGINAL:
@@ -91,30 +77,24 @@ class Stream:
                 images.index_copy_(0, shows, self._look(concept, ids[shows]))
         return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
 
-    def _concepts(self, ids: Tensor, task: int) -> Tensor:
-        """Which concept each row shows during a task: that of the last event that has moved it."""
-        concepts = torch.full_like(ids, ORIGINAL)
-        for number, event in enumerate(self.schedule.events):
-            share = event.share_at(task)
-            for label, concept in event.concepts.items() if share > 0 else ():
-                of_class = (self._labels[ids] == label).nonzero().squeeze(1)
-                moved = of_class if share == 1 else self._first(share, of_class, ids, number)
-                concepts[moved] = concept
-        return concepts
+    def while_drift_sets_in(self, rows: Rows, steps: Tensor, task: int) -> Rows:
+        """A task's training rows at the steps, (rows,) from 0, at which they are trained on.
 
-    def _first(self, share: float, positions: Tensor, ids: Tensor, event: int) -> Tensor:
-        """The share of rows that an event moves first; a larger share holds every smaller one."""
-        if event not in self._lots:
-            draw = rng.fork(self.seed, "who-moves-first", event)
-            self._lots[event] = torch.rand(len(self._labels), generator=draw)
-        rows = ids[positions]
-        domains = torch.zeros_like(rows) if self._domains is None else self._domains[rows]
-        moved = []
-        for domain in torch.unique(domains).tolist():
-            among = positions[domains == domain]
-            order = self._lots[event][ids[among]].argsort()
-            moved.append(among[order[: round(share * len(among))]])
-        return torch.cat(moved) if moved else positions
+        Those that an event has not reached by then look as they did in the task before.
+        """
+        waiting = steps <= self._roster.waits(rows.ids, task)
+        if not waiting.any():
+            return rows
+        before = self.rows("train", torch.unique(rows.labels[waiting]).tolist(), task - 1)
+        position = torch.full((len(self._labels),), -1, dtype=torch.int64)
+        position[before.ids] = torch.arange(len(before))
+        old = position[rows.ids]
+        which = (waiting & (old >= 0)).nonzero().squeeze(1)
+        return replace(
+            rows,
+            images=rows.images.index_copy(0, which, before.images[old[which]]),
+            concepts=rows.concepts.index_copy(0, which, before.concepts[old[which]]),
+        )
 
     def _look(self, concept: int, ids: Tensor) -> Tensor:
         """The pixels of rows under a concept."""
@@ -176,6 +156,10 @@ class Task:
             return iter(())
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
         order = torch.randperm(len(rows), generator=shuffle)
+        if epoch == 1:
+            steps = torch.empty_like(order)
+            steps[order] = torch.arange(len(rows)) // self._stream.batch_size
+            rows = self._stream.while_drift_sets_in(rows, steps, self.number)
         return (rows[index] for index in torch.split(order, self._stream.batch_size))
 
     def monitored(self) -> Rows:
@@ -204,15 +188,3 @@ def _check_labels(dataset: Dataset) -> None:
     labels, last = dataset.labels, len(dataset.class_names) - 1
     if len(labels) and not (labels.min() >= 0 and labels.max() <= last):
         raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")
-
-
-def _domains(dataset: Dataset, schedule: Schedule) -> tuple[Tensor | None, Tensor]:
-    """The domain of every row, and the domain that shows each concept, original first."""
-    wanted = [schedule.domain_of(concept) for concept in range(len(schedule.concepts) + 1)]
-    numbers: dict[str | None, int] = {None: _ANY}
-    numbers |= {name: number for number, name in enumerate(dataset.domain_names)}
-    for name in wanted:
-        if name not in numbers:
-            raise unknown_name("domain", name, dataset.domain_names)
-    of_rows = None if dataset.domains is None else torch.from_numpy(dataset.domains)
-    return of_rows, torch.tensor([numbers[name] for name in wanted])

@@ -1,0 +1,231 @@
+"""Is a data set on disk what it should be? Checksums, counts, and pictures that do not decode."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from recollect.data.cache import verify_cache
+from recollect.data.decode import BadPicture, decode_all
+from recollect.data.folders import SUFFIXES, Listing, list_folder
+from recollect.data.known import KnownSet, known_set, recognise
+from recollect.data.library import cache_name, existing_sources, find, nowhere
+from recollect.data.npz import read_npz
+from recollect.data.obtain import Progress
+from recollect.data.places import cache_home
+from recollect.errors import UserError
+from recollect.types import Dataset
+
+Counts = Mapping[str, tuple[int, ...]]
+"""Pictures per class, by part: `train` and `test`, or `all`; then each domain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was found out about a data set."""
+
+    name: str
+    path: Path | None
+    """None: it comes inside a package"""
+    right_sums: tuple[str, ...] = ()
+    """files whose checksum is the official one"""
+    class_names: tuple[str, ...] = ()
+    counts: Counts | None = None
+    """None: it could not be read"""
+    problems: tuple[str, ...] = ()
+    """what is wrong"""
+    notes: tuple[str, ...] = ()
+    """what is not wrong but worth knowing"""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def verify(
+    name: str, path: Path | None = None, *, progress: Progress | None = None
+) -> Verification:
+    """Check a known data set, every byte of it; nothing is downloaded and nothing is kept."""
+    known = known_set(name)
+    if known.is_embedded:
+        return _verify_read(known, Path(), None)
+    found = find(name, path)
+    if found is None:
+        raise nowhere(known, path)
+    sums = list(_sums(known, found, progress))
+    reading = _verify_read(known, found, progress)
+    wrong = tuple(check.problem for check in sums if check.problem is not None)
+    return Verification(
+        name=known.name,
+        path=found,
+        right_sums=tuple(check.name for check in sums if check.problem is None),
+        class_names=reading.class_names,
+        counts=reading.counts,
+        problems=(*wrong, *reading.problems, *_cache_problems(known.name, path and found)),
+        notes=reading.notes,
+    )
+
+
+def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
+    """Check a folder of pictures or an `.npz` file, or the known data set that a path holds."""
+    known = recognise(path)
+    if known is not None:
+        return verify(known.name, path, progress=progress)
+    if path.is_file():
+        return _tell(path.name, path, read_npz(path, allocate=_discard), ())
+    listing = list_folder(path)
+    notes = [*listing.notes]
+    if listing.ignored:
+        notes.append(f"{listing.ignored} files are hidden or no pictures by their name")
+    return _tell(path.name, path, listing, notes, _undecodable(listing.files, progress))
+
+
+def count(dataset: Dataset | Listing) -> Counts:
+    """Pictures per class in every part and in every domain."""
+    everywhere = np.ones(len(dataset.labels), dtype=bool)
+    parts = {"all": everywhere}
+    if dataset.is_test is not None:
+        parts = {"train": ~dataset.is_test, "test": dataset.is_test}
+    if dataset.domains is not None:
+        parts |= {name: dataset.domains == i for i, name in enumerate(dataset.domain_names)}
+    num_classes = len(dataset.class_names)
+    return {
+        part: tuple(np.bincount(dataset.labels[mask], minlength=num_classes).tolist())
+        for part, mask in parts.items()
+    }
+
+
+def _tell(
+    name: str,
+    path: Path | None,
+    dataset: Dataset | Listing,
+    notes: Sequence[str],
+    problems: Sequence[str] = (),
+) -> Verification:
+    return Verification(
+        name=name,
+        path=path,
+        class_names=dataset.class_names,
+        counts=count(dataset),
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )
+
+
+def _verify_read(known: KnownSet, found: Path, progress: Progress | None) -> Verification:
+    """Read the whole set and throw the pixels away."""
+    path = None if known.is_embedded else found
+    try:
+        dataset = known.read(found, _discard, _about(known.name, progress))
+    except BadPicture as error:
+        files = sorted(_pictures_in(existing_sources(known, found)))
+        # The first one may decode well and have the wrong size.
+        problems = dict.fromkeys([str(error), *_undecodable(files, progress)])
+        return Verification(name=known.name, path=path, problems=tuple(problems))
+    except UserError as error:
+        return Verification(name=known.name, path=path, problems=(str(error),))
+    return _tell(known.name, path, dataset, _about_size(known, dataset))
+
+
+def _about_size(known: KnownSet, dataset: Dataset) -> list[str]:
+    """Whether this is the whole official set."""
+    num_test = 0 if dataset.is_test is None else int(dataset.is_test.sum())
+    here = (len(dataset.labels) - num_test, num_test)
+    if known.num_rows in (None, here):
+        return []
+    official = f"{known.num_rows[0]:,} + {known.num_rows[1]:,}"
+    return [
+        f"{here[0]:,} + {here[1]:,} pictures to train and to test on; the official set has"
+        f" {official}"
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SumCheck:
+    name: str
+    problem: str | None
+
+
+def _sums(known: KnownSet, found: Path, progress: Progress | None) -> Iterator[_SumCheck]:
+    """Compare the official files that are present with their published checksums."""
+    for name, md5 in known.contents.items():
+        for spelling in {name, name.replace("-idx", ".idx")}:
+            for file in (found / spelling, found / f"{spelling}.gz"):
+                if file.is_file():
+                    yield _compare(file, md5, progress)
+    for remote in known.files:
+        # Where torchvision leaves the archive: beside the folder that it unpacks to.
+        archive = found.parent / remote.name
+        if remote.extract and remote.md5 is not None and archive.is_file():
+            yield _compare(archive, remote.md5, progress, unzip=False)
+
+
+def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = True) -> _SumCheck:
+    if progress is not None:
+        progress(f"checking {file.name}", 0, None)
+    try:
+        with file.open("rb") as raw:
+            if unzip and file.suffix == ".gz":
+                with gzip.GzipFile(fileobj=raw) as stream:
+                    got = _md5(stream)
+            else:
+                got = _md5(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        return _SumCheck(name=file.name, problem=f"{file}: cannot be read ({error})")
+    if got == md5:
+        return _SumCheck(name=file.name, problem=None)
+    return _SumCheck(
+        name=file.name, problem=f"{file}: not the official file (md5 {got}, expected {md5})"
+    )
+
+
+def _md5(stream: IO[bytes] | gzip.GzipFile) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    while chunk := stream.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _undecodable(files: Sequence[Path], progress: Progress | None) -> list[str]:
+    """Every file that is no usable picture, and why."""
+    out = _discard((len(files), 32, 32, 3))
+    skipped = decode_all(
+        files, out, fit="stretch", on_bad="skip", progress=_about("all pictures", progress)
+    )
+    return [f"cannot use {bad.file}: {bad.reason}" for bad in skipped]
+
+
+def _pictures_in(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        for folder, _, names in os.walk(path):
+            yield from (Path(folder, name) for name in names if name.lower().endswith(SUFFIXES))
+
+
+def _cache_problems(name: str, path: Path | None) -> list[str]:
+    """What is wrong with the decoded copies, if there are any."""
+    copies = sorted((cache_home() / "datasets").glob(f"{cache_name(name, path)}-{'[0-9a-f]' * 16}"))
+    return [
+        f"{copy}: {problem}; remove it to have it made anew"
+        for copy in copies
+        for problem in verify_cache(copy)
+    ]
+
+
+def _discard(shape: tuple[int, ...]) -> np.ndarray:
+    """An array for pixels that nobody wants: all of its rows are the same piece of memory."""
+    row = np.empty(shape[1:], dtype=np.uint8)
+    return np.lib.stride_tricks.as_strided(row, shape=shape, strides=(0, *row.strides))
+
+
+def _about(what: str, progress: Progress | None) -> partial[None] | None:
+    return None if progress is None else partial(progress, f"decoding {what}")

@@ -1,0 +1,164 @@
+"""What tests of named data sets share: an empty machine, tiny official layouts, a web server."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import pickle
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recollect.data import places
+from recollect.data.clear import CLASSES as CLEAR_CLASSES
+
+_VARIABLES = ("RECOLLECT_DATA", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
+
+
+def empty_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make everything that is looked for or kept lie below `root`, and forbid downloads."""
+    for variable in _VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    for name in ("home", "work", "system"):
+        (root / name).mkdir()
+    monkeypatch.setenv("HOME", str(root / "home"))
+    monkeypatch.setenv("RECOLLECT_CACHE", str(root / "cache"))
+    monkeypatch.setenv("RECOLLECT_OFFLINE", "1")
+    monkeypatch.chdir(root / "work")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(places, "SYSTEM_FOLDERS", (root / "system",))
+    return root
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The address of a web server that gives out the files of a folder."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def pixels(*shape: int) -> np.ndarray:
+    """Noise, the same every time."""
+    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+def write_pictures(folder: Path, count: int, side: int = 8, ending: str = "png") -> list[Path]:
+    """Pictures of one size in a folder, each another shade."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{number}.{ending}" for number in range(count)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (side, side), (40 * number, 100, 200)).save(file)
+    return files
+
+
+def write_fashion_mnist(folder: Path, *, zipped: bool = True) -> Path:
+    """20 + 10 pictures in IDX files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, rows in (("train", 20), ("t10k", 10)):
+        images = struct.pack(">4B3I", 0, 0, 8, 3, rows, 28, 28) + pixels(rows, 28, 28).tobytes()
+        labels = struct.pack(">4BI", 0, 0, 8, 1, rows) + bytes(row % 10 for row in range(rows))
+        for name, content in (("images-idx3", images), ("labels-idx1", labels)):
+            file = folder / f"{part}-{name}-ubyte"
+            if zipped:
+                file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(content, mtime=0))
+            else:
+                file.write_bytes(content)
+    return folder
+
+
+def write_cifar10(folder: Path) -> Path:
+    """10 pictures in each of the six python batches."""
+    place = folder / "cifar-10-batches-py"
+    place.mkdir(parents=True)
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        batch = {b"data": pixels(10, 3072), b"labels": list(range(10))}
+        (place / name).write_bytes(pickle.dumps(batch, 2))
+    names = {b"label_names": [f"kind {number}".encode() for number in range(10)]}
+    (place / "batches.meta").write_bytes(pickle.dumps(names, 2))
+    return folder
+
+
+def write_cifar100(folder: Path) -> Path:
+    """100 pictures to train on, 100 to test on."""
+    place = folder / "cifar-100-python"
+    place.mkdir(parents=True)
+    for name in ("train", "test"):
+        batch = {b"data": pixels(100, 3072), b"fine_labels": list(range(100))}
+        (place / name).write_bytes(pickle.dumps(batch, 2))
+    names = {b"fine_label_names": [f"kind {number}".encode() for number in range(100)]}
+    (place / "meta").write_bytes(pickle.dumps(names, 2))
+    return folder
+
+
+def write_tiny_imagenet(folder: Path) -> Path:
+    """Two classes with two pictures to train on and one to test on."""
+    place = folder / "tiny-imagenet-200"
+    wnids = ("n01", "n02")
+    for wnid in wnids:
+        write_pictures(place / "train" / wnid / "images", 2, side=64, ending="JPEG")
+    write_pictures(place / "val" / "images", 2, side=64, ending="JPEG")
+    (place / "val" / "val_annotations.txt").write_text("0.JPEG\tn02\t0\n1.JPEG\tn01\t0\n")
+    (place / "wnids.txt").write_text("\n".join(wnids))
+    (place / "words.txt").write_text("n01\tgoldfish, carp\nn02\tbullfrog\n")
+    return folder
+
+
+def write_clear10(folder: Path) -> Path:
+    """Two buckets, one picture of each class to train on and one to test on."""
+    for part in ("train_image_only", "test"):
+        for bucket in ("1", "10"):
+            for name in CLEAR_CLASSES:
+                write_pictures(folder / part / "labeled_images" / bucket / name, 1)
+    return folder
+
+
+def write_pacs(folder: Path) -> Path:
+    """Two pictures of two classes in each of the four domains."""
+    for domain in ("art_painting", "cartoon", "photo", "sketch"):
+        for name in ("dog", "giraffe"):
+            write_pictures(folder / domain / name, 2)
+    return folder
+
+
+def write_yearbook(file: Path) -> Path:
+    """Twelve portraits from 1905 to 1927."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(
+        file,
+        images=pixels(12, 32, 32),
+        labels=np.arange(12, dtype=np.uint8) % 2,
+        year=np.arange(1905, 1929, 2, dtype=np.uint16),
+        is_valid=np.arange(12, dtype=np.uint8) % 3 == 0,
+    )
+    return file
+
+
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "fashion-mnist": write_fashion_mnist,
+    "cifar-10": write_cifar10,
+    "cifar-100": write_cifar100,
+    "tiny-imagenet": write_tiny_imagenet,
+    "clear-10": write_clear10,
+    "pacs": write_pacs,
+    "yearbook": lambda folder: write_yearbook(folder / "yearbook.npz").parent,
+}
+"""Every known data set that lies on a disk, small, as its folder in a folder of data sets."""

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from report_builders import small_result, write_run
+
+from recollect.report.events import Outcome, changes, describe_events, outcome_of
+from recollect.report.read import find_runs
+
+
+def test_a_claim_is_right_from_the_drift_until_the_class_is_renewed(tmp_path: Path) -> None:
+    claims = [(2, True), (3, False), (4, True), (5, True), (5, None)]
+    matrix = [[50.0] * 5] * 5
+    verdicts = [{"task": task, "class": 0, "drifted": drifted} for task, drifted in claims]
+    event = {"task": 3, "classes": [0], "transform": "blur", "severity": 1}
+    for adaptation, labels in (("amr", 10), ("vanilla", 0)):
+        result = small_result(
+            adaptation=adaptation,
+            accuracy_matrix=matrix,
+            verdicts=verdicts,
+            drift_events=[event],
+            labels={"stream": 1, "monitoring": 1, "adaptation": labels},
+        )
+        write_run(tmp_path / adaptation, result)
+    amr, vanilla = find_runs([tmp_path]).runs
+    start = [Outcome.FALSE_ALARM, Outcome.MISSED, Outcome.FOUND]
+    assert [outcome_of(v, amr) for v in amr.verdicts] == [
+        *start,
+        Outcome.FALSE_ALARM,  # renewed after task 4: its new look is known now
+        Outcome.UNTESTABLE,
+    ]
+    assert [outcome_of(v, vanilla) for v in vanilla.verdicts] == [
+        *start,
+        Outcome.FOUND,  # nobody renewed it
+        Outcome.UNTESTABLE,
+    ]
+
+
+def judged(folder: Path, events: list[dict[str, object]], **changes: object) -> list[Outcome]:
+    """Outcomes for class 0, flagged at each of tasks 2 to 5 of five, and never renewed."""
+    verdicts = [{"task": task, "class": 0, "drifted": True} for task in (2, 3, 4, 5)]
+    result = small_result(
+        accuracy_matrix=[[50.0] * 5] * 5,
+        verdicts=verdicts,
+        drift_events=[{"classes": [0], "severity": 3, **event} for event in events],
+        **{"renewals": [], **changes},
+    )
+    write_run(folder, result)
+    (run,) = find_runs([folder]).runs
+    return [outcome_of(verdict, run) for verdict in run.verdicts]
+
+
+RIGHT, WRONG = Outcome.FOUND, Outcome.FALSE_ALARM
+
+
+def test_an_event_that_changes_nothing_is_no_drift(tmp_path: Path) -> None:
+    nothing = {"task": 3, "transform": "identity"}
+    assert judged(tmp_path / "a", [nothing]) == [WRONG] * 4
+    assert judged(tmp_path / "b", [{**nothing, "share": 0.5, "over_tasks": 3}]) == [WRONG] * 4
+    back = {"task": 3, "transform": "original"}
+    assert judged(tmp_path / "c", [back]) == [WRONG] * 4  # it never left
+
+
+def test_an_identity_upon_an_earlier_drift_changes_nothing_either(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = [
+        {"task": 2, "transform": "rotation"},
+        {"task": 4, "transform": "rotation+identity"},
+    ]
+    renewed = [{"task": 2, "class": 0}]
+    assert judged(tmp_path / "a", events, renewals=renewed) == [RIGHT, WRONG, WRONG, WRONG]
+    events[1]["transform"] = "rotation+gaussian-noise"
+    assert judged(tmp_path / "b", events, renewals=renewed) == [RIGHT, WRONG, RIGHT, RIGHT]
+
+
+@pytest.mark.parametrize("look", ["original", "natural", "blur+rotation"])
+def test_a_second_look_is_a_drift_whether_new_or_a_return(tmp_path: Path, look: str) -> None:
+    events: list[dict[str, object]] = [
+        {"task": 2, "transform": "blur"},
+        {"task": 4, "transform": look},
+    ]
+    renewed = [{"task": 2, "class": 0}]
+    assert judged(tmp_path / "run", events, renewals=renewed) == [RIGHT, WRONG, RIGHT, RIGHT]
+
+
+def test_a_gradual_event_changes_its_classes_at_each_of_its_tasks(tmp_path: Path) -> None:
+    event = {"task": 2, "transform": "blur", "kind": "gradual", "over_tasks": 3}
+    renewed = [{"task": task, "class": 0} for task in (2, 3, 4)]
+    outcomes = judged(tmp_path / "run", [event], renewals=renewed)
+    assert outcomes == [RIGHT, RIGHT, RIGHT, WRONG]
+    (run,) = find_runs([tmp_path]).runs
+    assert changes(run) == {2: (0,), 3: (0,), 4: (0,)}
+
+
+def test_a_gradual_event_ends_where_another_takes_the_whole_class(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = [
+        {"task": 2, "transform": "blur", "over_tasks": 4},
+        {"task": 3, "transform": "blur+rotation"},
+    ]
+    judged(tmp_path / "run", events)
+    (run,) = find_runs([tmp_path]).runs
+    assert list(changes(run)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"transform": "blur"}, "blur, severity 3"),
+        ({"transform": "blur", "over_tasks": 3}, "blur, severity 3, gradual over 3 tasks"),
+        ({"transform": "blur", "kind": "gradual"}, "blur, severity 3, gradual within the task"),
+        ({"transform": "blur", "share": 0.5}, "blur, severity 3, half of each class"),
+        ({"transform": "blur", "share": 0.125}, "blur, severity 3, 12.5% of each class"),
+        ({"transform": "blur", "domains": ["all"]}, "blur, severity 3"),
+        ({"transform": "blur", "domains": ["art"]}, "blur, severity 3, in art"),
+        ({"transform": "blur+noise"}, "blur+noise, severity up to 3"),
+        ({"transform": "natural", "domains": ["cartoon"]}, "natural: cartoon"),
+        ({"transform": "original", "severity": 0}, "back to the original look"),
+    ],
+)
+def test_events_are_told_in_words(tmp_path: Path, event: dict[str, object], words: str) -> None:
+    judged(tmp_path / "run", [{"task": 3, **event}])
+    (run,) = find_runs([tmp_path]).runs
+    assert f"task 3: class 0 ({words})." in describe_events(run)
+
+
+def test_a_stream_whose_events_change_nothing_is_said_not_to_drift(tmp_path: Path) -> None:
+    judged(tmp_path / "run", [{"task": 3, "transform": "identity", "share": 0.5}])
+    (run,) = find_runs([tmp_path]).runs
+    assert describe_events(run) == (
+        "Nothing drifts in this stream; its events: task 3: class 0 (identity: nothing changes)."
+    )
