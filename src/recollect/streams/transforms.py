@@ -40,7 +40,7 @@ UNITS = ("pixel", "row")
 
 _CHUNK_ROWS = 256  # bounds the float copies and keeps them in cache
 _LEVELS = 256
-_KEEP_BITS = 31 - 8  # a draw fills 31 bits of an int32, and 8 of them choose a level
+_KEEP_BITS = 31 - 8  # a draw fills 31 bits of an int32, and the lowest 8 choose a column
 
 _OnChunk = Callable[[Tensor], Tensor]
 """uint8 (rows, height, width, channels) -> the same shape; called on the chunks in row order"""
@@ -251,8 +251,8 @@ def noise_chances(transform: str, severity: int) -> np.ndarray:
 
 
 @functools.cache
-def _alias_table(transform: str, severity: int) -> tuple[Tensor, Tensor]:
-    """Walker's table of a noise: (keep, alias), each (256 * 256,), by level before and column.
+def _alias_table(transform: str, severity: int) -> Tensor:
+    """Walker's table of a noise: 256 * keep + alias by level before and column, (256 * 256,).
 
     A draw picks one of 256 equal columns, and in it the column's own level with chance
     keep / 2 ** 23, else the alias.
@@ -272,21 +272,22 @@ def _alias_table(transform: str, severity: int) -> tuple[Tensor, Tensor]:
         alias[row, poor] = rich
         mass[row, rich] -= 1 - mass[row, poor]
         mass[row, poor] = 1
-    threshold = np.rint(keep.ravel() * 2**_KEEP_BITS).astype(np.int32)
-    return torch.from_numpy(threshold), torch.from_numpy(alias.ravel().astype(np.uint8))
+    # A full column may lose the last of its 2 ** 23 parts: it is its own alias.
+    parts = np.rint(keep * 2**_KEEP_BITS).clip(max=2**_KEEP_BITS - 1)
+    return torch.from_numpy((parts * _LEVELS + alias).astype(np.int32).ravel())
 
 
 def _noise(transform: str, severity: int, generator: torch.Generator) -> _OnChunk:
     """Replace every pixel by a draw from its row of the noise's table."""
-    keep, alias = _alias_table(transform, severity)
+    table = _alias_table(transform, severity)
 
     def on_chunk(chunk: Tensor) -> Tensor:
         draw = torch.empty(chunk.numel(), dtype=torch.int32).random_(generator=generator)
-        column = draw >> _KEEP_BITS
-        cell = (chunk.reshape(-1).int() << 8) | column
-        kept = (draw & (2**_KEEP_BITS - 1)) < keep.index_select(0, cell)
-        level, other = column.to(torch.uint8), alias.index_select(0, cell)
+        column = draw.to(torch.uint8)  # the lowest 8 bits, here and in the table
+        entry = table.index_select(0, chunk.reshape(-1).int().mul_(_LEVELS).add_(column))
+        alias = entry.to(torch.uint8)
+        kept = draw < entry.sub_(alias)  # the upper bits alone decide, whatever the column
         # Modulo 256 this picks one of the two; torch.where takes 15 times as long on random masks.
-        return other.add_((level - other).mul_(kept)).view(chunk.shape)
+        return alias.add_(column.sub_(alias).mul_(kept)).view(chunk.shape)
 
     return on_chunk
