@@ -15,6 +15,7 @@ from torch import Tensor
 from recollect import rng
 from recollect.errors import UserError
 from recollect.streams import transforms
+from recollect.streams.room import room_for
 from recollect.streams.roster import Roster
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows
@@ -110,23 +111,29 @@ class Stream:
 
     def _drift(self, concept: int) -> _Drifted:
         spec = self.schedule.concepts[concept - 1]
-        classes = [
+        classes = {
             label
             for event in self.schedule.events
             for label, taken_on in event.concepts.items()
             # also classes that reach it on their way to a concept that grew out of it
             if concept in self.schedule.lineage(taken_on)
-        ]
-        ids = torch.isin(self._labels, torch.tensor(classes)).nonzero().squeeze(1)
+        }
+        ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[ids] = torch.arange(len(ids))
-        images = transforms.apply(
-            self._look(spec.parent, ids),
-            spec.transform,
-            spec.severity,
-            seed=spec.seed,
-            unit=spec.unit,
-        )
+        images = room_for((len(ids), *self.image_shape))
+        for label in sorted(classes):
+            rows = ids[self._labels[ids] == label]
+            drawn = rng.derive(spec.seed, "class", label)
+            images[position[rows]] = transforms.apply(
+                self._look(spec.parent, rows),
+                spec.transform,
+                spec.severity,
+                # What is drawn for each picture must differ between classes that share a concept;
+                # a permutation is drawn once for all of them.
+                seed=drawn if spec.transform in transforms.NOISES else spec.seed,
+                unit=spec.unit,
+            )
         return _Drifted(images=images, position=position)
 
 

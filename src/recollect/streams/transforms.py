@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.errors import UserError, unknown_name
+
+NOISES = ("gaussian-noise", "shot-noise", "speckle-noise")
+"""The transforms that draw for every picture anew."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -63,7 +67,7 @@ def apply(
     if transform == "identity":
         return images
     on_chunk = _prepare(tuple(images.shape[1:]), transform, severity, seed=seed, unit=unit)
-    if transform == "permutation":  # moves bytes and needs no floats, so there is nothing to bound
+    if isinstance(on_chunk, _Pick):  # moves bytes and needs no floats: there is nothing to bound
         return on_chunk(images)
     drifted = torch.empty(images.shape, dtype=torch.uint8)
     for start in range(0, len(images), _CHUNK_ROWS):
@@ -95,13 +99,30 @@ def _prepare(
     if transform == "permutation":
         num_positions = height if unit == "row" else height * width
         source = _permuted(num_positions, PERMUTED_PERCENT[step], seed)
-        index = _flat(source, size=math.prod(shape) // num_positions)
-        return lambda chunk: _pick(chunk, index).view(chunk.shape)
+        return _Pick.of(source, size=math.prod(shape) // num_positions)
     if transform == "rotation":
         return _rotation(height, width, channels, ROTATION_DEGREES[step])
     if transform == "defocus-blur":
         return _blur(height, width, defocus_kernel(*DEFOCUS_RADIUS_AND_SIGMA[step]))
     return _noise(transform, severity, rng.fork(seed, transform))
+
+
+@dataclass(frozen=True)
+class _Pick:
+    """Every value of a picture taken from another place of the same picture."""
+
+    index: Tensor
+    """int64 (height * width * channels,): where each single value comes from"""
+
+    @staticmethod
+    def of(source: np.ndarray, size: int) -> _Pick:
+        """The same for positions that hold `size` values each."""
+        return _Pick(torch.from_numpy((source[:, None] * size + np.arange(size)).ravel()))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        # By single values, with an expanded index: several times faster than by whole positions.
+        picked = images.flatten(1).gather(1, self.index.expand(len(images), -1))
+        return picked.view(images.shape)
 
 
 # Permutation
@@ -117,17 +138,6 @@ def _permuted(num_positions: int, percent: int, seed: int) -> np.ndarray:
     return source
 
 
-def _flat(source: np.ndarray, size: int) -> Tensor:
-    """Source positions of `size` values each as indices of single values, (len(source) * size,)."""
-    return torch.from_numpy((source[:, None] * size + np.arange(size)).ravel())
-
-
-def _pick(chunk: Tensor, index: Tensor) -> Tensor:
-    """The values of every picture at `index`, (rows, ...) -> (rows, len(index))."""
-    # By single values, with an expanded index: several times faster than picking whole positions.
-    return chunk.flatten(1).gather(1, index.expand(len(chunk), -1))
-
-
 # Rotation
 
 
@@ -137,30 +147,35 @@ def _rotation(height: int, width: int, channels: int, degrees: int) -> _OnChunk:
     On even sizes that pixel is not the middle, so a quarter turn also shifts by one pixel.
     """
     corners = [
-        (_flat(source, channels), torch.from_numpy(weight).float().repeat_interleave(channels))
+        (_Pick.of(source, channels), torch.from_numpy(weight).float().view(height, width, 1))
         for source, weight in _rotation_corners(height, width, degrees)
     ]
+    if len(corners) == 1:  # a quarter turn only moves pixels
+        return corners[0][0]
 
     def on_chunk(chunk: Tensor) -> Tensor:
-        turned = torch.zeros(len(chunk), height * width * channels)
-        for index, weight in corners:
-            turned.addcmul_(_pick(chunk, index).float(), weight)
+        turned = torch.zeros(chunk.shape)
+        for pick, weight in corners:
+            turned.addcmul_(pick(chunk).float(), weight)
         # Rounded, unlike the other transforms: a turn only moves grey levels, and truncation would
         # darken a picture by a level wherever float weights sum to a hair below 1.
-        return turned.add_(0.5).to(torch.uint8).view(chunk.shape)
+        return turned.add_(0.5).to(torch.uint8)
 
     return on_chunk
 
 
 def _rotation_corners(height: int, width: int, degrees: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The four source pixels of each output pixel and their weights, each (height * width,)."""
+    """The source pixels of each output pixel and their weights, each (height * width,).
+
+    Four as a rule; a quarter turn reads whole pixels and has but one, of weight 1.
+    """
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     right = np.arange(width)[None, :] - width // 2
     down = np.arange(height)[:, None] - height // 2
     # Backwards from output to source; rows count downwards, hence the sign of the sine.
     source_x = (cos * right - sin * down + width // 2).clip(0, width - 1).ravel()
     source_y = (sin * right + cos * down + height // 2).clip(0, height - 1).ravel()
-    # Without float dust a quarter turn reads whole pixels, and one corner holds all the weight.
+    # or float dust would give a quarter turn four corners, three of them without weight
     source_x, source_y = source_x.round(9), source_y.round(9)
     left, top = np.floor(source_x).astype(np.int64), np.floor(source_y).astype(np.int64)
     x_part, y_part = source_x - left, source_y - top
