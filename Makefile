@@ -28,7 +28,7 @@ demo: $(READY)
 	$(BIN)/recollect demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n 2 --dist loadscope --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 check: $(DEV)
 	$(BIN)/ruff format --check .
@@ -44,6 +44,8 @@ format: $(DEV)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench_memory.py
 	$(BIN)/python benchmarks/bench_transforms.py
+	$(BIN)/python benchmarks/bench_stream.py
+	$(BIN)/python benchmarks/bench_large_data.py
 	$(BIN)/python benchmarks/demo_claim.py
 
 clean:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -171,7 +172,9 @@ def main() -> None:
     images = torch.randint(
         256, (NUM_IMAGES, 32, 32, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )
+    load, cores = os.getloadavg()[0], os.cpu_count()
     print(f"{NUM_IMAGES:,} images of 32x32x3, {NUM_THREADS} threads")
+    print(f"load before: {load:.1f} on {cores} cores (threads need idle ones)")
     print(f"one by one: {by}")
     print(f"{'best us/image':16}{'batched':>9}{'one by one':>12}{'faster':>9}   goal")
     for transform, severity in DRIFTS:

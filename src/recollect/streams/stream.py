@@ -20,6 +20,8 @@ from recollect.streams.roster import Roster
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows
 
+_BATCHES_AT_ONCE = 64
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Drifted:
@@ -159,15 +161,19 @@ class Task:
 
     def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
         """The rows once over in an order of the epoch's own, `batch_size` at a time."""
-        if not len(rows):  # torch would split nothing into one empty batch
-            return iter(())
+        batch_size = self._stream.batch_size
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
         order = torch.randperm(len(rows), generator=shuffle)
         if epoch == 1:
             steps = torch.empty_like(order)
-            steps[order] = torch.arange(len(rows)) // self._stream.batch_size
+            steps[order] = torch.arange(len(rows)) // batch_size
             rows = self._stream.while_drift_sets_in(rows, steps, self.number)
-        return (rows[index] for index in torch.split(order, self._stream.batch_size))
+        # Many batches are gathered at once and then only cut apart: for a single one, two threads
+        # would spend more time on waiting for each other than on copying.
+        for some in torch.split(order, _BATCHES_AT_ONCE * batch_size):
+            gathered = rows[some]
+            for start in range(0, len(gathered), batch_size):
+                yield gathered[start : start + batch_size]
 
     def monitored(self) -> Rows:
         """The rows that a detector may watch: every class known so far, as it looks now."""
