@@ -25,7 +25,13 @@ from recollect.experiment.config_file import (
 )
 from recollect.experiment.data_command import add_data_command
 from recollect.experiment.fields import field_docs
-from recollect.experiment.flags import OneLineParser, add_flags, coerce, split_part_options
+from recollect.experiment.flags import (
+    OneLineParser,
+    add_flags,
+    coerce,
+    refuse_part_options,
+    split_part_options,
+)
 
 if TYPE_CHECKING:
     from recollect.experiment.progress import Display
@@ -211,7 +217,7 @@ def _add_output_flags(command: argparse.ArgumentParser) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     from recollect.experiment.compare import Comparison
 
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     # A second `demo` shows the page again at once instead of refusing its own folder.
     return _run_comparison(
         Comparison(base=RunConfig()),
@@ -280,7 +286,7 @@ def _run_comparison(
 def _report(arguments: argparse.Namespace) -> int:
     from recollect.report import write_report
 
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     return _print_report(
         arguments, write_report(arguments.runs, arguments.out or arguments.runs[0])
     )
@@ -299,7 +305,7 @@ def _print_report(arguments: argparse.Namespace, report: Any) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     listing = {
         kind: {name: _describe(kind, entry) for name, entry in entries.items()}
         for kind, entries in catalogue.CATALOGUE.items()
@@ -346,11 +352,6 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
         written = from_mapping(kind, options.get(part, {}), source=f"{arguments.config}: {part}")
         options[part] = written | coerce(kind, arguments.options.get(part, {}), part=part)
     return RunConfig(**values, options=options)
-
-
-def _refuse_options(arguments: argparse.Namespace) -> None:
-    for part, options in arguments.options.items():
-        raise UserError(f"unknown flag --{part}.{next(iter(options))}; see --help")
 
 
 def _display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.data.known import KNOWN, KnownSet, by_name, known_set, recognise
 from recollect.errors import UserError, unknown_name
+from recollect.experiment.flags import refuse_part_options
 
 if TYPE_CHECKING:
     from recollect.data.verify import Verification
@@ -77,7 +78,7 @@ def _fetchable() -> list[str]:
 def _list(arguments: argparse.Namespace) -> int:
     from recollect.data.library import status
 
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     lines = status()
     if arguments.json:
         print(json.dumps([_as_json(line) for line in lines], indent=1))
@@ -115,7 +116,7 @@ def _as_json(line: Any) -> dict[str, Any]:
 def _fetch(arguments: argparse.Namespace) -> int:
     from recollect.data.obtain import fetch
 
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     name = known_set(arguments.name).name
     with _stages(arguments) as stages:
         path = fetch(name, progress=stages.progress)
@@ -126,7 +127,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from recollect.data.verify import verify, verify_own
 
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     with _stages(arguments) as stages:
         if (known := by_name(arguments.name)) is not None:
             found = verify(known.name, arguments.data, progress=stages.progress)
@@ -176,7 +177,7 @@ def _verification_as_text(found: Verification) -> str:
 def _show(arguments: argparse.Namespace) -> int:
     from recollect.experiment.contact_sheet import contact_sheet
 
-    _refuse_options(arguments)
+    refuse_part_options(arguments)
     with _stages(arguments) as stages:
         name, dataset = _dataset(arguments, stages)
         out = contact_sheet(
@@ -215,11 +216,6 @@ def _own_path(text: str) -> Path:
 def _refuse_data(arguments: argparse.Namespace) -> None:
     if arguments.data is not None:
         raise UserError(f"--data goes with the name of a known data set; got {arguments.name!r}")
-
-
-def _refuse_options(arguments: argparse.Namespace) -> None:
-    for part, options in getattr(arguments, "options", {}).items():
-        raise UserError(f"unknown flag --{part}.{next(iter(options))}; see --help")
 
 
 def _stages(arguments: argparse.Namespace) -> Stages:
