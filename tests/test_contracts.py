@@ -13,7 +13,7 @@ from same_state import same
 
 from recollect.detect import Setting
 from recollect.errors import UserError
-from recollect.experiment import build
+from recollect.experiment import catalogue, learners
 from recollect.experiment.catalogue import CATALOGUE, find
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
@@ -41,7 +41,7 @@ def rows(count: int, *, seed: int = 0, labels: Sequence[int] = (0, 1, 2)) -> Row
 
 
 def learner_of(**settings: Any) -> Learner:
-    return build.make_learner(resolve(RunConfig(threads=1, lr=0.05, **settings)), SHAPE, 10)
+    return learners.make_learner(resolve(RunConfig(threads=1, lr=0.05, **settings)), SHAPE, 10)
 
 
 @pytest.mark.parametrize("name", names("benchmark"))
@@ -162,7 +162,7 @@ def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> Non
     config = resolve(RunConfig(detector=name))
 
     setting = Setting(encoder=Pixels, drifting=lambda task: (2,))
-    detector = build.make_part("detector", config, setting)
+    detector = catalogue.make("detector", config, setting)
     memory = Memory(60, policy=Reservoir(), seed=0)
     memory.put(rows(60))
     verdicts = detector.check(4, [2, 0, 1], rows(60, seed=1), memory)

@@ -44,6 +44,7 @@ def play(
                 learner.restart()
             learner.begin_task(task.new_classes)
             for epoch in range(1, epochs + 1):
+                learner.begin_epoch(epoch, epochs)
                 for batch in task.batches(rows, epoch=epoch):
                     report = learner.observe(batch)
                     ledger.add_step()

@@ -122,6 +122,10 @@ class Learner(Protocol):
         """New classes are about to arrive."""
         ...
 
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """The task's rows are about to come once over, for the `epoch`-th time of `epochs`."""
+        ...
+
     def observe(self, batch: Rows) -> StepReport:
         """One step, then offer to memory."""
         ...

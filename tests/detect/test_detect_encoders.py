@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from recollect import rng
 from recollect.data.digits import load_digits
 from recollect.detect import Encoder, LearnerEncoder, RandomEncoder
-from recollect.experiment.build import make_learner
 from recollect.experiment.config import RunConfig
+from recollect.experiment.learners import make_learner
 from recollect.experiment.presets import resolve
 from recollect.learn import Learner
 from recollect.types import Rows

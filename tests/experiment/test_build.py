@@ -10,7 +10,7 @@ from run_tools import complaint
 from same_state import same
 
 from recollect.data.digits import load_digits
-from recollect.experiment import build, catalogue
+from recollect.experiment import build, catalogue, learners
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.streams import Stream
@@ -99,7 +99,7 @@ def test_another_seed_gives_another_order_and_another_cut() -> None:
 
 def network_of(**settings: Any) -> dict[str, Any]:
     config = resolve(RunConfig(**settings))
-    return dict(build.make_learner(config, (8, 8, 1), 10).network.state_dict())
+    return dict(learners.make_learner(config, (8, 8, 1), 10).network.state_dict())
 
 
 def test_every_adaptation_starts_from_the_same_weights() -> None:
@@ -125,11 +125,11 @@ def test_assembling_leaves_the_global_random_state_alone() -> None:
 
 
 def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
-    assert build.pick_device("cpu") == torch.device("cpu")
+    assert learners.pick_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available() and not torch.backends.mps.is_available():
-        assert build.pick_device("auto") == torch.device("cpu")
+        assert learners.pick_device("auto") == torch.device("cpu")
         for name in ("cuda", "cuda:0", "mps", "tpu", "cpu:x", ""):
-            assert complaint(lambda name=name: build.pick_device(name)) == (  # type: ignore[misc]
+            assert complaint(lambda name=name: learners.pick_device(name)) == (  # type: ignore[misc]
                 f"device {name!r} is not available; this machine has cpu"
             )
 

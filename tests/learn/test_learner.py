@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from recollect import rng
 from recollect.errors import RunFailure
-from recollect.learn import ER, Draw, Inputs, Learner, Objective, Outcome
+from recollect.learn import ER, Draw, Inputs, Learner, Objective, Outcome, Practice
 from recollect.memory import Memory
 from recollect.memory.policies import Reservoir
 from recollect.types import Extras, Rows
@@ -54,7 +54,8 @@ def make_learner(
         make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1, momentum=momentum),
         memory=Memory(capacity, policy=Reservoir(), seed=0),
         objective=objective or ER(),
-        minibatch_size=minibatch_size,
+        practice=Practice(minibatch_size=minibatch_size),
+        seed=0,
     )
 
 

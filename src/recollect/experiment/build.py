@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
 from torch import nn
 
-from recollect import rng
 from recollect.data.check import check_dataset
 from recollect.data.parts import make_parts
 from recollect.detect import (
@@ -25,8 +23,9 @@ from recollect.errors import UserError
 from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
+from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
+from recollect.experiment.presets import settled
 from recollect.learn import Learner
-from recollect.memory import Memory
 from recollect.shapes import Adaptation, LabelSource
 from recollect.streams import (
     Schedule,
@@ -39,8 +38,6 @@ from recollect.streams import (
 )
 from recollect.streams.placement import split_classes
 from recollect.types import Dataset
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,26 +68,32 @@ class Assembly:
         self.ledger.load_state_dict(state["ledger"])
 
 
-def assemble(config: RunConfig, data: Dataset | None = None) -> Assembly:
+def assemble(
+    config: RunConfig, data: Dataset | None = None, network: nn.Module | None = None
+) -> Assembly:
     """Every part of a run that `presets.resolve` has completed the config of.
 
-    `data` takes the place of the benchmark's own.
+    `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
     dataset = load_data(config) if data is None else check_dataset(data, source="data")
     stream = make_stream(config, dataset)
-    learner = make_learner(config, stream.image_shape, stream.num_classes)
+    statistics = channel_statistics(stream.task(1).train()) if config.normalise else None
+    learner = make_learner(
+        config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
+    )
     ledger = Ledger(label_budget=config.label_budget)
     meter = FlopMeter(ledger.add_flops)
-    meter.watch(learner.network, _input_shape(stream.image_shape))
+    for watched in learner.networks:
+        meter.watch(watched, input_shape_of(stream.image_shape))
 
     def encoder() -> Encoder:
-        made: Encoder = catalogue.find("encoder", _settled(config.encoder)).factory()(
+        made: Encoder = catalogue.find("encoder", settled(config.encoder)).factory()(
             Surroundings(
                 learner_logits=learner.logits, image_shape=stream.image_shape, seed=config.seed
             )
         )
-        for network in made.networks:
-            meter.watch(network, _input_shape(stream.image_shape))
+        for own in made.networks:
+            meter.watch(own, input_shape_of(stream.image_shape))
         return made
 
     def labels(task: Task) -> LabelSource:
@@ -107,7 +110,7 @@ def assemble(config: RunConfig, data: Dataset | None = None) -> Assembly:
         return score(logits, tests.labels, task.classes_by_task(), task=task.number)
 
     drifting = stream.schedule.drifting
-    detector = make_part("detector", config, Setting(encoder=encoder, drifting=drifting))
+    detector = catalogue.make("detector", config, Setting(encoder=encoder, drifting=drifting))
     return Assembly(
         stream=stream,
         learner=learner,
@@ -117,7 +120,7 @@ def assemble(config: RunConfig, data: Dataset | None = None) -> Assembly:
             just_drifted=drifting if config.checked == "just-drifted" else None,
             book=lambda count: ledger.book_labels("monitoring", count),
         ),
-        adaptation=make_part("adaptation", config),
+        adaptation=catalogue.make("adaptation", config),
         labels=labels,
         evaluate=evaluate,
         ledger=ledger,
@@ -125,18 +128,10 @@ def assemble(config: RunConfig, data: Dataset | None = None) -> Assembly:
     )
 
 
-def make_part(kind: str, config: RunConfig, *arguments: Any) -> Any:
-    """The part that a config names, made by its factory."""
-    entry = catalogue.find(kind, getattr(config, kind))
-    options_type = entry.options_type()
-    options = [options_type(**config.options[kind])] if options_type else []
-    return entry.factory()(*arguments, *options, **entry.fixed)
-
-
 def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
     """What a person should know before such a run begins, and when its result is read."""
     warnings = []
-    fixed = catalogue.find("encoder", _settled(config.encoder)).factory().fixed
+    fixed = catalogue.find("encoder", settled(config.encoder)).factory().fixed
     if detector.watches and not fixed and config.reference == "memory":
         warnings.append(
             "the encoder has trained on the memory's rows, so they look more certain to it than "
@@ -146,6 +141,11 @@ def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
         warnings.append(
             "the detector watches the rows that score the run, as the published experiments did: "
             "what is adapted to them is also scored on them (use --monitor holdout)"
+        )
+    if settled(config.minibatch_size) > settled(config.buffer_size):
+        warnings.append(
+            f"a draw of {config.minibatch_size} rows is larger than the memory, which holds "
+            f"{config.buffer_size}: every step draws all there are"
         )
     return tuple(warnings)
 
@@ -163,13 +163,13 @@ def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
     tasks = config.tasks
     if tasks is None:
         order = config.class_order if config.class_order is not None else range(num_classes)
-        tasks = split_classes(tuple(order), _settled(config.num_tasks))
+        tasks = split_classes(tuple(order), settled(config.num_tasks))
     strangers = sorted({label for task in tasks for label in task} - set(range(num_classes)))
     if strangers:
         raise UserError(
             f"{config.benchmark} has classes 0 to {num_classes - 1}; the tasks name {strangers}"
         )
-    recurring = _settled(config.recurring_in_training)
+    recurring = settled(config.recurring_in_training)
     if config.events:
         return make_script(
             tasks,
@@ -180,14 +180,14 @@ def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
         )
     return make_schedule(
         tasks,
-        num_drifts=_settled(config.num_drifts),
+        num_drifts=settled(config.num_drifts),
         transform=config.transform,
         severity=config.severity,
         seed=config.seed,
-        scope=_settled(config.scope),
+        scope=settled(config.scope),
         max_classes_per_drift=config.max_classes_per_drift,
         sequential=config.sequential,
-        unit=_settled(config.permutation_unit),
+        unit=settled(config.permutation_unit),
         recurring_in_training=recurring,
         share=config.drift_share,
         over_tasks=config.drift_over_tasks,
@@ -209,65 +209,7 @@ def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
             seed=config.seed,
         ),
         make_schedule_of(config, len(dataset.class_names)),
-        batch_size=_settled(config.batch_size),
+        batch_size=settled(config.batch_size),
         seed=config.seed,
+        cumulative=catalogue.find("method", config.method).factory().cumulative,
     )
-
-
-def make_learner(config: RunConfig, image_shape: tuple[int, ...], num_classes: int) -> Learner:
-    """A fresh learner for pictures of that shape."""
-    backbone = catalogue.find("backbone", _settled(config.backbone))
-    lr, momentum, weight_decay = _settled(config.lr), config.momentum, config.weight_decay
-
-    def make_network(attempt: int) -> nn.Module:
-        with rng.as_global(rng.fork(config.seed, "network", attempt)):
-            network: nn.Module = backbone.factory()(
-                input_shape=_input_shape(image_shape),
-                num_classes=num_classes,
-                **config.options.get("backbone", {}),
-            )
-        return network
-
-    def make_optimiser(network: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(
-            network.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay
-        )
-
-    policy = catalogue.find("buffer_policy", _settled(config.buffer_policy)).factory()()
-    return Learner(
-        make_network=make_network,
-        make_optimiser=make_optimiser,
-        memory=Memory(_settled(config.buffer_size), policy=policy, seed=config.seed),
-        objective=make_part("method", config),
-        minibatch_size=_settled(config.minibatch_size),
-        device=pick_device(config.device),
-    )
-
-
-def pick_device(name: str) -> torch.device:
-    """The device of that name; `auto` is the fastest there is."""
-    there = ["cpu"]
-    if torch.backends.mps.is_available():
-        there.insert(0, "mps")
-    if torch.cuda.is_available():
-        there.insert(0, "cuda")
-    if name == "auto":
-        return torch.device(there[0])
-    try:
-        device = torch.device(name)
-    except RuntimeError:  # torch's message names every kind of device there ever was
-        device = None
-    if device is None or device.type not in there:
-        raise UserError(f"device {name!r} is not available; this machine has {', '.join(there)}")
-    return device
-
-
-def _input_shape(image_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(height, width, channels) at rest -> (channels, height, width) in a network."""
-    return (image_shape[-1], *image_shape[:-1])
-
-
-def _settled(value: T | None) -> T:
-    """A setting that `presets.resolve` leaves to nobody else."""
-    assert value is not None, "the config has not been resolved"
-    return value

@@ -85,6 +85,34 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="experience replay: one cross-entropy over stream and memory rows",
             target="recollect.learn.er:ER",
         ),
+        "er-ace": Entry(
+            summary="replay in which new classes do not push down the logits of old ones",
+            target="recollect.learn.er_ace:ERACE",
+        ),
+        "der++": Entry(
+            summary="replay of rows together with the logits once given to them",
+            target="recollect.learn.derpp:DERpp",
+            options="recollect.learn.derpp:DERppOptions",
+        ),
+        "ser": Entry(
+            summary="replay that also stays near the network frozen after the last task",
+            target="recollect.learn.ser:SER",
+            options="recollect.learn.ser:SEROptions",
+        ),
+        "cls-er": Entry(
+            summary="replay taught by a quick and a slow average of the network",
+            target="recollect.learn.cls_er:CLSER",
+            options="recollect.learn.cls_er:CLSEROptions",
+        ),
+        "finetune": Entry(
+            summary="no memory: the lower end",
+            target="recollect.learn.references:Finetune",
+        ),
+        "joint": Entry(
+            summary="all classes seen so far at every task: the upper end",
+            target="recollect.learn.references:Joint",
+            options="recollect.learn.references:JointOptions",
+        ),
     },
     "adaptation": {
         "vanilla": Entry(
@@ -154,6 +182,21 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="recollect.models.resnet:ResNet18",
             options="recollect.models.resnet:ResNetOptions",
         ),
+        "resnet152": Entry(
+            summary="ResNet-152 for small pictures: bottlenecks, 3x3 stem, no max-pool",
+            target="recollect.models.resnet:ResNet152",
+            options="recollect.models.resnet:ResNetOptions",
+        ),
+        "vit-s": Entry(
+            summary="ViT-S: 12 transformer blocks of 384 over 4x4 patches",
+            target="recollect.models.vit:ViTSmall",
+            options="recollect.models.vit:ViTOptions",
+        ),
+        "vit-tiny": Entry(
+            summary="ViT-tiny: 12 transformer blocks of 192 over 4x4 patches",
+            target="recollect.models.vit:ViTTiny",
+            options="recollect.models.vit:ViTTinyOptions",
+        ),
     },
     "buffer_policy": {
         "reservoir": Entry(
@@ -187,6 +230,14 @@ def find(kind: str, name: str) -> Entry:
     if name not in CATALOGUE[kind]:
         raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
     return CATALOGUE[kind][name]
+
+
+def make(kind: str, config: Any, *arguments: Any) -> Any:
+    """The part of that kind which a resolved config names, made by its factory."""
+    entry = find(kind, getattr(config, kind))
+    options_type = entry.options_type()
+    options = [options_type(**config.options[kind])] if options_type else []
+    return entry.factory()(*arguments, *options, **entry.fixed)
 
 
 OWN = ("benchmark", "method", "adaptation", "detector", "backbone")

@@ -88,12 +88,32 @@ class Settings:
     """stream rows in a step"""
     minibatch_size: int | None = None
     """memory rows in a step"""
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    """what moves the weights"""
     lr: float | None = None
-    """learning rate of plain SGD"""
+    """learning rate"""
+    scheduler: Literal["constant", "steps", "cosine"] | None = None
+    """what the rate does over the epochs of a task, anew in every task; as a rule, constant"""
+    lr_milestones: tuple[int, ...] | None = None
+    """scheduler steps: the epochs after which the rate drops"""
+    lr_drop: float = 0.1
+    """scheduler steps: the factor by which it drops"""
+    lr_floor: float = 0.01
+    """scheduler cosine: the share of the rate that it falls to"""
     momentum: float = 0.0
     """momentum of SGD"""
     weight_decay: float = 0.0
-    """weight decay of SGD"""
+    """weight decay"""
+    augmentation: Literal["none", "flip", "crop", "crop-flip"] = "none"
+    """random changes to training pictures, those from memory included"""
+    normalise: bool = False
+    """take out mean and spread per channel, as measured on the first task's training pictures"""
+    channels: int | None = None
+    """channels that the network sees: 3 repeats grey pictures; None: those of the data"""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """of forwards; bf16 pays only where the processor has instructions for it"""
+    memory_format: Literal["contiguous", "channels-last"] = "contiguous"
+    """how pictures lie in memory: channels-last suits wide convolutions; late digits differ"""
     device: str = "auto"
     """cpu, cuda, mps, or auto: the fastest there is"""
     threads: int | None = None
@@ -118,6 +138,9 @@ class Settings:
             "minibatch_size": 1,
             "momentum": 0,
             "weight_decay": 0,
+            "lr_drop": 0,
+            "lr_floor": 0,
+            "channels": 1,
             "threads": 1,
             "seed": 0,
         }
@@ -132,6 +155,9 @@ class Settings:
             "epochs": 10**9,
             "threads": 1024,
             "lr": 10**36,
+            "lr_drop": 1,
+            "lr_floor": 1,
+            "channels": 1024,
             "seed": 2**63 - 1,
         }
         for name, most in at_most.items():
@@ -146,6 +172,12 @@ class Settings:
             raise UserError(f"drift_share must lie above 0, up to 1; got {self.drift_share}")
         if self.lr is not None and not self.lr > 0:
             raise UserError(f"lr must be above 0; got {self.lr}")
+        if self.lr_milestones is not None and min(self.lr_milestones, default=0) < 1:
+            raise UserError(
+                f"lr_milestones must be epochs, counted from 1; got {self.lr_milestones}"
+            )
+        if self.momentum and self.optimiser != "sgd":
+            raise UserError(f"momentum is a setting of sgd; leave it out with {self.optimiser}")
         if self.tasks is not None and (self.num_tasks or self.class_order) is not None:
             raise UserError("tasks names the classes already: leave num_tasks and class_order out")
 

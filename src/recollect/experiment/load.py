@@ -13,8 +13,8 @@ from torch import Tensor
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
-from recollect.experiment.build import make_learner
 from recollect.experiment.config import RunConfig
+from recollect.experiment.learners import make_learner
 from recollect.experiment.store import read_checkpoint, read_config
 from recollect.learn import Learner
 

@@ -14,8 +14,8 @@ import torch
 import recollect
 from recollect import evaluate
 from recollect.evaluate import Ledger
-from recollect.experiment.build import pick_device
 from recollect.experiment.config import RunConfig
+from recollect.experiment.learners import pick_device
 from recollect.streams import DriftEvent, Schedule
 from recollect.types import TaskRecord, Verdict
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from recollect.experiment.build import Assembly, assemble
 from recollect.experiment.config import RunConfig
@@ -29,14 +30,17 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     data: Dataset | None = None,
+    network: nn.Module | None = None,
     listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Run a config in a folder and return its result; a finished run is not run again.
 
-    `data` takes the place of the benchmark's own.
+    `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
     config = resolve(config)
-    assembly = assemble(config, data)  # before the folder: what cannot work leaves no trace
+    assembly = assemble(
+        config, data, network
+    )  # before the folder: what cannot work leaves no trace
     for warning in assembly.warnings:
         warnings.warn(warning, stacklevel=2)
     with RunFolder.open(out, config.to_json(), resume=resume, overwrite=overwrite) as folder:

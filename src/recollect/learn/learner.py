@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from recollect import rng
 from recollect.errors import RunFailure
+from recollect.learn.augment import Augmentation, augment
 from recollect.learn.objective import Inputs, Objective
+from recollect.learn.rates import Rate, constant
 from recollect.memory import Memory
 from recollect.models.inputs import to_input
 from recollect.types import Extras, Rows, StepReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Practice:
+    """How steps are made, whatever the method."""
+
+    minibatch_size: int
+    """rows of a draw from memory"""
+    device: torch.device | str = "cpu"
+    memory_format: torch.memory_format = torch.contiguous_format
+    bf16: bool = False
+    """forwards in bfloat16; weights, losses and what is kept stay in float32"""
+    augmentation: Augmentation = "none"
+    """of stream rows and of rows drawn from memory"""
+    rate: Rate = constant
+    """factor on the learning rate, by epoch"""
 
 
 class Learner:
@@ -26,37 +46,68 @@ class Learner:
         make_optimiser: Callable[[nn.Module], torch.optim.Optimizer],
         memory: Memory,
         objective: Objective,
-        minibatch_size: int,
-        device: torch.device | str = "cpu",
+        practice: Practice,
+        seed: int,
     ) -> None:
         """`make_network(n)` gives freshly initialised weights, others for every n."""
-        self.device = torch.device(device)
         self.memory = memory
         self.objective = objective
         self.steps = 0
-        self._minibatch_size = minibatch_size
+        self._practice = practice
+        self._device = torch.device(practice.device)
+        self._seed = seed
         self._make_network = make_network
         self._make_optimiser = make_optimiser
         self._restarts = 0
-        self.network = make_network(0).to(self.device)
+        self._known: set[int] = set()
+        self._in_task = False
+        self._augmenting = rng.fork(seed, "augmentation")
+        self._dropping = rng.fork(seed, "dropout")
+        self.network = make_network(0).to(self._device)
+        self.network.to(memory_format=practice.memory_format)  # type: ignore[call-overload]
         self._optimiser = make_optimiser(self.network)
+        self.objective.attach(self.network, seed)
+
+    @property
+    def networks(self) -> tuple[nn.Module, ...]:
+        """Every network that a step may ask: the trained one and the method's copies of it."""
+        return (self.network, *self.objective.copies())
 
     def begin_task(self, classes: Sequence[int]) -> None:
         """Tell the method that a task with these new classes begins."""
+        if self.objective.starts_afresh and self._known:
+            self.restart()
+        self._known.update(classes)
+        self._in_task = True
         self.objective.begin_task(self.network, classes)
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
+        for group in self._optimiser.param_groups:
+            full = group.setdefault("initial_lr", group["lr"])
+            group["lr"] = full * self._practice.rate(epoch, epochs)
 
     def end_task(self) -> None:
         """Tell the method that the task is over."""
+        self._in_task = False
         self.objective.end_task(self.network)
 
     def observe(self, batch: Rows) -> StepReport:
-        """One step on a labelled batch; afterwards the batch is offered to the memory."""
+        """One step on a labelled batch; afterwards the batch is offered to the memory.
+
+        Classes that no task has announced are taken for the beginning of one.
+        """
         if not len(batch):
             raise ValueError("a step needs at least one row; got an empty batch")
+        if strangers := set(batch.labels.tolist()) - self._known:
+            if self._in_task:
+                self.end_task()
+            self.begin_task(sorted(strangers))
         self.network.train()
-        y = batch.labels.to(self.device)
-        stream = Inputs(x=to_input(batch.images, self.device), y=y, extras={})
-        outcome = self.objective.outcome(self.network, stream, self._draw)
+        stream = self._inputs(batch, {})
+        # Dropout knows the global state only: it is lent a generator that is saved with the rest.
+        with rng.as_global(self._dropping), self._precision():
+            outcome = self.objective.outcome(self.network, stream, self._draw)
         loss = float(outcome.loss.detach())
         self.steps += 1
         if not loss < float("inf"):
@@ -67,9 +118,10 @@ class Learner:
         outcome.loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
         self.objective.after_step(self.network)
-        logits = outcome.logits.detach()
-        self.memory.offer(batch, self._columns(logits), step=self.steps)
-        correct = int((logits.argmax(dim=1) == y).sum())
+        logits = outcome.logits.detach().float()
+        if self.objective.rehearses:
+            self.memory.offer(batch, self._columns(logits), step=self.steps)
+        correct = int((logits.argmax(dim=1) == stream.y).sum())
         return StepReport(loss=loss, correct=correct, rows=len(batch))
 
     def logits(self, images: Tensor) -> Tensor:
@@ -86,17 +138,18 @@ class Learner:
         return self._columns(self._ask(self.network, rows.images))
 
     def restart(self) -> None:
-        """Fresh weights and a fresh optimiser; memory and method go on."""
+        """Fresh weights, a fresh optimiser and fresh copies; memory and what was seen go on."""
         self._restarts += 1
         fresh = self._make_network(self._restarts)
         self.network.load_state_dict(fresh.state_dict())
         self._optimiser = self._make_optimiser(self.network)
+        self.objective.attach(self.network, self._seed)
 
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the rows at a time."""
-        with _evaluating(network), torch.no_grad():
-            parts = torch.split(images, 512)
-            return torch.cat([network(to_input(part, self.device)).cpu() for part in parts])
+        with _evaluating(network), torch.no_grad(), self._precision():
+            parts = [self._to_input(part) for part in torch.split(images, 512)]
+            return torch.cat([network(part).float().cpu() for part in parts])
 
     def _columns(self, logits: Tensor) -> Extras:
         return {name: column.cpu() for name, column in self.objective.columns(logits).items()}
@@ -104,12 +157,22 @@ class Learner:
     def _draw(self, count: int | None = None) -> Inputs | None:
         if not len(self.memory):
             return None
-        drawn = self.memory.sample(self._minibatch_size if count is None else count)
+        drawn = self.memory.sample(self._practice.minibatch_size if count is None else count)
+        return self._inputs(drawn.rows, drawn.extras)
+
+    def _inputs(self, rows: Rows, extras: Extras) -> Inputs:
+        x = self._to_input(rows.images)
         return Inputs(
-            x=to_input(drawn.rows.images, self.device),
-            y=drawn.rows.labels.to(self.device),
-            extras={name: column.to(self.device) for name, column in drawn.extras.items()},
+            x=augment(x, self._practice.augmentation, self._augmenting),
+            y=rows.labels.to(self._device),
+            extras={name: column.to(self._device) for name, column in extras.items()},
         )
+
+    def _to_input(self, images: Tensor) -> Tensor:
+        return to_input(images, self._device, memory_format=self._practice.memory_format)
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=self._practice.bf16)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -120,6 +183,10 @@ class Learner:
             "objective": self.objective.state_dict(),
             "steps": self.steps,
             "restarts": self._restarts,
+            "known": sorted(self._known),
+            "in_task": self._in_task,
+            "augmenting": self._augmenting.get_state(),
+            "dropping": self._dropping.get_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -130,6 +197,10 @@ class Learner:
         self.objective.load_state_dict(state["objective"])
         self.steps = state["steps"]
         self._restarts = state["restarts"]
+        self._known = set(state["known"])
+        self._in_task = state["in_task"]
+        self._augmenting.set_state(state["augmenting"])
+        self._dropping.set_state(state["dropping"])
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
@@ -45,6 +45,13 @@ class Draw(Protocol):
 class Objective(ABC):
     """A method. Nothing in it knows of drift; most override `outcome` alone."""
 
+    rehearses: ClassVar[bool] = True
+    """whether stream rows are offered to the memory"""
+    cumulative: ClassVar[bool] = False
+    """whether a task trains on every class seen so far, and not on its new ones only"""
+    starts_afresh: bool = False
+    """whether every task begins with fresh weights"""
+
     @abstractmethod
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """The loss of one step, and the logits of the stream batch."""
@@ -54,6 +61,9 @@ class Objective(ABC):
         del logits
         return {}
 
+    def attach(self, network: nn.Module, seed: int) -> None:
+        """The network has just been made, or made anew: copies that a method keeps begin here."""
+
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
         """New classes are about to arrive."""
 
@@ -62,6 +72,10 @@ class Objective(ABC):
 
     def after_step(self, network: nn.Module) -> None:
         """The optimiser has just moved the network."""
+
+    def copies(self) -> tuple[nn.Module, ...]:
+        """The networks that the method keeps beside the one that is trained."""
+        return ()
 
     def predictor(self, network: nn.Module) -> nn.Module:
         """The network that predicts, where it is not the one that is trained."""

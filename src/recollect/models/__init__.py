@@ -1,12 +1,35 @@
 """Networks: floats (rows, channels, height, width) in, logits (rows, num_classes) out.
 
 Every network has `features(x) -> (rows, d)`, what its linear `head` reads, and
-`forward(x) = head(features(x))`. Layers start from PyTorch's own initialisation, drawn from the
-global state: build inside `rng.as_global` to say from which generator.
+`forward(x) = head(features(x))`. First weights (PyTorch's own initialisation, but for `ViT`) and
+dropout are drawn from the global state: build and train inside `rng.as_global` to say from which
+generator.
 """
 
 from recollect.models.cnn import SmallCNN
 from recollect.models.mlp import MLP
-from recollect.models.resnet import BasicBlock, ResidualBlock, ResNet, ResNet18
+from recollect.models.norm import BatchNorm2d
+from recollect.models.resnet import (
+    BasicBlock,
+    Bottleneck,
+    ResidualBlock,
+    ResNet,
+    ResNet18,
+    ResNet152,
+)
+from recollect.models.vit import ViT, ViTSmall, ViTTiny
 
-__all__ = ["MLP", "BasicBlock", "ResNet", "ResNet18", "ResidualBlock", "SmallCNN"]
+__all__ = [
+    "MLP",
+    "BasicBlock",
+    "BatchNorm2d",
+    "Bottleneck",
+    "ResNet",
+    "ResNet18",
+    "ResNet152",
+    "ResidualBlock",
+    "SmallCNN",
+    "ViT",
+    "ViTSmall",
+    "ViTTiny",
+]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from recollect.errors import UserError
+from recollect.models.norm import BatchNorm2d
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,4 +60,4 @@ class SmallCNN(nn.Module):
 def _conv_norm_relu(channels_in: int, channels_out: int, *, stride: int) -> list[nn.Module]:
     # No bias: the batch norm that follows would subtract it again.
     conv = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
-    return [conv, nn.BatchNorm2d(channels_out), nn.ReLU()]
+    return [conv, BatchNorm2d(channels_out), nn.ReLU()]

@@ -6,12 +6,17 @@ import torch
 from torch import Tensor
 
 
-def to_input(images: Tensor, device: torch.device | str = "cpu") -> Tensor:
+def to_input(
+    images: Tensor,
+    device: torch.device | str = "cpu",
+    *,
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> Tensor:
     """uint8 (rows, h, w, c) -> floats in [0, 1], (rows, c, h, w); float vectors pass through.
 
-    The bytes are moved before they become floats: a quarter of the traffic.
+    The bytes are moved and put in order before they become floats: a quarter of the traffic.
     """
     moved = images.to(device, non_blocking=True)
     if images.dtype != torch.uint8:
         return moved.float()
-    return moved.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format) / 255
+    return moved.permute(0, 3, 1, 2).contiguous(memory_format=memory_format).float().div_(255)

@@ -1,7 +1,6 @@
 """Residual networks for small pictures: 3x3 stem, stride 1, no max-pool.
 
-A depth of the family is a block type and the number of blocks per stage. A bottleneck network is a
-second `ResidualBlock` with `expansion = 4` and, for 152 layers, `depths=(3, 8, 36, 3)`.
+A depth of the family is a block type and the number of blocks per stage.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
 from recollect.errors import UserError
+from recollect.models.norm import BatchNorm2d
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class ResNetOptions:
     """What can be chosen about the network."""
 
     width: int = 64
-    """maps of the stem; the stages have 1, 2, 4 and 8 times as many"""
+    """maps of the stem; the stages have 1, 2, 4 and 8 times as many (bottlenecks 4 times that)"""
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -69,6 +69,23 @@ class BasicBlock(ResidualBlock):
             *conv_norm(channels_in, channels, kernel=3, stride=stride),
             nn.ReLU(),
             *conv_norm(channels, channels, kernel=3),
+        )
+
+
+class Bottleneck(ResidualBlock):
+    """A 3x3 convolution, strided, between two 1x1 that narrow its maps and widen them again."""
+
+    expansion = 4
+
+    @staticmethod
+    def make_residual(channels_in: int, channels: int, stride: int) -> nn.Sequential:
+        """conv-norm-ReLU-conv-norm-ReLU-conv-norm."""
+        return nn.Sequential(
+            *conv_norm(channels_in, channels, kernel=1),
+            nn.ReLU(),
+            *conv_norm(channels, channels, kernel=3, stride=stride),
+            nn.ReLU(),
+            *conv_norm(channels, channels * Bottleneck.expansion, kernel=1),
         )
 
 
@@ -133,6 +150,29 @@ class ResNet18(ResNet):
         )
 
 
+class ResNet152(ResNet):
+    """Bottleneck blocks: 3, 8, 36 and 3 in the four stages.
+
+    >>> sum(p.numel() for p in ResNet152(input_shape=(3, 32, 32)).parameters())
+    58156618
+    """
+
+    def __init__(
+        self,
+        *,
+        input_shape: tuple[int, int, int],
+        num_classes: int = 10,
+        width: int = ResNetOptions.width,
+    ) -> None:
+        super().__init__(
+            input_shape=input_shape,
+            num_classes=num_classes,
+            width=width,
+            block=Bottleneck,
+            depths=(3, 8, 36, 3),
+        )
+
+
 def conv_norm(
     channels_in: int, channels_out: int, *, kernel: int, stride: int = 1
 ) -> tuple[nn.Module, nn.Module]:
@@ -141,4 +181,4 @@ def conv_norm(
     conv = nn.Conv2d(
         channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False
     )
-    return conv, nn.BatchNorm2d(channels_out)
+    return conv, BatchNorm2d(channels_out)

@@ -35,13 +35,22 @@ class Stream:
     """A data set, cut into parts, played by a schedule."""
 
     def __init__(
-        self, dataset: Dataset, parts: Parts, schedule: Schedule, *, batch_size: int, seed: int
+        self,
+        dataset: Dataset,
+        parts: Parts,
+        schedule: Schedule,
+        *,
+        batch_size: int,
+        seed: int,
+        cumulative: bool = False,
     ) -> None:
+        """`cumulative`: every known class comes back, labelled, in every task's training data."""
         _check_labels(dataset)
         self.schedule = schedule
         self.class_names = dataset.class_names
         self.batch_size = batch_size
         self.seed = seed
+        self.cumulative = cumulative
         self._images = torch.from_numpy(dataset.images)
         self._labels = torch.from_numpy(dataset.labels)
         self._roster = Roster(dataset, parts, schedule)
@@ -152,6 +161,8 @@ class Task:
     def returning_classes(self) -> tuple[int, ...]:
         """Known classes that come back in the task's own training data, labelled."""
         schedule = self._stream.schedule
+        if self._stream.cumulative:
+            return self.known_classes
         return schedule.drifting(self.number) if schedule.recurring_in_training else ()
 
     def train(self) -> Rows:

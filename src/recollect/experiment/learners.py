@@ -1,0 +1,199 @@
+"""From a config to a learner: network, optimiser, memory, method and how steps are made."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from recollect import rng
+from recollect.errors import UserError
+from recollect.experiment import catalogue
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import settled
+from recollect.learn import Learner, Practice, rates
+from recollect.memory import Memory
+from recollect.models.prepared import Prepared
+from recollect.types import Rows
+
+_MEMORY_FORMATS = {
+    "channels-last": torch.channels_last,
+    "contiguous": torch.contiguous_format,
+}
+
+ChannelStatistics = tuple[list[float], list[float]]
+"""Mean and standard deviation of each channel, on the scale 0 to 1."""
+
+
+def make_learner(
+    config: RunConfig,
+    image_shape: tuple[int, ...],
+    num_classes: int,
+    *,
+    statistics: ChannelStatistics | None = None,
+    network: nn.Module | None = None,
+) -> Learner:
+    """A fresh learner for pictures of that shape.
+
+    `statistics` of the pictures are needed only where weights are not loaded afterwards. `network`
+    takes the place of the config's backbone; to start afresh means to go back to its weights.
+    """
+    policy = catalogue.find("buffer_policy", settled(config.buffer_policy)).factory()()
+    learner = Learner(
+        make_network=network_maker(
+            config, image_shape, num_classes, statistics=statistics, network=network
+        ),
+        make_optimiser=optimiser_maker(config),
+        memory=Memory(settled(config.buffer_size), policy=policy, seed=config.seed),
+        objective=catalogue.make("method", config),
+        practice=Practice(
+            minibatch_size=settled(config.minibatch_size),
+            device=pick_device(config.device),
+            memory_format=_MEMORY_FORMATS[config.memory_format],
+            bf16=config.precision == "bf16",
+            augmentation=config.augmentation,
+            rate=_rate(config),
+        ),
+        seed=config.seed,
+    )
+    _check_layout(learner, config.memory_format)
+    _check_head(learner, image_shape, num_classes)
+    return learner
+
+
+def network_maker(
+    config: RunConfig,
+    image_shape: tuple[int, ...],
+    num_classes: int,
+    *,
+    statistics: ChannelStatistics | None = None,
+    network: nn.Module | None = None,
+) -> Callable[[int], nn.Module]:
+    """What makes networks for pictures of that shape, others for every number it is given."""
+    backbone = catalogue.find("backbone", settled(config.backbone))
+    data_channels, *sides = input_shape_of(image_shape)
+    channels = data_channels if config.channels is None else config.channels
+    if channels != data_channels and (data_channels != 1 or len(sides) != 2):
+        raise UserError(
+            f"channels {channels}: only grey pictures can be repeated; these have {data_channels}"
+        )
+
+    def bare(attempt: int) -> nn.Module:
+        if network is not None:
+            return copy.deepcopy(network)
+        with rng.as_global(rng.fork(config.seed, "network", attempt)):
+            made: nn.Module = backbone.factory()(
+                input_shape=(channels, *sides),
+                num_classes=num_classes,
+                **config.options.get("backbone", {}),
+            )
+        return made
+
+    def make_network(attempt: int) -> nn.Module:
+        made = bare(attempt)
+        if not config.normalise and channels == data_channels:
+            return made
+        mean, std = statistics or ([0.0] * data_channels, [1.0] * data_channels)
+        return Prepared(made, channels=channels, mean=mean, std=std)
+
+    return make_network
+
+
+def _check_layout(learner: Learner, memory_format: str) -> None:
+    """Refuse what torch's convolutions on the CPU cannot do: they corrupt the heap (torch 2.13)."""
+    device = next(learner.network.parameters(), torch.empty(0)).device
+    if memory_format != "channels-last" or device.type != "cpu":
+        return
+    convolutions = [m for m in learner.network.modules() if isinstance(m, nn.Conv2d)]
+    if any(
+        each.out_channels < 8 or (each.in_channels < 8 and each.kernel_size == (1, 1))
+        for each in convolutions
+    ):
+        raise UserError(
+            "memory_format channels-last needs convolutions of at least 8 maps on a CPU; use "
+            "contiguous, or a wider network"
+        )
+
+
+def _check_head(learner: Learner, image_shape: tuple[int, ...], num_classes: int) -> None:
+    """Refuse a network that does not give a logit per class, before anything is trained."""
+    try:
+        shape = tuple(learner.logits(torch.zeros(2, *image_shape, dtype=torch.uint8)).shape)
+    except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise UserError(
+            f"the network cannot take pictures of shape {input_shape_of(image_shape)} "
+            f"(channels, height, width): {first_line}"
+        ) from error
+    if shape != (2, num_classes):
+        raise UserError(
+            f"the network's head must give {num_classes} logits, one per class of the stream; for "
+            f"2 pictures it gave the shape {shape}"
+        )
+
+
+def optimiser_maker(config: RunConfig) -> Callable[[nn.Module], torch.optim.Optimizer]:
+    """What makes the config's optimiser for a network."""
+    lr, weight_decay = settled(config.lr), config.weight_decay
+
+    def make_optimiser(network: nn.Module) -> torch.optim.Optimizer:
+        parameters = network.parameters()
+        match config.optimiser:
+            case "adam":
+                return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
+            case "adamw":
+                return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay)
+        return torch.optim.SGD(
+            parameters, lr=lr, weight_decay=weight_decay, momentum=config.momentum
+        )
+
+    return make_optimiser
+
+
+def _rate(config: RunConfig) -> rates.Rate:
+    match config.scheduler:
+        case "steps":
+            return rates.steps(settled(config.lr_milestones), config.lr_drop)
+        case "cosine":
+            return rates.cosine(config.lr_floor)
+    return rates.constant
+
+
+def channel_statistics(rows: Rows) -> ChannelStatistics:
+    """Of pictures as bytes, a portion at a time."""
+    total = torch.zeros(rows.images.shape[-1], dtype=torch.float64)
+    squares = torch.zeros_like(total)
+    for part in torch.split(rows.images, 4096):
+        values = part.reshape(-1, part.shape[-1]).double() / 255
+        total += values.sum(dim=0)
+        squares += values.square().sum(dim=0)
+    count = max(1, rows.images[..., 0].numel())
+    mean = total / count
+    # One grey everywhere has no spread to divide by.
+    std = (squares / count - mean.square()).clamp(min=1e-6).sqrt()
+    return mean.tolist(), std.tolist()
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; `auto` is the fastest there is."""
+    there = ["cpu"]
+    if torch.backends.mps.is_available():
+        there.insert(0, "mps")
+    if torch.cuda.is_available():
+        there.insert(0, "cuda")
+    if name == "auto":
+        return torch.device(there[0])
+    try:
+        device = torch.device(name)
+    except RuntimeError:  # torch's message names every kind of device there ever was
+        device = None
+    if device is None or device.type not in there:
+        raise UserError(f"device {name!r} is not available; this machine has {', '.join(there)}")
+    return device
+
+
+def input_shape_of(image_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(height, width, channels) at rest -> (channels, height, width) in a network."""
+    return (image_shape[-1], *image_shape[:-1])

@@ -1,0 +1,98 @@
+"""SER: the network stays near what it said, on memory rows and on the stream alike."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from recollect.errors import UserError
+from recollect.learn.objective import Draw, Inputs, Objective, Outcome
+from recollect.types import Extras
+
+
+@dataclass(frozen=True, kw_only=True)
+class SEROptions:
+    """The weights of the two distances."""
+
+    alpha: float = 0.2
+    """weight of the squared distance to the logits kept with memory rows"""
+    beta: float = 0.2
+    """weight of the squared distance to what the network frozen after the last task says"""
+
+    def __post_init__(self) -> None:
+        if self.alpha < 0 or self.beta < 0:
+            raise UserError(f"alpha and beta must be at least 0; got {self.alpha}, {self.beta}")
+
+
+class SER(Objective):
+    """Strong experience replay: consistency with the past, backwards and forwards."""
+
+    def __init__(self, options: SEROptions) -> None:
+        self._options = options
+        self._tasks = 0
+        self._frozen: nn.Module | None = None
+        self._has_ended = False
+
+    def attach(self, network: nn.Module, seed: int) -> None:
+        """Room for the frozen network; nothing has been frozen yet."""
+        del seed
+        self._frozen = copy.deepcopy(network).requires_grad_(False).eval()
+        self._has_ended = False
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        """Cross-entropy on stream and memory, distances to stored and to frozen logits."""
+        logits = network(stream.x)
+        loss = cross_entropy(logits, stream.y)
+        if self._tasks < 2:
+            return Outcome(loss=loss, logits=logits)
+        replay = draw(len(stream.y))
+        if replay is not None:
+            said = network(replay.x)
+            distance = mse_loss(said, replay.extras["logits"])
+            loss = loss + cross_entropy(said, replay.y) + self._options.alpha * distance
+        if self._has_ended:
+            assert self._frozen is not None, "the method has not been attached to a network"
+            with torch.no_grad():
+                before = self._frozen(stream.x)
+            loss = loss + self._options.beta * mse_loss(logits, before)
+        return Outcome(loss=loss, logits=logits)
+
+    def columns(self, logits: Tensor) -> Extras:
+        """The logits, as they were said."""
+        return {"logits": logits}
+
+    def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
+        """All but the stream's own term start with the second task."""
+        del network, classes
+        self._tasks += 1
+
+    def end_task(self, network: nn.Module) -> None:
+        """Freeze the network as it is now."""
+        assert self._frozen is not None, "the method has not been attached to a network"
+        self._frozen.load_state_dict(network.state_dict())
+        self._has_ended = True
+
+    def copies(self) -> tuple[nn.Module, ...]:
+        """The frozen network."""
+        return () if self._frozen is None else (self._frozen,)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The frozen network, and how far the stream has come."""
+        assert self._frozen is not None, "the method has not been attached to a network"
+        return {
+            "tasks": self._tasks,
+            "has_ended": self._has_ended,
+            "frozen": self._frozen.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        assert self._frozen is not None, "the method has not been attached to a network"
+        self._tasks, self._has_ended = state["tasks"], state["has_ended"]
+        self._frozen.load_state_dict(state["frozen"])

@@ -1,0 +1,97 @@
+"""Torch's batch norm wherever torch has one, and an answer where it has none."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from recollect import rng
+from recollect.models import BatchNorm2d, ResNet18, SmallCNN
+
+
+def maps(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=rng.fork(0, "maps")) * 3 + 1
+
+
+def trained(norm: nn.BatchNorm2d) -> nn.BatchNorm2d:
+    """Weights and running statistics that are not those of the start."""
+    with torch.no_grad():
+        for tensor in (norm.weight, norm.bias):
+            tensor.copy_(torch.rand(tensor.shape, generator=rng.fork(1, "affine")) + 0.5)
+    norm.train()(maps(6, norm.num_features, 2, 2))
+    return norm
+
+
+def gradient(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(5, 3, 4, 4), (2, 3, 1, 1), (1, 3, 1, 2), (1, 3, 2, 1)])
+def test_it_is_torchs_bit_for_bit_where_torchs_works(
+    shape: tuple[int, ...], training: bool, momentum: float | None
+) -> None:
+    ours = BatchNorm2d(3, momentum=momentum)
+    theirs = nn.BatchNorm2d(3, momentum=momentum)
+    assert trained(ours).state_dict().keys() == trained(theirs).state_dict().keys()
+    inputs = []
+    for norm in (ours, theirs):
+        x = maps(*shape).requires_grad_()
+        norm.train(training)(x).pow(3).sum().backward()
+        inputs.append(x)
+    assert torch.equal(gradient(inputs[0]), gradient(inputs[1]))
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(gradient(one), gradient(other))
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], value), name
+    assert torch.equal(ours(maps(*shape)), theirs(maps(*shape)))
+
+
+def test_one_value_per_channel_is_normalised_by_the_running_statistics() -> None:
+    norm = trained(BatchNorm2d(3, eps=0.1))
+    x = maps(1, 3, 1, 1).requires_grad_()
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        trained(nn.BatchNorm2d(3)).train()(x)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    by_hand = (x.flatten() - norm.running_mean) * scale + norm.bias
+    out = norm.train()(x)
+    torch.testing.assert_close(out.flatten(), by_hand)
+    # Nothing of the row is subtracted from it, so it passes its gradient on.
+    out.sum().backward()
+    torch.testing.assert_close(gradient(x).flatten(), scale)
+
+
+def test_one_value_per_channel_leaves_the_running_statistics_as_they_are() -> None:
+    norm = trained(BatchNorm2d(3))
+    before = copy.deepcopy(norm.state_dict())
+    assert before["num_batches_tracked"] == 1
+    norm.train()(maps(1, 3, 1, 1))
+    for name, value in norm.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_without_running_statistics_one_value_is_refused_as_torch_does() -> None:
+    norm = BatchNorm2d(3, track_running_stats=False)
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        norm.train()(maps(1, 3, 1, 1))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (1, 3, 1), (1, 3, 1, 1, 1)])
+def test_what_is_not_maps_is_refused_as_torch_does(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="expected 4D input"):
+        BatchNorm2d(3).train()(maps(*shape))
+
+
+@pytest.mark.parametrize("network", [SmallCNN, ResNet18])
+def test_the_networks_use_it(network: type[SmallCNN] | type[ResNet18]) -> None:
+    layers = list(network(input_shape=(1, 8, 8), width=2).modules())
+    norms = [layer for layer in layers if isinstance(layer, nn.BatchNorm2d)]
+    assert norms
+    assert all(isinstance(norm, BatchNorm2d) for norm in norms)
