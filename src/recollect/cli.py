@@ -35,6 +35,7 @@ from recollect.experiment.flags import (
 
 if TYPE_CHECKING:
     from recollect.experiment.progress import Display
+    from recollect.experiment.stages import Stages
 
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -238,6 +239,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from recollect.experiment.benchmarks import Tell
     from recollect.experiment.build import assemble
     from recollect.experiment.presets import preset_of, resolve
     from recollect.experiment.run import run_in
@@ -245,19 +247,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
     given = _config(arguments)
     config = resolve(given)
-    assembly = assemble(config)
+    with _stages(arguments) as stages:
+        tell = Tell(progress=stages.progress, warn=stages.say)
+        assembly = assemble(config, tell=tell)
     name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
     out = arguments.out or Path("runs") / name
     flags = {"resume": arguments.resume, "overwrite": arguments.overwrite}
     with (
-        RunFolder.open(out, config.to_json(), **flags) as folder,
+        RunFolder.open(out, assembly.config.to_json(), **flags) as folder,
         _display(arguments) as display,
     ):
         display.say(f"preset {config.preset}: {preset_of(given).source}")
         for warning in assembly.warnings:
             display.say(f"warning: {warning}")
         listener = display.run(config.adaptation, config, len(assembly.stream))
-        result = run_in(folder, config, assembly, listener=listener)
+        result = run_in(folder, assembly, listener=listener)
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
@@ -281,13 +285,19 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _run_comparison(
     comparison: Any, arguments: argparse.Namespace, out: Path, *, resume: bool
 ) -> int:
+    from recollect.experiment.benchmarks import Tell
     from recollect.experiment.compare import compare
     from recollect.report import write_report
 
     num_runs = len(comparison.adaptations) * comparison.num_seeds
     with _display(arguments, num_runs=num_runs) as display:
         paths = compare(
-            comparison, out, resume=resume, overwrite=arguments.overwrite, display=display
+            comparison,
+            out,
+            resume=resume,
+            overwrite=arguments.overwrite,
+            display=display,
+            tell=Tell(warn=display.say),
         )
         display.say("drawing the page")
     return _print_report(arguments, write_report(paths, out))
@@ -362,6 +372,14 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
         written = from_mapping(kind, options.get(part, {}), source=f"{arguments.config}: {part}")
         options[part] = written | coerce(kind, arguments.options.get(part, {}), part=part)
     return RunConfig(**values, options=options)
+
+
+def _stages(arguments: argparse.Namespace) -> Stages:
+    from rich.console import Console
+
+    from recollect.experiment.stages import Stages
+
+    return Stages(Console(stderr=True, quiet=arguments.quiet))
 
 
 def _display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:

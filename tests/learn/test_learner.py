@@ -1,123 +1,39 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import torch
+from learn_builders import (
+    CLASSES,
+    MINIBATCH,
+    TinyNet,
+    as_floats,
+    assert_step_is,
+    batch,
+    make_learner,
+    make_network,
+    slow_cross_entropy,
+    slow_logits,
+    state_of,
+)
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import rng
 from recollect.errors import RunFailure
-from recollect.learn import ER, Draw, Inputs, Learner, Objective, Outcome, Practice
+from recollect.learn import ER, Draw, Inputs, Objective, Outcome
 from recollect.memory import Memory
-from recollect.memory.policies import Reservoir
 from recollect.types import Extras, Rows
-
-CLASSES = 3
-SHAPE = (4, 4, 2)
-"""Height, width and channels of a picture."""
-
-
-class TinyNet(nn.Module):
-    """A convolution, a batch norm and a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(2, 3, 3)
-        self.norm = nn.BatchNorm2d(3)
-        self.head = nn.Linear(3, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.norm(self.conv(x)).relu().mean(dim=(2, 3)))
-        return logits
-
-
-def make_network(attempt: int) -> nn.Module:
-    with rng.as_global(rng.fork(7, "network", attempt)):
-        return TinyNet()
-
-
-def make_learner(
-    objective: Objective | None = None,
-    *,
-    make: Callable[[int], nn.Module] = make_network,
-    capacity: int = 6,
-    momentum: float = 0.0,
-    minibatch_size: int = 4,
-) -> Learner:
-    return Learner(
-        make_network=make,
-        make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1, momentum=momentum),
-        memory=Memory(capacity, policy=Reservoir(), seed=0),
-        objective=objective or ER(),
-        practice=Practice(minibatch_size=minibatch_size),
-        seed=0,
-    )
-
-
-def batch(number: int, rows: int = 5) -> Rows:
-    """Random pictures, other ones for every number."""
-    draw = rng.fork(number, "batch")
-    return Rows(
-        images=torch.randint(256, (rows, *SHAPE), generator=draw, dtype=torch.uint8),
-        labels=torch.randint(CLASSES, (rows,), generator=draw),
-        ids=torch.arange(rows) + 100 * number,
-        concepts=torch.zeros(rows, dtype=torch.int64),
-    )
-
-
-def state_of(learner: Learner) -> dict[str, Any]:
-    """A copy of everything that may change, the modes of all modules and global states included."""
-    return copy.deepcopy(
-        {
-            **learner.state_dict(),
-            "modes": [module.training for module in learner.network.modules()],
-            "torch": torch.get_rng_state(),
-            "numpy": repr(np.random.get_state()),  # noqa: NPY002  (the state that must not change)
-        }
-    )
-
 
 # --- experience replay, written out -------------------------------------------------------------
 
 
-def as_floats(rows: Sequence[Rows]) -> tuple[Tensor, list[int]]:
-    """(rows, h, w, c) bytes -> (rows, c, h, w) between 0 and 1, pixel by pixel."""
-    images = [image for part in rows for image in part.images.tolist()]
-    height, width, channels = SHAPE
-    x = torch.empty(len(images), channels, height, width)
-    for i, image in enumerate(images):
-        for h in range(height):
-            for w in range(width):
-                for c in range(channels):
-                    x[i, c, h, w] = image[h][w][c] / 255
-    return x, [int(label) for part in rows for label in part.labels]
-
-
-def slow_loss(net: TinyNet, x: Tensor, y: list[int]) -> Tensor:
-    """Mean cross-entropy; also moves the batch norm's statistics of `net`, all by hand."""
-    maps = net.conv(x)
-    mean = maps.mean(dim=(0, 2, 3))
-    centred = maps - mean[:, None, None]
-    count = maps.numel() // 3
-    variance = (centred**2).sum(dim=(0, 2, 3)) / count
-    scale = (variance + net.norm.eps).sqrt()
-    normed = centred / scale[:, None, None]
-    normed = normed * net.norm.weight[:, None, None] + net.norm.bias[:, None, None]
-    logits = normed.clamp(min=0).mean(dim=(2, 3)) @ net.head.weight.T + net.head.bias
-    terms = []
-    for row, label in zip(logits, y, strict=True):
-        terms.append(torch.log(sum((row - row[label]).exp(), start=torch.zeros(()))))
-    statistics = net.norm
-    assert statistics.running_mean is not None
-    assert statistics.running_var is not None
-    statistics.running_mean.mul_(0.9).add_(0.1 * mean.detach())
-    statistics.running_var.mul_(0.9).add_(0.1 * variance.detach() * count / (count - 1))
-    return sum(terms, start=torch.zeros(())) / len(terms)
+def replay_together(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
+    """One mean over the batch and a draw, in one forward."""
+    if len(memory):
+        rows = Rows.concat([rows, memory.sample(MINIBATCH).rows])
+    return slow_cross_entropy(slow_logits(net, as_floats(rows)), rows.labels)
 
 
 @pytest.mark.parametrize("steps_before", [0, 1, 4], ids=["empty memory", "filling", "full"])
@@ -125,31 +41,7 @@ def test_er_takes_the_gradient_of_one_mean_over_stream_and_memory_rows(steps_bef
     learner = make_learner()
     for number in range(steps_before):
         learner.observe(batch(number))
-    net = copy.deepcopy(learner.network)
-    assert isinstance(net, TinyNet)
-    twin = Memory(6, policy=Reservoir(), seed=0)
-    twin.load_state_dict(learner.memory.state_dict())
-    replayed = [twin.sample(4).rows] if steps_before else []
-    assert sum(map(len, replayed)) == (4 if steps_before else 0)
-
-    report = learner.observe(batch(99))
-    x, y = as_floats([batch(99), *replayed])
-    expected = slow_loss(net, x, y)
-    expected.backward()  # type: ignore[no-untyped-call]
-
-    assert report.loss == pytest.approx(float(expected.detach()), rel=1e-5)
-    after = dict(learner.network.named_parameters())
-    assert len(after) == 6
-    for name, parameter in net.named_parameters():
-        assert parameter.grad is not None
-        torch.testing.assert_close(after[name].grad, parameter.grad, rtol=1e-4, atol=1e-6)
-        moved = parameter.detach() - 0.1 * parameter.grad
-        torch.testing.assert_close(after[name].detach(), moved, rtol=1e-4, atol=1e-6)
-    there = dict(learner.network.named_buffers())
-    for name, buffer in net.named_buffers():
-        if name != "norm.num_batches_tracked":
-            torch.testing.assert_close(there[name], buffer, rtol=1e-5, atol=1e-6)
-    assert int(there["norm.num_batches_tracked"]) == steps_before + 1
+    assert_step_is(learner, batch(99), replay_together)
 
 
 def test_a_step_reports_what_the_network_said_before_it_moved() -> None:
@@ -159,7 +51,7 @@ def test_a_step_reports_what_the_network_said_before_it_moved() -> None:
     before = copy.deepcopy(learner)
     twin = copy.deepcopy(before.network).train()
     replay = before.memory.sample(4).rows
-    x, _ = as_floats([rows, replay])
+    x = as_floats(Rows.concat([rows, replay]))
     said = twin(x)[:20].argmax(dim=1)
     report = learner.observe(rows)
     assert (report.rows, report.correct) == (20, int((said == rows.labels).sum()))
@@ -226,11 +118,12 @@ def test_rows_in_memory_carry_their_step_and_what_the_network_said_in_it() -> No
 def test_the_method_is_told_of_tasks_and_of_every_move() -> None:
     spy = Spy()
     learner = make_learner(spy)
-    learner.begin_task([1, 2])
+    classes = tuple(range(CLASSES))
+    learner.begin_task(classes)
     learner.observe(batch(0))
     learner.observe(batch(1))
     learner.end_task()
-    assert spy.calls == [("begin", (1, 2)), "outcome", "after", "outcome", "after", "end"]
+    assert spy.calls == [("begin", classes), "outcome", "after", "outcome", "after", "end"]
 
 
 def test_a_draw_is_as_large_as_asked_for_and_never_larger_than_the_memory() -> None:
@@ -305,7 +198,7 @@ def test_the_network_that_predicts_may_be_another_than_the_one_that_is_trained()
             return other
 
     learner = make_learner(Averaged())
-    x, _ = as_floats([batch(0)])
+    x = as_floats(batch(0))
     with torch.no_grad():
         expected = copy.deepcopy(other).eval()(x)
     torch.testing.assert_close(learner.logits(batch(0).images), expected)

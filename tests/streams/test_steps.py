@@ -71,6 +71,17 @@ def test_the_share_of_moved_rows_rises_evenly_over_the_steps() -> None:
     assert moved[0] == 0
 
 
+def test_drift_that_takes_longer_than_an_epoch_goes_on_in_the_next() -> None:
+    batches = len(epoch_of(over_steps()))
+    moved = []
+    for epoch in (1, 2, 3):
+        rows = Rows.concat(epoch_of(over_steps(over=2 * batches), epoch=epoch))
+        moved.append(float((rows.concepts[rows.labels < 2] == 1).double().mean()))
+    assert moved[0] == pytest.approx(0.25, abs=0.15)
+    assert moved[1] == pytest.approx(0.75, abs=0.15)
+    assert moved[2] == 1
+
+
 def test_later_epochs_and_tasks_and_streams_without_steps_show_the_whole_share() -> None:
     stream, at_once = over_steps(share=0.8), over_steps(share=0.8, over=None)
     for epoch, task in ((2, 2), (3, 2), (1, 1), (1, 3)):

@@ -38,6 +38,13 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
     for name, column in columns.items():
         if len(column) != len(images):
             raise UserError(f"{source}: {len(images)} images but {len(column)} {name}")
+    present = np.bincount(labels, minlength=last + 1) > 0
+    if not present.all():
+        absent = [dataset.class_names[label] for label in np.flatnonzero(~present)[:5]]
+        raise UserError(
+            f"{source}: class {', '.join(map(repr, absent))} has no pictures; "
+            "add some, or leave the class out"
+        )
     return dataset
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from recollect import rng
+from recollect.errors import UserError
 from recollect.types import Dataset, Parts
 
 TRAIN, MONITORED, TEST = 0.6, 0.2, 0.2
@@ -18,12 +19,17 @@ HELD_OUT = 1 / 6
 
 
 def cut(
-    strata: np.ndarray, fractions: Sequence[float], generator: torch.Generator
+    classes: np.ndarray,
+    fractions: Sequence[float],
+    generator: torch.Generator,
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Row numbers of one disjoint, stratified part per fraction, ascending; every row is in one.
 
-    Parts are cut stratum by stratum at the rounded cumulative fractions, so that no part of one is
-    off by more than one row. Fractions must add up to one.
+    A class is cut at the rounded cumulative fractions, so that none of its parts is off by more
+    than one row. `groups` (domains) are spread over the parts in the same proportions as far as
+    whole rows allow: however small they are, no part of the class goes short because of them.
+    Fractions must add up to one.
 
     >>> labels = np.array([0] * 10 + [1] * 10)
     >>> [len(part) for part in cut(labels, (0.6, 0.2, 0.2), torch.Generator().manual_seed(0))]
@@ -32,14 +38,30 @@ def cut(
     if abs(sum(fractions) - 1) > 1e-9 or min(fractions) < 0:
         raise ValueError(f"fractions must be positive and add up to 1; got {tuple(fractions)}")
     pieces: list[list[np.ndarray]] = [[] for _ in fractions]
-    for stratum in np.unique(strata):
-        rows = np.flatnonzero(strata == stratum)
+    for label in np.unique(classes):
+        rows = np.flatnonzero(classes == label)
         rows = rows[torch.randperm(len(rows), generator=generator).numpy()]
+        if groups is not None:
+            rows = _interleaved(rows, groups[rows], generator)
         edges = np.rint(np.cumsum(fractions)[:-1] * len(rows)).astype(int)
         for piece, part in zip(pieces, np.split(rows, edges), strict=True):
             piece.append(part)
     empty = np.empty(0, dtype=np.int64)
     return tuple(np.sort(np.concatenate([empty, *piece])) for piece in pieces)
+
+
+def _interleaved(rows: np.ndarray, groups: np.ndarray, generator: torch.Generator) -> np.ndarray:
+    """The rows in an order in which every stretch holds each group by its share of the whole."""
+    names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(names) == 1:
+        return rows
+    position = np.empty(len(rows))
+    by_group = np.argsort(group, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    position[by_group] = np.arange(len(rows)) - starts[group[by_group]]
+    # A group of few rows must not always have them at the same places.
+    offset = torch.rand(len(names), generator=generator).numpy()
+    return rows[np.argsort((position + offset[group]) / sizes[group], kind="stable")]
 
 
 def make_parts(dataset: Dataset, *, watch_test: bool, keep_reference: bool, seed: int) -> Parts:
@@ -50,21 +72,50 @@ def make_parts(dataset: Dataset, *, watch_test: bool, keep_reference: bool, seed
     `watch_test` watches the scoring test instead, as the published experiments did, and holds
     nothing out.
     """
-    strata = dataset.labels
-    if dataset.domains is not None:
-        strata = strata * len(dataset.domain_names) + dataset.domains
+
+    def parts_of(
+        rows: np.ndarray, fractions: Sequence[float], generator: torch.Generator
+    ) -> list[np.ndarray]:
+        domains = None if dataset.domains is None else dataset.domains[rows]
+        return [rows[part] for part in cut(dataset.labels[rows], fractions, generator, domains)]
+
     draw = rng.fork(seed, "parts")
     if dataset.is_test is None:
-        train, monitored, test = cut(strata, (TRAIN, MONITORED, TEST), draw)
+        everything = np.arange(len(dataset.labels))
+        train, monitored, test = parts_of(everything, (TRAIN, MONITORED, TEST), draw)
     else:
-        test, others = np.flatnonzero(dataset.is_test), np.flatnonzero(~dataset.is_test)
-        train, monitored = (
-            others[part] for part in cut(strata[others], (1 - HELD_OUT, HELD_OUT), draw)
+        test = np.flatnonzero(dataset.is_test)
+        train, monitored = parts_of(
+            np.flatnonzero(~dataset.is_test), (1 - HELD_OUT, HELD_OUT), draw
         )
     if watch_test:
         train, monitored = np.sort(np.concatenate([train, monitored])), test
     reference = np.empty(0, dtype=np.int64)
     if keep_reference:
-        halves = cut(strata[monitored], (0.5, 0.5), rng.fork(seed, "reference"))
-        reference, monitored = (monitored[half] for half in halves)
+        halves = parts_of(monitored, (0.5, 0.5), rng.fork(seed, "reference"))
+        reference, monitored = halves
     return Parts(train=train, monitored=monitored, reference=reference, test=test)
+
+
+def shortages(dataset: Dataset, parts: Parts, classes: Sequence[int]) -> tuple[str, ...]:
+    """What a person should know about classes that lack rows; UserError where a run is futile."""
+    train, test = (
+        np.bincount(dataset.labels[rows], minlength=len(dataset.class_names))
+        for rows in (parts.train, parts.test)
+    )
+    names = dataset.class_names
+    if untrained := [names[label] for label in classes if not train[label]]:
+        raise UserError(
+            f"{_some(untrained)} has no pictures to train on; add some, or leave the class out"
+        )
+    unscored = [names[label] for label in classes if not test[label]]
+    if len(unscored) == len(classes):
+        raise UserError("no class has test pictures, so that nothing can be scored; add some")
+    if unscored:
+        return (f"{_some(unscored)} has no test pictures and is not scored",)
+    return ()
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"class {shown}" + (f" (and {len(names) - 5} more)" if len(names) > 5 else "")

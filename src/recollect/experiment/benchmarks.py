@@ -10,48 +10,72 @@ import numpy as np
 
 from recollect.data import library
 from recollect.data.decode import Fit
+from recollect.data.digits import load_digits
 from recollect.data.folders import Layout
+from recollect.data.obtain import Progress
 from recollect.data.own import load_own
 from recollect.errors import UserError
 from recollect.types import Dataset
 
 
-def fashion_mnist(path: Path | None = None) -> Dataset:
+@dataclass(frozen=True, kw_only=True)
+class Tell:
+    """Whom to tell what is being done to the data: downloading, unpacking, decoding."""
+
+    progress: Progress | None = None
+    warn: library.Warn | None = None
+
+
+QUIET = Tell()
+
+
+def digits(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
+    """1,797 handwritten digits, 8x8, which come inside a package."""
+    del tell
+    if path is not None:
+        raise UserError(
+            f"digits-cd comes inside a package and is read from nowhere else; for pictures of your "
+            f"own: --benchmark {'npz' if path.is_file() else 'folder'} --data {path}"
+        )
+    return load_digits()
+
+
+def fashion_mnist(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """60,000 + 10,000 grey pictures of clothes, 28x28."""
-    return library.load("fashion-mnist", path)
+    return library.load("fashion-mnist", path, progress=tell.progress, warn=tell.warn)
 
 
-def cifar10(path: Path | None = None) -> Dataset:
+def cifar10(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """50,000 + 10,000 colour pictures, 32x32."""
-    return library.load("cifar-10", path)
+    return library.load("cifar-10", path, progress=tell.progress, warn=tell.warn)
 
 
-def cifar100(path: Path | None = None) -> Dataset:
+def cifar100(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """50,000 + 10,000 colour pictures, 32x32, in 100 classes."""
-    return library.load("cifar-100", path)
+    return library.load("cifar-100", path, progress=tell.progress, warn=tell.warn)
 
 
-def tiny_imagenet(path: Path | None = None) -> Dataset:
+def tiny_imagenet(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """100,000 + 10,000 colour pictures, 64x64, in 200 classes."""
-    return library.load("tiny-imagenet", path)
+    return library.load("tiny-imagenet", path, progress=tell.progress, warn=tell.warn)
 
 
-def clear10(path: Path | None = None) -> Dataset:
+def clear10(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """The first two and the last two buckets of ten years of photos, 224x224."""
-    dataset = library.load("clear-10", path)
+    dataset = library.load("clear-10", path, progress=tell.progress, warn=tell.warn)
     early, late = "buckets 1-2", "buckets 9-10"
     eras = {"1": early, "2": early, "9": late, "10": late}
     return group_domains(dataset, eras)
 
 
-def pacs(path: Path | None = None) -> Dataset:
+def pacs(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """9,991 pictures of 7 classes as photos, art paintings, cartoons and sketches, 64x64."""
-    return library.load("pacs", path)
+    return library.load("pacs", path, progress=tell.progress, warn=tell.warn)
 
 
-def yearbook(path: Path | None = None) -> Dataset:
+def yearbook(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     """27,849 portraits from American yearbooks by decade, 32x32."""
-    return library.load("yearbook", path)
+    return library.load("yearbook", path, progress=tell.progress, warn=tell.warn)
 
 
 def group_domains(dataset: Dataset, groups: dict[str, str]) -> Dataset:
@@ -88,6 +112,7 @@ class FolderOptions:
 def folder(
     path: Path | None = None,
     *,
+    tell: Tell = QUIET,
     size: int | None = None,
     channels: int | None = None,
     layout: Layout = "auto",
@@ -96,7 +121,17 @@ def folder(
     """Pictures of one's own in folders."""
     if path is None:
         raise UserError("benchmark folder needs --data FOLDER, the folder with your pictures")
-    return load_own(path, size=size, channels=channels, layout=layout, fit=fit)
+    if path.is_file():
+        raise UserError(f"benchmark folder reads folders and {path} is a file; for .npz: npz")
+    return load_own(
+        path,
+        size=size,
+        channels=channels,
+        layout=layout,
+        fit=fit,
+        progress=tell.progress,
+        warn=tell.warn,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +142,19 @@ class NpzOptions:
     """years that make one domain, where the file has years (10: decades)"""
 
 
-def npz(path: Path | None = None, *, group_years: int | None = None) -> Dataset:
+def npz(path: Path | None = None, *, tell: Tell = QUIET, group_years: int | None = None) -> Dataset:
     """Pictures of one's own in an .npz file."""
     if path is None:
         raise UserError("benchmark npz needs --data FILE.npz, the file with your pictures")
-    return load_own(path, group_years=group_years)
+    if path.is_dir():
+        raise UserError(f"benchmark npz reads a file and {path} is a folder; for folders: folder")
+    return load_own(path, group_years=group_years, progress=tell.progress, warn=tell.warn)
+
+
+def own(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
+    """Stands for a data set that only the Python that made the run has."""
+    del path, tell
+    raise UserError(
+        "the run was made with a data set given from Python: give it again, as "
+        "recollect.run(config, out, data=...), or read yours with --benchmark folder --data FOLDER"
+    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from recollect.data.check import check_dataset
-from recollect.data.parts import make_parts
+from recollect.data.identity import identity_of
+from recollect.data.parts import make_parts, shortages
 from recollect.detect import (
     Detector,
     Encoder,
@@ -22,6 +23,7 @@ from recollect.detect import (
 from recollect.errors import UserError
 from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
+from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import settled
@@ -37,13 +39,15 @@ from recollect.streams import (
     read_event,
 )
 from recollect.streams.placement import split_classes
-from recollect.types import Dataset
+from recollect.types import Dataset, Parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assembly:
     """The parts of a run, put together."""
 
+    config: RunConfig
+    """as it runs: it also says which data these are"""
     stream: Stream
     learner: Learner
     monitor: Monitor
@@ -69,14 +73,23 @@ class Assembly:
 
 
 def assemble(
-    config: RunConfig, data: Dataset | None = None, network: nn.Module | None = None
+    config: RunConfig,
+    data: Dataset | None = None,
+    network: nn.Module | None = None,
+    *,
+    tell: Tell = QUIET,
 ) -> Assembly:
     """Every part of a run that `presets.resolve` has completed the config of.
 
     `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
-    dataset = load_data(config) if data is None else check_dataset(data, source="data")
-    stream = make_stream(config, dataset)
+    dataset = load_data(config, tell) if data is None else check_dataset(data, source="data")
+    config = with_data_identity(config, dataset)
+    parts = make_parts_of(config, dataset)
+    stream = make_stream(config, dataset, parts)
+    shortage = shortages(
+        dataset, parts, [label for task in stream.schedule.tasks for label in task]
+    )
     statistics = channel_statistics(stream.task(1).train()) if config.normalise else None
     learner = make_learner(
         config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
@@ -112,6 +125,7 @@ def assemble(
     drifting = stream.schedule.drifting
     detector = catalogue.make("detector", config, Setting(encoder=encoder, drifting=drifting))
     return Assembly(
+        config=config,
         stream=stream,
         learner=learner,
         monitor=Monitor(
@@ -124,7 +138,7 @@ def assemble(
         labels=labels,
         evaluate=evaluate,
         ledger=ledger,
-        warnings=warnings_about(config, detector),
+        warnings=(*shortage, *warnings_about(config, detector)),
     )
 
 
@@ -150,12 +164,24 @@ def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def load_data(config: RunConfig) -> Dataset:
+def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     """The data set of the config's benchmark."""
     entry = catalogue.find("benchmark", config.benchmark)
     where = [] if config.data is None else [Path(config.data)]
-    dataset = entry.factory()(*where, **config.options.get("benchmark", {}))
+    telling = {} if catalogue.is_import_path(config.benchmark) else {"tell": tell}
+    dataset = entry.factory()(*where, **telling, **config.options.get("benchmark", {}))
     return check_dataset(dataset, source=config.benchmark)
+
+
+def with_data_identity(config: RunConfig, dataset: Dataset) -> RunConfig:
+    """The config with a digest of its data; refused if it was made with other ones."""
+    identity = identity_of(dataset)
+    if config.data_identity not in (None, identity):
+        raise UserError(
+            f"the data are not those that the config was made with (identity {identity}, not "
+            f"{config.data_identity}); to run it on these, remove data_identity from the config"
+        )
+    return replace(config, data_identity=identity)
 
 
 def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
@@ -181,8 +207,8 @@ def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
     return make_schedule(
         tasks,
         num_drifts=settled(config.num_drifts),
-        transform=config.transform,
-        severity=config.severity,
+        transform=config.transform or "identity",
+        severity=config.severity or 1,
         seed=config.seed,
         scope=settled(config.scope),
         max_classes_per_drift=config.max_classes_per_drift,
@@ -198,16 +224,21 @@ def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
     )
 
 
-def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
-    """The data set, cut into parts and played by the config's schedule."""
+def make_parts_of(config: RunConfig, dataset: Dataset) -> Parts:
+    """The parts that a config cuts a data set into."""
+    return make_parts(
+        dataset,
+        watch_test=config.monitor == "test",
+        keep_reference=config.reference == "held-out",
+        seed=config.seed,
+    )
+
+
+def make_stream(config: RunConfig, dataset: Dataset, parts: Parts | None = None) -> Stream:
+    """The data set, cut into the config's parts if need be, and played by its schedule."""
     return Stream(
         dataset,
-        make_parts(
-            dataset,
-            watch_test=config.monitor == "test",
-            keep_reference=config.reference == "held-out",
-            seed=config.seed,
-        ),
+        make_parts_of(config, dataset) if parts is None else parts,
         make_schedule_of(config, len(dataset.class_names)),
         batch_size=settled(config.batch_size),
         seed=config.seed,

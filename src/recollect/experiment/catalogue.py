@@ -39,7 +39,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     "benchmark": {
         "digits-cd": Entry(
             summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
-            target="recollect.data.digits:load_digits",
+            target="recollect.experiment.benchmarks:digits",
         ),
         "fmnist-cd": Entry(
             summary="Fashion-MNIST, 5 tasks of 2 classes",
@@ -78,6 +78,10 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="pictures of one's own in an .npz: images, labels, optional domain or year",
             target="recollect.experiment.benchmarks:npz",
             options="recollect.experiment.benchmarks:NpzOptions",
+        ),
+        "own": Entry(
+            summary="a data set given from Python: run(config, out, data=...)",
+            target="recollect.experiment.benchmarks:own",
         ),
     },
     "method": {

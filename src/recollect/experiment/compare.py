@@ -10,6 +10,7 @@ from pathlib import Path
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
+from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.build import assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
@@ -54,13 +55,20 @@ def compare(
     resume: bool = False,
     overwrite: bool = False,
     display: Display,
+    tell: Tell = QUIET,
 ) -> Sequence[Path]:
     """Run all of it in folders below `out`; every folder is taken before the first run begins."""
     configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
     if is_run(out):
         raise UserError(f"{out} holds a run of its own; choose another --out")
-    for warning in assemble(next(iter(configs.values()))).warnings:
+    first = assemble(next(iter(configs.values())), tell=tell)
+    for warning in first.warnings:
         display.say(f"warning: {warning}")
+    identity = first.config.data_identity
+    configs = {
+        name: dataclasses.replace(config, data_identity=identity)
+        for name, config in configs.items()
+    }
     plain = {out / name: config.to_json() for name, config in configs.items()}
     with contextlib.ExitStack() as stack:
         folders = RunFolder.open_all(plain, resume=resume, overwrite=overwrite)
@@ -73,5 +81,5 @@ def compare(
                 continue
             assembly = assemble(config)
             listener = display.run(folder.path.name, config, len(assembly.stream))
-            run_in(folder, config, assembly, listener=listener)
+            run_in(folder, assembly, listener=listener)
     return [folder.path for folder in folders]

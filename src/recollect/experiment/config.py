@@ -51,10 +51,10 @@ class Settings:
     """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
     num_drifts: int | None = None
     """drift events, spread over the tasks as in the paper"""
-    transform: str = "permutation"
-    """what drift does to the pictures"""
-    severity: int = 5
-    """how strongly, 1 to 5"""
+    transform: str | None = None
+    """what drift does to the pictures; as a rule, permutation, where drift is not natural"""
+    severity: int | None = None
+    """how strongly, 1 to 5; as a rule, 5"""
     domains: tuple[str, ...] | None = None
     """natural drift: the event's classes come back as pictures of the next of these domains"""
     first_domain: str | None = None
@@ -166,7 +166,7 @@ class Settings:
                 raise UserError(f"{name} must be at most {most}; got {value}")
         if self.tasks is not None and not any(self.tasks):
             raise UserError("tasks must bring at least one class, as JSON: [[0,1],[2]]")
-        if not 1 <= self.severity <= 5:
+        if self.severity is not None and not 1 <= self.severity <= 5:
             raise UserError(f"severity must be 1 to 5; got {self.severity}")
         if not 0 < self.drift_share <= 1:
             raise UserError(f"drift_share must lie above 0, up to 1; got {self.drift_share}")
@@ -190,6 +190,8 @@ class RunConfig(Settings):
     """options of single parts, by part: {"detector": {"level": 0.01}}"""
     events: tuple[Mapping[str, Any], ...] = ()
     """drift events written out one by one, instead of being placed by rule (streams/script.py)"""
+    data_identity: str | None = None
+    """digest of the data that the run was made with; other data are refused"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, in the order of the fields."""

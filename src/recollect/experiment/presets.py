@@ -201,10 +201,13 @@ def resolve(config: RunConfig) -> RunConfig:
         values.pop("tasks", None)
     if config.tasks is not None or "tasks" in values:
         values.pop("num_tasks", None)
+    _settle_drift(config, values)
     open_fields = {name: value for name, value in values.items() if getattr(config, name) is None}
     config = dataclasses.replace(config, **open_fields)
-    for kind in ("adaptation", "detector", "encoder", "buffer_policy", "transform"):
+    for kind in ("adaptation", "detector", "encoder", "buffer_policy"):
         catalogue.find(kind, getattr(config, kind))
+    if config.transform is not None:
+        catalogue.find("transform", config.transform)
     if config.reference is None:
         fixed = catalogue.find("encoder", config.encoder or "").factory().fixed
         config = dataclasses.replace(config, reference="memory" if fixed else "held-out")
@@ -213,6 +216,23 @@ def resolve(config: RunConfig) -> RunConfig:
             "scheduler steps needs lr_milestones: the epochs after which the rate drops"
         )
     return dataclasses.replace(config, options=_complete_options(config, preset.options))
+
+
+def _settle_drift(config: RunConfig, values: dict[str, Any]) -> None:
+    """Drift is natural or by a transform, and there is no more of it than there are tasks for."""
+    if config.domains is None and (config.transform or config.severity) is not None:
+        values.pop("domains", None)
+    if config.domains is not None or "domains" in values:
+        if (config.transform or config.severity) is not None:
+            raise UserError(
+                "natural drift shows pictures of other domains as they are: leave out either "
+                "domains, or transform and severity"
+            )
+    else:
+        values |= {"transform": "permutation", "severity": 5}
+    num_tasks = config.num_tasks or len(config.tasks or values.get("tasks", ()))
+    if num_tasks:
+        values["num_drifts"] = min(values["num_drifts"], num_tasks - 1)
 
 
 def options_type(config: RunConfig, part: str) -> Any:

@@ -16,7 +16,7 @@ from recollect import evaluate
 from recollect.evaluate import Ledger
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import pick_device
-from recollect.streams import DriftEvent, Schedule
+from recollect.streams import Concept, DriftEvent, Schedule
 from recollect.types import TaskRecord, Verdict
 
 Record = dict[str, Any]
@@ -101,21 +101,34 @@ def make_result(
 
 
 def _event_to_json(schedule: Schedule, event: DriftEvent) -> Record:
-    """The truth about an event; several transforms are joined by a plus sign."""
+    """The truth about an event.
+
+    Transforms one upon the other are joined by a plus sign, those of different classes by a slash.
+    """
     looks = sorted(set(event.concepts.values()))
-    steps = [schedule.concepts[look - 1] for last in looks for look in schedule.lineage(last)]
-    changes = [step for step in steps if step.domain is None or step.transform != "identity"]
+    changes = {look: _changes(schedule, look) for look in looks}
+    names = ["+".join(step.transform for step in steps) for steps in changes.values() if steps]
     return {
         "task": event.task,
         "classes": sorted(event.concepts),
-        "transform": "+".join(dict.fromkeys(step.transform for step in changes))
-        or ("natural" if steps else "original"),
-        "severity": max((step.severity for step in changes), default=0),
+        "transform": "/".join(dict.fromkeys(names)) or ("natural" if any(looks) else "original"),
+        "severity": max((step.severity for steps in changes.values() for step in steps), default=0),
+        "by_class": {
+            str(label): [[step.transform, step.severity] for step in changes[look]]
+            for label, look in sorted(event.concepts.items())
+        },
         "kind": event.kind,
         "share": event.share,
         "over_tasks": event.over_tasks,
+        "over_steps": event.over_steps,
         "domains": sorted({schedule.domain_of(look) or "all" for look in looks}),
     }
+
+
+def _changes(schedule: Schedule, look: int) -> list[Concept]:
+    """The transforms on the way from the original to a look."""
+    steps = [schedule.concepts[each - 1] for each in schedule.lineage(look)]
+    return [step for step in steps if step.domain is None or step.transform != "identity"]
 
 
 def _last_events(schedule: Schedule) -> list[int | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from recollect.experiment.benchmarks import Tell
 from recollect.experiment.build import Assembly, assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.listeners import EventLog, Silent, Together
@@ -35,22 +37,30 @@ def run(
 ) -> dict[str, Any]:
     """Run a config in a folder and return its result; a finished run is not run again.
 
-    `data` takes the place of the benchmark's own, `network` that of the config's backbone.
+    `data` takes the place of the benchmark's own, `network` that of the config's backbone; neither
+    is kept with the run, so that going on with it takes the same ones again.
     """
+    if data is not None and config.benchmark == RunConfig.benchmark:
+        config = dataclasses.replace(config, benchmark="own")
+    if network is not None:
+        kind = type(network)
+        config = dataclasses.replace(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
     config = resolve(config)
-    assembly = assemble(
-        config, data, network
-    )  # before the folder: what cannot work leaves no trace
+    tell = Tell(warn=lambda text: warnings.warn(text, stacklevel=3))
+    # Before the folder: what cannot work leaves no trace.
+    assembly = assemble(config, data, network, tell=tell)
     for warning in assembly.warnings:
         warnings.warn(warning, stacklevel=2)
-    with RunFolder.open(out, config.to_json(), resume=resume, overwrite=overwrite) as folder:
-        return run_in(folder, config, assembly, listener=listener)
+    plain = assembly.config.to_json()
+    with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
+        return run_in(folder, assembly, listener=listener)
 
 
 def run_in(
-    folder: RunFolder, config: RunConfig, assembly: Assembly, *, listener: Listener | None = None
+    folder: RunFolder, assembly: Assembly, *, listener: Listener | None = None
 ) -> dict[str, Any]:
     """Run what has been assembled in a folder that is open, from its checkpoint if it has one."""
+    config = assembly.config
     if folder.finished:
         return folder.result()
     records: list[Record] = []

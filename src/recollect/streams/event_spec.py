@@ -100,6 +100,8 @@ def read_event(values: Mapping[str, Any], *, source: str) -> EventSpec:
             raise UserError("an event needs a task, a number; got none")
         if not isinstance(given.get("classes", ""), str):
             given["classes"] = tuple(_class_number(label) for label in given["classes"])
+            if not given["classes"]:
+                raise UserError("classes is empty, so that nothing would drift; name some")
         given["transforms"] = tuple(_transform(pair) for pair in given.get("transforms", ()))
         return EventSpec(**given)
     except UserError as error:

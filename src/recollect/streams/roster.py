@@ -64,6 +64,12 @@ class Roster:
         there = self._domains[ids] == self._domain_of_concept[concepts]
         return ids[there], concepts[there]
 
+    def sets_in_by_steps(self, task: int) -> bool:
+        """Whether an event of the task makes rows wait at all."""
+        return any(
+            event.task == task and event.over_steps is not None for event in self._schedule.events
+        )
+
     def waits(self, ids: Tensor, task: int) -> Tensor:
         """How long rows trained on in a task wait before they drift, in steps: (rows,).
 

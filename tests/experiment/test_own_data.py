@@ -1,0 +1,148 @@
+"""Data given from Python, and what a run remembers of its data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_tools import Stop, StopAt, complaint, result_of
+
+from recollect import cli
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.experiment.run import run
+from recollect.types import Dataset
+
+CONFIG = RunConfig(num_tasks=2, epochs=1, backbone="mlp", threads=1, batch_size=10)
+
+
+def pictures(seed: int = 0, *, names: tuple[str, ...] = ("cat", "dog", "owl", "rat")) -> Dataset:
+    draw = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(names)), 20).astype(np.int64)
+    images = draw.integers(0, 256, (len(labels), 6, 6, 3), dtype=np.uint8)
+    return Dataset(images=images, labels=labels, class_names=names)
+
+
+def test_own_data_get_settings_of_their_own_and_their_own_name(tmp_path: Path) -> None:
+    result = run(RunConfig(num_tasks=2, epochs=1), tmp_path / "own", data=pictures())
+    generic = resolve(RunConfig(benchmark="folder", num_tasks=2, epochs=1))
+    assert result["benchmark"] == "own"
+    for name in ("backbone", "buffer_size", "batch_size", "minibatch_size", "lr"):
+        assert result["config"][name] == getattr(generic, name)
+
+
+def test_a_named_benchmark_keeps_its_stream_on_data_given_for_it(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, benchmark="cifar10-cd")
+    assert run(config, tmp_path / "own", data=pictures())["benchmark"] == "cifar10-cd"
+
+
+def test_going_on_with_other_data_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "own"
+    with pytest.raises(Stop):
+        run(CONFIG, out, data=pictures(), listener=StopAt(2, 1))
+    told = complaint(lambda: run(CONFIG, out, data=pictures(seed=1), resume=True))
+    assert "data_identity" in told
+    assert not (out / "result.json").exists()
+    run(CONFIG, out, data=pictures(), resume=True)
+    assert (out / "result.json").exists()
+
+
+def test_a_saved_config_is_not_run_on_other_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(CONFIG, tmp_path / "own", data=pictures())
+    config = tmp_path / "own" / "config.json"
+    words = ["run", "--config", str(config), "--out", str(tmp_path / "again"), "--quiet"]
+    assert cli.command(words) == cli.USAGE
+    assert "given from Python" in capsys.readouterr().err
+    saved = json.loads(config.read_text())
+    wrong = tmp_path / "wrong.json"
+    settings = {**saved, "benchmark": "digits-cd"}
+    wrong.write_text(json.dumps(settings))
+    assert cli.command([*words[:2], str(wrong), *words[3:]]) == cli.USAGE
+    assert "data are not those" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_folder_given_to_the_embedded_benchmark_is_told_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.command(["run", "--data", str(tmp_path), "--out", str(tmp_path / "x")]) == cli.USAGE
+    assert f"--benchmark folder --data {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "other"), [("folder", "npz"), ("npz", "folder")])
+def test_a_file_where_a_folder_belongs_is_refused_and_the_reverse(
+    kind: str, other: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "pictures"
+    if kind == "folder":
+        np.savez(path.with_suffix(".npz"), images=pictures().images, labels=pictures().labels)
+        path = path.with_suffix(".npz")
+    else:
+        path.mkdir()
+    config = dataclasses.replace(CONFIG, benchmark=kind, data=str(path))
+    assert complaint(lambda: run(config, tmp_path / "x")).endswith(other)
+
+
+# --- natural drift or a transform ---------------------------------------------------------------
+
+
+def test_a_transform_takes_the_place_of_a_benchmarks_natural_drift() -> None:
+    natural, turned = (
+        resolve(RunConfig(benchmark="pacs-cd", **settings))  # type: ignore[arg-type]
+        for settings in ({}, {"transform": "rotation"})
+    )
+    assert (natural.transform, natural.severity) == (None, None)
+    assert natural.domains == ("art_painting", "cartoon", "sketch")
+    assert (turned.transform, turned.severity, turned.domains) == ("rotation", 5, None)
+    assert turned.first_domain == "photo"
+    for each in (natural, turned):
+        assert resolve(each) == each
+
+
+@pytest.mark.parametrize("setting", [{"transform": "rotation"}, {"severity": 2}])
+def test_domains_beside_a_transform_are_refused(setting: dict[str, Any]) -> None:
+    told = complaint(lambda: resolve(RunConfig(domains=("winter",), **setting)))
+    assert told.startswith("natural drift shows pictures of other domains as they are")
+
+
+def test_a_shorter_stream_gets_no_more_drifts_than_it_has_room_for() -> None:
+    assert resolve(RunConfig(benchmark="yearbook-cd", num_tasks=2)).num_drifts == 1
+    assert resolve(RunConfig(benchmark="pacs-cd", num_tasks=7)).num_drifts == 3
+
+
+# --- what the result says about events ----------------------------------------------------------
+
+
+def test_concepts_of_single_classes_do_not_read_like_a_compound(tmp_path: Path) -> None:
+    events = (
+        {"task": 2, "classes": [0, 1], "transforms": [["rotation", 2]], "per_class": True},
+        {
+            "task": 2,
+            "classes": [0],
+            "transforms": [["rotation", 1], ["shot-noise", 3]],
+            "over_steps": 4,
+        },
+    )
+    config = dataclasses.replace(CONFIG, events=events, recurring_in_training=True)
+    run(config, tmp_path / "own", data=pictures())
+    apart, compound = result_of(tmp_path / "own")["drift_events"]
+    assert set(apart["by_class"]) == {"0", "1"}
+    firsts = ["+".join(name for name, _ in steps) for steps in apart["by_class"].values()]
+    assert firsts[0] != firsts[1]
+    assert apart["transform"] == "/".join(firsts)
+    assert "+" not in apart["transform"]
+    assert compound["transform"].endswith("rotation+shot-noise")
+    assert (apart["over_steps"], compound["over_steps"]) == (None, 4)
+
+
+def test_an_event_that_names_no_class_is_refused(tmp_path: Path) -> None:
+    events = ({"task": 2, "classes": [], "transforms": [["rotation", 2]]},)
+    config = dataclasses.replace(CONFIG, events=events)
+    told = complaint(lambda: run(config, tmp_path / "own", data=pictures()))
+    assert told == "event 1: classes is empty, so that nothing would drift; name some"
