@@ -63,6 +63,7 @@ def test_a_benchmark_is_bytes_with_a_name_for_every_label(
     assert "--data" in told
 
 
+# With each buffer policy and adaptation, methods are put through test_method_contract.py.
 @pytest.mark.parametrize("name", names("method"))
 def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None:
     learner = learner_of(method=name)
@@ -71,7 +72,7 @@ def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None
     again = learner.observe(rows(10, seed=0, labels=(0, 1))).loss
     assert again < losses[0], "it has seen this batch before"
     learner.end_task()
-    assert learner.memory.seen == 310
+    assert learner.memory.seen == (310 if learner.objective.rehearses else 0)
     twin = learner_of(method=name)
     twin.load_state_dict(copy.deepcopy(learner.state_dict()))
     for each in (learner, twin):

@@ -75,6 +75,9 @@ class World:
     def begin_task(self, classes: Sequence[int]) -> None:
         self.note("begin", tuple(classes))
 
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        self.note("begin epoch", epoch, epochs)
+
     def observe(self, batch: Rows) -> StepReport:
         self.note("observe", batch.ids.tolist())
         return StepReport(loss=float(batch.ids[0]), correct=0, rows=len(batch))
@@ -129,11 +132,13 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
         ("adapt", "repair", [], "the memory", "labels of 1"),
         (None, "book", "stream", 3),
         ("train", "begin", (0, 1)),
+        ("train", "begin epoch", 1, 2),
         ("train", "epoch", 1, [10, 11, 12]),
         ("train", "observe", [10, 11]),
         ("train", "step"),
         ("train", "observe", [12]),
         ("train", "step"),
+        ("train", "begin epoch", 2, 2),
         ("train", "epoch", 2, [10, 11, 12]),
         ("train", "observe", [10, 11]),
         ("train", "step"),
@@ -143,6 +148,13 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
         (None, "renew", 1, (0, 1)),
         ("evaluate", "evaluate", 1),
     ]
+
+
+def test_every_task_counts_its_epochs_from_one() -> None:
+    world = World()
+    list(world.play(epochs=3))
+    begun = [entry[2:] for entry in world.log if entry[1] == "begin epoch"]  # type: ignore[index]
+    assert begun == [(1, 3), (2, 3), (3, 3)] * 2
 
 
 def test_only_classes_found_drifted_are_repaired() -> None:

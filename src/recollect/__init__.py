@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from recollect.data.adapters import from_torch_dataset
     from recollect.data.own import load_own
     from recollect.errors import RunFailure, UserError
     from recollect.experiment.config import RunConfig
@@ -20,6 +21,7 @@ _HOMES = {
     "RunConfig": "recollect.experiment.config",
     "RunFailure": "recollect.errors",
     "UserError": "recollect.errors",
+    "from_torch_dataset": "recollect.data.adapters",
     "load": "recollect.experiment.load",
     "load_own": "recollect.data.own",
     "run": "recollect.experiment.run",
@@ -31,6 +33,7 @@ __all__ = [
     "RunConfig",
     "RunFailure",
     "UserError",
+    "from_torch_dataset",
     "load",
     "load_own",
     "run",

@@ -109,6 +109,15 @@ def test_names_are_given_or_taken_from_the_data_set_in_that_order() -> None:
         from_torch_dataset(samples, class_names="xy")
 
 
+def test_names_that_no_sample_has_are_refused_and_the_first_of_them_named() -> None:
+    samples = Samples(list(COLOUR), LABELS)
+    with pytest.raises(UserError, match=r"label 3, 4, 5, \.\.\.; expected .* each class, 0\.\.6"):
+        from_torch_dataset(samples, class_names="abcdefg")
+    samples.classes = ["a", "b", "c", "d"]  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="no sample has the label 3;"):
+        from_torch_dataset(samples)
+
+
 def test_a_second_data_set_becomes_the_test_part() -> None:
     dataset = from_torch_dataset(
         Samples(list(COLOUR[:4]), LABELS[:4]), test=Samples(list(COLOUR[4:]), LABELS[4:])
@@ -167,6 +176,13 @@ BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
     "float label": ([COLOUR[0]], [1.0], "label 1.0"),
     "truth label": ([COLOUR[0]], [True], "label True"),
     "one-hot label": ([COLOUR[0]], [torch.tensor([0, 1])], "class number"),
+    "a label beyond the rows": (
+        [COLOUR[0], COLOUR[1]],
+        [0, 20_000_000],
+        r"sample 1 has the label 20000000; expected 0\.\.1 \(2 samples\)",
+    ),
+    "a gap": (list(COLOUR), [0, 1, 3, 3, 5, 0], "no sample has the label 2, 4; expected at least"),
+    "no first label": ([COLOUR[0], COLOUR[1]], [1, 1], "no sample has the label 0;"),
     "nothing": ([], [], "at least one sample"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import stat
 import struct
@@ -191,10 +192,55 @@ def test_a_way_of_compressing_that_is_not_known_is_refused(tmp_path: Path) -> No
 def test_an_archive_cut_short_is_refused(tmp_path: Path, kind: str, share: float) -> None:
     noise = np.random.default_rng(0).bytes(50_000)
     archive = make(tmp_path / kind, {"a": noise, "b": noise[::-1]})
-    if kind == "x.tar":  # a plain tar ends in blocks of nothing, which may as well be missing
-        archive.write_bytes(archive.read_bytes()[:101_000])
     content = archive.read_bytes()
+    if kind == "x.tar":  # it is filled up with blocks of nothing, of which one is enough
+        content = content[:102_400]
     archive.write_bytes(content[: int(len(content) * share)])
+    refused(archive, "damaged")
+
+
+TEN = {f"set/{number}.txt": bytes([number]) * 1000 for number in range(10)}
+"""In a plain tar each takes a block of 512 bytes for its name and two for its content."""
+
+
+def test_a_tar_cut_anywhere_before_its_end_is_refused(tmp_path: Path) -> None:
+    archive = make_tar(tmp_path / "x.tar", TEN)
+    whole = archive.read_bytes()
+    last = len(TEN) * 3 * 512
+    for length in (511, 512, 1536, 1537, 3 * 1536, 5000, last - 1, last, last + 511):
+        archive.write_bytes(whole[:length])
+        refused(archive, "damaged")
+    # One of the two blocks that end it is as good as both.
+    archive.write_bytes(whole[: last + 512])
+    extract(archive, tmp_path / "out")
+    assert content_of(tmp_path / "out") == TEN
+
+
+@pytest.mark.parametrize("kind", ["x.tar", "x.tar.gz"])
+@pytest.mark.parametrize("spoilt", [b"\xff", b"\0"])
+def test_a_tar_with_a_spoilt_name_in_the_middle_is_refused(
+    tmp_path: Path, kind: str, spoilt: bytes
+) -> None:
+    whole = bytearray(make_tar(tmp_path / "x.tar", TEN).read_bytes())
+    whole[5 * 1536 : 5 * 1536 + 512] = spoilt * 512
+    (tmp_path / "x.tar").unlink()
+    content = bytes(whole) if kind == "x.tar" else gzip.compress(bytes(whole))
+    (tmp_path / kind).write_bytes(content)
+    refused(tmp_path / kind, "damaged")
+
+
+@pytest.mark.parametrize("lost", [1, 4, 8])
+def test_a_gzipped_tar_without_its_checksum_is_refused(tmp_path: Path, lost: int) -> None:
+    archive = make_tar(tmp_path / "x.tgz.gz", TEN).rename(tmp_path / "x.tgz")
+    archive.write_bytes(archive.read_bytes()[:-lost])
+    refused(archive, "damaged")
+
+
+def test_a_gzipped_tar_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
+    archive = make_tar(tmp_path / "x.tar.gz", TEN)
+    content = bytearray(archive.read_bytes())
+    content[-8] ^= 1
+    archive.write_bytes(content)
     refused(archive, "damaged")
 
 
@@ -218,7 +264,7 @@ def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
 def test_an_interrupted_unpacking_leaves_nothing(tmp_path: Path) -> None:
     archive = make_zip(tmp_path / "x.zip", FILES)
 
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -237,7 +283,7 @@ def test_a_disk_that_does_not_take_it_is_a_failure_and_not_a_bad_archive(tmp_pat
 def test_progress_rises_to_the_size_of_the_archive(tmp_path: Path, kind: str) -> None:
     archive = make(tmp_path / kind, FILES)
     size = archive.stat().st_size
-    heard: list[tuple[int, int]] = []
+    heard: list[tuple[int, int | None]] = []
     extract(archive, tmp_path / "out", progress=lambda done, total: heard.append((done, total)))
     assert heard == sorted(heard)
     assert heard[-1] == (size, size)

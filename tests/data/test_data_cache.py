@@ -284,6 +284,27 @@ def test_something_else_in_the_place_of_a_cache_is_a_problem_not_a_crash(tmp_pat
         assert verify_cache(tmp_path) == ["meta.json: its checksum differs"]
 
 
+@pytest.mark.parametrize("kind", ["file", "link to a folder", "link to nothing"])
+@pytest.mark.parametrize("place", [f"tiny-{ONE[:16]}", f".tiny-{ONE[:16]}.building"])
+def test_whatever_stands_where_a_cache_belongs_gives_way(
+    tmp_path: Path, place: str, kind: str
+) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").touch()
+    if kind == "file":
+        (tmp_path / "datasets" / place).write_text("in the way")
+    else:
+        target = "elsewhere" if kind == "link to a folder" else "nowhere"
+        (tmp_path / "datasets" / place).symlink_to(tmp_path / target)
+    read = Reader()
+    for _ in range(2):
+        assert_equal(cached("tiny", ONE, read, home=tmp_path), in_memory())
+    assert read.reads == 1
+    assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
+    assert (tmp_path / "elsewhere" / "kept").exists()
+
+
 def test_a_cache_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunFailure, match=r"^cannot write .*RECOLLECT_CACHE[^\n]*$"):

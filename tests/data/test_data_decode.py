@@ -348,12 +348,13 @@ def test_skipping_returns_every_bad_file_in_order_and_leaves_its_row_black(tmp_p
         "expected 10 x 8 pixels like the others (width x height)",
         "it is empty (0 bytes)",
     ]
+    assert [bad.is_wrong_size for bad in skipped] == [True, False]
     assert not out[[3, 70]].any()
     assert out[71, 0, 0].tolist() == [71, 184, 7]
 
 
 def test_progress_rises_to_the_number_of_files(tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
+    heard: list[tuple[int, int | None]] = []
     out = np.empty((70, 4, 4, 3), dtype=np.uint8)
     decode_all(many(tmp_path, 70), out, progress=lambda done, total: heard.append((done, total)))
     assert heard == sorted(set(heard))

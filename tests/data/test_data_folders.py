@@ -81,7 +81,8 @@ def test_hidden_files_and_other_files_are_counted_and_left_alone(tmp_path: Path)
     listing = list_folder(root)
     assert listing.class_names == ("a", "b")
     assert len(listing.files) == 2
-    assert listing.ignored == 3
+    assert listing.ignored == (root / "README.md", root / "a" / "Thumbs.db")
+    assert listing.num_hidden == 1
 
 
 def test_the_order_on_the_disk_does_not_show(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_differing_sizes_are_refused_with_the_way_out_and_a_size_is_that_way(
         read_folder(root)
     assert read_folder(root, size=6).images.shape == (3, 6, 6, 3)
     assert read_folder(root, size=(3, 5), fit="stretch").images.shape == (3, 3, 5, 3)
-    with pytest.raises(UserError, match="at least 1 pixel; got 0"):
+    with pytest.raises(UserError, match="each 1 to 65,535 pixels; got 0"):
         read_folder(root, size=0)
     with pytest.raises(UserError, match=r"a/1.png: expected 6 x 6 [^;]*$"):
         read_folder(root, size=6, fit="exact")

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from data_tools import WRITERS, empty_machine, write_pictures
+from data_tools import WRITERS, empty_machine, pixels, write_pictures, write_yearbook
 
 from recollect.data.allocate import empty
 from recollect.data.known import KNOWN, KnownSet, by_name, known_set, recognise
@@ -75,6 +76,76 @@ def test_other_folders_and_files_are_not_recognised(tmp_path: Path) -> None:
         assert recognise(path) is None
 
 
+def save_years(file: Path, labels: object, years: object) -> Path:
+    np.savez(file, images=pixels(4, 8, 8), labels=np.array(labels), year=np.array(years))
+    return file
+
+
+OTHER_YEARS: dict[str, tuple[object, object]] = {
+    "a third class": ([0, 1, 2, 0], [1990, 1991, 1992, 1993]),
+    "other names": (["cat", "dog", "cat", "dog"], [1990, 1991, 1992, 1993]),
+    "too late": ([0, 1, 0, 1], [2013, 2014, 2015, 2016]),
+    "too early": ([0, 1, 0, 1], [1850, 1905, 1906, 1907]),
+    "years as text": ([0, 1, 0, 1], ["1990", "1991", "1992", "1993"]),
+    "labels with a fraction": ([0.0, 1.0, 0.0, 1.0], [1990, 1991, 1992, 1993]),
+}
+
+
+@pytest.mark.parametrize(("labels", "years"), OTHER_YEARS.values(), ids=OTHER_YEARS)
+def test_pictures_by_year_are_not_portraits_for_that_reason(
+    tmp_path: Path, labels: object, years: object
+) -> None:
+    assert recognise(save_years(tmp_path / "yearbook.npz", labels, years)) is None
+    assert recognise(tmp_path) is None
+
+
+def test_portraits_are_told_by_classes_and_years_and_as_a_file_by_name_too(tmp_path: Path) -> None:
+    yearbook = KNOWN["yearbook"]
+    for name, labels in (("numbers", [0, 1, 1, 0]), ("names", ["male", "female"] * 2)):
+        file = save_years(tmp_path / f"yearbook-{name}.npz", labels, [1905, 1960, 2013, 1990])
+        assert recognise(file) is yearbook
+    # Anybody's two classes of recent years look the same from inside.
+    other = save_years(tmp_path / "mine.npz", [0, 1, 1, 0], [1990, 1991, 1992, 1993])
+    assert recognise(other) is None
+    assert yearbook.within(other) == other  # unless it is said to be it
+
+
+def test_a_spoilt_file_by_year_is_not_recognised_and_no_crash(tmp_path: Path) -> None:
+    file = write_yearbook(tmp_path / "yearbook.npz")
+    whole = file.read_bytes()
+    header = whole.index(b"NUMPY", whole.index(b"year.npy"))
+    for place in (header, header + 9, header + 150):  # its header, the length of that, its values
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 255
+        file.write_bytes(spoilt)
+        assert recognise(file) is None
+
+
+def test_a_file_called_meta_makes_no_cifar100_of_pictures(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_pictures(tmp_path / split / "cats", 2)
+    (tmp_path / "meta").write_text("about my cats")
+    assert recognise(tmp_path) is None
+    (tmp_path / "fine_label_names.txt").write_text("cats")
+    assert recognise(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "names", [("meta", "train", "test"), ("fine_label_names.txt", "train.bin", "test.bin")]
+)
+def test_cifar100_is_told_by_all_its_files_or_its_folder(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    layout = "cifar-100-binary" if "train.bin" in names else "cifar-100-python"
+    for number, name in enumerate(names):
+        # An incomplete set is meant to be it where its folder says so.
+        for folder, known in (("any", number == 2), (layout, True)):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).touch()
+            found = recognise(tmp_path / folder)
+            assert found is (KNOWN["cifar-100"] if known else None), (folder, name)
+
+
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 def test_every_set_can_be_read(known: KnownSet, tmp_path: Path) -> None:
     path = Path()
@@ -82,7 +153,7 @@ def test_every_set_can_be_read(known: KnownSet, tmp_path: Path) -> None:
         found = known.within(WRITERS[known.name](tmp_path))
         assert found is not None
         path = found
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int | None]] = []
     dataset = known.read(path, empty, lambda done, total: seen.append((done, total)))
     assert len(dataset.images) == len(dataset.labels) > 0
     assert dataset.images.shape[3] in (1, 3)
@@ -123,15 +194,30 @@ def test_each_set_comes_with_its_own_names_sizes_and_parts(tmp_path: Path) -> No
     assert (shape, names, num_test) == ((6, 64, 64, 3), ("goldfish", "bullfrog"), 2)
 
 
-def test_looking_a_set_up_loads_neither_torch_nor_numpy() -> None:
+def test_looking_a_set_up_loads_neither_torch_nor_numpy(tmp_path: Path) -> None:
     script = """
 import sys
 from recollect.data.library import status
 assert len(status()) == 8
+from pathlib import Path
+from recollect.data.known import recognise
+assert recognise(Path(sys.argv[1])) is None
 import recollect.experiment.data_command
 assert not {"torch", "numpy", "PIL", "urllib.request", "rich"} & set(sys.modules), sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True)
+
+
+def test_telling_portraits_apart_does_not_load_torch(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from recollect.data.known import recognise
+assert recognise(Path(sys.argv[1])).name == "yearbook"
+assert not {"torch", "PIL"} & set(sys.modules), sys.modules
+"""
+    file = write_yearbook(tmp_path / "yearbook.npz")
+    subprocess.run([sys.executable, "-c", script, file], check=True)
 
 
 def test_real_sets_are_recognised_where_they_are(

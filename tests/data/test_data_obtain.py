@@ -222,9 +222,35 @@ def test_two_archives_with_the_same_entry_are_refused(web: Web) -> None:
         with zipfile.ZipFile(web.files / name, "w") as made:
             made.writestr("test/labeled_images/x", name)
     web.offer("clear-10", web.files / "one.zip", web.files / "two.zip", extract=True)
-    with pytest.raises(RunFailure, match="cannot write"):
+    with pytest.raises(
+        UserError, match=r"different files at .*/test/labeled_images/x; they do not"
+    ):
         fetch("clear-10")
     assert find("clear-10") is None
+
+
+def test_a_file_of_one_archive_and_a_folder_of_another_are_refused(web: Web) -> None:
+    for name, entry in (("one.zip", "test/x"), ("two.zip", "test/x/y")):
+        with zipfile.ZipFile(web.files / name, "w") as made:
+            made.writestr(entry, name)
+    web.offer("clear-10", web.files / "one.zip", web.files / "two.zip", extract=True)
+    with pytest.raises(UserError, match=r"two of the archives hold different files at .*/test/x;"):
+        fetch("clear-10")
+
+
+def test_archives_that_share_a_folder_become_one(web: Web, tmp_path: Path) -> None:
+    folder = write_clear10(tmp_path / "made")
+    for number, bucket in enumerate(("1", "10")):
+        with zipfile.ZipFile(web.files / f"{number}.zip", "w") as made:
+            made.writestr("test/readme.txt", "the same in both")
+            for part in ("train_image_only", "test"):
+                for file in sorted((folder / part / "labeled_images" / bucket).rglob("*.png")):
+                    made.write(file, file.relative_to(folder))
+    web.offer("clear-10", web.files / "0.zip", web.files / "1.zip", extract=True)
+    place = fetch("clear-10")
+    assert (place / "test/readme.txt").read_text() == "the same in both"
+    assert load("clear-10").domain_names == ("1", "10")
+    assert web.left() == ["clear-10"]
 
 
 def test_a_killed_unpacking_is_swept_up(web: Web, tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ from data_tools import (
 
 from recollect.data.known import KNOWN, RemoteFile
 from recollect.data.library import find, load
+from recollect.data.own import load_own
 from recollect.data.verify import count, verify, verify_own
 from recollect.errors import UserError
 from recollect.types import Dataset
@@ -193,6 +197,12 @@ def test_the_embedded_set_is_counted(machine: Path) -> None:
     assert sum(found.counts["all"]) == 1797
 
 
+def test_a_path_to_the_embedded_set_is_refused(machine: Path) -> None:
+    for use in (verify, load):
+        with pytest.raises(UserError, match=r"digits comes inside a package .*; leave out x$"):
+            use("digits", Path("x"))
+
+
 def test_a_set_that_is_nowhere_cannot_be_verified(machine: Path) -> None:
     with pytest.raises(UserError, match="cifar-10 was not found"):
         verify("cifar-10")
@@ -208,7 +218,7 @@ def test_own_pictures_are_counted_and_everything_odd_is_told(machine: Path) -> N
     assert found.is_sound
     assert found.counts == {"all": (6, 2), "new": (3, 2), "old": (3, 0)}
     assert any("'old' has no pictures of dogs" in note for note in found.notes)
-    assert any("1 files" in note for note in found.notes)
+    assert any(f"1 file is no picture by name and left out: {folder}" in it for it in found.notes)
     bad = [folder / "new/cats/0.png", folder / "old/cats/2.png"]
     for file in bad:
         file.write_bytes(b"")
@@ -221,6 +231,94 @@ def test_own_arrays_are_counted(machine: Path) -> None:
     file = machine / "mine.npz"
     np.savez(file, images=pixels(5, 4, 4), labels=np.array([0, 1, 1, 2, 0]))
     assert verify_own(file).counts == {"all": (2, 2, 1)}
+
+
+def test_hidden_files_are_noted_too(machine: Path) -> None:
+    for name in ("cats", "dogs"):
+        write_pictures(machine / "pets" / name, 1)
+    (machine / "pets/cats/.hidden.png").touch()
+    assert verify_own(machine / "pets").notes == ("hidden files that are left out: 1",)
+
+
+def test_a_damaged_copy_of_own_pictures_is_a_problem(machine: Path) -> None:
+    folder, file = machine / "my pets.2024", machine / "mine.npz"
+    for name in ("cats", "dogs"):
+        write_pictures(folder / name, 2)
+    np.savez(file, images=pixels(5, 4, 4), labels=np.array([0, 1, 1, 2, 0]))
+    for path in (folder, file):
+        load_own(path)
+        assert verify_own(path).is_sound
+        (copy,) = (
+            it
+            for it in (machine / "cache/datasets").iterdir()
+            if it.name.startswith("mine" if path == file else "mypets")
+        )
+        content = bytearray((copy / "images.u8").read_bytes())
+        content[7] ^= 1
+        (copy / "images.u8").write_bytes(content)
+        found = verify_own(path)
+        assert found.problems == (
+            f"{copy}: images.u8: its checksum differs; remove it to have it made anew",
+        )
+        assert found.counts is not None
+
+
+def test_pictures_that_differ_in_size_are_sound_but_need_a_size(machine: Path) -> None:
+    folder = machine / "pets"
+    write_pictures(folder / "cats", 2, side=8)
+    (folder / "cats/0.png").write_bytes(b"")
+    write_pictures(folder / "dogs", 2, side=9)
+    found = verify_own(folder)
+    assert found.problems == (f"cannot use {folder / 'cats/0.png'}: it is empty (0 bytes)",)
+    (note,) = found.notes
+    assert note.startswith("pictures differ in size, so that a size must be given to load them:")
+    assert f"{folder / 'dogs/0.png'}: expected 8 x 8" in note
+    write_pictures(folder / "cats", 1, side=8)
+    assert verify_own(folder).is_sound
+    with pytest.raises(UserError, match="give a size"):
+        load_own(folder)
+    load_own(folder, size=8)
+
+
+def test_a_folder_without_a_single_usable_picture_lists_them_all(machine: Path) -> None:
+    files = write_pictures(machine / "pets/cats", 3)
+    for file in files:
+        file.write_bytes(b"")
+    found = verify_own(machine / "pets")
+    assert found.problems == tuple(f"cannot use {file}: it is empty (0 bytes)" for file in files)
+    assert found.notes == ()
+
+
+def test_own_arrays_by_year_are_not_taken_for_portraits(machine: Path) -> None:
+    file = machine / "mine.npz"
+    labels, years = np.array([0, 1, 1, 0]), np.array([1990, 1990, 1991, 1991])
+    np.savez(file, images=pixels(4, 4, 4), labels=labels, year=years)
+    found = verify_own(file)
+    assert (found.name, found.class_names) == ("mine.npz", ("0", "1"))
+    assert found.counts == {"all": (2, 2), "1990": (1, 1), "1991": (1, 1)}
+
+
+def test_a_hugging_face_folder_is_verified_by_reading_it(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Table:
+        column_names = ("image", "label")
+        features = MappingProxyType({"label": object()})
+
+        def __getitem__(self, key: int | str) -> Any:
+            return ["cat", "dog", "dog"] if key == "label" else {"image": pixels(5, 6, 3)}
+
+    library = ModuleType("datasets")
+    library.load_from_disk = lambda path: Table()  # type: ignore[attr-defined]
+    (machine / "saved").mkdir()
+    (machine / "saved/dataset_dict.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    found = verify_own(machine / "saved")
+    assert (found.is_sound, found.class_names) == (True, ("cat", "dog"))
+    assert found.counts == {"all": (1, 2)}
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match="needs the package datasets"):
+        verify_own(machine / "saved")
 
 
 def test_a_path_that_holds_a_known_set_is_verified_as_that(machine: Path) -> None:

@@ -181,7 +181,7 @@ def test_classes_arrive_as_the_config_says(
     [
         ({"num_tasks": 3}, "10 classes cannot be split into 3 equal tasks"),
         ({"num_drifts": 5}, "num_drifts must be 0 to 4 for 5 tasks"),
-        ({"num_tasks": 1}, "num_drifts must be 0 to 0 for 1 task"),
+        ({"num_tasks": 1, "num_drifts": 1}, "num_drifts must be 0 to 0 for 1 task"),
         ({"class_order": (0, 10), "num_tasks": 2}, "digits-cd has classes 0 to 9; .*10"),
         ({"tasks": ((0, -1), (2,))}, "digits-cd has classes 0 to 9; .*-1"),
         ({"tasks": ((0, 1), (1,))}, "a class may arrive only once"),

@@ -178,6 +178,13 @@ def test_names_in_scripts_that_the_font_lacks_are_no_trouble(tmp_path: Path) -> 
     contact_sheet(dataset, out=tmp_path / "sheet.png")  # warnings are errors in this suite
 
 
+def test_a_name_that_is_no_text_is_drawn_with_a_mark_for_each_odd_byte() -> None:
+    figure = page(["caf\udce9", "dog"], ["\udcff"], (40, 40))
+    texts = [text.get_text() for text in figure.texts]
+    assert texts.count("caf?") == texts.count("?") == 2  # there are two blocks
+    boxes(figure)
+
+
 def test_bad_wishes_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a \.png file; got .*sheet\.jpg"):
         contact_sheet(two_classes(), out=tmp_path / "sheet.jpg")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from data_tools import (
     empty_machine,
+    pixels,
     serving,
     write_fashion_mnist,
     write_pacs,
@@ -159,6 +162,30 @@ def test_show_draws_a_sheet_of_a_set_a_benchmark_or_a_path(data: Command, machin
             assert picture.format == "PNG"
 
 
+def test_a_class_whose_name_is_no_text_is_listed_and_shown(data: Command, machine: Path) -> None:
+    for name in (b"caf\xe9", b"dogs"):
+        write_pictures(machine / "pets" / os.fsdecode(name), 2)
+    assert "caf\\udce9" in data("verify", machine / "pets").out
+    assert data("verify", machine / "pets", "--json").json["counts"]["all"]["caf\udce9"] == 2
+    assert data("show", machine / "pets").code == 0
+    with Image.open(machine / "work/pets.png") as picture:
+        assert picture.format == "PNG"
+
+
+def test_show_tells_of_files_that_are_left_out(data: Command, machine: Path) -> None:
+    for name in ("cats", "dogs"):
+        write_pictures(machine / "pets" / name, 2)
+    (machine / "pets/cats/a.jfif").write_bytes(b"x")
+    told = f"1 file is no picture by name and left out: {machine / 'pets/cats/a.jfif'}"
+    assert told in data("show", machine / "pets").err
+
+
+def test_a_size_for_an_npz_file_is_refused(data: Command, machine: Path) -> None:
+    np.savez(machine / "mine.npz", images=pixels(4, 5, 5), labels=np.arange(4) % 2)
+    with pytest.raises(UserError, match="size can be set for a folder of pictures only"):
+        data("show", machine / "mine.npz", "--size", 8)
+
+
 def test_quiet_prints_nothing(data: Command, machine: Path) -> None:
     write_pacs(machine / "sets")
     for action in ("verify", "show"):
@@ -174,6 +201,8 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "nothing to fetch": (["fetch", "digits"], "inside a package"),
     "nowhere": (["show", "cifar-10"], "cifar-10 was not found"),
     "data with a path": (["show", ".", "--data", "."], "--data goes with the name"),
+    "data with an embedded set": (["verify", "digits", "--data", "x"], "leave out x"),
+    "data to show an embedded set": (["show", "digits", "--data", "x"], "leave out x"),
     "size of a known set": (["show", "digits", "--size", "9"], "a size of its own"),
     "no picture format": (["show", "digits", "--out", "x.jpg"], r"a \.png file"),
     "unknown flag": (["list", "--jsn"], "did you mean --json"),

@@ -8,21 +8,27 @@ from run_tools import complaint
 
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import PRESETS, preset_of, resolve
+from recollect.experiment.presets import NAMES, preset_of, resolve
 
 OPEN = (
     *("label_budget", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
-    *("data", "domains", "first_domain", "drift_seed"),
+    *("data", "domains", "first_domain", "transform", "severity", "drift_seed", "data_identity"),
+    *("lr_milestones", "channels", "threads"),
 )
 """Settings that stay None: absence is what they say."""
 
 
 def combinations() -> list[RunConfig]:
+    """Every benchmark with every method; presets that name a method with theirs only."""
     return [
         RunConfig(benchmark=benchmark, method=method, preset=preset)
         for benchmark in catalogue.CATALOGUE["benchmark"]
         for method in catalogue.CATALOGUE["method"]
-        for preset in PRESETS
+        for preset in ("auto", "published")
+    ] + [
+        RunConfig(benchmark="folder", method=preset.split("/")[1], preset=preset)
+        for preset in NAMES
+        if "/" in preset
     ]
 
 
@@ -30,8 +36,9 @@ def combinations() -> list[RunConfig]:
 def test_resolving_leaves_nothing_open_and_says_where_values_come_from(config: RunConfig) -> None:
     resolved = resolve(config)
     missing = [name for name, value in vars(resolved).items() if value is None]
-    assert set(missing) <= {*OPEN, "threads"}
+    assert set(missing) <= set(OPEN)
     assert preset_of(config).source
+    assert resolve(resolved) == resolved
 
 
 @pytest.mark.parametrize("config", combinations(), ids=lambda c: f"{c.preset}-{c.benchmark}")
@@ -40,7 +47,7 @@ def test_a_run_knows_its_tasks_one_way_or_the_other(config: RunConfig) -> None:
     assert (resolved.tasks is None) != (resolved.num_tasks is None)
 
 
-def test_resolving_twice_changes_nothing() -> None:
+def test_a_resolved_config_with_options_stays_as_it_is() -> None:
     config = RunConfig(backbone="cnn", options={"detector": {"level": 0.01}})
     assert resolve(resolve(config)) == resolve(config)
 
@@ -56,11 +63,12 @@ def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> N
     differing = {name for name, value in vars(right).items() if getattr(published, name) != value}
     assert differing == {
         *("preset", "monitor", "checked", "encoder", "reference", "buffer_policy", "drift_seed"),
-        "options",
+        *("channels", "options"),
     }
     assert (published.monitor, published.checked) == ("test", "just-drifted")
     assert (published.encoder, published.reference) == ("random", "memory")
     assert (published.buffer_policy, published.drift_seed) == ("balanced", 42)
+    assert published.channels == 3, "grey pictures were repeated to colour ones"
     assert published.options["detector"]["correction"] == "none"
     rows = resolve(RunConfig(benchmark="fmnist-cd", preset="published"))
     assert rows.permutation_unit == "row"

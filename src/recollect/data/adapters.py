@@ -6,16 +6,14 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from PIL import Image
 
 from recollect.data.allocate import Allocate, empty
-
-# The rules for transparency and sixteen bits must be those of picture files.
-from recollect.data.decode import _GREY, _converted
+from recollect.data.decode import converted, has_no_colour
 from recollect.data.folders import SPLITS
 from recollect.errors import UserError
 from recollect.types import Dataset
@@ -67,10 +65,7 @@ def read_huggingface(
     Of its splits `test` is the test part, or `validation` where there is no `test`; the rest is
     for training.
     """
-    try:
-        library = importlib.import_module("datasets")
-    except ImportError as error:
-        raise UserError(f"reading {path} needs the package datasets: {INSTALL}") from error
+    library = _library(path)
     if not path.is_dir():
         came = "a file" if path.exists() else "nothing"
         raise UserError(f"expected a folder that save_to_disk wrote at {path}, found {came}")
@@ -98,6 +93,18 @@ def read_huggingface(
         class_names=_names(rows.labels, [str(name) for name in names]),
         is_test=is_test if is_test.any() else None,
     )
+
+
+def _library(path: Path) -> Any:
+    """The package datasets; an error that says what to install."""
+    try:
+        library = importlib.import_module("datasets")
+    except ImportError as error:
+        raise UserError(f"reading {path} needs the package datasets: {INSTALL}") from error
+    # Any folder called datasets that Python comes across passes for a package, an empty one.
+    if not hasattr(library, "load_from_disk"):
+        raise UserError(f"reading {path} needs the package datasets: {INSTALL}")
+    return library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,10 +207,12 @@ def _pair(sample: object, row: int) -> tuple[object, object]:
 def _pixels(picture: object, row: int, channels: int | None) -> np.ndarray:
     """uint8 (height, width, channels); `channels` of the rows before, for what can be either."""
     if isinstance(picture, Image.Image):
-        is_grey = picture.mode in _GREY or picture.mode.startswith("I;16")
-        stays_grey = is_grey and channels in (None, 1)
-        converted = _converted(Path(f"sample {row}"), picture, "L" if stays_grey else "RGB")
-        return np.asarray(converted).reshape(picture.height, picture.width, -1)
+        mode: Literal["L", "RGB"] = (
+            "L" if has_no_colour(picture) and channels in (None, 1) else "RGB"
+        )
+        # By the rules for picture files: transparency, sixteen bits.
+        plain = converted(Path(f"sample {row}"), picture, mode)
+        return np.asarray(plain).reshape(picture.height, picture.width, -1)
     if isinstance(picture, torch.Tensor):
         # Torch puts channels first; a tensor that cannot be meant so has them last.
         values = picture.detach().cpu()
@@ -251,15 +260,23 @@ def _number(label: object, row: int) -> int:
 
 
 def _names(labels: np.ndarray, class_names: Sequence[str] | None) -> tuple[str, ...]:
-    """One name per label; the numbers themselves where nobody gave names."""
-    highest = int(labels.max())
-    if class_names is None:
-        return tuple(str(number) for number in range(highest + 1))
-    if highest >= len(class_names):
-        row = int(np.argmax(labels >= len(class_names)))
+    """One name per label, each of them in use; the numbers themselves where nobody gave names."""
+    # Without names the labels must count from 0, so that there cannot be more of them than rows.
+    top = len(labels) if class_names is None else len(class_names)
+    if labels.max() >= top:
+        row = int(np.argmax(labels >= top))
+        limit = f"{top} samples" if class_names is None else f"{top} class names"
         raise UserError(
-            f"sample {row} has the label {labels[row]}; expected 0..{len(class_names) - 1}"
-            f" ({len(class_names)} class names)"
+            f"sample {row} has the label {labels[row]}; expected 0..{top - 1} ({limit})"
+        )
+    if class_names is None:
+        class_names = [str(number) for number in range(int(labels.max()) + 1)]
+    missing = np.flatnonzero(np.bincount(labels, minlength=len(class_names)) == 0)
+    if missing.size:
+        some = ", ".join(map(str, missing[:3])) + (", ..." if missing.size > 3 else "")
+        raise UserError(
+            f"no sample has the label {some}; expected at least one of each class,"
+            f" 0..{len(class_names) - 1}: number the classes without gaps"
         )
     return tuple(class_names)
 

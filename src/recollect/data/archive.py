@@ -17,10 +17,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
+from recollect.data.progress import StageProgress
 from recollect.errors import RunFailure, UserError
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes of the archive that are done, and of how many."""
 
 MAX_BYTES = 64 * 2**30
 """The most that an archive may unpack to: several times the largest set that is known here."""
@@ -61,7 +59,11 @@ class _Member:
 
 
 def extract(
-    archive: Path, folder: Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
+    archive: Path,
+    folder: Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    progress: StageProgress | None = None,
 ) -> None:
     """Unpack a zip or tar (plain, gz, bz2, xz) into a folder that does not exist yet.
 
@@ -104,7 +106,7 @@ def _write_all(
     content: Path,
     max_bytes: int,
     total: int,
-    progress: Progress | None,
+    progress: StageProgress | None,
 ) -> None:
     declared = 0
     for number, member in enumerate(_members(handle), start=1):
@@ -189,6 +191,21 @@ def _tar_members(opened: tarfile.TarFile, handle: IO[bytes]) -> Iterator[_Member
             refused=None if info.isdir() or info.isreg() else "a link or a device",
             done=handle.tell(),
         )
+    _expect_end(opened)
+
+
+def _expect_end(opened: tarfile.TarFile) -> None:
+    """Two blocks of zeros end a tar; tarfile takes whatever it cannot read for its end as well."""
+    stream = opened.fileobj
+    assert stream is not None  # it is open
+    stream.seek(opened.offset)
+    ending = stream.read(2 * tarfile.BLOCKSIZE)
+    # Some tools write one block alone.
+    if len(ending) < tarfile.BLOCKSIZE or any(ending):
+        raise tarfile.ReadError("it does not end as a tar does")
+    # Only at its end does a compressed stream compare its checksum.
+    while stream.read(_CHUNK):
+        pass
 
 
 def _tar_file(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:

@@ -24,7 +24,7 @@ import numpy as np
 from recollect.data.allocate import Allocate
 from recollect.data.places import cache_home
 from recollect.errors import UserError
-from recollect.files import alone, sync, writing
+from recollect.files import alone, quietly, sync, writing
 
 if TYPE_CHECKING:  # it imports torch, which only building or opening a cache should cost
     from recollect.types import Dataset
@@ -267,8 +267,14 @@ def _remove_others(folder: Path, name: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder as far as possible; whoever has mapped a file of it keeps that."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder as far as possible; whoever has mapped a file of it keeps that.
+
+    A file or a link in its place, whoever put it there, must not be in the way for ever.
+    """
+    if folder.is_symlink() or folder.is_file():
+        quietly(folder.unlink)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lines(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:

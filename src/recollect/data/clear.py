@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from recollect.data.allocate import Allocate, empty
-from recollect.data.decode import Progress, decode_all
+from recollect.data.decode import decode_all
 from recollect.data.folders import folders_in, must_be_folder, pictures_in
+from recollect.data.progress import StageProgress
 from recollect.errors import UserError
 from recollect.types import Dataset
 
@@ -34,7 +35,11 @@ BACKGROUND = "BACKGROUND"
 
 
 def read_clear10(
-    path: Path, *, size: int = 224, allocate: Allocate = empty, progress: Progress | None = None
+    path: Path,
+    *,
+    size: int = 224,
+    allocate: Allocate = empty,
+    progress: StageProgress | None = None,
 ) -> Dataset:
     """All labelled pictures, short side resized and centre cropped to (rows, size, size, 3).
 

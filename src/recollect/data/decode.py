@@ -15,7 +15,7 @@ import contextlib
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,12 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from recollect.data.progress import StageProgress
 from recollect.errors import UserError, unknown_name
 
 Fit = Literal["crop", "stretch", "exact"]
 """crop: shrink or grow the short side to the target, cut the middle out; stretch: each side on its
 own; exact: the picture must have that size already"""
-Progress = Callable[[int, int], None]
-"""Called with how much is done, and of how much."""
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """What is tried: few decoders, all of them common, leave little room for crafted files."""
@@ -72,6 +71,8 @@ class Skipped:
     row: int
     file: Path
     reason: str
+    is_wrong_size: bool = False
+    """the picture is good, but of another size than the others"""
 
 
 def decode(
@@ -81,7 +82,7 @@ def decode(
 
     `channels` is 1 (grey) or 3 (colour); `size` is (height, width), None keeps the picture's own.
     """
-    _check(channels, fit)
+    check_wishes(channels, fit)
     with _without_pillow_warnings():
         return _decode(file, channels, size, fit)
 
@@ -92,7 +93,7 @@ def decode_all(
     *,
     fit: Fit = "crop",
     on_bad: Literal["raise", "skip"] = "raise",
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
     workers: int | None = None,
 ) -> list[Skipped]:
     """Decode `files[i]` into `out[i]`, whose shape (rows, height, width, channels) says the size.
@@ -106,7 +107,7 @@ def decode_all(
         raise ValueError(
             f"expected uint8 with a row per file, {len(files)}; got {out.dtype} {out.shape}"
         )
-    _check(channels, fit)
+    check_wishes(channels, fit)
 
     def fill(block: range) -> list[Skipped]:
         skipped = []
@@ -117,7 +118,14 @@ def decode_all(
                 if on_bad == "raise":
                     raise
                 out[row] = 0
-                skipped.append(Skipped(row=row, file=error.file, reason=error.reason))
+                skipped.append(
+                    Skipped(
+                        row=row,
+                        file=error.file,
+                        reason=error.reason,
+                        is_wrong_size=isinstance(error, WrongSize),
+                    )
+                )
         return skipped
 
     blocks = [range(start, min(start + _BLOCK, rows)) for start in range(0, rows, _BLOCK)]
@@ -137,12 +145,19 @@ def decode_all(
 def is_grey(file: Path) -> bool:
     """Whether a file holds a picture without colour, told by its header alone."""
     with _without_pillow_warnings(), _opened(file) as picture:
-        return picture.mode in _GREY or picture.mode.startswith("I;16")
+        return has_no_colour(picture)
 
 
-def _check(channels: int, fit: str) -> None:
-    if channels not in (1, 3):
-        raise UserError(f"pictures have 1 (grey) or 3 (colour) channels; got {channels}")
+def has_no_colour(picture: Image.Image) -> bool:
+    """Whether a picture, opened or made, can show nothing but grey."""
+    return picture.mode in _GREY or picture.mode.startswith("I;16")
+
+
+def check_wishes(channels: int | None, fit: str) -> None:
+    """Refuse what pictures cannot be brought to; no channels: their own are to be kept."""
+    # By the type too: True and 1.0 equal 1, but are no number of channels.
+    if channels is not None and (type(channels) is not int or channels not in (1, 3)):
+        raise UserError(f"pictures have 1 (grey) or 3 (colour) channels; got {channels!r}")
     if fit not in get_args(Fit):
         raise unknown_name("fit", fit, get_args(Fit))
 
@@ -150,7 +165,7 @@ def _check(channels: int, fit: str) -> None:
 def _decode(file: Path, channels: int, size: tuple[int, int] | None, fit: Fit) -> np.ndarray:
     with _opened(file) as opened:
         opened.load()
-        picture = _converted(file, opened, "L" if channels == 1 else "RGB")
+        picture = converted(file, opened, "L" if channels == 1 else "RGB")
         # Read after loading: a PNG may carry it behind its pixels, and a TIFF is turned by then.
         turn = _QUARTER_TURNS_AND_MIRRORS.get(_orientation(opened))
         if turn is not None:
@@ -199,8 +214,8 @@ def _check_header(file: Path, picture: Image.Image) -> None:
         raise BadPicture(file, "it is animated or has several pages; expected one picture per file")
 
 
-def _converted(file: Path, picture: Image.Image, mode: Literal["L", "RGB"]) -> Image.Image:
-    """The picture in eight bits, grey or colour, without transparency."""
+def converted(file: Path, picture: Image.Image, mode: Literal["L", "RGB"]) -> Image.Image:
+    """The picture in eight bits, grey or colour, without transparency; `file` is for errors."""
     sixteen_bits = picture.mode.startswith("I;16") or (
         picture.mode == "I" and picture.format in ("PNG", "PPM")
     )

@@ -6,20 +6,18 @@ import errno
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect.data.progress import StageProgress
 from recollect.errors import UserError
 from recollect.files import alone, sync, writing
 
 if TYPE_CHECKING:  # takes 60 ms, which only a download should cost
     from http.client import HTTPResponse
     from urllib.request import OpenerDirector
-
-Progress = Callable[[int, int | None], None]
-"""Told the bytes that are here, and the bytes there will be (None: the server does not say)."""
 
 WAITS = (0.5, 1.0, 2.0)
 """Seconds to wait before each further try."""
@@ -37,7 +35,7 @@ def fetch(
     sha256: str | None = None,
     md5: str | None = None,
     size: int | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
     timeout: float = 20,
 ) -> Path:
     """Make `target` hold what `url` gives, whole and as expected, or leave it as it was.
@@ -66,7 +64,7 @@ def fetch(
     return target
 
 
-def _persist(url: str, part: _Part, progress: Progress | None, timeout: float) -> None:
+def _persist(url: str, part: _Part, progress: StageProgress | None, timeout: float) -> None:
     """Try until the part is complete, a few times, each time from where the last one stopped."""
     for wait in (*WAITS, None):
         try:
@@ -79,7 +77,7 @@ def _persist(url: str, part: _Part, progress: Progress | None, timeout: float) -
             time.sleep(wait)
 
 
-def _transfer(url: str, part: _Part, progress: Progress | None, timeout: float) -> None:
+def _transfer(url: str, part: _Part, progress: StageProgress | None, timeout: float) -> None:
     """One try: ask for what the part still lacks, and append it."""
     size = part.check.size
     start = part.resume()

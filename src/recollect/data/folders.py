@@ -11,7 +11,16 @@ from typing import Literal, get_args
 import numpy as np
 
 from recollect.data.allocate import Allocate, empty
-from recollect.data.decode import Fit, Progress, WrongSize, decode, decode_all, is_grey
+from recollect.data.decode import (
+    MAX_SIDE,
+    Fit,
+    WrongSize,
+    check_wishes,
+    decode,
+    decode_all,
+    is_grey,
+)
+from recollect.data.progress import StageProgress
 from recollect.errors import UserError, unknown_name
 from recollect.types import Dataset
 
@@ -50,10 +59,24 @@ class Listing:
     """sorted"""
     is_test: np.ndarray | None = None
     """bool (rows,); None: there is no test part"""
-    ignored: int = 0
-    """hidden files, and files that are no pictures by their name"""
+    ignored: tuple[Path, ...] = ()
+    """files that are no pictures by their name"""
+    num_hidden: int = 0
+    """hidden files, which are no concern of anybody's"""
     notes: tuple[str, ...] = ()
     """what a person should be told: classes missing in a domain or in the test part"""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and a line about ignored files if there are any."""
+        if not self.ignored:
+            return self.notes
+        count = len(self.ignored)
+        # The deepest one, since it lies among the pictures: it may be one that was meant to count.
+        example = max(self.ignored, key=lambda file: len(file.parts))
+        what = "1 file is no picture" if count == 1 else f"{count:,} files are no pictures"
+        such_as = "" if count == 1 else "for example "
+        return (*self.notes, f"{what} by name and left out: {such_as}{example}")
 
 
 def read_folder(
@@ -64,29 +87,28 @@ def read_folder(
     layout: Layout = "auto",
     fit: Fit = "crop",
     allocate: Allocate = empty,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Dataset:
     """The pictures of a folder at one size (a side, or height and width).
 
     Without a size they must all have the same already. Without `channels` they become grey if
     every one of them is, and colour otherwise.
     """
+    target = check_settings(size=size, channels=channels, layout=layout, fit=fit)
     listing = list_folder(path, layout)
     files = listing.files
     if channels is None:
         channels = 1 if all(is_grey(file) for file in files) else 3
-    if size is None:
+    if target is None:
         height, width, _ = decode(files[0], channels=channels).shape
         fit = "exact"
     else:
-        height, width = (size, size) if isinstance(size, int) else size
-        if min(height, width) < 1:
-            raise UserError(f"the size of pictures must be at least 1 pixel; got {size}")
+        height, width = target
     images = allocate((len(files), height, width, channels))
     try:
         decode_all(files, images, fit=fit, progress=progress)
     except WrongSize as error:
-        if size is not None:
+        if target is not None:
             raise
         hint = f"give a size, say size={min(height, width)}, to resize them all"
         raise UserError(f"{error}; {hint}") from error
@@ -98,6 +120,25 @@ def read_folder(
         domains=listing.domains,
         domain_names=listing.domain_names,
     )
+
+
+def check_settings(
+    *, size: int | tuple[int, int] | None, channels: int | None, layout: str, fit: str
+) -> tuple[int, int] | None:
+    """The size as (height, width), None for none, once all settings can be what they are."""
+    check_wishes(channels, fit)
+    if layout not in get_args(Layout):
+        raise unknown_name("layout", layout, get_args(Layout))
+    if size is None:
+        return None
+    sides = size if isinstance(size, tuple) else (size, size)
+    # By the type: True is a whole number to Python, but no size.
+    if len(sides) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIDE for side in sides):
+        raise UserError(
+            f"the size of pictures is a side or (height, width), each 1 to {MAX_SIDE:,} pixels;"
+            f" got {size!r}"
+        )
+    return sides
 
 
 def list_folder(path: Path, layout: Layout = "auto") -> Listing:
@@ -132,7 +173,8 @@ def list_folder(path: Path, layout: Layout = "auto") -> Listing:
         domains=parts.domains,
         domain_names=parts.domain_names,
         is_test=parts.is_test,
-        ignored=sum(folder.ignored for folder in folders),
+        ignored=tuple(file for folder in folders for file in folder.ignored),
+        num_hidden=sum(folder.num_hidden for folder in folders),
         notes=parts.notes,
     )
 
@@ -163,7 +205,8 @@ class _Folder:
     """its path below the folder that is listed"""
     pictures: list[Path]
     folders: list[str]
-    ignored: int
+    ignored: list[Path]
+    num_hidden: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +229,7 @@ def _walk(path: Path, names: tuple[str, ...] = ()) -> Iterator[_Folder]:
 
 
 def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
-    pictures, folders, ignored = [], [], 0
+    pictures, folders, ignored, num_hidden = [], [], [], 0
     try:
         with os.scandir(path) as entries:
             for entry in entries:
@@ -194,17 +237,20 @@ def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
                 if entry.is_dir():
                     if not hidden:
                         folders.append(entry.name)
-                elif not hidden and entry.name.lower().endswith(SUFFIXES):
+                elif hidden:
+                    num_hidden += 1
+                elif entry.name.lower().endswith(SUFFIXES):
                     pictures.append(entry.name)
                 else:
-                    ignored += 1
+                    ignored.append(entry.name)
     except OSError as error:
         raise UserError(f"cannot read the folder {path}: {error.strerror}") from error
     return _Folder(
         names=names,
         pictures=[path / name for name in sorted(pictures)],
         folders=sorted(folders),
-        ignored=ignored,
+        ignored=[path / name for name in sorted(ignored)],
+        num_hidden=num_hidden,
     )
 
 

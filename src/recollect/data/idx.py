@@ -14,12 +14,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recollect.data.allocate import Allocate, empty
 from recollect.errors import UserError
-from recollect.types import Dataset
+
+if TYPE_CHECKING:  # it imports torch, which whoever shares a limit from here should not pay for
+    from recollect.types import Dataset
 
 DIGITS = tuple("0123456789")
 
@@ -40,6 +43,8 @@ def read_idx(
     torchvision's older spelling with a dot (`train-images.idx3-ubyte`) is found too. Images are
     (rows, height, width, 1), the training rows first.
     """
+    from recollect.types import Dataset
+
     paths = _find(folder)
     images_of = [paths[f"{part}-images-idx3-ubyte"] for part in _PARTS]
     labels_of = [paths[f"{part}-labels-idx1-ubyte"] for part in _PARTS]

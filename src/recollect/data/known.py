@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.errors import unknown_name
+from recollect.data.progress import StageProgress
+from recollect.errors import UserError, unknown_name
 
 if TYPE_CHECKING:  # they import torch, which looking a data set up should not cost
     from recollect.data.allocate import Allocate
-    from recollect.data.decode import Progress
     from recollect.types import Dataset
 
 
@@ -86,7 +86,9 @@ class KnownSet:
         below = (path / name for name in self.inner)
         return next((it for it in (path, *below) if it.exists() and self.looks_right(it)), None)
 
-    def read(self, path: Path, allocate: Allocate, progress: Progress | None = None) -> Dataset:
+    def read(
+        self, path: Path, allocate: Allocate, progress: StageProgress | None = None
+    ) -> Dataset:
         """Read it from where it lies; `progress` is told of pictures where there are files."""
         module, _, name = self.reader.partition(":")
         dataset: Dataset = getattr(importlib.import_module(module), name)(path, allocate, progress)
@@ -107,8 +109,16 @@ def by_name(name: str) -> KnownSet | None:
 
 
 def recognise(path: Path) -> KnownSet | None:
-    """Which of the known data sets a path holds, None if it is none of them."""
-    return next((known for known in KNOWN.values() if known.within(path) is not None), None)
+    """Which of the known data sets a path holds, None if it is none of them.
+
+    A file must also be called like it: what is in one file is less telling than names of many.
+    """
+    for known in KNOWN.values():
+        if path.is_file() and known.name not in path.name.lower():
+            continue
+        if known.within(path) is not None:
+            return known
+    return None
 
 
 # One of several entries is enough: an incomplete set is still meant to be that set, and its reader
@@ -125,14 +135,38 @@ def _holds_folder(*names: str) -> Callable[[Path], bool]:
     return lambda path: any((path / name).is_dir() for name in names)
 
 
+def _holds_cifar100(path: Path) -> bool:
+    """Whether a folder has all files of one layout, or one of them and the layout's own name."""
+    layouts = {
+        "cifar-100-python": ("meta", "train", "test"),
+        "cifar-100-binary": ("fine_label_names.txt", "train.bin", "test.bin"),
+    }
+    return any(
+        all((path / name).is_file() for name in names)
+        # By themselves the names are too common: any folder may hold a file called meta.
+        or (path.name == folder and any((path / name).is_file() for name in names))
+        for folder, names in layouts.items()
+    )
+
+
 def _holds_portraits(path: Path) -> bool:
-    """Whether an `.npz` file has pictures by year."""
+    """Whether an `.npz` file has pictures by year, with the classes and years of the portraits."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return {"images.npy", "labels.npy", "year.npy"} <= set(archive.namelist())
+            if not {"images.npy", "labels.npy", "year.npy"} <= set(archive.namelist()):
+                return False
     except (OSError, zipfile.BadZipFile):
         return False
+    from recollect.data.npz import distinct_values  # it imports numpy, which few files are worth
 
+    try:
+        classes, years = (distinct_values(path, key) for key in ("labels", "year"))
+    except UserError:
+        return False
+    return (classes <= {0, 1} or classes <= {"female", "male"}) and years <= {*_YEARBOOK_YEARS}
+
+
+_YEARBOOK_YEARS = range(1905, 2014)
 
 _FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
@@ -233,7 +267,7 @@ _ALL = (
         reader="recollect.data.official:cifar100",
         hints=("cifar-100", "cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100"),
         inner=("cifar-100-python", "cifar-100-binary"),
-        looks_right=_holds_file("meta", "fine_label_names.txt"),
+        looks_right=_holds_cifar100,
         files=(
             RemoteFile(
                 url=f"{_CIFAR_URL}/cifar-100-python.tar.gz",

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.data.known import KNOWN, KnownSet, known_set
-from recollect.data.obtain import Progress, fetch, how_to_get
+from recollect.data.obtain import fetch, how_to_get
 from recollect.data.places import VARIABLE, Place, candidates, locate, not_found
+from recollect.data.progress import Progress
 from recollect.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def load(
     """
     known = known_set(name)
     if known.is_embedded:
+        refuse_path(known, path)
         from recollect.data.allocate import empty
 
         return known.read(Path(), empty)
@@ -105,6 +107,14 @@ def cache_name(name: str, path: Path | None) -> str:
     if path is None:
         return name
     return f"{name}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]}"
+
+
+def refuse_path(known: KnownSet, path: Path | None) -> None:
+    """An error for a path to a data set that comes inside a package."""
+    if path is not None:
+        raise UserError(
+            f"{known.name} comes inside a package and is read from nowhere else; leave out {path}"
+        )
 
 
 def _obtain(

@@ -12,14 +12,16 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from recollect.data.allocate import Allocate, empty
 from recollect.data.idx import MAX_DEFLATE_RATIO
 from recollect.errors import UserError
-from recollect.types import Dataset
+
+if TYPE_CHECKING:  # it imports torch, which a look at some columns should not cost
+    from recollect.types import Dataset
 
 _CHUNK_BYTES = 1 << 22
 _SPLIT_KEYS = ("is_test", "is_valid")
@@ -40,6 +42,9 @@ def read_npz(
     puts that many years together (10: decades).
     `is_test` or `is_valid`: true where a picture belongs to the part held out for testing.
     """
+    from recollect.types import Dataset
+
+    check_group_years(group_years)
     with _opened(path) as archive:
         labels, names = _classes(path, _column(archive, path, "labels"), class_names)
         domains, domain_names = _domains(archive, path, group_years)
@@ -59,6 +64,18 @@ def read_npz(
         domains=domains,
         domain_names=domain_names,
     )
+
+
+def distinct_values(path: Path, key: str) -> set[int | str]:
+    """What occurs in an array with one entry per picture; the pixels are not looked at."""
+    with _opened(path) as archive:
+        return set(np.unique(_column(archive, path, key)).tolist())
+
+
+def check_group_years(group_years: int | None) -> None:
+    """Refuse what is no number of years."""
+    if group_years is not None and (type(group_years) is not int or group_years < 1):
+        raise UserError(f"group_years is {group_years!r}, expected a whole number from 1 on")
 
 
 @contextlib.contextmanager
@@ -193,8 +210,6 @@ def _domains(
     here = [key for key in ("domain", "year") if key in _keys(archive)]
     if len(here) == 2:
         raise UserError(f"{path}: holds both domain and year; save the one to go by")
-    if group_years is not None and group_years < 1:
-        raise UserError(f"group_years is {group_years}, expected at least 1")
     if group_years is not None and here != ["year"]:
         raise UserError(f"{path}: has no year, so that group_years={group_years} has no meaning")
     if not here:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from recollect.data import archive, download
 from recollect.data.known import KnownSet, known_set
 from recollect.data.places import data_home
+from recollect.data.progress import Progress, StageProgress
 from recollect.errors import UserError
 from recollect.files import alone, writing
-
-Progress = Callable[[str, int, int | None], None]
-"""Told what is being done, how much of it is done, and of how much (None: nobody knows)."""
 
 REMEDY = "free some space or let XDG_DATA_HOME name another folder"
 
@@ -79,10 +77,25 @@ def _bring(known: KnownSet, target: Path, progress: Progress | None) -> None:
         shutil.rmtree(content, ignore_errors=True)
         content.mkdir()
         for entry in brought:
-            entry.rename(content / entry.name)
+            _move_into(content, entry)
         content.rename(target)
     shutil.rmtree(desk, ignore_errors=True)  # the archives have served their purpose
 
 
-def _about(what: str, progress: Progress | None) -> Callable[[int, int | None], None] | None:
+def _move_into(folder: Path, entry: Path) -> None:
+    """Move a file or a folder into another one; folders of the same name become one."""
+    target = folder / entry.name
+    if not target.exists():
+        entry.rename(target)
+    elif target.is_dir() and entry.is_dir():
+        for inner in entry.iterdir():
+            _move_into(target, inner)
+    # The same readme in two archives is no contradiction.
+    elif not (target.is_file() and entry.is_file() and filecmp.cmp(target, entry, shallow=False)):
+        raise UserError(
+            f"two of the archives hold different files at {target}; they do not belong together"
+        )
+
+
+def _about(what: str, progress: Progress | None) -> StageProgress | None:
     return None if progress is None else partial(progress, what)

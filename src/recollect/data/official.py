@@ -11,11 +11,11 @@ from pathlib import Path
 from recollect.data.allocate import Allocate
 from recollect.data.cifar import read_cifar10, read_cifar100
 from recollect.data.clear import read_clear10
-from recollect.data.decode import Progress
 from recollect.data.digits import load_digits
 from recollect.data.folders import read_folder
 from recollect.data.idx import read_idx
 from recollect.data.npz import read_npz
+from recollect.data.progress import StageProgress
 from recollect.data.tiny_imagenet import read_tiny_imagenet
 from recollect.types import Dataset
 
@@ -36,37 +36,37 @@ PACS_SIDE = 64
 """The official pictures are 227x227; their shapes are plain enough for this."""
 
 
-def digits(_path: Path, _allocate: Allocate, _progress: Progress | None) -> Dataset:
+def digits(_path: Path, _allocate: Allocate, _progress: StageProgress | None) -> Dataset:
     """The digits inside scikit-learn; there is no path to read from."""
     return load_digits()
 
 
-def fashion_mnist(path: Path, allocate: Allocate, _progress: Progress | None) -> Dataset:
+def fashion_mnist(path: Path, allocate: Allocate, _progress: StageProgress | None) -> Dataset:
     """Fashion-MNIST from its four IDX files."""
     return read_idx(path, class_names=FASHION_CLASSES, allocate=allocate)
 
 
-def cifar10(path: Path, allocate: Allocate, _progress: Progress | None) -> Dataset:
+def cifar10(path: Path, allocate: Allocate, _progress: StageProgress | None) -> Dataset:
     """CIFAR-10 from its python or binary batches."""
     return read_cifar10(path, allocate=allocate)
 
 
-def cifar100(path: Path, allocate: Allocate, _progress: Progress | None) -> Dataset:
+def cifar100(path: Path, allocate: Allocate, _progress: StageProgress | None) -> Dataset:
     """CIFAR-100 by its fine labels."""
     return read_cifar100(path, allocate=allocate)
 
 
-def tiny_imagenet(path: Path, allocate: Allocate, progress: Progress | None) -> Dataset:
+def tiny_imagenet(path: Path, allocate: Allocate, progress: StageProgress | None) -> Dataset:
     """Tiny-ImageNet with its validation part as the test part."""
     return read_tiny_imagenet(path, allocate=allocate, progress=progress)
 
 
-def clear10(path: Path, allocate: Allocate, progress: Progress | None) -> Dataset:
+def clear10(path: Path, allocate: Allocate, progress: StageProgress | None) -> Dataset:
     """CLEAR-10 with its buckets as domains."""
     return read_clear10(path, allocate=allocate, progress=progress)
 
 
-def pacs(path: Path, allocate: Allocate, progress: Progress | None) -> Dataset:
+def pacs(path: Path, allocate: Allocate, progress: StageProgress | None) -> Dataset:
     """PACS with its four styles as domains."""
     return read_folder(
         path,
@@ -78,7 +78,7 @@ def pacs(path: Path, allocate: Allocate, progress: Progress | None) -> Dataset:
     )
 
 
-def yearbook(path: Path, allocate: Allocate, _progress: Progress | None) -> Dataset:
+def yearbook(path: Path, allocate: Allocate, _progress: StageProgress | None) -> Dataset:
     """The portraits with their decades as domains.
 
     `is_valid` marks an uneven share of the years from 1930 on; it is no test part, since a stream

@@ -1,13 +1,13 @@
-"""Anybody's own pictures: a folder or an `.npz` file, decoded once and kept."""
+"""Anybody's own pictures: a folder, an `.npz` file or a Hugging Face data set, decoded once."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from recollect.data.library import Warn, cache_name
-from recollect.data.obtain import Progress
+from recollect.data.progress import Progress
 from recollect.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Goes up when the readers give other pixels for the same files."""
+
+Kind = Literal["a folder of pictures", "an .npz file", "a Hugging Face data set"]
+"""What can be read, in the words in which errors speak of it."""
 
 
 def load_own(
@@ -34,22 +37,42 @@ def load_own(
     """A data set of one's own, its pixels mapped from a file that the first use makes.
 
     A folder is read by `read_folder` (size, channels, layout, fit), a file by `read_npz`
-    (group_years). Changed files, or other settings, make it anew.
+    (group_years), what Hugging Face's `save_to_disk` wrote by `read_huggingface`. A setting that
+    has no meaning there is refused. Changed files, or other settings, make it anew. `warn` is told
+    of pictures that are missing or left out.
     """
     from recollect.data.cache import cached, fingerprint_of
+    from recollect.data.folders import check_settings, list_folder
+    from recollect.data.npz import check_group_years
 
     path = Path(path).expanduser()
-    if not path.exists():
-        raise UserError(f"expected a folder of pictures or an .npz file at {path}, found nothing")
+    kind = kind_of(path)
+    for_folders = {"size": size, "channels": channels, "layout": layout, "fit": fit}
+    unchanged = {"size": None, "channels": None, "layout": "auto", "fit": "crop"}
+    if kind != "a folder of pictures":
+        changed = [name for name, value in for_folders.items() if value != unchanged[name]]
+        _refuse(path, kind, changed, "a folder of pictures")
+    if kind != "an .npz file":
+        _refuse(path, kind, [] if group_years is None else ["group_years"], "an .npz file")
+    # Before anything is looked up: in the name of a copy "32" and 32 are the same.
+    size = check_settings(size=size, channels=channels, layout=layout, fit=fit)
+    check_group_years(group_years)
+    if kind == "a folder of pictures" and warn is not None:
+        for remark in list_folder(path, layout).remarks:
+            warn(remark)
     settings = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
-    stem = "".join(letter for letter in path.resolve().stem if letter.isalnum())[:40] or "own"
 
     def read(allocate: Allocate) -> Dataset:
-        from recollect.data.folders import read_folder
-        from recollect.data.npz import read_npz
+        if kind == "an .npz file":
+            from recollect.data.npz import read_npz
 
-        if path.is_file():
             return read_npz(path, group_years=group_years, allocate=allocate)
+        if kind == "a Hugging Face data set":
+            from recollect.data.adapters import read_huggingface
+
+            return read_huggingface(path, allocate=allocate)
+        from recollect.data.folders import read_folder
+
         return read_folder(
             path,
             size=size,
@@ -60,4 +83,38 @@ def load_own(
             progress=progress and partial(progress, f"decoding {path.name}"),
         )
 
-    return cached(cache_name(stem, path), fingerprint_of([path], tag=settings), read, warn=warn)
+    return cached(copy_name(path), fingerprint_of([path], tag=settings), read, warn=warn)
+
+
+def kind_of(path: Path) -> Kind:
+    """What lies at a path, by a look at names alone; nothing there is an error."""
+    if not path.exists():
+        raise UserError(f"expected a folder of pictures or an .npz file at {path}, found nothing")
+    if path.is_file():
+        return "an .npz file"
+    if is_huggingface(path):
+        return "a Hugging Face data set"
+    return "a folder of pictures"
+
+
+def copy_name(path: Path) -> str:
+    """What the decoded copy of a path is called."""
+    stem = "".join(letter for letter in path.resolve().stem if letter.isalnum())[:40]
+    return cache_name(stem or "own", path)
+
+
+def is_huggingface(path: Path) -> bool:
+    """Whether a folder is one that Hugging Face's `save_to_disk` wrote: by what it leaves there."""
+    return (path / "dataset_dict.json").is_file() or all(
+        # Either of these alone may well lie in a folder of pictures.
+        (path / name).is_file()
+        for name in ("dataset_info.json", "state.json")
+    )
+
+
+def _refuse(path: Path, kind: Kind, settings: list[str], meant_for: Kind) -> None:
+    """An error for settings that have no meaning for what lies at a path."""
+    if settings:
+        raise UserError(
+            f"{path} is {kind}; {' and '.join(settings)} can be set for {meant_for} only"
+        )

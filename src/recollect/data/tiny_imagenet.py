@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from recollect.data.allocate import Allocate, empty
-from recollect.data.decode import Progress, decode_all
+from recollect.data.decode import decode_all
 from recollect.data.folders import must_be_folder, pictures_in
+from recollect.data.progress import StageProgress
 from recollect.errors import UserError
 from recollect.types import Dataset
 
@@ -24,7 +25,7 @@ SIDE = 64
 
 
 def read_tiny_imagenet(
-    path: Path, *, allocate: Allocate = empty, progress: Progress | None = None
+    path: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
 ) -> Dataset:
     """All labelled pictures, (rows, 64, 64, 3): training rows class by class, then test rows."""
     must_be_folder(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -15,13 +16,14 @@ from typing import IO
 import numpy as np
 
 from recollect.data.cache import verify_cache
-from recollect.data.decode import BadPicture, decode_all
+from recollect.data.decode import BadPicture, Skipped, decode, decode_all
 from recollect.data.folders import SUFFIXES, Listing, list_folder
 from recollect.data.known import KnownSet, known_set, recognise
-from recollect.data.library import cache_name, existing_sources, find, nowhere
+from recollect.data.library import cache_name, existing_sources, find, nowhere, refuse_path
 from recollect.data.npz import read_npz
-from recollect.data.obtain import Progress
+from recollect.data.own import copy_name, kind_of
 from recollect.data.places import cache_home
+from recollect.data.progress import Progress, StageProgress
 from recollect.errors import UserError
 from recollect.types import Dataset
 
@@ -58,6 +60,7 @@ def verify(
     """Check a known data set, every byte of it; nothing is downloaded and nothing is kept."""
     known = known_set(name)
     if known.is_embedded:
+        refuse_path(known, path)
         return _verify_read(known, Path(), None)
     found = find(name, path)
     if found is None:
@@ -71,23 +74,40 @@ def verify(
         right_sums=tuple(check.name for check in sums if check.problem is None),
         class_names=reading.class_names,
         counts=reading.counts,
-        problems=(*wrong, *reading.problems, *_cache_problems(known.name, path and found)),
+        problems=(
+            *wrong,
+            *reading.problems,
+            *_cache_problems(cache_name(known.name, path and found)),
+        ),
         notes=reading.notes,
     )
 
 
 def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
-    """Check a folder of pictures or an `.npz` file, or the known data set that a path holds."""
+    """Check whatever `load_own` reads, or the known data set that a path holds."""
     known = recognise(path)
     if known is not None:
         return verify(known.name, path, progress=progress)
-    if path.is_file():
-        return _tell(path.name, path, read_npz(path, allocate=_discard), ())
-    listing = list_folder(path)
-    notes = [*listing.notes]
-    if listing.ignored:
-        notes.append(f"{listing.ignored} files are hidden or no pictures by their name")
-    return _tell(path.name, path, listing, notes, _undecodable(listing.files, progress))
+    kind = kind_of(path)
+    found: Dataset | Listing
+    notes: list[str] = []
+    problems: list[str] = []
+    if kind == "an .npz file":
+        found = read_npz(path, allocate=_discard)
+    elif kind == "a Hugging Face data set":
+        from recollect.data.adapters import read_huggingface
+
+        found = read_huggingface(path, allocate=_discard)
+    else:
+        found = list_folder(path)
+        notes += found.remarks
+        if found.num_hidden:
+            notes.append(f"hidden files that are left out: {found.num_hidden:,}")
+        skipped = _odd_pictures(found.files, progress)
+        problems += [_told(bad) for bad in skipped if not bad.is_wrong_size]
+        notes += _about_sizes([bad for bad in skipped if bad.is_wrong_size])
+    problems += _cache_problems(copy_name(path))
+    return _tell(path.name, path, found, notes, problems)
 
 
 def count(dataset: Dataset | Listing) -> Counts:
@@ -202,7 +222,38 @@ def _undecodable(files: Sequence[Path], progress: Progress | None) -> list[str]:
     skipped = decode_all(
         files, out, fit="stretch", on_bad="skip", progress=_about("all pictures", progress)
     )
-    return [f"cannot use {bad.file}: {bad.reason}" for bad in skipped]
+    return [_told(bad) for bad in skipped]
+
+
+def _odd_pictures(files: Sequence[Path], progress: Progress | None) -> list[Skipped]:
+    """Every file that is no usable picture, or one of another size than the first that is."""
+    height, width = _first_size(files)
+    out = _discard((len(files), height, width, 3))
+    told = _about("all pictures", progress)
+    return decode_all(files, out, fit="exact", on_bad="skip", progress=told)
+
+
+def _first_size(files: Sequence[Path]) -> tuple[int, int]:
+    """The height and width of the first usable picture, anything if there is none."""
+    for file in files:
+        with contextlib.suppress(BadPicture):
+            height, width, _ = decode(file, channels=3).shape
+            return height, width
+    return 1, 1
+
+
+def _about_sizes(others: Sequence[Skipped]) -> list[str]:
+    """What pictures of another size than the first mean for whoever loads them, in one line."""
+    if not others:
+        return []
+    return [
+        f"pictures differ in size, so that a size must be given to load them: {others[0].file}:"
+        f" {others[0].reason}"
+    ]
+
+
+def _told(bad: Skipped) -> str:
+    return f"cannot use {bad.file}: {bad.reason}"
 
 
 def _pictures_in(paths: Sequence[Path]) -> Iterator[Path]:
@@ -211,9 +262,9 @@ def _pictures_in(paths: Sequence[Path]) -> Iterator[Path]:
             yield from (Path(folder, name) for name in names if name.lower().endswith(SUFFIXES))
 
 
-def _cache_problems(name: str, path: Path | None) -> list[str]:
-    """What is wrong with the decoded copies, if there are any."""
-    copies = sorted((cache_home() / "datasets").glob(f"{cache_name(name, path)}-{'[0-9a-f]' * 16}"))
+def _cache_problems(name: str) -> list[str]:
+    """What is wrong with the decoded copies of that name, if there are any."""
+    copies = sorted((cache_home() / "datasets").glob(f"{name}-{'[0-9a-f]' * 16}"))
     return [
         f"{copy}: {problem}; remove it to have it made anew"
         for copy in copies
@@ -227,5 +278,5 @@ def _discard(shape: tuple[int, ...]) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(row, shape=shape, strides=(0, *row.strides))
 
 
-def _about(what: str, progress: Progress | None) -> partial[None] | None:
+def _about(what: str, progress: Progress | None) -> StageProgress | None:
     return None if progress is None else partial(progress, f"decoding {what}")

@@ -12,8 +12,8 @@ from recollect.data import library
 from recollect.data.decode import Fit
 from recollect.data.digits import load_digits
 from recollect.data.folders import Layout
-from recollect.data.obtain import Progress
 from recollect.data.own import load_own
+from recollect.data.progress import Progress
 from recollect.errors import UserError
 from recollect.types import Dataset
 

@@ -236,11 +236,12 @@ def make_parts_of(config: RunConfig, dataset: Dataset) -> Parts:
 
 def make_stream(config: RunConfig, dataset: Dataset, parts: Parts | None = None) -> Stream:
     """The data set, cut into the config's parts if need be, and played by its schedule."""
+    method = catalogue.find("method", config.method).factory()  # one's own may be a function
     return Stream(
         dataset,
         make_parts_of(config, dataset) if parts is None else parts,
         make_schedule_of(config, len(dataset.class_names)),
         batch_size=settled(config.batch_size),
         seed=config.seed,
-        cumulative=catalogue.find("method", config.method).factory().cumulative,
+        cumulative=getattr(method, "cumulative", False),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ def _list(arguments: argparse.Namespace) -> int:
         here = str(line.path) if line.path else "inside a package" if line.is_here else _how(known)
         size = line.bytes_on_disk or (None if line.is_here else known.download_bytes)
         rows.append((known.name, known.benchmark, _megabytes(size), known.licence, here))
-    print(table(rows, right=[2]))
+    _print_text(table(rows, right=[2]))
     return SOUND
 
 
@@ -231,7 +232,13 @@ def _print(arguments: argparse.Namespace, outcome: dict[str, Any], text: str) ->
     if arguments.json:
         print(json.dumps(outcome, indent=1))
     elif not arguments.quiet:
-        print(text)
+        _print_text(text)
+
+
+def _print_text(text: str) -> None:
+    """Print what may hold the name of a file, which may be none in the terminal's letters."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] | range = ()) -> str:

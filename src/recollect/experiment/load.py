@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
@@ -30,7 +30,7 @@ class Predictor:
         self._learner = learner
 
     @property
-    def network(self) -> torch.nn.Module:
+    def network(self) -> nn.Module:
         """The network that predicts, in evaluation mode."""
         return self._learner.objective.predictor(self._learner.network).eval()
 
@@ -56,11 +56,17 @@ class Predictor:
         return self.logits(images).argmax(dim=1).numpy()
 
 
-def load(folder: str | os.PathLike[str], *, trust_imports: bool = False) -> Predictor:
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    trust_imports: bool = False,
+    network: nn.Module | None = None,
+) -> Predictor:
     """The predictor of a run folder, whether the run is finished or only has a checkpoint.
 
     A run may have been made with a method or network named by an import path. A folder that came
-    from somebody else could name any code, so it is imported only with `trust_imports`.
+    from somebody else could name any code, so it is imported only with `trust_imports`. A run that
+    was given a network as an object needs one of the same architecture again.
     """
     saved = read_config(folder)
     state: dict[str, Any] | None = read_checkpoint(folder)
@@ -70,7 +76,8 @@ def load(folder: str | os.PathLike[str], *, trust_imports: bool = False) -> Pred
     config = RunConfig(**{key: value for key, value in saved.items() if key in names})
     for kind in ("method", "backbone"):
         name = getattr(config, kind)
-        if catalogue.is_import_path(name) and not trust_imports:
+        given = kind == "backbone" and network is not None
+        if catalogue.is_import_path(name) and not trust_imports and not given:
             raise UserError(
                 f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
                 f"it, load with trust_imports=True"
@@ -79,6 +86,14 @@ def load(folder: str | os.PathLike[str], *, trust_imports: bool = False) -> Pred
     config = dataclasses.replace(config, device="auto")
     image_shape = tuple(state["image_shape"])
     class_names = tuple(state["class_names"])
-    learner = make_learner(config, image_shape, len(class_names))
-    learner.load_state_dict(state["parts"]["learner"])
+    learner = make_learner(config, image_shape, len(class_names), network=network)
+    try:
+        learner.load_state_dict(state["parts"]["learner"])
+    except RuntimeError as error:
+        if network is None:
+            raise
+        raise UserError(
+            f"the network given does not fit the weights in {Path(folder)}: expected the one that "
+            f"the run was made with, a {config.backbone}"
+        ) from error
     return Predictor(learner, class_names, image_shape)

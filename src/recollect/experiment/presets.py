@@ -99,7 +99,6 @@ DIGITS = Preset(
         "epochs": 10,
         "batch_size": 10,
         "minibatch_size": 10,
-        "lr": 0.3,
         # So small a network gains nothing from a second thread; a fixed number gives every machine
         # the same digits, and a busy one no threads that wait for each other.
         "threads": 1,
@@ -119,8 +118,25 @@ GENERIC = Preset(
     },
 )
 
-DIGITS_RATES: Mapping[str, float] = {"er": 0.3}
-"""Where a method's best rate on digits-cd is another than that of `DIGITS`."""
+DIGITS_METHODS: Mapping[str, tuple[float, Mapping[str, float]]] = {
+    "er": (0.3, {}),
+    "er-ace": (0.3, {}),
+    "der++": (0.1, {"alpha": 0.2, "beta": 1.0}),
+    "ser": (0.1, {"alpha": 0.2, "beta": 0.2}),
+    "cls-er": (
+        0.3,
+        {
+            "reg_weight": 0.15,
+            "stable_update_freq": 0.9,
+            "stable_alpha": 0.99,
+            "plastic_update_freq": 1.0,
+            "plastic_alpha": 0.99,
+        },
+    ),
+    "finetune": (0.1, {}),
+    "joint": (0.1, {}),
+}
+"""The rate and the options of each method on digits-cd (benchmarks/tune_digits.py)."""
 
 PAPER: Mapping[tuple[str, str, int], PaperRow] = {
     (row.benchmark, row.method, row.buffer_size): row for row in paper_rows()
@@ -162,8 +178,9 @@ def _named(config: RunConfig) -> Preset:
 def _training(config: RunConfig) -> Preset:
     """How to train, by benchmark, method and buffer size."""
     if config.benchmark == "digits-cd":
-        rate = DIGITS_RATES.get(config.method)
-        return DIGITS if rate is None else replace(DIGITS, values={**DIGITS.values, "lr": rate})
+        # A method of one's own starts from the settings of plain replay.
+        rate, options = DIGITS_METHODS.get(config.method, DIGITS_METHODS["er"])
+        return replace(DIGITS, values={**DIGITS.values, "lr": rate}, options={"method": options})
     # What the paper does not publish is this project's choice, and says so.
     benchmark = "cifar10-cd" if config.benchmark == "clear10-cd" else config.benchmark
     method = "er" if config.method in ("finetune", "joint") else config.method

@@ -116,13 +116,13 @@ class _Pen:
 
     def write(self, x: int, y: int, text: str, font: FontProperties, *, width: int | None) -> None:
         """Put a text in the line that begins at y, cut short where it is wider than `width`."""
-        fitting = text if width is None else self.fit(text, width, font)
+        fitting = _drawable(text) if width is None else self.fit(text, width, font)
         if fitting:
             self._texts.append((x, y, fitting, font))
 
     def fit(self, text: str, width: int, font: FontProperties) -> str:
         """The text, or as much of its beginning as leaves room for dots, or nothing."""
-        text = " ".join(text.split())
+        text = " ".join(_drawable(text).split())
         if self.width(text, font) <= width:
             return text
 
@@ -139,7 +139,7 @@ class _Pen:
         """Pixels that a text takes."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")
-            points, _, _ = text_to_path.get_text_width_height_descent(text, font, False)
+            points, _, _ = text_to_path.get_text_width_height_descent(_drawable(text), font, False)
         return math.ceil(points * _DOTS_PER_INCH / 72)
 
     def figure_over(self, canvas: np.ndarray) -> Figure:
@@ -164,3 +164,8 @@ class _Pen:
                 parse_math=False,  # a class may be named "$"
             )
         return figure
+
+
+def _drawable(text: str) -> str:
+    """The text with a mark for each byte that stands for no letter, as in a file's odd name."""
+    return text.encode(errors="replace").decode()

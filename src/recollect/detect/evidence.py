@@ -1,0 +1,102 @@
+"""What a two-sample test says, and what permutation tests have in common."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from recollect.errors import UserError
+
+Pair = tuple[Tensor, Tensor]
+"""reference rows and current rows of one class"""
+
+_ROUNDING = 1e-10
+"""statistics closer than this are the same: equal splits must tie whatever order they are summed in"""
+
+
+class Evidence(NamedTuple):
+    """What a two-sample test says."""
+
+    statistic: float
+    p_value: float
+
+
+def smallest_permutation_p_value(permutations: int) -> float:
+    """No permutation test gets below it, since the observed split counts as one of the splits.
+
+    >>> smallest_permutation_p_value(99)
+    0.01
+    """
+    return 1 / (1 + permutations)
+
+
+def permutation_evidence(statistics: Tensor) -> list[Evidence]:
+    """Evidence of each class, from statistics (classes, 1 + permutations), the observed one first.
+
+    Under the null hypothesis the observed split is as good as any other, so that its rank among all
+    of them is a valid p-value only when it is counted itself.
+    """
+    observed = statistics[:, :1]
+    at_least = (statistics >= observed - _ROUNDING).sum(dim=1)
+    p_values = at_least / statistics.shape[1]
+    return [
+        Evidence(*both) for both in zip(observed[:, 0].tolist(), p_values.tolist(), strict=True)
+    ]
+
+
+def random_splits(
+    classes: int, permutations: int, sizes: tuple[int, int], generator: torch.Generator
+) -> Tensor:
+    """The observed split and random ones, (classes, 1 + permutations, rows): whether a row is current.
+
+    The rows of a class are pooled, reference first; every split has as many current rows as the
+    observed one.
+    """
+    num_reference, num_current = sizes
+    rows = num_reference + num_current
+    keys = torch.rand(
+        classes, permutations, rows, generator=generator, dtype=torch.float64
+    )  # single precision would tie
+    splits = torch.zeros(classes, 1 + permutations, rows, dtype=torch.bool)
+    splits[:, 0, num_reference:] = True
+    splits[:, 1:].scatter_(2, keys.topk(num_current, dim=2, sorted=False).indices, value=True)
+    return splits
+
+
+def batches_of_equal_sizes(
+    pairs: Sequence[Pair], permutations: int
+) -> Iterator[tuple[list[int], Tensor, tuple[int, int]]]:
+    """Pairs of equal sizes together: where they stand, their pooled rows, their two sizes.
+
+    The pooled rows are doubles, (classes, reference + current rows, features). A batch holds no
+    more classes than keep its square matrices within the processor's caches.
+    """
+    alike: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for place, (reference, current) in enumerate(pairs):
+        _refuse_bad_features(reference, current)
+        alike[len(reference), len(current), reference.shape[1]].append(place)
+    for (num_reference, num_current, _), places in alike.items():
+        rows = num_reference + num_current
+        step = max(1, _MAX_CELLS // (rows * max(rows, permutations)))
+        for start in range(0, len(places), step):
+            batch = places[start : start + step]
+            pooled = torch.stack([torch.cat(pairs[place]) for place in batch]).double()
+            yield batch, pooled, (num_reference, num_current)
+
+
+_MAX_CELLS = 1 << 20
+"""of a batch's matrices, 8 bytes each"""
+
+
+def _refuse_bad_features(reference: Tensor, current: Tensor) -> None:
+    shapes = tuple(reference.shape), tuple(current.shape)
+    if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
+        raise UserError(f"expected features (rows, features) of one width; got {shapes}")
+    if min(len(reference), len(current)) < 2:
+        raise UserError(f"a test on features needs at least two rows on each side; got {shapes}")
+    if not (reference.isfinite().all() and current.isfinite().all()):
+        raise UserError("features hold NaN or infinity: leave such rows out, or mend the encoder")
