@@ -20,7 +20,7 @@ from recollect.experiment.presets import resolve
 from recollect.learn import Learner
 from recollect.memory import Memory
 from recollect.memory.policies import Reservoir
-from recollect.types import Rows
+from recollect.types import Encoding, Rows
 
 SHAPE = (8, 8, 1)
 
@@ -152,10 +152,11 @@ def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
 
 
 class Pixels:
-    """An encoder that needs no network: the picture is its own logits."""
+    """An encoder that needs no network: the picture is its own logits and its own features."""
 
-    def logits(self, images: torch.Tensor) -> torch.Tensor:
-        return images.flatten(1).float() / 255
+    def encode(self, images: torch.Tensor) -> Encoding:
+        pixels = images.flatten(1).float() / 255
+        return Encoding(logits=pixels, features=pixels)
 
 
 @pytest.mark.parametrize("name", names("detector"))

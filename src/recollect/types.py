@@ -96,6 +96,31 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """What an encoder makes of rows; every field has one entry per row."""
+
+    logits: Tensor
+    """floats (rows, outputs)"""
+    features: Tensor
+    """floats (rows, d): what the encoder's last layer reads"""
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, index: Tensor | slice) -> Encoding:
+        """The rows at `index` (a slice, positions or a mask)."""
+        return Encoding(logits=self.logits[index], features=self.features[index])
+
+    @staticmethod
+    def concat(parts: Sequence[Encoding]) -> Encoding:
+        """Several encodings one after the other (at least one)."""
+        return Encoding(
+            logits=torch.cat([part.logits for part in parts]),
+            features=torch.cat([part.features for part in parts]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What a detector says about one class at one task."""
 
@@ -115,6 +140,8 @@ class Verdict:
     """distinct current rows that were compared"""
     reason: str | None = None
     """why the class could not be tested"""
+    p_values: Mapping[str, float] | None = None
+    """by test, where the evidence of several was merged"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from torch import Tensor
 
 from recollect.detect import Surroundings
+from recollect.types import Encoding
 
 
 def around(
     image_shape: tuple[int, ...] = (8, 8, 1),
     *,
     seed: int = 0,
-    logits: Callable[[Tensor], Tensor] = lambda images: images,
+    learner: Callable[[Tensor], Encoding] = lambda images: Encoding(logits=images, features=images),
 ) -> Surroundings:
     """What an encoder is given."""
-    return Surroundings(learner_logits=logits, image_shape=image_shape, seed=seed)
+    return Surroundings(learner=learner, image_shape=image_shape, seed=seed)

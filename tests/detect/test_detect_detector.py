@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from recollect.data.digits import load_digits
 from recollect.data.parts import cut
 from recollect.detect import (
     ComparisonOptions,
-    GivesLogits,
+    Encodes,
     HeldOutReference,
     LearnerEncoder,
     RandomEncoder,
@@ -27,13 +28,12 @@ from recollect.detect import (
     TwoSampleDetector,
 )
 from recollect.detect.corrections import CORRECTIONS
-from recollect.detect.detector import ks_on_entropy
-from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
+from recollect.detect.detectors import KSOptions, ks, ks_on
 from recollect.errors import RunFailure, UserError
 from recollect.memory import POLICIES, Memory
 from recollect.models.inputs import to_input
 from recollect.streams import Stream, make_schedule
-from recollect.types import Parts, Rows, Verdict
+from recollect.types import Encoding, Parts, Rows, Verdict
 
 
 class PassOn:
@@ -44,9 +44,9 @@ class PassOn:
     def __init__(self) -> None:
         self.calls: list[int] = []
 
-    def logits(self, images: Tensor) -> Tensor:
+    def encode(self, images: Tensor) -> Encoding:
         self.calls.append(len(images))
-        return images
+        return Encoding(logits=images, features=images)
 
 
 def rows(values: Sequence[float], label: int, *, ids: Sequence[int] | None = None) -> Rows:
@@ -68,19 +68,17 @@ def reference_of(sides: dict[int, Rows]) -> HeldOutReference:
     return reference
 
 
-def detector(encoder: GivesLogits | None = None, **options: Any) -> TwoSampleDetector:
+def detector(encoder: Encodes | None = None, **options: Any) -> TwoSampleDetector:
     """Compares the only feature of the rows."""
     return TwoSampleDetector(
         encoder or PassOn(),
-        score=lambda logits: logits[:, 0],
-        test=kolmogorov_smirnov,
-        smallest_p_value=smallest_p_value,
+        [replace(ks_on("entropy"), measure=lambda encoding: encoding.logits[:, 0])],
         options=ComparisonOptions(**options),
     )
 
 
 def check(
-    sides: dict[int, tuple[Rows, Rows]], encoder: GivesLogits | None = None, **options: Any
+    sides: dict[int, tuple[Rows, Rows]], encoder: Encodes | None = None, **options: Any
 ) -> list[Verdict]:
     """Verdicts on classes that come as (reference, current)."""
     return detector(encoder, **options).check(
@@ -108,7 +106,8 @@ def test_every_class_gets_its_own_test_in_the_order_asked() -> None:
     for verdict in verdicts:
         kept, current = (side.images[:, 0] for side in sides[verdict.label])
         theirs = stats.ks_2samp(kept.numpy(), current.numpy())
-        assert (verdict.score, verdict.p_value) == (theirs.statistic, theirs.pvalue)
+        assert verdict.score == theirs.statistic
+        assert verdict.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
         assert (verdict.task, verdict.num_reference, verdict.num_current) == (4, 12, 12)
         assert verdict.reason is None
     assert [verdict.drifted for verdict in verdicts] == [False, True, False]
@@ -243,16 +242,14 @@ class Remembered:
 
     def __init__(self) -> None:
         digits = torch.from_numpy(load_digits().images)
-        self._logits = RandomEncoder(around(), width=8, outputs=10).logits(digits)
+        self._encoding = RandomEncoder(around(), width=8, outputs=10).encode(digits)
 
-    def logits(self, images: Tensor) -> Tensor:
-        return self._logits[images[:, 0].long()]
+    def encode(self, images: Tensor) -> Encoding:
+        return self._encoding[images[:, 0].long()]
 
 
-def ks(encoder: GivesLogits, **options: Any) -> TwoSampleDetector:
-    return ks_on_entropy(
-        Setting(encoder=lambda: encoder, drifting=lambda _: ()), ComparisonOptions(**options)
-    )
+def papers(encoder: Encodes, **options: Any) -> TwoSampleDetector:
+    return ks(Setting(encoder=lambda: encoder, drifting=lambda _: ()), KSOptions(**options))
 
 
 def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
@@ -260,7 +257,7 @@ def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
     labels = torch.from_numpy(load_digits().labels)
     of_class = [(labels == label).nonzero().squeeze(1) for label in classes]
     draw = rng.fork(0, "false-alarms")
-    holm = ks(Remembered())
+    holm = papers(Remembered())
     alarms, p_values = 0, []
     for _ in range(num_checks):
         reference, monitored = HeldOutReference(), []
@@ -312,14 +309,19 @@ def trained_classifier(stream: Stream) -> LearnerEncoder:
         (gradient,) = torch.autograd.grad(cross_entropy(x @ weight, train.labels), weight)
         weight = (weight - gradient).detach().requires_grad_()
     fitted = weight.detach()
-    return LearnerEncoder(around(logits=lambda images: to_input(images).flatten(1) @ fitted))
+
+    def encode(images: Tensor) -> Encoding:
+        features = to_input(images).flatten(1)
+        return Encoding(logits=features @ fitted, features=features)
+
+    return LearnerEncoder(around(learner=encode))
 
 
 def verdicts_at(stream: Stream, task: int) -> list[Verdict]:
     """On classes 0 to 7, compared with how they looked at first."""
     reference = reference_of({c: stream.rows("reference", [c], 1) for c in range(8)})
     current = stream.rows("monitored", range(8), task)
-    return ks(trained_classifier(stream)).check(task, range(8), current, reference)
+    return papers(trained_classifier(stream)).check(task, range(8), current, reference)
 
 
 @pytest.mark.parametrize("seed", range(4))

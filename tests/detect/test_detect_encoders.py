@@ -51,7 +51,9 @@ def assert_untouched(network: nn.Module, before: dict[str, Tensor]) -> None:
 
 def test_a_random_encoder_is_the_same_for_the_same_seed_and_another_for_another() -> None:
     images = pictures(5)
-    logits = [RandomEncoder(around((8, 8, 1), seed=seed)).logits(images) for seed in (0, 0, 1)]
+    logits = [
+        RandomEncoder(around((8, 8, 1), seed=seed)).encode(images).logits for seed in (0, 0, 1)
+    ]
     assert logits[0].shape == (5, 32)
     assert torch.equal(logits[0], logits[1])
     assert not torch.allclose(logits[0], logits[2])
@@ -59,14 +61,14 @@ def test_a_random_encoder_is_the_same_for_the_same_seed_and_another_for_another(
 
 def test_making_and_asking_a_random_encoder_leave_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    RandomEncoder(around((8, 8, 1), seed=0)).logits(pictures(3))
+    RandomEncoder(around((8, 8, 1), seed=0)).encode(pictures(3))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_random_encoder_does_not_change_by_being_asked() -> None:
     encoder = RandomEncoder(around((8, 8, 1), seed=0))
     before = state_of(encoder.networks[0])
-    logits = encoder.logits(pictures(40))
+    logits = encoder.encode(pictures(40)).logits
     assert_untouched(encoder.networks[0], before)
     assert not logits.requires_grad
     assert not any(parameter.requires_grad for parameter in encoder.networks[0].parameters())
@@ -75,26 +77,26 @@ def test_a_random_encoder_does_not_change_by_being_asked() -> None:
 def test_what_a_random_encoder_says_of_a_row_depends_on_no_other_row() -> None:
     encoder = RandomEncoder(around((8, 8, 1), seed=0), width=4)
     images = pictures(600)  # more than one portion
-    together = encoder.logits(images)
-    alone = torch.cat([encoder.logits(images[i : i + 100]) for i in range(0, 600, 100)])
+    together = encoder.encode(images).logits
+    alone = torch.cat([encoder.encode(images[i : i + 100]).logits for i in range(0, 600, 100)])
     assert torch.allclose(together, alone, atol=1e-6)
-    assert encoder.logits(images[:0]).shape == (0, 32)
+    assert encoder.encode(images[:0]).logits.shape == (0, 32)
 
 
 def test_a_random_encoder_takes_pictures_of_any_shape() -> None:
     encoder = RandomEncoder(around((5, 9, 3), seed=0), outputs=7)
-    assert encoder.logits(pictures(2, (5, 9, 3))).shape == (2, 7)
+    assert encoder.encode(pictures(2, (5, 9, 3))).logits.shape == (2, 7)
 
 
 def test_the_learner_as_encoder_says_what_the_learner_says_now() -> None:
     trained = learner()
-    encoder = LearnerEncoder(around(logits=trained.logits))
+    encoder = LearnerEncoder(around(learner=trained.encode))
     rows = digits(20)
-    first = encoder.logits(rows.images)
+    first = encoder.encode(rows.images).logits
     assert torch.equal(first, trained.logits(rows.images))
     trained.observe(rows)
-    assert torch.equal(encoder.logits(rows.images), trained.logits(rows.images))
-    assert not torch.equal(encoder.logits(rows.images), first)
+    assert torch.equal(encoder.encode(rows.images).logits, trained.logits(rows.images))
+    assert not torch.equal(encoder.encode(rows.images).logits, first)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -104,7 +106,7 @@ def test_the_learner_does_not_change_by_being_asked(training: bool) -> None:
     trained.network.train(training)
     weights, generator = state_of(trained.network), torch.get_rng_state()
     memory = trained.memory.state_dict()["generators"]
-    logits = LearnerEncoder(around(logits=trained.logits)).logits(pictures(40))
+    logits = LearnerEncoder(around(learner=trained.encode)).encode(pictures(40)).logits
     assert_untouched(trained.network, weights)
     assert all(module.training is training for module in trained.network.modules())
     assert torch.equal(torch.get_rng_state(), generator)
@@ -115,6 +117,6 @@ def test_the_learner_does_not_change_by_being_asked(training: bool) -> None:
 
 def test_only_an_encoder_that_never_learns_calls_itself_fixed() -> None:
     fixed: Encoder = RandomEncoder(around((8, 8, 1), seed=0))
-    learns: Encoder = LearnerEncoder(around(logits=learner().logits))
+    learns: Encoder = LearnerEncoder(around(learner=learner().encode))
     assert fixed.fixed
     assert not learns.fixed

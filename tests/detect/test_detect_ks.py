@@ -1,9 +1,9 @@
-"""The Kolmogorov-Smirnov test and the entropy it is run on, against their definitions."""
+"""The Kolmogorov-Smirnov test against scipy, its definition and an enumeration of all orders."""
 
 from __future__ import annotations
 
-import math
 import warnings
+from itertools import combinations
 
 import pytest
 import torch
@@ -12,13 +12,23 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from recollect.detect.ks import kolmogorov_smirnov
-from recollect.detect.scores import entropy
+from recollect.detect.ks import Evidence, kolmogorov_smirnov, smallest_p_value
+from recollect.errors import UserError
 
-samples = st.lists(st.integers(-4, 4) | st.floats(-4, 4), min_size=2, max_size=15).map(
-    lambda values: torch.tensor(values, dtype=torch.float64)
+
+def tensor(values: list[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def samples_of(values: st.SearchStrategy[float], max_size: int) -> st.SearchStrategy[Tensor]:
+    return st.lists(values, min_size=1, max_size=max_size).map(tensor)
+
+
+samples = (
+    samples_of(st.integers(0, 1).map(float), 25)  # hardly anything but ties
+    | samples_of(st.integers(-4, 4).map(float) | st.floats(-4, 4), 15)
+    | samples_of(st.floats(allow_nan=False), 4)  # infinity included
 )
-"""ties included"""
 
 
 def largest_gap(first: Tensor, second: Tensor) -> float:
@@ -29,14 +39,21 @@ def largest_gap(first: Tensor, second: Tensor) -> float:
     )
 
 
-def scipys_p_value(first: Tensor, second: Tensor) -> float:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(stats.ks_2samp(first.numpy(), second.numpy()).pvalue)
+def scipys_exact(first: Tensor, second: Tensor) -> float | None:
+    """Scipy's p-value, None where it gave up on the exact one."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        p_value = float(stats.ks_2samp(first.numpy(), second.numpy()).pvalue)
+    return None if told else p_value
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(samples, samples), max_size=3))
+def normal(rows: int, shift: float, seed: int) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, generator=draw, dtype=torch.float64) + shift
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(samples, samples), max_size=4))
 def test_ks_is_the_largest_gap_with_scipys_p_value_pair_by_pair(
     pairs: list[tuple[Tensor, Tensor]],
 ) -> None:
@@ -44,58 +61,96 @@ def test_ks_is_the_largest_gap_with_scipys_p_value_pair_by_pair(
     assert len(evidence) == len(pairs)
     for (statistic, p_value), (first, second) in zip(evidence, pairs, strict=True):
         assert statistic == pytest.approx(largest_gap(first, second), abs=1e-12)
-        assert p_value == scipys_p_value(first, second)
+        expected = scipys_exact(first, second)
+        assert p_value == pytest.approx(1 if expected is None else expected, rel=1e-9)
         assert type(statistic) is type(p_value) is float
+        assert p_value <= 1
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 4), (2, 3), (3, 3), (4, 2), (4, 5)])
+def test_the_p_value_is_the_share_of_orders_with_as_large_a_gap(n: int, m: int) -> None:
+    places = torch.arange(n + m).double()
+    orders = []
+    for chosen in combinations(range(n + m), n):
+        is_first = torch.zeros(n + m, dtype=torch.bool)
+        is_first[list(chosen)] = True
+        orders.append((places[is_first], places[~is_first]))
+    gaps = torch.tensor([largest_gap(*order) for order in orders])
+    for (_, p_value), gap in zip(kolmogorov_smirnov(orders), gaps, strict=True):
+        assert p_value == pytest.approx(float((gaps >= gap - 1e-9).double().mean()))
+
+
+SIZES = [(50, 100), (100, 50), (48, 101), (20, 20), (7, 3000), (99, 1000), (300, 333), (500, 500)]
+SHIFTS = [0.0, 0.3, 1.0, 3.0]
+
+
+def test_classes_of_all_sizes_and_shifts_agree_with_scipy_in_one_call() -> None:
+    pairs = [
+        (normal(n, 0, seed), normal(m, shift, seed + 100))
+        for seed, (n, m) in enumerate(SIZES)
+        for shift in SHIFTS
+    ]
+    found = [p_value for _, p_value in kolmogorov_smirnov(pairs)]
+    expected = [scipys_exact(*pair) for pair in pairs]
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert min(found) < 1e-150  # as exact there as anywhere
+
+
+@pytest.mark.parametrize(("n", "m"), [(600, 601), (9999, 2), (10_000, 10_000), (10_001, 3)])
+def test_large_samples_have_scipys_p_value_exact_up_to_ten_thousand_rows(n: int, m: int) -> None:
+    pair = normal(n, 0, 1), normal(m, 0.05, 2)
+    ((statistic, p_value),) = kolmogorov_smirnov([pair])
+    expected = stats.ks_2samp(pair[0].numpy(), pair[1].numpy())
+    assert (statistic, p_value) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
+
+
+def test_what_was_asked_before_and_beside_changes_no_answer() -> None:
+    pairs = [(normal(n, 0, n), normal(n + 30, 0.5, n + 1)) for n in range(20, 40)]
+    together = kolmogorov_smirnov(pairs)
+    assert kolmogorov_smirnov(pairs) == together
+    alone = [kolmogorov_smirnov([pair])[0] for pair in reversed(pairs)]
+    assert alone[::-1] == together
+
+
+def test_samples_in_single_precision_or_whole_numbers_are_tested_as_they_are() -> None:
+    first, second = torch.tensor([1, 2, 2, 5]), torch.tensor([2, 3, 9])
+    expected = kolmogorov_smirnov([(first.double(), second.double())])
+    assert kolmogorov_smirnov([(first, second)]) == expected
+    assert kolmogorov_smirnov([(first.float(), second.float())]) == expected
 
 
 def test_ks_of_separated_samples_has_the_hand_worked_p_value() -> None:
     # 2 of the choose(6, 3) = 20 equally likely orders separate three and three completely
-    (found,) = kolmogorov_smirnov([(torch.tensor([1.0, 2, 3]), torch.tensor([4.0, 5, 6]))])
+    (found,) = kolmogorov_smirnov([(tensor([1, 2, 3]), tensor([4, 5, 6]))])
     assert found.statistic == 1
     assert found.p_value == pytest.approx(2 / 20)
 
 
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 9), (5, 5), (12, 7), (50, 100)])
+def test_no_overlap_has_the_smallest_p_value(n: int, m: int) -> None:
+    ((_, p_value),) = kolmogorov_smirnov([(normal(n, 0, 0), normal(m, 100, 1))])
+    assert p_value == pytest.approx(smallest_p_value(n, m), rel=1e-9)
+
+
 def test_samples_of_one_size_that_hardly_differ_have_p_value_one_without_a_warning() -> None:
-    for rows in range(2, 40):  # rounding pushes some of the exact p-values past one
+    for rows in range(2, 40):  # rounding would push some of the exact p-values past one
         first = torch.arange(rows).double()
         ((statistic, p_value),) = kolmogorov_smirnov([(first, first + 0.5)])
         assert statistic == pytest.approx(1 / rows)
-        assert p_value == pytest.approx(1, abs=1e-4)
+        assert p_value == pytest.approx(1, abs=1e-12)
         assert p_value <= 1
 
 
 @settings(deadline=None)
 @given(samples)
 def test_ks_of_a_sample_with_itself_finds_nothing(sample: Tensor) -> None:
-    assert kolmogorov_smirnov([(sample, sample)]) == [(0.0, 1.0)]
+    assert kolmogorov_smirnov([(sample, sample)]) == [Evidence(0.0, 1.0)]
 
 
-logit_rows = st.lists(
-    st.lists(st.floats(-30, 30, width=32), min_size=4, max_size=4), min_size=1, max_size=5
-)
-
-
-@settings(deadline=None)
-@given(logit_rows)
-def test_entropy_is_minus_the_sum_of_p_log_p_and_lies_between_0_and_log_k(
-    rows: list[list[float]],
-) -> None:
-    found = entropy(torch.tensor(rows))
-    for value, logits in zip(found.tolist(), rows, strict=True):
-        weights = [math.exp(z) for z in logits]
-        p = [w / sum(weights) for w in weights]
-        assert value == pytest.approx(-math.fsum(q * math.log(q) for q in p if q), abs=1e-9)
-        assert -1e-12 <= value <= math.log(4) + 1e-12
-
-
-def test_entropy_meets_its_bounds_and_keeps_a_hopeless_class_finite() -> None:
-    logits = torch.tensor([[0.0, 0.0, 0.0], [1e4, -1e4, 0.0]])
-    assert entropy(logits).tolist() == pytest.approx([math.log(3), 0.0])
-
-
-def test_entropy_tells_apart_what_single_precision_would_tie() -> None:
-    # an untrained network's logits, a hair from uniform
-    logits = torch.tensor([[0.0, 1e-4], [0.0, 2e-4]])
-    single = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
-    assert single[0] == single[1]
-    assert entropy(logits)[0] > entropy(logits)[1]
+@pytest.mark.parametrize("rows", [4, 20_000])
+def test_scores_that_cannot_be_ordered_are_refused(rows: int) -> None:
+    scores = torch.arange(rows).double()
+    with pytest.raises(UserError, match="NaN"):
+        kolmogorov_smirnov([(scores, scores.clone().fill_(torch.nan))])
+    with pytest.raises(UserError, match="empty"):
+        kolmogorov_smirnov([(scores[:0], scores)])

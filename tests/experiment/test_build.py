@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from run_tools import complaint
-from same_state import same
 
 from recollect.data.digits import load_digits
-from recollect.experiment import build, catalogue, learners
+from recollect.experiment import build, catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.streams import Stream
@@ -81,6 +80,8 @@ def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
         {"backbone": "cnn"},
         {"transform": "rotation"},
         {"num_drifts": 3},
+        {"augmentation": "crop-flip"},
+        *({"method": name} for name in ("er-ace", "der++", "ser", "cls-er", "finetune")),
     ],
     ids=str,
 )
@@ -94,44 +95,23 @@ def test_another_seed_gives_another_order_and_another_cut() -> None:
     assert order_of_training(first) != order_of_training(second)
 
 
-# --- the learner --------------------------------------------------------------------------------
+# --- the whole ----------------------------------------------------------------------------------
 
 
-def network_of(**settings: Any) -> dict[str, Any]:
-    config = resolve(RunConfig(**settings))
-    return dict(learners.make_learner(config, (8, 8, 1), 10).network.state_dict())
-
-
-def test_every_adaptation_starts_from_the_same_weights() -> None:
-    networks = [network_of(adaptation=name) for name in catalogue.CATALOGUE["adaptation"]]
-    assert len(networks) > 2
-    assert all(same(network, networks[0]) for network in networks)
-    assert not same(network_of(seed=1), networks[0])
-
-
-@pytest.mark.parametrize(
-    "settings", [{"encoder": "random"}, {"buffer_policy": "balanced"}, {"buffer_size": 3}], ids=str
-)
-def test_no_other_part_shifts_the_initial_weights(settings: dict[str, Any]) -> None:
-    assert same(network_of(**settings), network_of())
-
-
-def test_assembling_leaves_the_global_random_state_alone() -> None:
+@pytest.mark.parametrize("method", catalogue.CATALOGUE["method"])
+def test_assembling_leaves_the_global_random_state_alone(method: str) -> None:
     before = torch.get_rng_state()
     numpy_before = repr(np.random.get_state())  # noqa: NPY002  (the state that must not change)
-    build.assemble(resolve(RunConfig(encoder="random")))
+    build.assemble(resolve(RunConfig(encoder="random", method=method)))
     assert torch.equal(torch.get_rng_state(), before)
     assert repr(np.random.get_state()) == numpy_before  # noqa: NPY002
 
 
-def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
-    assert learners.pick_device("cpu") == torch.device("cpu")
-    if not torch.cuda.is_available() and not torch.backends.mps.is_available():
-        assert learners.pick_device("auto") == torch.device("cpu")
-        for name in ("cuda", "cuda:0", "mps", "tpu", "cpu:x", ""):
-            assert complaint(lambda name=name: learners.pick_device(name)) == (  # type: ignore[misc]
-                f"device {name!r} is not available; this machine has cpu"
-            )
+def test_joint_training_sees_every_class_again_and_no_other_method_does() -> None:
+    for name in catalogue.CATALOGUE["method"]:
+        last = stream_of(method=name).task(5)
+        classes = set(last.train().labels.tolist())
+        assert classes == (set(range(10)) if name == "joint" else {8, 9}), name
 
 
 # --- the reference ------------------------------------------------------------------------------
@@ -156,6 +136,16 @@ def test_a_reference_that_the_encoder_was_trained_on_is_warned_about(
     warnings = build.assemble(config).warnings
     assert len(warnings) == warns
     assert all("false alarms" in warning and "\n" not in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(("minibatch_size", "warns"), [(100, False), (101, True)])
+def test_a_draw_larger_than_the_memory_is_warned_about(minibatch_size: int, warns: bool) -> None:
+    config = resolve(RunConfig(minibatch_size=minibatch_size, buffer_size=100))
+    expected = (
+        "a draw of 101 rows is larger than the memory, which holds 100: every step draws all there "
+        "are"
+    )
+    assert build.assemble(config).warnings == ((expected,) if warns else ())
 
 
 # --- the schedule -------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,16 @@ import numpy as np
 import pytest
 import torch
 from run_tools import Stop, StopAt, complaint, events_of, result_of
+from same_state import same
+from torch import Tensor, nn
 
 import recollect
 from recollect.experiment.build import assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.load import Predictor
 from recollect.experiment.presets import resolve
-from recollect.types import Rows
+from recollect.experiment.store import read_checkpoint
+from recollect.types import Dataset, Rows
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +149,80 @@ def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_
     assert complaint(lambda: recollect.load(folder, trust_imports=True)).startswith(
         "cannot import 'no_such_module:Net'"
     )
+
+
+# --- networks behind what they need -------------------------------------------------------------
+
+
+def two_tones(channels: int) -> Dataset:
+    """Two tasks of two classes, apart in brightness."""
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 20)
+    images = 50 * labels[:, None, None, None] + draw.integers(0, 50, (80, 8, 8, channels))
+    return Dataset(images=images.astype(np.uint8), labels=labels, class_names=tuple("abcd"))
+
+
+@pytest.mark.parametrize(
+    ("channels", "settings"),
+    [(3, {"normalise": True}), (1, {"channels": 3}), (1, {"normalise": True, "channels": 3})],
+    ids=str,
+)
+def test_what_pictures_are_prepared_with_is_loaded_with_the_weights(
+    channels: int, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    config = RunConfig(
+        num_tasks=2, epochs=1, backbone="mlp", detector="never", lr=0.05, threads=1, **settings
+    )
+    recollect.run(config, tmp_path / "run", data=two_tones(channels))
+    assembly = assemble(resolve(dataclasses.replace(config, benchmark="own")), two_tones(channels))
+    assembly.load_state_dict(read_checkpoint(tmp_path / "run")["parts"])
+    pictures = two_tones(channels).images[::7]
+    with assembly.ledger.phase("evaluate"):
+        expected = assembly.learner.logits(torch.from_numpy(pictures))
+    # The data are not asked for: they were given from Python and are gone.
+    assert torch.equal(recollect.load(tmp_path / "run").logits(pictures), expected)
+    mean = recollect.load(tmp_path / "run").network.get_buffer("mean").flatten()
+    assert bool(mean.any()) is bool(settings.get("normalise"))
+
+
+class Plain(nn.Module):
+    """A network of one's own, which only the Python that made it knows."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), nn.Linear(hidden, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.layers(x)
+        return logits
+
+
+def test_a_run_with_a_network_from_python_is_loaded_with_one_like_it(
+    finished: Path, tmp_path: Path
+) -> None:
+    result = recollect.run(RunConfig(epochs=1, lr=0.1), tmp_path / "run", network=Plain(9))
+    predictor = recollect.load(tmp_path / "run", network=Plain(9))
+    found = accuracy(predictor, scoring_rows(finished, 5), [8, 9])  # the same stream
+    assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
+    assert "trust_imports=True" in complaint(lambda: recollect.load(tmp_path / "run"))
+    assert complaint(lambda: recollect.load(tmp_path / "run", network=Plain(8))) == (
+        f"the network given does not fit the weights in {tmp_path / 'run'}: expected the one that "
+        f"the run was made with, a {__name__}:Plain"
+    )
+
+
+@pytest.mark.parametrize("predict", ["stable", "working"])
+def test_cls_er_answers_with_the_network_that_was_asked_for(predict: str, tmp_path: Path) -> None:
+    options = {"method": {"predict": predict, "stable_update_freq": 0.5}}
+    config = RunConfig(epochs=1, lr=0.1, method="cls-er", options=options)
+    result = recollect.run(config, tmp_path / "run")
+    predictor = recollect.load(tmp_path / "run")
+    state = read_checkpoint(tmp_path / "run")["parts"]["learner"]
+    stable, working = state["objective"]["averages"]["stable"], state["network"]
+    assert not same(stable, working)
+    assert same(dict(predictor.network.state_dict()), stable if predict == "stable" else working)
+    found = accuracy(predictor, scoring_rows(tmp_path / "run", 5), [8, 9])
+    assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
 
 
 def test_predicting_changes_nothing(finished: Path, predictor: Predictor) -> None:

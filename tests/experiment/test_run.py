@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
+import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +23,9 @@ from run_tools import (
     snapshot,
 )
 from same_state import same
+from torch import Tensor, nn
 
-from recollect import RunConfig, rng, run
+from recollect import RunConfig, RunFailure, rng, run
 from recollect.experiment import catalogue
 from recollect.experiment.build import assemble
 from recollect.experiment.presets import resolve
@@ -100,8 +104,10 @@ def check_result(result: dict[str, Any]) -> None:
     assert checks == known
     for event in result["drift_events"]:
         assert 2 <= event["task"] <= num_tasks
-        assert event["transform"] == result["config"]["transform"]
-        assert event["severity"] == result["config"]["severity"]
+        # A class that drifts once more shows all that has happened to it.
+        taken = {tuple(step) for steps in event["by_class"].values() for step in steps}
+        assert taken == {(result["config"]["transform"], result["config"]["severity"])}
+        assert sorted(map(int, event["by_class"])) == sorted(event["classes"])
     assert result["num_drifts"] == len(result["drift_events"])
 
     assert set(result["labels"]) == {"stream", "monitoring", "adaptation"}
@@ -120,9 +126,11 @@ def test_the_default_run_keeps_every_promise_of_its_result(finished: Path) -> No
             "classes": [0, 1, 2, 3],
             "transform": "permutation",
             "severity": 5,
+            "by_class": {str(label): [["permutation", 5]] for label in range(4)},
             "kind": "sudden",
             "share": 1.0,
             "over_tasks": 1,
+            "over_steps": None,
             "domains": ["all"],
         }
     ]
@@ -163,15 +171,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sequential": {"sequential": True},
     "all seen": {"scope": "all-seen", "num_drifts": 2},
     "at most one class drifts": {"max_classes_per_drift": 1},
-    "a buffer of one row": {"buffer_size": 1},
+    "a buffer of one row": {"buffer_size": 1, "minibatch_size": 1},
     "balanced buffer": {"buffer_policy": "balanced", "buffer_size": 20},
     "monitor the test": {"monitor": "test"},
     "a reference in memory": {"reference": "memory"},
     "random encoder": {"encoder": "random"},
     "no labels to be had": {"label_budget": 0},
     "one row a step": {"batch_size": 1, "tasks": FEW},
-    "one step an epoch": {"batch_size": 10_000, "minibatch_size": 10_000},
+    "one step an epoch": {"batch_size": 10_000, "minibatch_size": 100},
     "momentum and decay": {"momentum": 0.5, "weight_decay": 0.01, "lr": 0.05},
+    "adam along a cosine": {"optimiser": "adam", "lr": 0.01, "scheduler": "cosine", "tasks": FEW},
+    "a rate that drops": {"scheduler": "steps", "lr_milestones": (1,), "tasks": FEW},
+    "augmented, normal and in colour": {
+        **{"augmentation": "crop-flip", "normalise": True, "channels": 3, "tasks": FEW}
+    },
+    "in bfloat16": {"precision": "bf16", "tasks": FEW},
     "small cnn": {"backbone": "cnn", "options": {"backbone": {"width": 2}}, "tasks": FEW},
     "resnet18": {
         "backbone": "resnet18",
@@ -179,6 +193,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "tasks": FEW,
         "batch_size": 20,
         "lr": 0.05,
+    },
+    **{
+        f"method {name}": {"method": name, "lr": 0.05}
+        for name in catalogue.CATALOGUE["method"]
+        if name != "joint"  # has labels of its own to book, see below
     },
     **{
         f"adaptation {name}": {"adaptation": name} for name in ("vanilla", "fr-flush", "fr-scratch")
@@ -371,6 +390,17 @@ def test_every_label_of_the_default_run_is_booked(finished: Path) -> None:
     assert result["labels"]["monitoring"] == watched + kept
 
 
+def test_joint_training_books_the_labels_of_every_class_again_at_every_task(tmp_path: Path) -> None:
+    config = quick(method="joint", lr=0.05, detector="never", tasks=((0, 1), (2,), (3,)))
+    result = run(config, tmp_path / "run")
+    check_result(result)
+    stream = stream_of(config)
+    brought = [rows_in(stream, "train", *range(count)) for count in (2, 3, 4)]
+    assert result["labels"]["stream"] == sum(brought)
+    told = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
+    assert [event["training_rows"] for event in told] == brought
+
+
 def test_detectors_that_do_not_look_use_no_labels(tmp_path: Path) -> None:
     result = run(quick(detector="oracle"), tmp_path / "run")
     assert result["labels"]["monitoring"] == 0
@@ -542,3 +572,151 @@ def test_classes_that_come_back_labelled_are_known_again(tmp_path: Path) -> None
     result = run(config, tmp_path / "run")
     assert {(r["task"], r["class"]) for r in result["renewals"]} == {(3, c) for c in range(4)}
     assert result["detection"]["num_stable_checks"] == len(result["verdicts"]) - 4
+
+
+def test_a_draw_larger_than_the_memory_is_said_once_and_takes_all_there_are(
+    tmp_path: Path,
+) -> None:
+    network = Plain()
+    config = quick(buffer_size=5, minibatch_size=50, tasks=FEW)
+    with pytest.warns(UserWarning, match="larger than the memory") as caught:
+        result = run(config, tmp_path / "run", network=network)
+    (warning,) = caught
+    assert result["warnings"] == [str(warning.message)]
+    rows, steps = result["labels"]["stream"], result["gradient_steps"]
+    # A forward of a row and the gradient of the weights (there is no layer below) cost the same.
+    per_row = 2 * 2 * 64 * 10
+    assert result["flops"]["train"] == (rows + 5 * (steps - 1)) * per_row
+
+
+# --- a network of one's own ---------------------------------------------------------------------
+
+
+class Plain(nn.Module):
+    """Logits from pixels."""
+
+    def __init__(self, num_classes: int = 10) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(x.flatten(1))
+        return logits
+
+
+class Short(Plain):
+    """Has no room for the tenth class."""
+
+    def __init__(self, **asked_for: object) -> None:
+        super().__init__(9)
+
+
+@pytest.mark.parametrize("method", ["er", "joint"])
+def test_a_run_learns_with_a_copy_of_the_network_it_is_given(method: str, tmp_path: Path) -> None:
+    network = Plain().eval()
+    before = copy.deepcopy(network.state_dict())
+    config = quick(method=method, lr=0.05, adaptation="fr-scratch", detector="oracle")
+    results = [run(config, tmp_path / name, network=network) for name in ("first", "second")]
+    assert same(network.state_dict(), before)
+    assert not network.training
+    assert not network._forward_hooks
+    assert lasting(tmp_path / "first") == lasting(tmp_path / "second")
+    assert results[0]["config"]["backbone"] == f"{__name__}:Plain"
+    learned = read_checkpoint(tmp_path / "first")["parts"]["learner"]["network"]
+    assert learned.keys() == before.keys()
+    assert not same(learned, dict(before))
+
+
+def test_starting_afresh_goes_back_to_the_weights_of_the_network_that_was_given(
+    tmp_path: Path,
+) -> None:
+    # Every task is one step on the same rows: the second one finds them as hard as the first did
+    # only where it has the same weights.
+    network = Plain()
+    config = quick(
+        method="joint", lr=0.05, tasks=((0,), ()), num_drifts=0, batch_size=10_000, detector="never"
+    )
+    losses = Losses()
+    run(config, tmp_path / "run", network=network, listener=losses)
+    (first,), (second,) = losses.by_task.values()
+    assert second == pytest.approx(first, rel=1e-6)
+    goes_on = dataclasses.replace(config, options={"method": {"from_scratch": False}})
+    run(goes_on, tmp_path / "goes on", network=network, listener=losses)
+    assert losses.by_task[2][0] < 0.9 * losses.by_task[1][0]
+
+
+def test_a_network_that_was_given_is_needed_again_to_go_on(tmp_path: Path) -> None:
+    network = Plain()
+    config = quick(lr=0.05)
+    run(config, tmp_path / "whole", network=network)
+    with pytest.raises(Stop):
+        run(config, tmp_path / "run", network=network, listener=StopAt(3, 4))
+    told = complaint(lambda: run(config, tmp_path / "run", resume=True))
+    assert "backbone" in told
+    run(config, tmp_path / "run", network=network, resume=True)
+    assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("by", ["import path", "object"])
+def test_a_network_whose_head_does_not_fit_leaves_no_trace(by: str, tmp_path: Path) -> None:
+    def start() -> None:
+        if by == "object":
+            run(quick(), tmp_path / "a" / "b", network=Short())
+        else:
+            run(quick(backbone=f"{__name__}:Short"), tmp_path / "a" / "b")
+
+    assert complaint(start) == (
+        "the network's head must give 10 logits, one per class of the stream; for 2 pictures it "
+        "gave the shape (2, 9)"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- when learning fails ------------------------------------------------------------------------
+
+
+class Bursting(Plain):
+    """Learns for so many steps; from then on it says what is no number."""
+
+    steps: Tensor
+
+    def __init__(self, good_steps: int, bad: float) -> None:
+        super().__init__()
+        self.good_steps, self.bad = good_steps, bad
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += int(self.training)
+        factor = self.bad if self.training and self.steps > self.good_steps else 1.0
+        return super().forward(x) * factor
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_stops_the_run_at_once_and_keeps_the_last_good_checkpoint(
+    bad: float, tmp_path: Path
+) -> None:
+    config = quick(lr=0.05)
+    stream = stream_of(config)
+    in_first_task = -(-rows_in(stream, "train", 0, 1) // 10)
+    losses = Losses()
+    network = Bursting(in_first_task + 7, bad)
+    told = complaint(
+        lambda: run(config, tmp_path / "run", network=network, listener=losses), RunFailure
+    )
+    assert told == (f"the loss became nan at step {in_first_task + 8}; try a lower learning rate")
+    assert [len(each) for each in losses.by_task.values()] == [in_first_task, 7]
+    assert not (tmp_path / "run" / "result.json").exists()
+
+    sound = Bursting(10_000, bad)
+    sound.load_state_dict(network.state_dict())
+    with pytest.raises(Stop):
+        run(config, tmp_path / "sound", network=sound, listener=StopAt(2, 0))
+    kept, expected = (read_checkpoint(tmp_path / name) for name in ("run", "sound"))
+    for state in (kept, expected):
+        del state["parts"]["ledger"]["seconds"]
+    assert same(kept, expected)
+
+
+def test_a_rate_that_is_far_too_high_is_told_so(tmp_path: Path) -> None:
+    told = complaint(lambda: run(quick(lr=1e20), tmp_path / "run"), RunFailure)
+    assert re.fullmatch(r"the loss became (nan|inf) at step \d+; try a lower learning rate", told)

@@ -279,6 +279,7 @@ def two_tasks_and_a_restart() -> list[Move]:
         lambda learner: learner.begin_task((4,)),
         observing(8, 4, 4, 4),
         observing(9, 0, 4),
+        observing(10, 1, 0, 1),  # only old ones
     ]
 
 

@@ -16,6 +16,7 @@ from same_state import same
 from torch import Tensor
 
 from recollect import rng
+from recollect.learn import ER, DERpp, DERppOptions, Objective
 from recollect.learn.augment import Augmentation, augment
 from recollect.types import Rows
 
@@ -148,9 +149,9 @@ def test_rows_that_are_no_pictures_are_left_alone(how: Augmentation) -> None:
 # --- in the learner -----------------------------------------------------------------------------
 
 
-def seen_by(how: Augmentation, batches: list[Rows]) -> list[Tensor]:
-    """What the network is given at each step."""
-    learner = make_learner(augmentation=how)
+def seen_by(how: Augmentation, batches: list[Rows], objective: Objective) -> list[Tensor]:
+    """What the network is given at each forward."""
+    learner = make_learner(objective, augmentation=how)
     given: list[Tensor] = []
     learner.network.register_forward_hook(lambda module, inputs, out: given.append(inputs[0]))
     for rows in batches:
@@ -158,9 +159,12 @@ def seen_by(how: Augmentation, batches: list[Rows]) -> list[Tensor]:
     return given
 
 
-def test_stream_rows_and_drawn_ones_are_augmented_each_time_they_are_seen() -> None:
+@pytest.mark.parametrize(("objective", "draws"), [(ER(), 1), (DERpp(DERppOptions()), 2)])
+def test_stream_rows_and_drawn_ones_are_augmented_each_time_they_are_seen(
+    objective: Objective, draws: int
+) -> None:
     rows = batch(0, rows=6)
-    given = seen_by("flip", [rows, rows])
+    given = seen_by("flip", [rows, rows], objective)
     known = as_floats(rows)
     mirrored = []
     for x in given:
@@ -173,7 +177,7 @@ def test_stream_rows_and_drawn_ones_are_augmented_each_time_they_are_seen() -> N
             ]
             mirrored.append(which)
     first, second, replayed = mirrored[:6], mirrored[6:12], mirrored[12:]
-    assert len(replayed) == 4
+    assert len(replayed) == 4 * draws
     assert [i for i, _ in first] == [i for i, _ in second] == list(range(6))
     assert first != second
     assert {flipped for _, flipped in first + second} == {True, False}
@@ -182,7 +186,7 @@ def test_stream_rows_and_drawn_ones_are_augmented_each_time_they_are_seen() -> N
 
 def test_without_augmentation_rows_are_seen_as_they_are() -> None:
     rows = batch(0, rows=6)
-    (x,) = seen_by("none", [rows])
+    (x,) = seen_by("none", [rows], ER())
     assert torch.equal(x, as_floats(rows))
 
 

@@ -233,8 +233,9 @@ def test_a_restart_brings_the_full_rate_back() -> None:
 
 def test_the_rate_is_set_for_every_group_of_parameters() -> None:
     def two_groups(network: nn.Module) -> torch.optim.Optimizer:
-        head, *rest = reversed(list(network.parameters()))
-        return torch.optim.SGD([{"params": [head], "lr": 0.5}, {"params": rest}], lr=0.2)
+        first, *rest = network.parameters()
+        groups: list[dict[str, Any]] = [{"params": [first], "lr": 0.5}, {"params": rest}]
+        return torch.optim.SGD(groups, lr=0.2)
 
     learner = Learner(
         make_network=make_network,

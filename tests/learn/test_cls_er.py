@@ -144,6 +144,16 @@ def test_where_both_averages_are_equally_sure_the_plastic_one_teaches() -> None:
     assert chosen == ["plastic"] * MINIBATCH
 
 
+def test_correct_counts_the_stream_rows_of_the_forward_they_share_with_the_draw() -> None:
+    learner = cls_learner(**NEVER)
+    learner.observe(batch(0))
+    net, drawn = tiny(learner.network).train(), twin_of(learner.memory).sample(MINIBATCH).rows
+    rows = batch(1, rows=30)
+    said = slow_logits(net, as_floats(Rows.concat([rows, drawn])))[:30].argmax(dim=1)
+    report = learner.observe(rows)
+    assert (report.correct, report.rows) == (int((said == rows.labels).sum()), 30)
+
+
 def test_the_published_weights_are_the_default() -> None:
     options = CLSEROptions()
     assert (options.stable_update_freq, options.stable_alpha) == (0.1, 0.999)

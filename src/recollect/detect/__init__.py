@@ -1,9 +1,15 @@
 """Class by class: does what comes in still look like what was learned?"""
 
-from recollect.detect.detector import ComparisonOptions, Detector, Setting, TwoSampleDetector
+from recollect.detect.detector import (
+    Comparison,
+    ComparisonOptions,
+    Detector,
+    Setting,
+    TwoSampleDetector,
+)
 from recollect.detect.encoders import (
     Encoder,
-    GivesLogits,
+    Encodes,
     LearnerEncoder,
     RandomEncoder,
     Surroundings,
@@ -14,10 +20,11 @@ from recollect.detect.reference import HeldOutReference
 
 __all__ = [
     "AlwaysDetector",
+    "Comparison",
     "ComparisonOptions",
     "Detector",
     "Encoder",
-    "GivesLogits",
+    "Encodes",
     "HeldOutReference",
     "LearnerEncoder",
     "Monitor",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from recollect import rng
 from recollect.detect.corrections import CORRECTIONS
-from recollect.detect.encoders import GivesLogits
-from recollect.detect.ks import Evidence, kolmogorov_smirnov, smallest_p_value
-from recollect.detect.scores import entropy
+from recollect.detect.encoders import Encodes
+from recollect.detect.evidence import Evidence, Pair
+from recollect.detect.spending import inverse_square
 from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.shapes import HasRows
-from recollect.types import Rows, Verdict
+from recollect.types import Encoding, Rows, Verdict
 
 
 class Detector(Protocol):
@@ -35,10 +38,12 @@ class Detector(Protocol):
 class Setting:
     """What a detector is given to work with."""
 
-    encoder: Callable[[], GivesLogits]
+    encoder: Callable[[], Encodes]
     """makes the encoder; only detectors that look at pictures need one"""
     drifting: Callable[[int], Sequence[int]]
     """the truth, task -> classes that drift there; for the oracle alone"""
+    seed: int = 0
+    """what tests that draw permutations draw them from"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,9 @@ class ComparisonOptions:
     """promised rate of false alarms of a check"""
     correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm"
     """how the level is shared among the classes of a check"""
+    spending: Literal["none", "inverse-square"] = "none"
+    """how the level is shared among the checks of a stream: none promises it for each check alone,
+    inverse-square once for all of them together"""
     min_rows: int = 5
     """a class with fewer distinct rows on either side is not testable"""
     max_statistic: float | None = None
@@ -63,25 +71,45 @@ class ComparisonOptions:
             raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One way of comparing two samples: what is looked at, and by which test."""
+
+    name: str
+    measure: Callable[[Encoding], Tensor]
+    """what is compared: (rows,) scores or (rows, d) features"""
+    test: Callable[[Sequence[Pair], torch.Generator], list[Evidence]]
+    """reference and current measures of each class, and what permutations are drawn from"""
+    smallest_p_value: Callable[[int, int], float]
+    """by rows on both sides: no test of such sizes gets below it"""
+
+
+Merge = Callable[[Sequence[float]], float]
+"""The p-values of one class by several tests -> one p-value."""
+
+
 class TwoSampleDetector:
-    """Compares each class's current rows with its reference rows by a two-sample test."""
+    """Compares each class's current rows with its reference rows by one or several tests."""
 
     watches = True
 
     def __init__(
         self,
-        encoder: GivesLogits,
+        encoder: Encodes,
+        comparisons: Sequence[Comparison],
         *,
-        score: Callable[[Tensor], Tensor],
-        test: Callable[[Sequence[tuple[Tensor, Tensor]]], list[Evidence]],
-        smallest_p_value: Callable[[int, int], float],
         options: ComparisonOptions,
+        merge: Merge | None = None,
+        seed: int = 0,
     ) -> None:
+        """`merge` makes one p-value of several comparisons'; a single one needs none."""
+        if (merge is None) != (len(comparisons) == 1):
+            raise ValueError("several comparisons, and only they, need to be merged")
         self._encoder = encoder
-        self._score = score
-        self._test = test
-        self._smallest_p_value = smallest_p_value
+        self._comparisons = tuple(comparisons)
         self._options = options
+        self._merge = merge
+        self._seed = seed
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Rows, reference: HasRows
@@ -89,28 +117,61 @@ class TwoSampleDetector:
         """One verdict per class; a class with too few distinct rows is not testable."""
         current = monitored.distinct()
         sides = {c: (reference.rows_of(c).distinct(), current.of_class(c)) for c in classes}
-        obstacles = self._obstacles({c: (len(kept), len(now)) for c, (kept, now) in sides.items()})
+        level = self._level(task)
+        sizes = {c: (len(kept), len(now)) for c, (kept, now) in sides.items()}
+        obstacles = self._obstacles(sizes, level)
         testable = [c for c in classes if c not in obstacles]
-        evidence = dict(zip(testable, self._test(self._scores(sides, testable)), strict=True))
+        encoded = self._encode(sides, testable)
+        found = {
+            each.name: dict(zip(testable, self._compare(each, encoded, task), strict=True))
+            for each in self._comparisons
+        }
+        evidence = {
+            c: self._merged([found[each.name][c] for each in self._comparisons]) for c in testable
+        }
         correct = CORRECTIONS[self._options.correction]
-        threshold = correct([e.p_value for e in evidence.values()], self._options.level)
+        threshold = correct([e.p_value for e in evidence.values()], level)
         return [
-            self._verdict(task, c, evidence[c], threshold, sides[c])
-            if c in evidence
-            else Verdict(
-                task=task,
-                label=c,
-                drifted=None,
-                num_reference=len(sides[c][0]),
-                num_current=len(sides[c][1]),
-                reason=obstacles[c],
+            self._verdict(
+                task,
+                c,
+                sides[c],
+                evidence.get(c),
+                threshold,
+                obstacle=obstacles.get(c),
+                by_test={name: of[c].p_value for name, of in found.items() if c in of},
             )
             for c in classes
         ]
 
-    def _obstacles(self, sizes: dict[int, tuple[int, int]]) -> dict[int, str]:
+    def _compare(
+        self, comparison: Comparison, encoded: Sequence[tuple[Encoding, Encoding]], task: int
+    ) -> list[Evidence]:
+        """The evidence on each class."""
+        if not encoded:
+            return []
+        pairs = [(comparison.measure(kept), comparison.measure(now)) for kept, now in encoded]
+        if not all(side.isfinite().all() for pair in pairs for side in pair):
+            raise RunFailure("scores are not finite: the encoder has diverged; lower its rate")
+        # A generator of the check's own: how many draws earlier checks took makes no difference.
+        draw = rng.fork(self._seed, "permutations", comparison.name, task)
+        return comparison.test(pairs, draw)
+
+    def _merged(self, evidence: Sequence[Evidence]) -> Evidence:
+        if self._merge is None:
+            return evidence[0]
+        p_value = self._merge([each.p_value for each in evidence])
+        return Evidence(-math.log10(max(p_value, 1e-300)), p_value)
+
+    def _level(self, task: int) -> float:
+        """What the check at a task may spend; the first check comes with the second task."""
+        if self._options.spending == "none":
+            return self._options.level
+        return inverse_square(self._options.level, max(1, task - 1))
+
+    def _obstacles(self, sizes: dict[int, tuple[int, int]], level: float) -> dict[int, str]:
         """Why classes cannot be tested, given how many reference and current rows they have."""
-        least, level = self._options.min_rows, self._options.level
+        least = self._options.min_rows
         obstacles = {}
         for label, (kept, now) in sizes.items():
             if min(kept, now) < least:
@@ -127,22 +188,44 @@ class TwoSampleDetector:
                 )
         return obstacles
 
-    def _scores(
+    def _smallest_p_value(self, kept: int, now: int) -> float:
+        """No verdict on so many rows has a smaller one."""
+        smallest = [each.smallest_p_value(kept, now) for each in self._comparisons]
+        return smallest[0] if self._merge is None else self._merge(smallest)
+
+    def _encode(
         self, sides: dict[int, tuple[Rows, Rows]], testable: Sequence[int]
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Reference and current scores of each testable class, from one encoding pass."""
+    ) -> list[tuple[Encoding, Encoding]]:
+        """Reference and current rows of each testable class, encoded in one pass."""
         if not testable:
             return []
         rows = [side for c in testable for side in sides[c]]
-        scores = self._score(self._encoder.logits(Rows.concat(rows).images))
-        if not scores.isfinite().all():
-            raise RunFailure("scores are not finite: the encoder has diverged; lower its rate")
-        parts = torch.split(scores, [len(side) for side in rows])
+        encoding = self._encoder.encode(Rows.concat(rows).images)
+        ends = list(itertools.accumulate(len(side) for side in rows))
+        parts = [encoding[end - len(side) : end] for side, end in zip(rows, ends, strict=True)]
         return list(zip(parts[::2], parts[1::2], strict=True))
 
     def _verdict(
-        self, task: int, label: int, evidence: Evidence, threshold: float, sides: tuple[Rows, Rows]
+        self,
+        task: int,
+        label: int,
+        sides: tuple[Rows, Rows],
+        evidence: Evidence | None,
+        threshold: float,
+        *,
+        obstacle: str | None,
+        by_test: Mapping[str, float],
     ) -> Verdict:
+        num_reference, num_current = (len(side) for side in sides)
+        if evidence is None:
+            return Verdict(
+                task=task,
+                label=label,
+                drifted=None,
+                num_reference=num_reference,
+                num_current=num_current,
+                reason=obstacle,
+            )
         bound = self._options.max_statistic
         return Verdict(
             task=task,
@@ -151,17 +234,7 @@ class TwoSampleDetector:
             score=evidence.statistic,
             p_value=evidence.p_value,
             threshold=threshold if bound is None else bound,
-            num_reference=len(sides[0]),
-            num_current=len(sides[1]),
+            num_reference=num_reference,
+            num_current=num_current,
+            p_values=by_test if self._merge else None,
         )
-
-
-def ks_on_entropy(setting: Setting, options: ComparisonOptions) -> TwoSampleDetector:
-    """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
-    return TwoSampleDetector(
-        setting.encoder(),
-        score=entropy,
-        test=kolmogorov_smirnov,
-        smallest_p_value=smallest_p_value,
-        options=options,
-    )

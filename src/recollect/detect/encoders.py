@@ -1,4 +1,4 @@
-"""What turns pictures into the logits that a test compares."""
+"""What turns pictures into the logits and features that a test compares."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from torch import Tensor, nn
 
 from recollect import rng
 from recollect.models.cnn import SmallCNN
+from recollect.models.encode import encode_all
 from recollect.models.inputs import to_input
+from recollect.types import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What an encoder is given to work with."""
 
-    learner_logits: Callable[[Tensor], Tensor]
+    learner: Callable[[Tensor], Encoding]
     """the learner's own network, asked without changing it"""
     image_shape: tuple[int, ...]
     """(height, width, channels)"""
     seed: int
 
 
-class GivesLogits(Protocol):
-    """Anything that gives logits to pictures without changing by it."""
+class Encodes(Protocol):
+    """Anything that encodes pictures without changing by it."""
 
-    def logits(self, images: Tensor) -> Tensor:
-        """(rows, height, width, channels) -> (rows, outputs), on the CPU, without gradients."""
+    def encode(self, images: Tensor) -> Encoding:
+        """(rows, height, width, channels) -> logits and features, on the CPU, no gradients."""
         ...
 
 
-class Encoder(GivesLogits, Protocol):
+class Encoder(Encodes, Protocol):
     """A part of the catalogue, made from `Surroundings`."""
 
     fixed: ClassVar[bool]
@@ -49,7 +51,7 @@ class LearnerEncoder:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.networks: Sequence[nn.Module] = ()
-        self.logits = surroundings.learner_logits
+        self.encode = surroundings.learner
 
 
 class RandomEncoder:
@@ -66,7 +68,6 @@ class RandomEncoder:
         self._network.eval().requires_grad_(False)
         self.networks: Sequence[nn.Module] = (self._network,)
 
-    @torch.no_grad()
-    def logits(self, images: Tensor) -> Tensor:
-        """(rows, height, width, channels) -> (rows, outputs)."""
-        return torch.cat([self._network(to_input(part)) for part in torch.split(images, 512)])
+    def encode(self, images: Tensor) -> Encoding:
+        """(rows, height, width, channels) -> logits (rows, outputs), features (rows, 4 width)."""
+        return encode_all(self._network, [to_input(part) for part in torch.split(images, 512)])

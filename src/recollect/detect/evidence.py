@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ Pair = tuple[Tensor, Tensor]
 """reference rows and current rows of one class"""
 
 _ROUNDING = 1e-10
-"""statistics closer than this are the same: equal splits must tie whatever order they are summed in"""
+"""statistics closer than this tie: equal splits must, in whatever order they were summed"""
 
 
 class Evidence(NamedTuple):
@@ -42,7 +43,7 @@ def permutation_evidence(statistics: Tensor) -> list[Evidence]:
     """
     observed = statistics[:, :1]
     at_least = (statistics >= observed - _ROUNDING).sum(dim=1)
-    p_values = at_least / statistics.shape[1]
+    p_values = at_least.double() / statistics.shape[1]
     return [
         Evidence(*both) for both in zip(observed[:, 0].tolist(), p_values.tolist(), strict=True)
     ]
@@ -51,20 +52,19 @@ def permutation_evidence(statistics: Tensor) -> list[Evidence]:
 def random_splits(
     classes: int, permutations: int, sizes: tuple[int, int], generator: torch.Generator
 ) -> Tensor:
-    """The observed split and random ones, (classes, 1 + permutations, rows): whether a row is current.
+    """Whether a row is current, (classes, 1 + permutations, rows): as observed, then at random.
 
-    The rows of a class are pooled, reference first; every split has as many current rows as the
-    observed one.
+    A class's rows are pooled, reference first. Every split has as many current rows as observed.
     """
     num_reference, num_current = sizes
     rows = num_reference + num_current
-    keys = torch.rand(
-        classes, permutations, rows, generator=generator, dtype=torch.float64
-    )  # single precision would tie
-    splits = torch.zeros(classes, 1 + permutations, rows, dtype=torch.bool)
-    splits[:, 0, num_reference:] = True
-    splits[:, 1:].scatter_(2, keys.topk(num_current, dim=2, sorted=False).indices, value=True)
-    return splits
+    shape = classes, permutations, rows
+    # No two keys of a split are equal, so that exactly `num_current` reach the threshold.
+    keys = torch.randint(2**62 // rows, shape, generator=generator) * rows + torch.arange(rows)
+    # Numpy selects several times as fast as torch.
+    thresholds = np.partition(keys.numpy(), num_reference, axis=2)[:, :, num_reference, None]
+    observed = (torch.arange(rows) >= num_reference).expand(classes, 1, rows)
+    return torch.cat([observed, keys >= torch.from_numpy(thresholds)], dim=1)
 
 
 def batches_of_equal_sizes(

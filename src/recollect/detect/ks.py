@@ -31,7 +31,7 @@ Question = tuple[int, int, int]
 MAX_EXACT = 10_000
 """rows of a sample beyond which scipy, and so this, gives the limit distribution's p-value"""
 
-MAX_LATTICE = 200_000
+MAX_LATTICE = 100_000
 """points of a lattice beyond which scipy's compiled loop, call by call, is as fast as numpy's rows;
 up to it, doubles hold the number of paths"""
 
@@ -48,6 +48,8 @@ def kolmogorov_smirnov(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Evidence]
     Beyond 10,000 rows in a sample the p-value is asymptotic.
     """
     samples = [(first.double().numpy(), second.double().numpy()) for first, second in pairs]
+    if any(min(len(first), len(second)) == 0 for first, second in samples):
+        raise UserError("a sample is empty: the test needs at least one score on either side")
     countable = [_is_countable(len(first), len(second)) for first, second in samples]
     counted = iter(_counted(list(compress(samples, countable))))
     return [
@@ -67,7 +69,7 @@ def smallest_p_value(num_reference: int, num_current: int) -> float:
 
 def _is_countable(n: int, m: int) -> bool:
     """Whether paths to (n, m) are counted here."""
-    return n * m <= MAX_LATTICE or (n == m <= MAX_EXACT)
+    return max(n, m) <= MAX_EXACT and (n == m or n * m <= MAX_LATTICE)
 
 
 def _by_scipy(first: Floats, second: Floats) -> Evidence:
@@ -88,15 +90,11 @@ def _counted(samples: Sequence[tuple[Floats, Floats]]) -> list[Evidence]:
     if not samples:
         return []
     sizes = np.array([(len(first), len(second)) for first, second in samples])
-    if sizes.min() == 0:
-        raise UserError("a sample is empty: the test needs at least one score on either side")
     reaches = _reaches(samples, sizes)
     statistics = reaches / sizes.prod(axis=1)
     fewer, more = np.sort(sizes, axis=1).T
     questions = list(zip(fewer.tolist(), more.tolist(), reaches.tolist(), strict=True))
-    return [
-        Evidence(*both) for both in zip(statistics.tolist(), _answers(questions), strict=True)
-    ]
+    return [Evidence(*both) for both in zip(statistics.tolist(), _answers(questions), strict=True)]
 
 
 def _reaches(samples: Sequence[tuple[Floats, Floats]], sizes: Integers) -> Integers:

@@ -1,15 +1,47 @@
-"""One number per row, from a classifier's logits."""
+"""One number per row, from a classifier's logits, in double precision.
+
+A network that has not been trained gives nearly uniform predictions, whose scores differ only in
+late digits: single precision would tie them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
+
+Score = Callable[[Tensor], Tensor]
+"""logits (rows, classes) -> (rows,)"""
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Predictive entropy in nats, (rows, classes) -> (rows,), in double precision.
-
-    A network that has not been trained gives nearly uniform predictions, whose entropies differ
-    only in late digits: single precision would tie them.
-    """
+    """Predictive entropy in nats, (rows, classes) -> (rows,)."""
     log_p = logits.double().log_softmax(dim=1)
     return -(log_p.exp() * log_p).sum(dim=1)
+
+
+def max_probability(logits: Tensor) -> Tensor:
+    """Probability of the predicted class, (rows, classes) -> (rows,)."""
+    return logits.double().softmax(dim=1).amax(dim=1)
+
+
+def margin(logits: Tensor) -> Tensor:
+    """How far the predicted class's probability is ahead of the next, (rows, classes) -> (rows,)."""
+    first, second = logits.double().softmax(dim=1).topk(2, dim=1).values.unbind(dim=1)
+    return first - second
+
+
+def energy(logits: Tensor) -> Tensor:
+    """Minus the log of the summed exponentials, (rows, classes) -> (rows,).
+
+    The one score that sees the size of the logits, which the probabilities have lost.
+    """
+    return -logits.double().logsumexp(dim=1)
+
+
+SCORES: dict[str, Score] = {
+    "entropy": entropy,
+    "margin": margin,
+    "energy": energy,
+    "max-probability": max_probability,
+}

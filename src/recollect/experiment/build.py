@@ -101,9 +101,7 @@ def assemble(
 
     def encoder() -> Encoder:
         made: Encoder = catalogue.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(
-                learner_logits=learner.logits, image_shape=stream.image_shape, seed=config.seed
-            )
+            Surroundings(learner=learner.encode, image_shape=stream.image_shape, seed=config.seed)
         )
         for own in made.networks:
             meter.watch(own, input_shape_of(stream.image_shape))
@@ -123,7 +121,9 @@ def assemble(
         return score(logits, tests.labels, task.classes_by_task(), task=task.number)
 
     drifting = stream.schedule.drifting
-    detector = catalogue.make("detector", config, Setting(encoder=encoder, drifting=drifting))
+    detector = catalogue.make(
+        "detector", config, Setting(encoder=encoder, drifting=drifting, seed=config.seed)
+    )
     return Assembly(
         config=config,
         stream=stream,

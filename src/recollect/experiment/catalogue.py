@@ -143,9 +143,24 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     },
     "detector": {
         "ks": Entry(
-            summary="Kolmogorov-Smirnov test on predictive entropy, class by class",
-            target="recollect.detect.detector:ks_on_entropy",
-            options="recollect.detect.detector:ComparisonOptions",
+            summary="Kolmogorov-Smirnov test on predictive entropy, or another score",
+            target="recollect.detect.detectors:ks",
+            options="recollect.detect.detectors:KSOptions",
+        ),
+        "mmd": Entry(
+            summary="maximum mean discrepancy of features, by permutations",
+            target="recollect.detect.detectors:mmd_on_features",
+            options="recollect.detect.detectors:PermutationOptions",
+        ),
+        "c2st": Entry(
+            summary="whether a classifier can tell reference from current features",
+            target="recollect.detect.detectors:c2st_on_features",
+            options="recollect.detect.detectors:PermutationOptions",
+        ),
+        "combined": Entry(
+            summary="ks, mmd and c2st merged into one p-value per class",
+            target="recollect.detect.detectors:combined",
+            options="recollect.detect.detectors:CombinedOptions",
         ),
         "oracle": Entry(
             summary="knows the schedule: perfect detection",

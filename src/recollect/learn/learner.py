@@ -16,8 +16,9 @@ from recollect.learn.augment import Augmentation, augment
 from recollect.learn.objective import Inputs, Objective
 from recollect.learn.rates import Rate, constant
 from recollect.memory import Memory
+from recollect.models.encode import encode_all
 from recollect.models.inputs import to_input
-from recollect.types import Extras, Rows, StepReport
+from recollect.types import Encoding, Extras, Rows, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +131,14 @@ class Learner:
         Nothing changes by asking: evaluation mode, no gradients, no batch-norm update.
         """
         return self._ask(self.objective.predictor(self.network), images)
+
+    def encode(self, images: Tensor) -> Encoding:
+        """What the predicting network says and what its head reads, on the CPU; nothing changes."""
+        network = self.objective.predictor(self.network)
+        with _evaluating(network), self._precision():
+            parts = [self._to_input(part) for part in torch.split(images, 512)]
+            encoding = encode_all(network, parts)
+        return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
 
     def annotate(self, rows: Rows) -> Extras:
         """The memory columns for rows that do not come from a training step."""

@@ -1,0 +1,139 @@
+"""The detectors of the catalogue: which measure, which test, which options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.detect import scores
+from recollect.detect.c2st import c2st
+from recollect.detect.combine import COMBINATIONS
+from recollect.detect.detector import (
+    Comparison,
+    ComparisonOptions,
+    Setting,
+    TwoSampleDetector,
+)
+from recollect.detect.evidence import Evidence, Pair, smallest_permutation_p_value
+from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
+from recollect.detect.mmd import mmd
+from recollect.errors import UserError
+from recollect.types import Encoding
+
+
+@dataclass(frozen=True, kw_only=True)
+class KSOptions(ComparisonOptions):
+    """What can be chosen about the Kolmogorov-Smirnov detector."""
+
+    score: Literal["entropy", "margin", "energy", "max-probability"] = "entropy"
+    """what is compared: one number per row, from the encoder's logits"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationOptions(ComparisonOptions):
+    """What can be chosen about a detector that permutes."""
+
+    permutations: int = 1000
+    """random splits; the smallest p-value is one over this number and one"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 19 <= self.permutations <= 10**6:
+            raise UserError(
+                f"the detector's permutations must be 19 to 1000000; got {self.permutations}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombinedOptions(PermutationOptions):
+    """What can be chosen about the combination."""
+
+    method: Literal["cauchy", "harmonic", "bonferroni"] = "cauchy"
+    """how the tests' p-values become one: cauchy has the most power and holds nearly, the others
+    hold under every dependence"""
+
+
+def ks(setting: Setting, options: KSOptions) -> TwoSampleDetector:
+    """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
+    return TwoSampleDetector(
+        setting.encoder(), [ks_on(options.score)], options=options, seed=setting.seed
+    )
+
+
+def mmd_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
+    """The paper's second detector."""
+    return TwoSampleDetector(
+        setting.encoder(), [by_mmd(options.permutations)], options=options, seed=setting.seed
+    )
+
+
+def c2st_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
+    """A linear classifier tries to tell the two samples apart."""
+    return TwoSampleDetector(
+        setting.encoder(), [by_c2st(options.permutations)], options=options, seed=setting.seed
+    )
+
+
+def combined(setting: Setting, options: CombinedOptions) -> TwoSampleDetector:
+    """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
+    merge = COMBINATIONS[options.method]
+    return TwoSampleDetector(
+        setting.encoder(),
+        [ks_on("entropy"), by_mmd(options.permutations), by_c2st(options.permutations)],
+        options=options,
+        merge=lambda p_values: float(merge(np.asarray(p_values, dtype=np.float64))),
+        seed=setting.seed,
+    )
+
+
+def ks_on(score: str) -> Comparison:
+    """Kolmogorov-Smirnov on a score of the logits."""
+    function = getattr(scores, score.replace("-", "_"))
+
+    def measure(encoding: Encoding) -> Tensor:
+        measured: Tensor = function(encoding.logits)
+        return measured
+
+    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+        del generator
+        return kolmogorov_smirnov(pairs)
+
+    return Comparison(
+        name=f"ks-{score}", measure=measure, test=test, smallest_p_value=smallest_p_value
+    )
+
+
+def by_mmd(permutations: int) -> Comparison:
+    """Maximum mean discrepancy of features."""
+
+    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+        return mmd(pairs, permutations=permutations, generator=generator)
+
+    return _on_features("mmd", test, permutations)
+
+
+def by_c2st(permutations: int) -> Comparison:
+    """A classifier two-sample test on features."""
+
+    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+        return c2st(pairs, permutations=permutations, generator=generator)
+
+    return _on_features("c2st", test, permutations)
+
+
+def _on_features(name: str, test: Any, permutations: int) -> Comparison:
+    def smallest(num_reference: int, num_current: int) -> float:
+        del num_reference, num_current
+        return smallest_permutation_p_value(permutations)
+
+    return Comparison(
+        name=name,
+        measure=lambda encoding: encoding.features,
+        test=test,
+        smallest_p_value=smallest,
+    )

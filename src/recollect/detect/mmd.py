@@ -1,0 +1,91 @@
+"""Maximum mean discrepancy between two samples of features, with a permutation p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.detect.evidence import (
+    Evidence,
+    Pair,
+    batches_of_equal_sizes,
+    permutation_evidence,
+    random_splits,
+)
+from recollect.detect.evidence import smallest_permutation_p_value as smallest_p_value
+
+__all__ = ["mmd", "smallest_p_value"]
+
+
+def mmd(
+    pairs: Sequence[Pair], *, permutations: int = 100, generator: torch.Generator
+) -> list[Evidence]:
+    """Squared MMD of each pair of features, (rows, features) on either side.
+
+    The estimate is unbiased, so that it may be negative; the kernel is exp(-distance^2 / median),
+    with the median of the squared distances within the pooled rows. The p-value is the rank of the
+    observed split among itself and `permutations` random ones, valid for samples of any size.
+    """
+    evidence: dict[int, Evidence] = {}
+    for places, pooled, sizes in batches_of_equal_sizes(pairs, permutations):
+        splits = random_splits(len(places), permutations, sizes, generator)
+        statistics = discrepancies(kernel_matrices(pooled), splits, sizes)
+        evidence |= zip(places, permutation_evidence(statistics), strict=True)
+    return [evidence[place] for place in range(len(pairs))]
+
+
+def kernel_matrices(pooled: Tensor) -> Tensor:
+    """Kernel values between the rows of a class, (classes, rows, rows), zero on the diagonal."""
+    squared = _squared_distances(pooled)
+    kernels = squared.div_(-_bandwidths(squared)[:, None, None]).exp_()
+    kernels.diagonal(dim1=1, dim2=2).zero_()
+    return kernels
+
+
+def discrepancies(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) -> Tensor:
+    """Unbiased squared MMD of every split, (classes, splits), given kernels and splits by class.
+
+    With `inside` the current rows' sum of kernels and `touching` their sum with all rows, the sums
+    of the two other blocks follow from the total: one matrix product serves all splits.
+    """
+    num_reference, num_current = sizes
+    current = splits.to(kernels.dtype)
+    to_current = current @ kernels
+    inside = (to_current * current).sum(dim=2)
+    touching = to_current.sum(dim=2)
+    across = touching - inside
+    reference = kernels.sum(dim=(1, 2))[:, None] - touching - across
+    return (
+        reference / (num_reference * (num_reference - 1))
+        + inside / (num_current * (num_current - 1))
+        - 2 * across / (num_reference * num_current)
+    )
+
+
+def _squared_distances(pooled: Tensor) -> Tensor:
+    """(classes, rows, features) -> (classes, rows, rows); equal rows are at exactly 0."""
+    centred = pooled - pooled.mean(dim=1, keepdim=True)
+    norms = centred.square().sum(dim=2)
+    norms = norms[:, :, None] + norms[:, None, :]
+    squared = torch.baddbmm(norms, centred, centred.mT, alpha=-2)
+    # What lies below the rounding of the norms is no distance.
+    return squared.masked_fill_(squared < norms.mul_(1e-12), 0)
+
+
+def _bandwidths(squared: Tensor) -> Tensor:
+    """Median squared distance of each class, (classes,); never 0.
+
+    Where most rows are equal it is the mean; where all are, whatever it is changes nothing.
+    """
+    rows = squared.shape[1]
+    num_distances = rows * (rows - 1) // 2
+    # Sorted, the matrix holds its diagonal of zeros, then every distance twice.
+    lower_median = rows + 2 * ((num_distances - 1) // 2)
+    flat = squared.flatten(start_dim=1)
+    # Numpy selects several times as fast as torch.
+    medians = torch.from_numpy(np.partition(flat.numpy(), lower_median, axis=1)[:, lower_median])
+    found = torch.where(medians > 0, medians, flat.mean(dim=1))
+    return torch.where(found > 0, found, 1.0)

@@ -1,0 +1,40 @@
+"""A stream is checked again and again: how much of its level each check may spend.
+
+However many checks there are, what they spend adds up to the level of the whole stream at most, so
+that the chance of any false alarm in all of it stays below that level.
+"""
+
+from __future__ import annotations
+
+import math
+
+from recollect.errors import UserError
+
+
+def inverse_square(level: float, check: int) -> float:
+    """For a stream without end: check 1, 2, 3, ... spends in proportion to 1, 1/4, 1/9, ...
+
+    >>> round(inverse_square(0.05, 1), 4), round(inverse_square(0.05, 10), 6)
+    (0.0304, 0.000304)
+    """
+    _refuse_bad(level, check)
+    return level * 6 / (math.pi * check) ** 2
+
+
+def even(level: float, check: int, *, checks: int) -> float:
+    """For a known number of checks: the same to each of them.
+
+    >>> even(0.05, 3, checks=10)
+    0.005
+    """
+    _refuse_bad(level, check)
+    if check > checks:
+        raise UserError(f"the level was shared among {checks} checks; this is check {check}")
+    return level / checks
+
+
+def _refuse_bad(level: float, check: int) -> None:
+    if not 0 < level < 1:
+        raise UserError(f"the level of a stream must lie between 0 and 1; got {level}")
+    if check < 1:
+        raise UserError(f"checks are counted from 1; got {check}")
