@@ -61,8 +61,9 @@ class World:
         self.note("check", task.number)
         return list(self.verdict)
 
-    def renew(self, task: Any, labels: Sequence[int]) -> None:
+    def renew(self, task: Any, labels: Sequence[int], learned: Rows) -> None:
         self.note("renew", task.number, tuple(labels))
+        self.learned = learned
 
     def repair(
         self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
@@ -179,6 +180,12 @@ def test_extra_rows_are_trained_on_in_every_epoch_and_not_booked_as_the_streams(
     assert booked == [(None, "book", "stream", 3)]
     assert (record.renewed, record.notes) == ((5,), ("two rows",))
     assert (None, "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
+
+
+def test_a_monitor_is_shown_every_labelled_row_that_a_class_was_learned_from() -> None:
+    world = World(repair_with=Repair(extra=rows(70), refilled=rows(80, 81)))
+    next(world.play())
+    assert world.learned.ids.tolist() == [10, 11, 12, 70, 80, 81]
 
 
 def test_a_row_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:

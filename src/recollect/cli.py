@@ -62,7 +62,14 @@ GROUPS = {
         "drift_seed",
         "recurring_in_training",
     ],
-    "detection": ["detector", "encoder", "reference", "monitor", "checked"],
+    "detection": [
+        "detector",
+        "encoder",
+        "reference",
+        "fingerprint_size",
+        "monitor",
+        "checked",
+    ],
     "labels": ["label_budget"],
     "training": [
         "epochs",

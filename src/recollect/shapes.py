@@ -95,8 +95,8 @@ class Monitor(Protocol):
         """A verdict on every class that arrived before the task."""
         ...
 
-    def renew(self, task: Watched, labels: Sequence[int]) -> None:
-        """These classes have been learned as they look now."""
+    def renew(self, task: Watched, labels: Sequence[int], learned: Rows) -> None:
+        """These classes have been learned as they look now, from these labelled rows."""
         ...
 
 

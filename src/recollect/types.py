@@ -150,6 +150,8 @@ class Repair:
 
     extra: Rows | None = None
     """rows to train on together with the task's own"""
+    refilled: Rows | None = None
+    """fresh rows that were put into memory"""
     from_scratch: bool = False
     """forget the network's weights before the task"""
     renewed: tuple[int, ...] = ()

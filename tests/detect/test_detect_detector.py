@@ -22,6 +22,7 @@ from recollect.detect import (
     ComparisonOptions,
     Encodes,
     HeldOutReference,
+    Judge,
     LearnerEncoder,
     RandomEncoder,
     Setting,
@@ -72,8 +73,10 @@ def detector(encoder: Encodes | None = None, **options: Any) -> TwoSampleDetecto
     """Compares the only feature of the rows."""
     return TwoSampleDetector(
         encoder or PassOn(),
-        [replace(ks_on("entropy"), measure=lambda encoding: encoding.logits[:, 0])],
-        options=ComparisonOptions(**options),
+        Judge(
+            [replace(ks_on("entropy"), measure=lambda encoding: encoding.logits[:, 0])],
+            ComparisonOptions(**options),
+        ),
     )
 
 
@@ -200,16 +203,16 @@ def test_a_memory_that_has_seen_nothing_makes_classes_untestable_not_undrifted()
 # What it costs and touches
 
 
-def test_one_check_is_one_encoding_pass_over_the_distinct_rows_of_testable_classes() -> None:
+def test_one_check_is_one_encoding_pass_over_the_distinct_rows() -> None:
     encoder = PassOn()
     repeated = Rows.concat([shifted(1, 0.0)[0]] * 2)
     check(
         {0: shifted(0, 0.0), 1: (repeated, repeated), 2: (rows([1], 2), rows(range(30), 2))},
         encoder,
     )
-    assert encoder.calls == [4 * 12]
-    check({2: (rows([1], 2), rows(range(30), 2))}, encoder)
-    assert encoder.calls == [4 * 12]  # nothing testable, nothing encoded
+    assert encoder.calls == [4 * 12 + 31]
+    detector(encoder).check(4, (5,), rows([], 5), HeldOutReference())
+    assert encoder.calls == [4 * 12 + 31], "no rows, nothing to encode"
 
 
 def test_scores_that_are_not_finite_stop_the_run() -> None:

@@ -12,7 +12,7 @@ from run_tools import complaint
 
 from recollect import rng
 from recollect.data.digits import load_digits
-from recollect.detect import HeldOutReference, RandomEncoder, Setting, TwoSampleDetector
+from recollect.detect import HeldOutReference, Judge, RandomEncoder, Setting, TwoSampleDetector
 from recollect.detect import detectors as catalogue
 from recollect.detect import scores as score_functions
 from recollect.detect.c2st import c2st
@@ -78,7 +78,7 @@ def draw(name: str) -> torch.Generator:
 def test_ks_compares_the_score_that_was_chosen(score: str) -> None:
     measure = getattr(score_functions, score.replace("-", "_"))
     pairs = [tuple(measure(side.logits) for side in encoded(label)) for label in range(3)]
-    expected = kolmogorov_smirnov(pairs)  # type: ignore[arg-type]
+    expected = kolmogorov_smirnov(pairs)
     found = verdicts("ks", score=score)
     assert [(v.score, v.p_value) for v in found] == [tuple(each) for each in expected]
     assert all(v.p_values is None for v in found)
@@ -141,6 +141,6 @@ def test_impossible_permutations_get_one_line() -> None:
 def test_several_comparisons_need_to_be_merged_and_one_must_not() -> None:
     two = [catalogue.ks_on("entropy"), catalogue.by_mmd(99)]
     with pytest.raises(ValueError, match="merged"):
-        TwoSampleDetector(ENCODER, two, options=catalogue.KSOptions())
+        Judge(two, catalogue.KSOptions())
     with pytest.raises(ValueError, match="merged"):
-        TwoSampleDetector(ENCODER, two[:1], options=catalogue.KSOptions(), merge=min)
+        Judge(two[:1], catalogue.KSOptions(), merge=min)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from recollect import rng
+from recollect.detect import ks
 from recollect.detect.ks import Evidence, kolmogorov_smirnov, smallest_p_value
 from recollect.errors import UserError
 
@@ -154,3 +156,19 @@ def test_scores_that_cannot_be_ordered_are_refused(rows: int) -> None:
         kolmogorov_smirnov([(scores, scores.clone().fill_(torch.nan))])
     with pytest.raises(UserError, match="empty"):
         kolmogorov_smirnov([(scores[:0], scores)])
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked() -> None:
+    sizes = [(18, 36), (18, 37), (17, 36), (50, 100), (50, 100), (33, 100)]
+    draw = rng.fork(0, "companions")
+    pairs = [
+        (torch.randn(n, generator=draw), torch.randn(m, generator=draw) + 0.4 * (place % 3))
+        for place, (n, m) in enumerate(sizes)
+    ]
+    ks._remembered.clear()
+    together = kolmogorov_smirnov(pairs)
+    alone = []
+    for pair in pairs:
+        ks._remembered.clear()
+        alone += kolmogorov_smirnov([pair])
+    assert together == alone

@@ -90,7 +90,9 @@ def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
 
 def test_ties_between_splits_raise_no_false_alarms() -> None:
     """Two against two rows: a third of all splits are as good as the observed one."""
-    pairs = [(features(2, 3, seed), features(2, 3, seed + 500)) for seed in range(200)]
+    pairs = [
+        (features(2, 3, seed).float(), features(2, 3, seed + 500).float()) for seed in range(200)
+    ]
     found = [p_value for _, p_value in mmd(pairs, permutations=60, generator=generator())]
     assert min(found) > 0.15
 
@@ -118,6 +120,15 @@ def test_neither_place_nor_unit_of_the_features_matters() -> None:
         moved = tuple(side * scale + offset for side in pair)
         (found,) = mmd([(moved[0], moved[1])], generator=generator())
         assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_single_precision_in_gives_the_same_as_double() -> None:
+    pairs = [(features(20, 64, 1), features(30, 64, 2, shift)) for shift in (0.0, 0.2, 3.0)]
+    expected = mmd(pairs, generator=generator())
+    found = mmd([(a.float(), b.float()) for a, b in pairs], generator=generator())
+    for single, double in zip(found, expected, strict=True):
+        assert single.statistic == pytest.approx(double.statistic, abs=1e-6)
+        assert single.p_value == double.p_value
 
 
 CONSTANT = torch.full((6, 3), 0.1)
@@ -160,6 +171,8 @@ def test_draws_come_from_the_generator_alone() -> None:
         (torch.zeros(4), torch.zeros(4), "one width"),
         (torch.zeros(1, 3), torch.zeros(4, 3), "two rows"),
         (torch.zeros(4, 3), torch.full((4, 3), torch.nan), "NaN"),
+        (torch.zeros(4, 3), torch.full((4, 3), torch.inf), "NaN"),
+        (torch.zeros(4, 3), torch.full((4, 3), 1e30), "huge"),
     ],
 )
 def test_features_that_cannot_be_compared_are_refused(

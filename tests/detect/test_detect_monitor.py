@@ -55,6 +55,10 @@ class Scene:
         )
 
 
+NOTHING = Scene(1, (0,))._rows(0, "monitored")[:0]
+"""Learned rows, where nobody asks for them."""
+
+
 class Book:
     """Adds up what is booked."""
 
@@ -92,7 +96,7 @@ def monitor_of(
 @every_detector
 def test_every_known_class_gets_one_verdict_in_order(name: str) -> None:
     monitor, _ = monitor_of(name)
-    monitor.renew(Scene(2, (0,)), [0, 3, 1, 2])
+    monitor.renew(Scene(2, (0,)), [0, 3, 1, 2], NOTHING)
     verdicts = monitor.check(Scene(3, (0, 3, 1, 2)))
     assert [(verdict.task, verdict.label) for verdict in verdicts] == [(3, c) for c in (0, 3, 1, 2)]
 
@@ -107,7 +111,7 @@ def test_before_anything_is_known_nothing_is_checked_and_nothing_booked(name: st
 @every_detector
 def test_labels_are_booked_exactly_and_only_by_those_who_look(name: str) -> None:
     monitor, book = monitor_of(name)
-    monitor.renew(Scene(1, ()), [0, 1])
+    monitor.renew(Scene(1, ()), [0, 1], NOTHING)
     renewals = [len(Scene(1, ()).reference(label)) for label in (0, 1)]
     assert renewals == [8, 9]
     assert book.entries == ([] if name in WITHOUT_EYES else renewals)
@@ -118,8 +122,8 @@ def test_labels_are_booked_exactly_and_only_by_those_who_look(name: str) -> None
 @every_detector
 def test_a_state_saved_and_loaded_gives_the_same_verdicts(name: str) -> None:
     monitor, _ = monitor_of(name)
-    monitor.renew(Scene(1, ()), [0, 1, 2])
-    monitor.renew(Scene(2, (), concept=1), [1])
+    monitor.renew(Scene(1, ()), [0, 1, 2], NOTHING)
+    monitor.renew(Scene(2, (), concept=1), [1], NOTHING)
     other, _ = monitor_of(name)
     other.load_state_dict(state.unflatten(*state.flatten(monitor.state_dict())))
     scene = Scene(3, (0, 1, 2), concept=1)
@@ -135,17 +139,17 @@ def drifted(verdicts: Sequence[Verdict]) -> list[bool | None]:
 
 def test_a_class_is_compared_with_how_it_looked_when_it_was_last_learned() -> None:
     monitor, _ = monitor_of("ks")
-    monitor.renew(Scene(1, ()), [0, 1])
+    monitor.renew(Scene(1, ()), [0, 1], NOTHING)
     assert drifted(monitor.check(Scene(2, (0, 1)))) == [False, False]
     changed = Scene(3, (0, 1), concept=1, count=12)
     assert drifted(monitor.check(changed)) == [True, True]
-    monitor.renew(changed, [1])  # class 1 is met with fresh samples, class 0 is not
+    monitor.renew(changed, [1], NOTHING)  # class 1 is met with fresh samples, class 0 is not
     assert drifted(monitor.check(changed)) == [True, False]
 
 
 def test_a_class_that_was_never_learned_is_not_testable() -> None:
     monitor, _ = monitor_of("ks")
-    monitor.renew(Scene(1, ()), [0])
+    monitor.renew(Scene(1, ()), [0], NOTHING)
     known, unknown = monitor.check(Scene(2, (0, 5)))
     assert known.drifted is False
     assert unknown.drifted is None
@@ -154,7 +158,7 @@ def test_a_class_that_was_never_learned_is_not_testable() -> None:
 
 def test_loading_forgets_what_was_known_before() -> None:
     monitor, _ = monitor_of("ks")
-    monitor.renew(Scene(1, ()), [0])
+    monitor.renew(Scene(1, ()), [0], NOTHING)
     empty, _ = monitor_of("ks")
     monitor.load_state_dict(empty.state_dict())
     assert drifted(monitor.check(Scene(2, (0,)))) == [None]
@@ -174,7 +178,7 @@ def test_a_memory_as_reference_is_read_as_it_stands_and_costs_no_labels() -> Non
     assert check(scene) == [None]
     memory.offer(scene.reference(0))
     before = book.entries.copy()
-    monitor.renew(scene, [0])
+    monitor.renew(scene, [0], NOTHING)
     assert book.entries == before
     assert check(scene) == [False]
     assert check(Scene(3, (0,), concept=1, count=12)) == [True]

@@ -55,7 +55,8 @@ def test_a_number_may_be_the_least_there_is_and_no_less(name: str, least: int) -
         # A word mistyped in Python must not pass for another one.
         (
             {"reference": "heldout"},
-            "reference must be one of memory, held-out; got 'heldout'; did you mean held-out?",
+            "reference must be one of memory, held-out, fingerprint; got 'heldout'; "
+            "did you mean held-out?",
         ),
         (
             {"monitor": "tests"},

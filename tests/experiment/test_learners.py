@@ -426,6 +426,50 @@ def test_a_network_that_does_not_fit_gets_one_line(
     assert complaint(make).startswith(expected)
 
 
+class Frozen(Plain):
+    """Cannot learn."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.requires_grad_(False)
+
+
+class Stubborn(nn.Module):
+    """Takes no settings."""
+
+
+class Breaks(Plain):
+    """Raises what nobody expects."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise KeyError("weights")
+
+
+def number(**_: Any) -> int:
+    """Makes no network."""
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Frozen", "has no weights that can be trained; unfreeze some"),
+        ("Stubborn", "cannot be made as Stubborn(input_shape=..., num_classes=...): TypeError"),
+        ("Breaks", "the network cannot take pictures of shape (1, 8, 8)"),
+        ("number", "must be a torch module; got int"),
+    ],
+)
+def test_code_of_ones_own_that_makes_no_usable_network_gets_one_line(
+    name: str, expected: str
+) -> None:
+    assert expected in complaint(lambda: learner_of(backbone=f"{__name__}:{name}"))
+
+
+@pytest.mark.parametrize("given", [Plain, 3, nn.Identity()], ids=["a class", "a number", "empty"])
+def test_an_object_that_is_no_usable_network_gets_one_line(given: Any) -> None:
+    assert complaint(lambda: learner_of(network=given)).startswith("network ")
+
+
 def test_a_network_for_other_pictures_gets_one_line() -> None:
     told = complaint(lambda: learner_of(COLOUR, network=Plain()))
     assert told.startswith(

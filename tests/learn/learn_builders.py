@@ -236,23 +236,21 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def assert_pauses_change_nothing(make: Callable[[], Learner], moves: Sequence[Move]) -> None:
-    """Saved before any of the moves and loaded by a fresh learner, it ends in the same bits."""
-    whole = make()
-    saved = []
-    for move in moves:
-        saved.append(copy.deepcopy(whole.state_dict()))
-        move(whole)
-    assert not same(saved[0], saved[-1])
-    for number, state in enumerate(saved):
-        resumed = make()
-        play_tasks(resumed, (4, 1), (0,))  # whatever it did before must not matter
-        resumed.restart()
-        resumed.load_state_dict(state)
-        for move in moves[number:]:
-            move(resumed)
-        assert same(resumed.state_dict(), whole.state_dict()), f"paused before move {number}"
-        asked = batch(500).images
-        assert torch.equal(resumed.logits(asked), whole.logits(asked))
+    """Saved before every move and taken up by another learner, it ends in the same bits."""
+    whole, paused = make(), make()
+    for number, move in enumerate(moves):
+        saved = copy.deepcopy(paused.state_dict())
+        paused = make()
+        paused.observe(labelled(77, 4, 1, 4))  # whatever it did before must not matter
+        paused.end_task()
+        paused.restart()
+        paused.load_state_dict(saved)
+        for learner in (whole, paused):
+            move(learner)
+        assert same(paused.state_dict(), whole.state_dict()), f"paused before move {number}"
+    asked = batch(500).images
+    assert torch.equal(paused.logits(asked), whole.logits(asked))
+    assert not same(dict(whole.network.state_dict()), dict(make().network.state_dict()))
 
 
 def observing(number: int, *labels: int) -> Move:

@@ -133,7 +133,7 @@ class Unwatched:
     def check(self, task: object) -> list[Verdict]:
         return []
 
-    def renew(self, task: object, labels: Sequence[int]) -> None:
+    def renew(self, task: object, labels: Sequence[int], learned: Rows) -> None:
         return
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.shapes import Annotate, LabelSource, Replay
-from recollect.types import Repair
+from recollect.types import Repair, Rows
 
 
 class Realign:
@@ -15,6 +15,7 @@ class Realign:
         self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
     ) -> Repair:
         """Ask for exactly as many labels as the drifted classes have slots."""
+        refilled: list[Rows] = []
         renewed: list[int] = []
         notes: list[str] = []
         slots = memory.counts()
@@ -30,9 +31,14 @@ class Realign:
                 continue
             memory.drop(label)
             memory.put(fresh, annotate(fresh))
+            refilled.append(fresh)
             renewed.append(label)
             if len(fresh) < held:
                 notes.append(
                     f"class {label}: {len(fresh)} fresh rows were granted for {held} slots"
                 )
-        return Repair(renewed=tuple(renewed), notes=tuple(notes))
+        return Repair(
+            refilled=Rows.concat(refilled) if refilled else None,
+            renewed=tuple(renewed),
+            notes=tuple(notes),
+        )

@@ -1,12 +1,6 @@
 """Class by class: does what comes in still look like what was learned?"""
 
-from recollect.detect.detector import (
-    Comparison,
-    ComparisonOptions,
-    Detector,
-    Setting,
-    TwoSampleDetector,
-)
+from recollect.detect.detector import Detector, Setting, TwoSampleDetector
 from recollect.detect.encoders import (
     Encoder,
     Encodes,
@@ -15,8 +9,9 @@ from recollect.detect.encoders import (
     Surroundings,
 )
 from recollect.detect.fixed import AlwaysDetector, NeverDetector, OracleDetector
+from recollect.detect.judge import Comparison, ComparisonOptions, Judge
 from recollect.detect.monitor import Monitor
-from recollect.detect.reference import HeldOutReference
+from recollect.detect.reference import FingerprintReference, HeldOutReference
 
 __all__ = [
     "AlwaysDetector",
@@ -25,7 +20,9 @@ __all__ = [
     "Detector",
     "Encoder",
     "Encodes",
+    "FingerprintReference",
     "HeldOutReference",
+    "Judge",
     "LearnerEncoder",
     "Monitor",
     "NeverDetector",

@@ -1,4 +1,4 @@
-"""Classifier two-sample test: can a classifier tell current rows from reference rows it never saw?"""
+"""Classifier two-sample test: can current rows be told from reference rows, both unseen?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from recollect.detect.evidence import (
     batches_of_equal_sizes,
     permutation_evidence,
     random_splits,
+    refuse_infinite,
 )
 from recollect.detect.evidence import smallest_permutation_p_value as smallest_p_value
 from recollect.errors import UserError
@@ -28,7 +29,7 @@ def c2st(
     *,
     permutations: int = 100,
     folds: int = 10,
-    ridge: float = 0.1,
+    ridge: float = 0.01,
     generator: torch.Generator,
 ) -> list[Evidence]:
     """Held-out area under the ROC curve of a linear classifier, for each pair of (rows, features).
@@ -54,7 +55,7 @@ def c2st(
 
 
 def held_out_scores(pooled: Tensor, splits: Tensor, *, folds: int, ridge: float) -> Tensor:
-    """Each row's score by the classifier that was fitted to the other folds, (classes, splits, rows).
+    """Each row's score by the classifier fitted to the other folds, (classes, splits, rows).
 
     Features come as (classes, rows, features), folds being contiguous, and splits as
     (classes, splits, rows). A score is ridge regression's prediction, less the mean label that it
@@ -65,15 +66,16 @@ def held_out_scores(pooled: Tensor, splits: Tensor, *, folds: int, ridge: float)
     splits and folds, and more features than rows cost nothing.
     """
     rows = pooled.shape[1]
-    standard = _standardised(pooled)
+    standard = _standardised(pooled.double())
     products = standard @ standard.mT
     diagonal = products.diagonal(dim1=1, dim2=2)
+    refuse_infinite(diagonal)
     penalty = ridge * diagonal.mean(dim=1, keepdim=True)
     penalty = torch.where(penalty > 0, penalty, 1.0)
     diagonal += penalty
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
     inverse -= 1 / (rows * penalty[:, :, None])  # features being centred, this is the projection
-    labels = splits.to(pooled.dtype)
+    labels = splits.double()
     labels -= labels.mean(dim=2, keepdim=True)
     weights = labels @ inverse
     scores = torch.empty_like(labels)

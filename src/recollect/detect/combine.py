@@ -6,6 +6,7 @@ under that dependence; all take p-values (..., tests) and give p-values (...).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -29,7 +30,7 @@ def bonferroni(p_values: PValues) -> PValues:
     0.03
     """
     _refuse_bad(p_values)
-    return np.minimum(p_values.shape[-1] * p_values.min(axis=-1), 1)
+    return np.asarray(np.minimum(p_values.shape[-1] * p_values.min(axis=-1), 1))
 
 
 def harmonic(p_values: PValues) -> PValues:
@@ -43,9 +44,9 @@ def harmonic(p_values: PValues) -> PValues:
     0.02
     """
     _refuse_bad(p_values)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         mean = 1 / (1 / p_values).mean(axis=-1)
-    return np.minimum(worst_case_factor(p_values.shape[-1]) * mean, 1)
+    return np.asarray(np.minimum(worst_case_factor(p_values.shape[-1]) * mean, 1))
 
 
 def cauchy(p_values: PValues) -> PValues:
@@ -95,7 +96,7 @@ def worst_case_factor(tests: int) -> float:
         return float(tests)
 
     def balance(y: float) -> float:
-        return y * y - tests * ((y + 1) * np.log1p(y) - y)
+        return y * y - tests * ((y + 1) * math.log1p(y) - y)
 
     # Near 0 the balance is negative by the second order; at tests^2 the square has won.
     y = float(optimize.brentq(balance, 1e-3, tests**2))

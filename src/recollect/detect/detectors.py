@@ -13,13 +13,9 @@ from torch import Tensor
 from recollect.detect import scores
 from recollect.detect.c2st import c2st
 from recollect.detect.combine import COMBINATIONS
-from recollect.detect.detector import (
-    Comparison,
-    ComparisonOptions,
-    Setting,
-    TwoSampleDetector,
-)
+from recollect.detect.detector import Setting, TwoSampleDetector
 from recollect.detect.evidence import Evidence, Pair, smallest_permutation_p_value
+from recollect.detect.judge import Comparison, ComparisonOptions, Judge, Merge
 from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
 from recollect.detect.mmd import mmd
 from recollect.errors import UserError
@@ -60,35 +56,38 @@ class CombinedOptions(PermutationOptions):
 
 def ks(setting: Setting, options: KSOptions) -> TwoSampleDetector:
     """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
-    return TwoSampleDetector(
-        setting.encoder(), [ks_on(options.score)], options=options, seed=setting.seed
-    )
+    return _detector(setting, [ks_on(options.score)], options)
 
 
 def mmd_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
     """The paper's second detector."""
-    return TwoSampleDetector(
-        setting.encoder(), [by_mmd(options.permutations)], options=options, seed=setting.seed
-    )
+    return _detector(setting, [by_mmd(options.permutations)], options)
 
 
 def c2st_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
     """A linear classifier tries to tell the two samples apart."""
-    return TwoSampleDetector(
-        setting.encoder(), [by_c2st(options.permutations)], options=options, seed=setting.seed
-    )
+    return _detector(setting, [by_c2st(options.permutations)], options)
 
 
 def combined(setting: Setting, options: CombinedOptions) -> TwoSampleDetector:
     """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
-    merge = COMBINATIONS[options.method]
-    return TwoSampleDetector(
-        setting.encoder(),
-        [ks_on("entropy"), by_mmd(options.permutations), by_c2st(options.permutations)],
-        options=options,
-        merge=lambda p_values: float(merge(np.asarray(p_values, dtype=np.float64))),
-        seed=setting.seed,
-    )
+    method = COMBINATIONS[options.method]
+
+    def merge(p_values: Sequence[float]) -> float:
+        return float(method(np.asarray(p_values, dtype=np.float64)))
+
+    tests = [ks_on("entropy"), by_mmd(options.permutations), by_c2st(options.permutations)]
+    return _detector(setting, tests, options, merge)
+
+
+def _detector(
+    setting: Setting,
+    comparisons: Sequence[Comparison],
+    options: ComparisonOptions,
+    merge: Merge | None = None,
+) -> TwoSampleDetector:
+    judge = Judge(comparisons, options, merge=merge, seed=setting.seed)
+    return TwoSampleDetector(setting.encoder(), judge)
 
 
 def ks_on(score: str) -> Comparison:

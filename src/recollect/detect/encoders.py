@@ -38,6 +38,8 @@ class Encodes(Protocol):
 class Encoder(Encodes, Protocol):
     """A part of the catalogue, made from `Surroundings`."""
 
+    name: str
+    """what it is, exactly: encodings of another one cannot be compared"""
     fixed: ClassVar[bool]
     """whether it never learns: only then may rows that the learner trained on be a reference"""
     networks: Sequence[nn.Module]
@@ -50,6 +52,7 @@ class LearnerEncoder:
     fixed: ClassVar[bool] = False
 
     def __init__(self, surroundings: Surroundings) -> None:
+        self.name = "learner"
         self.networks: Sequence[nn.Module] = ()
         self.encode = surroundings.learner
 
@@ -66,6 +69,8 @@ class RandomEncoder:
                 input_shape=(channels, height, wide), num_classes=outputs, width=width
             )
         self._network.eval().requires_grad_(False)
+        shape = "x".join(map(str, surroundings.image_shape))
+        self.name = f"random {shape} {outputs} {width} seed {surroundings.seed}"
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:

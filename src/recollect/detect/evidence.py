@@ -72,31 +72,37 @@ def batches_of_equal_sizes(
 ) -> Iterator[tuple[list[int], Tensor, tuple[int, int]]]:
     """Pairs of equal sizes together: where they stand, their pooled rows, their two sizes.
 
-    The pooled rows are doubles, (classes, reference + current rows, features). A batch holds no
-    more classes than keep its square matrices within the processor's caches.
+    The pooled rows are (classes, reference + current rows, features). A batch holds no more classes
+    than keep its matrices within the processor's caches.
     """
     alike: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for place, (reference, current) in enumerate(pairs):
-        _refuse_bad_features(reference, current)
+        _refuse_bad_shapes(reference, current)
         alike[len(reference), len(current), reference.shape[1]].append(place)
-    for (num_reference, num_current, _), places in alike.items():
+    for (num_reference, num_current, width), places in alike.items():
         rows = num_reference + num_current
-        step = max(1, _MAX_CELLS // (rows * max(rows, permutations)))
+        step = max(1, _MAX_CELLS // (rows * max(rows, width, permutations)))
         for start in range(0, len(places), step):
             batch = places[start : start + step]
-            pooled = torch.stack([torch.cat(pairs[place]) for place in batch]).double()
+            pooled = torch.stack([torch.cat(pairs[place]) for place in batch])
             yield batch, pooled, (num_reference, num_current)
 
 
-_MAX_CELLS = 1 << 20
+_MAX_CELLS = 1 << 18
 """of a batch's matrices, 8 bytes each"""
 
 
-def _refuse_bad_features(reference: Tensor, current: Tensor) -> None:
+def _refuse_bad_shapes(reference: Tensor, current: Tensor) -> None:
     shapes = tuple(reference.shape), tuple(current.shape)
     if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
         raise UserError(f"expected features (rows, features) of one width; got {shapes}")
     if min(len(reference), len(current)) < 2:
         raise UserError(f"a test on features needs at least two rows on each side; got {shapes}")
-    if not (reference.isfinite().all() and current.isfinite().all()):
-        raise UserError("features hold NaN or infinity: leave such rows out, or mend the encoder")
+
+
+def refuse_infinite(norms: Tensor) -> None:
+    """Given the features' squared norms: a NaN would be taken for the strongest evidence."""
+    if not norms.isfinite().all():
+        raise UserError(
+            "features hold NaN or huge numbers: leave such rows out, or mend the encoder"
+        )

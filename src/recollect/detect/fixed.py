@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
-from recollect.detect.detector import Setting
-from recollect.shapes import HasRows
+from recollect.detect.detector import Reference, Setting
 from recollect.types import Rows, Verdict
 
 
@@ -23,7 +22,7 @@ class FixedDetector(ABC):
         """The classes to be flagged at a task."""
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: HasRows
+        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
     ) -> list[Verdict]:
         """One verdict per class, without a look at the rows."""
         del monitored, reference

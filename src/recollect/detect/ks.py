@@ -1,9 +1,9 @@
 """The two-sample Kolmogorov-Smirnov test, exact, for all classes of a check in one go.
 
 Order the pooled scores: a row of the first sample is a step up, a row of the second a step to the
-right, and the order is a path on a lattice from (0, 0) to (n, m). When nothing has drifted all paths
-are equally likely, so the p-value is the share of paths that stray from the diagonal at least as far
-as the one observed.
+right, and the order is a path on a lattice from (0, 0) to (n, m). When nothing has drifted, all
+paths are equally likely: the p-value is the share of paths that stray from the diagonal at least as
+far as the one observed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Evidence", "kolmogorov_smirnov", "smallest_p_value"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Question = tuple[int, int, int]
-"""(n, m, reach), n <= m: what share of paths to (n, m) has a point with |i m - j n| >= reach > 0?"""
+"""(n, m, reach), n <= m: what share of paths to (n, m) has a point with |i m - j n| >= reach?"""
 
 MAX_EXACT = 10_000
 """rows of a sample beyond which scipy, and so this, gives the limit distribution's p-value"""
@@ -159,28 +159,34 @@ def _shares(questions: Integers) -> Floats:
     """
     n, m, _ = questions.T
     lows, highs = _corridors(questions)
+    rows = np.arange(1, len(lows))
     # A row is worked on from the column before any corridor to the end of the widest.
-    starts = lows[1:].min(axis=1)
-    width = int((highs[1:].max(axis=1) - starts).max().clip(1))
-    columns = starts[:, None] + np.arange(-1, width)
-    all_below = _all_paths_below(columns.clip(max=m.max()))
-    # Left of the corridor, sums over all paths below give all paths; right of the last row's, sums
-    # have run on where they have no meaning.
-    replaced = columns[:, None] < lows[1:, :, None]
-    replaced |= columns[:, None] >= highs[:-1, :, None]
+    starts = lows[1:].min(axis=1) - 1
+    width = int((highs[1:].max(axis=1) - starts).max().clip(2))
+    columns = starts[:, None] + np.arange(width)
+    paths = _PathCounts(int(n.max()), int(m.max()))
+    # Right of the last row's corridor all paths have strayed. Left of this row's, a class's own sum
+    # begins with all paths to the point before: whoever else is asked about changes no digit.
+    left = columns[:, None] < lows[1:, :, None]
+    replaced = left | (columns[:, None] >= highs[:-1, :, None])
+    values = np.where(left, 0.0, paths.to(rows[:, None] - 1, columns)[:, None])
+    before = lows[1:] - 1
+    places = (before - starts[:, None])[:, :, None]
+    np.put_along_axis(values, places, paths.to(rows[:, None], before)[:, :, None], axis=2)
     # Stored one column to the right, for column -1.
     strayed = np.zeros((len(questions), starts.max() + width + 1))
     arriving = defaultdict(list)
     for line, row in enumerate(n.tolist()):
-        arriving[row].append(line)
+        arriving[row - 1].append(line)
     arrived = np.empty(len(questions))
     for i, start in enumerate(starts.tolist()):
-        counts = strayed[:, start : start + width + 1]
-        np.copyto(counts, all_below[i], where=replaced[i])
+        counts = strayed[:, start + 1 : start + 1 + width]
+        np.copyto(counts, values[i], where=replaced[i])
         np.add.accumulate(counts, axis=1, out=counts)
-        for line in arriving.get(i + 1, ()):
+        for line in arriving.get(i, ()):
             arrived[line] = strayed[line, m[line] + 1]
-    return np.minimum(arrived / special.binom(n + m, n), 1)
+    shares: Floats = arrived / special.binom(n + m, n)
+    return shares.clip(max=1)
 
 
 def _corridors(questions: Integers) -> tuple[Integers, Integers]:
@@ -193,13 +199,14 @@ def _corridors(questions: Integers) -> tuple[Integers, Integers]:
     return np.where(arrived, m.max(), lows), np.where(arrived, 0, highs)
 
 
-def _all_paths_below(columns: Integers) -> Floats:
-    """Numbers of paths to the given columns in rows 0, 1, ..., each row's first one row higher.
+class _PathCounts:
+    """Numbers of paths to the points of a lattice, none of them to column -1."""
 
-    Sums over a row then go on from the first.
-    """
-    i = np.repeat(np.arange(len(columns))[:, None], columns.shape[1], axis=1)
-    i[:, 0] += 1
-    log_factorials = special.gammaln(np.arange(1, i.max() + columns.max() + 2))
-    logs = log_factorials[i + columns] - log_factorials[i] - log_factorials[columns]
-    return np.where(columns < 0, 0.0, np.exp(logs))
+    def __init__(self, rows: int, columns: int) -> None:
+        self._columns = columns
+        self._log_factorials = special.gammaln(np.arange(1, rows + columns + 2))
+
+    def to(self, i: Integers, j: Integers) -> Floats:
+        logs = self._log_factorials
+        j_on = j.clip(0, self._columns)
+        return np.where(j < 0, 0.0, np.exp(logs[i + j_on] - logs[i] - logs[j_on]))

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from recollect.detect.detector import Detector
-from recollect.detect.reference import HeldOutReference
+from recollect.detect.reference import FingerprintReference, HeldOutReference
 from recollect.shapes import HasRows, Watched
-from recollect.types import Verdict
+from recollect.types import Rows, Verdict
 
 
 class Monitor:
-    """Checks every class seen so far, and keeps the held-out reference up to date.
+    """Checks every class seen so far, and keeps its reference up to date.
 
     The labels by which rows are told apart by class are labels too: each use is booked.
     """
@@ -22,7 +22,7 @@ class Monitor:
     def __init__(
         self,
         detector: Detector,
-        reference: HasRows | HeldOutReference,
+        reference: HasRows | HeldOutReference | FingerprintReference,
         *,
         book: Callable[[int], None],
         just_drifted: Callable[[int], Sequence[int]] | None = None,
@@ -51,22 +51,29 @@ class Monitor:
             self._book(len(monitored))
         return self._detector.check(task.number, classes, monitored, self._reference)
 
-    def renew(self, task: Watched, labels: Sequence[int]) -> None:
-        """These classes have just been learned, or learned anew, as they look during the task."""
-        if not isinstance(self._reference, HeldOutReference) or not self._detector.watches:
+    def renew(self, task: Watched, labels: Sequence[int], learned: Rows) -> None:
+        """These classes have just been learned, or learned anew, as they look during the task.
+
+        Held-out rows take labels of their own; a fingerprint is taken of the `learned` rows, whose
+        labels have been paid for.
+        """
+        if not self._detector.watches:
             return
         for label in labels:
-            rows = task.reference(label)
-            self._book(len(rows))
-            self._reference.renew(label, rows)
+            if isinstance(self._reference, HeldOutReference):
+                rows = task.reference(label)
+                self._book(len(rows))
+                self._reference.renew(label, rows)
+            elif isinstance(self._reference, FingerprintReference):
+                self._reference.renew(label, learned.of_class(label).distinct())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes (a memory that serves as reference saves itself)."""
-        if isinstance(self._reference, HeldOutReference):
+        if isinstance(self._reference, HeldOutReference | FingerprintReference):
             return self._reference.state_dict()
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        if isinstance(self._reference, HeldOutReference):
+        if isinstance(self._reference, HeldOutReference | FingerprintReference):
             self._reference.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Rows that nobody trains on, kept to say what each class looked like when it was last learned."""
+"""What is kept to say what each class looked like when it was last learned."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import Any
 
 import torch
 
-from recollect.types import Rows
+from recollect.detect.encoders import Encoder
+from recollect.detect.fingerprint import Fingerprints
+from recollect.types import Encoding, Rows
 
 
 class HeldOutReference:
-    """A valid reference for an encoder that learns: its rows are scored anew at every check."""
+    """Rows that nobody trains on: a valid reference for an encoder that learns.
+
+    They are encoded anew at every check, as what it once said of them expires.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[int, Rows] = {}
@@ -33,3 +38,35 @@ class HeldOutReference:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self._rows = {int(label): Rows(**rows) for label, rows in state.items()}
+
+
+class FingerprintReference:
+    """Encodings of rows that were learned from: small, and independent of the replay memory.
+
+    Valid for a fixed encoder only, to which learned rows look no different from fresh ones.
+    """
+
+    def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
+        self._encoder = encoder
+        self._prints = Fingerprints(encoder.name, size=size, seed=seed)
+
+    def renew(self, label: int, rows: Rows) -> None:
+        """From now on `rows` say what the class looks like; without any, what was known stays."""
+        if len(rows):
+            self._prints.forget(label)
+            self._prints.add(label, self._encoder.encode(rows.images))
+
+    def encoding_of(self, label: int) -> Encoding:
+        """What is kept of a class; no rows for one that has not been learned."""
+        kept = self._prints.encoding_of(label)
+        if kept is None:
+            return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
+        return kept
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return self._prints.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._prints.load_state_dict(state)

@@ -26,7 +26,7 @@ def max_probability(logits: Tensor) -> Tensor:
 
 
 def margin(logits: Tensor) -> Tensor:
-    """How far the predicted class's probability is ahead of the next, (rows, classes) -> (rows,)."""
+    """Lead of the predicted class's probability over the next, (rows, classes) -> (rows,)."""
     first, second = logits.double().softmax(dim=1).topk(2, dim=1).values.unbind(dim=1)
     return first - second
 

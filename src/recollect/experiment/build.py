@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from recollect.data.parts import make_parts, shortages
 from recollect.detect import (
     Detector,
     Encoder,
+    FingerprintReference,
     HeldOutReference,
     Monitor,
     Setting,
@@ -28,7 +30,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
-from recollect.shapes import Adaptation, LabelSource
+from recollect.shapes import Adaptation, HasRows, LabelSource
 from recollect.streams import (
     Schedule,
     Stream,
@@ -99,6 +101,7 @@ def assemble(
     for watched in learner.networks:
         meter.watch(watched, input_shape_of(stream.image_shape))
 
+    @functools.cache  # one for the detector and for what it compares with
     def encoder() -> Encoder:
         made: Encoder = catalogue.find("encoder", settled(config.encoder)).factory()(
             Surroundings(learner=learner.encode, image_shape=stream.image_shape, seed=config.seed)
@@ -130,7 +133,7 @@ def assemble(
         learner=learner,
         monitor=Monitor(
             detector,
-            HeldOutReference() if config.reference == "held-out" else learner.memory,
+            make_reference(config, encoder, learner),
             just_drifted=drifting if config.checked == "just-drifted" else None,
             book=lambda count: ledger.book_labels("monitoring", count),
         ),
@@ -140,6 +143,18 @@ def assemble(
         ledger=ledger,
         warnings=(*shortage, *warnings_about(config, detector)),
     )
+
+
+def make_reference(
+    config: RunConfig, encoder: Callable[[], Encoder], learner: Learner
+) -> HasRows | HeldOutReference | FingerprintReference:
+    """What current rows are compared with."""
+    match config.reference:
+        case "held-out":
+            return HeldOutReference()
+        case "fingerprint":
+            return FingerprintReference(encoder(), size=config.fingerprint_size, seed=config.seed)
+    return learner.memory
 
 
 def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
@@ -156,7 +171,8 @@ def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
             "the detector watches the rows that score the run, as the published experiments did: "
             "what is adapted to them is also scored on them (use --monitor holdout)"
         )
-    if settled(config.minibatch_size) > settled(config.buffer_size):
+    draws_minibatches = config.method not in ("finetune", "joint", "ser")
+    if draws_minibatches and settled(config.minibatch_size) > settled(config.buffer_size):
         warnings.append(
             f"a draw of {config.minibatch_size} rows is larger than the memory, which holds "
             f"{config.buffer_size}: every step draws all there are"

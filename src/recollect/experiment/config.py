@@ -31,9 +31,11 @@ class Settings:
     """what tells drifted classes from others"""
     encoder: str | None = None
     """what turns pictures into the scores that a detector compares; as a rule, learner"""
-    reference: Literal["memory", "held-out"] | None = None
+    reference: Literal["memory", "held-out", "fingerprint"] | None = None
     """what current rows are compared with; as a rule, memory for an encoder that never learns, else
-    rows that nobody trains on"""
+    rows that nobody trains on; fingerprint: encodings kept of each class as it was learned"""
+    fingerprint_size: int = 50
+    """rows that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
     """which rows a detector watches: as a rule rows held out for it; or, as published, the test"""
     checked: Literal["all-known", "just-drifted"] | None = None
@@ -127,6 +129,7 @@ class Settings:
         settle(self)  # from Python too, a mistyped word must not pass for another
         at_least = {
             "buffer_size": 1,
+            "fingerprint_size": 2,
             "num_tasks": 1,
             "num_drifts": 0,
             "max_classes_per_drift": 1,

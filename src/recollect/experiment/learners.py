@@ -82,14 +82,20 @@ def network_maker(
 
     def bare(attempt: int) -> nn.Module:
         if network is not None:
-            return copy.deepcopy(network)
+            return copy.deepcopy(_checked_network(network, "network"))
+        factory, name = backbone.factory(), f"backbone {config.backbone}"
+        options = config.options.get("backbone", {})
         with rng.as_global(rng.fork(config.seed, "network", attempt)):
-            made: nn.Module = backbone.factory()(
-                input_shape=(channels, *sides),
-                num_classes=num_classes,
-                **config.options.get("backbone", {}),
-            )
-        return made
+            try:
+                made = factory(input_shape=(channels, *sides), num_classes=num_classes, **options)
+            except (TypeError, AttributeError, ValueError) as error:
+                if not catalogue.is_import_path(settled(config.backbone)):
+                    raise
+                raise UserError(
+                    f"{name} cannot be made as {name.split(':')[-1]}(input_shape=..., "
+                    f"num_classes=...): {_first_line(error)}"
+                ) from error
+        return _checked_network(made, name)
 
     def make_network(attempt: int) -> nn.Module:
         made = bare(attempt)
@@ -121,17 +127,28 @@ def _check_head(learner: Learner, image_shape: tuple[int, ...], num_classes: int
     """Refuse a network that does not give a logit per class, before anything is trained."""
     try:
         shape = tuple(learner.logits(torch.zeros(2, *image_shape, dtype=torch.uint8)).shape)
-    except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
-        first_line = str(error).partition("\n")[0]
+    except Exception as error:  # anybody's code runs here, and may raise anything
         raise UserError(
             f"the network cannot take pictures of shape {input_shape_of(image_shape)} "
-            f"(channels, height, width): {first_line}"
+            f"(channels, height, width): {_first_line(error)}"
         ) from error
     if shape != (2, num_classes):
         raise UserError(
             f"the network's head must give {num_classes} logits, one per class of the stream; for "
             f"2 pictures it gave the shape {shape}"
         )
+
+
+def _checked_network(network: object, name: str) -> nn.Module:
+    if not isinstance(network, nn.Module):
+        raise UserError(f"{name} must be a torch module; got {type(network).__name__}")
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise UserError(f"{name} has no weights that can be trained; unfreeze some")
+    return network
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def optimiser_maker(config: RunConfig) -> Callable[[nn.Module], torch.optim.Optimizer]:

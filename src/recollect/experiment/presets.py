@@ -32,6 +32,7 @@ RULE: Mapping[str, Any] = {
     "monitor": "holdout",
     "checked": "all-known",
     "buffer_policy": "reservoir",
+    "num_tasks": 5,
     "num_drifts": 1,
     "scope": "since-last-event",
     "permutation_unit": "pixel",
@@ -108,7 +109,6 @@ DIGITS = Preset(
 GENERIC = Preset(
     source="this project's choice for a benchmark or method that has no preset",
     values={
-        "num_tasks": 5,
         "buffer_size": 500,
         "backbone": "cnn",
         "epochs": 5,
@@ -172,7 +172,8 @@ def _named(config: RunConfig) -> Preset:
         raise UserError(
             f"preset {config.preset} is for method {method}; got method {config.method}"
         )
-    return _of_row(PAPER[benchmark, method, int(size)], f"the paper's table, {config.preset}")
+    row = PAPER[benchmark, method, int(size)]
+    return _of_row(row, f"the paper's table, {config.preset}", backbone=config.backbone)
 
 
 def _training(config: RunConfig) -> Preset:
@@ -219,15 +220,26 @@ def resolve(config: RunConfig) -> RunConfig:
     if config.tasks is not None or "tasks" in values:
         values.pop("num_tasks", None)
     _settle_drift(config, values)
+    if config.scheduler not in (None, "steps"):
+        values.pop("lr_milestones", None)
     open_fields = {name: value for name, value in values.items() if getattr(config, name) is None}
     config = dataclasses.replace(config, **open_fields)
     for kind in ("adaptation", "detector", "encoder", "buffer_policy"):
         catalogue.find(kind, getattr(config, kind))
     if config.transform is not None:
         catalogue.find("transform", config.transform)
+    fixed = catalogue.find("encoder", config.encoder or "").factory().fixed
     if config.reference is None:
-        fixed = catalogue.find("encoder", config.encoder or "").factory().fixed
         config = dataclasses.replace(config, reference="memory" if fixed else "held-out")
+    if config.reference == "fingerprint" and not fixed:
+        raise UserError(
+            f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
+            "--encoder random, or --reference held-out"
+        )
+    if config.scheduler != "steps" and config.lr_milestones:
+        raise UserError(
+            f"lr_milestones belong to scheduler steps; leave them out with {config.scheduler}"
+        )
     if config.scheduler == "steps" and not config.lr_milestones:
         raise UserError(
             "scheduler steps needs lr_milestones: the epochs after which the rate drops"

@@ -32,7 +32,8 @@ def augment(x: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
         down[:, :, None].to(x.device),
         across[:, None, :].to(x.device),
     ]  # (rows, height, width, channels): the order that advanced indexing gives
-    return picked.permute(0, 3, 1, 2).contiguous(memory_format=_layout(x))
+    # A clone, for the sake of the strides of grey pictures (see `to_input`).
+    return picked.permute(0, 3, 1, 2).clone(memory_format=_layout(x))
 
 
 def _layout(x: Tensor) -> torch.memory_format:

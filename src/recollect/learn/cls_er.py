@@ -79,7 +79,11 @@ class CLSER(Objective):
         """(rows, classes): of each row, the logits of the average that is surer of its class."""
         stable, plastic = self._averages["stable"](replay.x), self._averages["plastic"](replay.x)
         right = replay.y[:, None]
-        trust_stable = stable.softmax(1).gather(1, right) > plastic.softmax(1).gather(1, right)
+        # In float32: bfloat16 probabilities near 1 would tie, and ties all go one way.
+        sure_stable, sure_plastic = (
+            logits.float().softmax(1).gather(1, right) for logits in (stable, plastic)
+        )
+        trust_stable = sure_stable > sure_plastic
         return torch.where(trust_stable, stable, plastic)
 
     @torch.no_grad()
@@ -116,6 +120,7 @@ class CLSER(Objective):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        assert self._averages, "the method has not been attached to a network"
         self._steps = state["steps"]
         for name, average in self._averages.items():
             average.load_state_dict(state["averages"][name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,7 @@ class Learner:
         self._restarts = 0
         self._known: set[int] = set()
         self._in_task = False
+        self._factor = 1.0
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
         self.network = make_network(0).to(self._device)
@@ -75,7 +77,9 @@ class Learner:
         return (self.network, *self.objective.copies())
 
     def begin_task(self, classes: Sequence[int]) -> None:
-        """Tell the method that a task with these new classes begins."""
+        """Tell the method that a task with these new classes begins; one under way ends."""
+        if self._in_task:
+            self.end_task()
         if self.objective.starts_afresh and self._known:
             self.restart()
         self._known.update(classes)
@@ -84,9 +88,8 @@ class Learner:
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
-        for group in self._optimiser.param_groups:
-            full = group.setdefault("initial_lr", group["lr"])
-            group["lr"] = full * self._practice.rate(epoch, epochs)
+        self._factor = self._practice.rate(epoch, epochs)
+        self._set_rate()
 
     def end_task(self) -> None:
         """Tell the method that the task is over."""
@@ -101,8 +104,6 @@ class Learner:
         if not len(batch):
             raise ValueError("a step needs at least one row; got an empty batch")
         if strangers := set(batch.labels.tolist()) - self._known:
-            if self._in_task:
-                self.end_task()
             self.begin_task(sorted(strangers))
         self.network.train()
         stream = self._inputs(batch, {})
@@ -111,7 +112,7 @@ class Learner:
             outcome = self.objective.outcome(self.network, stream, self._draw)
         loss = float(outcome.loss.detach())
         self.steps += 1
-        if not loss < float("inf"):
+        if not math.isfinite(loss):
             raise RunFailure(
                 f"the loss became {loss} at step {self.steps}; try a lower learning rate"
             )
@@ -152,7 +153,13 @@ class Learner:
         fresh = self._make_network(self._restarts)
         self.network.load_state_dict(fresh.state_dict())
         self._optimiser = self._make_optimiser(self.network)
+        self._set_rate()
         self.objective.attach(self.network, self._seed)
+
+    def _set_rate(self) -> None:
+        for group in self._optimiser.param_groups:
+            full = group.setdefault("initial_lr", group["lr"])
+            group["lr"] = full * self._factor
 
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the rows at a time."""
@@ -194,6 +201,7 @@ class Learner:
             "restarts": self._restarts,
             "known": sorted(self._known),
             "in_task": self._in_task,
+            "factor": self._factor,
             "augmenting": self._augmenting.get_state(),
             "dropping": self._dropping.get_state(),
         }
@@ -208,6 +216,7 @@ class Learner:
         self._restarts = state["restarts"]
         self._known = set(state["known"])
         self._in_task = state["in_task"]
+        self._factor = state["factor"]
         self._augmenting.set_state(state["augmenting"])
         self._dropping.set_state(state["dropping"])
 

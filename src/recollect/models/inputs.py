@@ -19,4 +19,6 @@ def to_input(
     moved = images.to(device, non_blocking=True)
     if images.dtype != torch.uint8:
         return moved.float()
-    return moved.permute(0, 3, 1, 2).contiguous(memory_format=memory_format).float().div_(255)
+    # A clone even where one channel passes for contiguous in either order: convolutions go by the
+    # strides, and would compute channels-last unasked.
+    return moved.permute(0, 3, 1, 2).clone(memory_format=memory_format).float().div_(255)
