@@ -146,7 +146,7 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
         ("train", "observe", [12]),
         ("train", "step"),
         ("train", "end"),
-        (None, "renew", 1, (0, 1)),
+        ("detect", "renew", 1, (0, 1)),
         ("evaluate", "evaluate", 1),
     ]
 
@@ -179,7 +179,7 @@ def test_extra_rows_are_trained_on_in_every_epoch_and_not_booked_as_the_streams(
     booked = [entry for entry in world.log if entry[1] == "book"]  # type: ignore[index]
     assert booked == [(None, "book", "stream", 3)]
     assert (record.renewed, record.notes) == ((5,), ("two rows",))
-    assert (None, "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
+    assert ("detect", "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
 
 
 def test_a_monitor_is_shown_every_labelled_row_that_a_class_was_learned_from() -> None:

@@ -52,7 +52,8 @@ def play(
             learner.end_task()
         renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
         learned = [own, *(some for some in (repair.extra, repair.refilled) if some is not None)]
-        monitor.renew(task, (*renewed, *task.new_classes), Rows.concat(learned))
+        with ledger.phase("detect"):
+            monitor.renew(task, (*renewed, *task.new_classes), Rows.concat(learned))
 
         with ledger.phase("evaluate"):
             scores = evaluate(task)

@@ -31,7 +31,7 @@ Question = tuple[int, int, int]
 MAX_EXACT = 10_000
 """rows of a sample beyond which scipy, and so this, gives the limit distribution's p-value"""
 
-MAX_LATTICE = 100_000
+MAX_LATTICE = 50_000
 """points of a lattice beyond which scipy's compiled loop, call by call, is as fast as numpy's rows;
 up to it, doubles hold the number of paths"""
 
@@ -159,31 +159,23 @@ def _shares(questions: Integers) -> Floats:
     """
     n, m, _ = questions.T
     lows, highs = _corridors(questions)
-    rows = np.arange(1, len(lows))
-    # A row is worked on from the column before any corridor to the end of the widest.
-    starts = lows[1:].min(axis=1) - 1
-    width = int((highs[1:].max(axis=1) - starts).max().clip(2))
-    columns = starts[:, None] + np.arange(width)
-    paths = _PathCounts(int(n.max()), int(m.max()))
-    # Right of the last row's corridor all paths have strayed. Left of this row's, a class's own sum
-    # begins with all paths to the point before: whoever else is asked about changes no digit.
-    left = columns[:, None] < lows[1:, :, None]
-    replaced = left | (columns[:, None] >= highs[:-1, :, None])
-    values = np.where(left, 0.0, paths.to(rows[:, None] - 1, columns)[:, None])
-    before = lows[1:] - 1
-    places = (before - starts[:, None])[:, :, None]
-    np.put_along_axis(values, places, paths.to(rows[:, None], before)[:, :, None], axis=2)
-    # Stored one column to the right, for column -1.
-    strayed = np.zeros((len(questions), starts.max() + width + 1))
+    # Every sum begins at the first column, so that an answer does not depend in its last digit on
+    # what else is asked together with it. Column -1 stands before it and holds nothing.
+    columns = np.arange(-1, highs[1:].max())
+    all_below = _all_paths_below(len(lows) - 1, columns.clip(max=m.max()))
+    # Left of the corridor, sums over all paths below give all paths; right of the last row's, sums
+    # have run on where they have no meaning.
+    replaced = columns < lows[1:, :, None]
+    replaced |= columns >= highs[:-1, :, None]
+    strayed = np.zeros((len(questions), len(columns)))
     arriving = defaultdict(list)
     for line, row in enumerate(n.tolist()):
-        arriving[row - 1].append(line)
+        arriving[row].append(line)
     arrived = np.empty(len(questions))
-    for i, start in enumerate(starts.tolist()):
-        counts = strayed[:, start + 1 : start + 1 + width]
-        np.copyto(counts, values[i], where=replaced[i])
-        np.add.accumulate(counts, axis=1, out=counts)
-        for line in arriving.get(i, ()):
+    for i in range(len(all_below)):
+        np.copyto(strayed, all_below[i], where=replaced[i])
+        np.add.accumulate(strayed, axis=1, out=strayed)
+        for line in arriving.get(i + 1, ()):
             arrived[line] = strayed[line, m[line] + 1]
     shares: Floats = arrived / special.binom(n + m, n)
     return shares.clip(max=1)
@@ -199,14 +191,13 @@ def _corridors(questions: Integers) -> tuple[Integers, Integers]:
     return np.where(arrived, m.max(), lows), np.where(arrived, 0, highs)
 
 
-class _PathCounts:
-    """Numbers of paths to the points of a lattice, none of them to column -1."""
+def _all_paths_below(rows: int, columns: Integers) -> Floats:
+    """Numbers of paths to the columns in rows 0, 1, ..., each row's first one row higher.
 
-    def __init__(self, rows: int, columns: int) -> None:
-        self._columns = columns
-        self._log_factorials = special.gammaln(np.arange(1, rows + columns + 2))
-
-    def to(self, i: Integers, j: Integers) -> Floats:
-        logs = self._log_factorials
-        j_on = j.clip(0, self._columns)
-        return np.where(j < 0, 0.0, np.exp(logs[i + j_on] - logs[i] - logs[j_on]))
+    Sums over a row then go on from the first.
+    """
+    i = np.repeat(np.arange(rows)[:, None], len(columns), axis=1)
+    i[:, 0] += 1
+    log_factorials = special.gammaln(np.arange(1, i.max() + columns.max() + 2))
+    logs = log_factorials[i + columns] - log_factorials[i] - log_factorials[columns]
+    return np.where(columns < 0, 0.0, np.exp(logs))
