@@ -46,6 +46,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/bench_transforms.py
 	$(BIN)/python benchmarks/bench_stream.py
 	$(BIN)/python benchmarks/bench_large_data.py
+	$(BIN)/python benchmarks/bench_two_sample.py
+	$(BIN)/python benchmarks/detect_false_alarms.py --data digits --sizes 20
 	$(BIN)/python benchmarks/demo_claim.py
 
 clean:

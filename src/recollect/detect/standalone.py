@@ -1,0 +1,537 @@
+"""Drift detection by itself: fit to pictures as they were, check pictures as they are.
+
+>>> import numpy as np
+>>> pictures = np.random.default_rng(0).integers(0, 100, (60, 8, 8, 1), dtype=np.uint8)
+>>> labels = np.arange(60) % 2
+>>> detector = DriftDetector().fit((pictures[:40], labels[:40]))
+>>> brighter = pictures[40:] + 100 * (labels[40:, None, None, None] == 1).astype(np.uint8)
+>>> [(each.name, each.verdict) for each in detector.check((brighter, labels[40:])).classes]
+[('0', 'same'), ('1', 'drifted')]
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect import rng
+from recollect.detect.c2st import areas_under_curve, held_out_scores
+from recollect.detect.combine import cauchy
+from recollect.detect.detectors import by_c2st, by_mmd, ks_on
+from recollect.detect.encoders import Encoder, RandomEncoder, Surroundings
+from recollect.detect.judge import Comparison, ComparisonOptions, Judge
+from recollect.detect.ks import kolmogorov_smirnov
+from recollect.detect.scores import entropy
+from recollect.errors import UserError, unknown_name
+from recollect.types import Dataset, Encoding, Verdict
+
+Array = np.ndarray | Tensor
+Batch = tuple[Array, Array] | list[Array]
+"""Pictures, uint8 (rows, height, width, 1 or 3) or floats in [0, 1], and labels, whole numbers
+(rows,). Channels may also come first, as torch has them, where it is plain that they do."""
+Data = Dataset | Batch | Iterable[Batch]
+"""All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
+
+State = Literal["drifted", "same", "not testable", "new", "missing"]
+
+MAX_TELLING = 8
+"""rows on either side that are named as the most telling"""
+MIN_PERMUTATIONS, MAX_PERMUTATIONS = 1_000, 10_000
+"""more classes, or a smaller level, ask for finer p-values, up to what can be waited for"""
+
+_BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 20
+"""encoded at once, whatever batches they came in: memory is bounded, and how the rows were cut into
+batches cannot make a difference, not even in the last digit"""
+
+_COMPARISONS: Mapping[str, Callable[[int], list[Comparison]]] = {
+    "combined": lambda permutations: [
+        ks_on("entropy"),
+        by_mmd(permutations),
+        by_c2st(permutations),
+    ],
+    "ks": lambda _: [ks_on("entropy")],
+    "mmd": lambda permutations: [by_mmd(permutations)],
+    "c2st": lambda permutations: [by_c2st(permutations)],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassReport:
+    """What is known about one class."""
+
+    name: str
+    verdict: State
+    """not testable: too few rows for any answer; new, missing: on one side only, which is not
+    drift"""
+    p_value: float | None = None
+    """how often two samples of one distribution would differ as much"""
+    threshold: float | None = None
+    """drifted exactly where the p-value does not exceed it"""
+    p_values: Mapping[str, float] | None = None
+    """by test"""
+    auc: float | None = None
+    """effect size: how often a linear classifier that has seen neither ranks a current row above a
+    reference row; 0.5 is chance, 1 is told apart without fail"""
+    ks_gap: float | None = None
+    """effect size: largest difference of the two sides' distribution functions of the entropy of
+    the encoder's predictions, 0 to 1"""
+    num_reference: int = 0
+    """rows that came, of which at most `max_rows` were compared"""
+    num_current: int = 0
+    telling_reference: tuple[int, ...] = ()
+    """rows least like the current ones, the most telling first: their numbers, counted from 0 in
+    the order in which they came"""
+    telling_current: tuple[int, ...] = ()
+    """rows least like the reference, likewise"""
+    reason: str | None = None
+    """why the class could not be tested"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftReport:
+    """What a check found, class by class."""
+
+    classes: tuple[ClassReport, ...]
+    detector: str
+    encoder: str
+    level: float
+    correction: str
+
+    @property
+    def drifted(self) -> bool:
+        """Whether any class has drifted."""
+        return any(each.verdict == "drifted" for each in self.classes)
+
+    def names(self, *verdicts: State) -> list[str]:
+        """The classes of which one of these is said."""
+        return [each.name for each in self.classes if each.verdict in verdicts]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can say it."""
+        return {
+            "drifted": self.drifted,
+            "drifted_classes": self.names("drifted"),
+            **asdict(self),
+        }
+
+
+class DriftDetector:
+    """Compares pictures with those it was fitted to, class by class; classes go by their names."""
+
+    def __init__(
+        self,
+        *,
+        detector: str = "combined",
+        level: float = 0.05,
+        correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm",
+        encoder: Encoder | None = None,
+        max_rows: int = 500,
+        seed: int = 0,
+    ) -> None:
+        """`encoder`: any fixed one; None is a random network made for the size of the pictures.
+
+        With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
+        At most `max_rows` of a class are kept on either side, a uniform sample, as encodings.
+        """
+        if detector not in _COMPARISONS:
+            raise unknown_name("detector", detector, _COMPARISONS)
+        if encoder is not None and not encoder.fixed:
+            raise UserError(
+                f"the encoder {encoder.name} learns, so that what it made of the reference expires;"
+                " give a fixed one"
+            )
+        options = ComparisonOptions(level=level, correction=correction)
+        if max_rows < options.min_rows:
+            raise UserError(f"max_rows must be at least {options.min_rows}; got {max_rows}")
+        self._detector = detector
+        self._options = options
+        self._given = encoder
+        self._max_rows = max_rows
+        self._seed = seed
+        self._fitted: _Fitted | None = None
+
+    def fit(self, reference: Data, *, class_names: Sequence[str] | None = None) -> DriftDetector:
+        """Take these pictures for how each class looks; what was known before is forgotten.
+
+        Labels of batches are named by `class_names`, or else by their numbers.
+        """
+        name_of, batches = _opened(reference, class_names)
+        image_shape, blocks = _peeked(_blocks(batches), "the reference")
+        encoder = self._encoder_for(image_shape)
+        samples = self._sample(encoder, blocks, name_of, "reference")
+        self._fitted = _Fitted(image_shape, encoder, samples)
+        return self
+
+    def check(self, current: Data, *, class_names: Sequence[str] | None = None) -> DriftReport:
+        """Compare these pictures with the reference; neither they nor anything else is kept."""
+        if self._fitted is None:
+            raise UserError("the detector has no reference yet; call fit(reference) first")
+        image_shape, encoder, kept = self._fitted
+        name_of, batches = _opened(current, class_names)
+        came, blocks = _peeked(_blocks(batches), "the current pictures")
+        if came != image_shape:
+            raise UserError(
+                f"the reference's pictures are {_told(image_shape)}, the current ones {_told(came)}"
+                "; bring both to one size and one number of channels"
+            )
+        now = self._sample(encoder, blocks, name_of, "current")
+        return DriftReport(
+            classes=tuple(self._class_reports(kept, now)),
+            detector=self._detector,
+            encoder=encoder.name,
+            level=self._options.level,
+            correction=self._options.correction,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
+        if self._fitted is None:
+            return {"image_shape": None, "encoder": None, "classes": {}}
+        return {
+            "image_shape": self._fitted.image_shape,
+            "encoder": self._fitted.encoder.name,
+            "classes": {name: kept.state_dict() for name, kept in self._fitted.samples.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off; what another encoder made is refused."""
+        if state["image_shape"] is None:
+            self._fitted = None
+            return
+        encoder = self._encoder_for(state["image_shape"])
+        if encoder.name != state["encoder"]:
+            raise UserError(
+                f"the reference was encoded by {state['encoder']}; this detector's encoder is"
+                f" {encoder.name}, and their numbers cannot be compared"
+            )
+        samples = {name: _Sample.restored(kept) for name, kept in state["classes"].items()}
+        self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
+
+    def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
+        if self._given is not None:
+            return self._given
+        around = Surroundings(learner=_no_learner, image_shape=image_shape, seed=self._seed)
+        made: Encoder = RandomEncoder(around)
+        return made
+
+    def _sample(
+        self, encoder: Encoder, blocks: Iterable[_Block], name_of: Callable[[int], str], side: str
+    ) -> dict[str, _Sample]:
+        """A bounded sample of every class that occurs, by name."""
+        samples: dict[str, _Sample] = {}
+        for block in blocks:
+            offers = []
+            for label in torch.unique(block.labels).tolist():
+                name = name_of(label)
+                sample = samples.setdefault(name, _Sample())
+                draw = rng.fork(self._seed, "standalone", side, name, sample.seen)
+                mine = (block.labels == label).nonzero().squeeze(1)
+                offers.append((sample, mine[sample.offer(len(mine), self._max_rows, draw)]))
+            # Only what is going to be kept: of a large class, ever fewer rows are.
+            wanted = torch.cat([rows for _, rows in offers])
+            if not len(wanted):
+                continue
+            parts = encoder.encode(block.images[wanted])
+            end = 0
+            for sample, rows in offers:
+                begin, end = end, end + len(rows)
+                sample.put(parts[begin:end], block.start + rows)
+        return samples
+
+    def _class_reports(
+        self, kept: Mapping[str, _Sample], now: Mapping[str, _Sample]
+    ) -> Iterator[ClassReport]:
+        """One report per class of either side, in the order of names, numbers by their size."""
+        names = sorted({*kept, *now}, key=_by_number)
+        sides = {
+            place: (kept[name].encoding, now[name].encoding)
+            for place, name in enumerate(names)
+            if name in kept and name in now
+        }
+        verdicts = {each.label: each for each in self._judge(len(sides)).verdicts(1, sides)}
+        for place, name in enumerate(names):
+            if place in verdicts and verdicts[place].drifted is not None:
+                yield self._tested(name, verdicts[place], kept[name], now[name])
+                continue
+            one_sided: State = "missing" if name in kept else "new"
+            yield ClassReport(
+                name=name,
+                verdict="not testable" if place in verdicts else one_sided,
+                reason=verdicts[place].reason if place in verdicts else None,
+                num_reference=kept[name].seen if name in kept else 0,
+                num_current=now[name].seen if name in now else 0,
+            )
+
+    def _judge(self, num_classes: int) -> Judge:
+        finest = math.ceil(2 * num_classes / self._options.level) - 1
+        permutations = min(max(MIN_PERMUTATIONS, finest), MAX_PERMUTATIONS)
+        comparisons = _COMPARISONS[self._detector](permutations)
+        merge = _merged if len(comparisons) > 1 else None
+        return Judge(comparisons, self._options, merge=merge, seed=self._seed)
+
+    def _tested(self, name: str, verdict: Verdict, kept: _Sample, now: _Sample) -> ClassReport:
+        """The verdict, how large the difference is, and which rows show it."""
+        effect = _effect(
+            kept.encoding, now.encoding, rng.fork(self._seed, "standalone", "effect", name)
+        )
+        telling_reference = effect.scores[: len(kept.rows)].argsort(stable=True)
+        telling_current = effect.scores[len(kept.rows) :].argsort(stable=True, descending=True)
+        return ClassReport(
+            name=name,
+            verdict="drifted" if verdict.drifted else "same",
+            p_value=verdict.p_value,
+            threshold=verdict.threshold,
+            p_values=verdict.p_values or {self._detector: verdict.p_value or 0.0},
+            auc=effect.auc,
+            ks_gap=effect.ks_gap,
+            num_reference=kept.seen,
+            num_current=now.seen,
+            telling_reference=tuple(kept.rows[telling_reference[:MAX_TELLING]].tolist()),
+            telling_current=tuple(now.rows[telling_current[:MAX_TELLING]].tolist()),
+        )
+
+
+# --- what is kept of a class --------------------------------------------------------------------
+
+
+class _Sample:
+    """A uniform sample of the rows of one class: encodings and row numbers, never pictures."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._keys = torch.empty(0, dtype=torch.float64)
+        self._staying = torch.empty(0, dtype=torch.int64)
+        self.rows = torch.empty(0, dtype=torch.int64)
+        self.encoding = Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
+
+    def offer(self, count: int, max_rows: int, draw: torch.Generator) -> Tensor:
+        """Which of `count` further rows are to be `put`, and nothing but them."""
+        keys = torch.cat([self._keys, torch.rand(count, dtype=torch.float64, generator=draw)])
+        # The rows with the smallest of independent random keys are a uniform sample of all.
+        chosen = keys.argsort(stable=True)[:max_rows].sort().values
+        is_kept = chosen < len(self._keys)
+        self._staying, coming = chosen[is_kept], chosen[~is_kept] - len(self._keys)
+        self._keys = keys[chosen]
+        self.seen += count
+        return coming
+
+    def put(self, encoding: Encoding, rows: Tensor) -> None:
+        """The rows that `offer` asked for, whatever they have pushed out being forgotten."""
+        if len(self.rows):
+            encoding = Encoding.concat([self.encoding[self._staying], encoding])
+            rows = torch.cat([self.rows[self._staying], rows])
+        self.encoding, self.rows = encoding, rows
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "seen": self.seen,
+            "rows": self.rows,
+            "logits": self.encoding.logits,
+            "features": self.encoding.features,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> _Sample:
+        """To be compared with; keys are gone, so that nothing more can be offered."""
+        sample = cls()
+        sample.seen, sample.rows = state["seen"], state["rows"]
+        sample.encoding = Encoding(logits=state["logits"], features=state["features"])
+        return sample
+
+
+class _Fitted(NamedTuple):
+    """What `fit` leaves behind."""
+
+    image_shape: tuple[int, ...]
+    encoder: Encoder
+    samples: dict[str, _Sample]
+
+
+# --- how large a difference is ------------------------------------------------------------------
+
+
+class _Effect(NamedTuple):
+    auc: float
+    ks_gap: float
+    scores: Tensor
+    """(reference + current rows,): how much each looks like a current one, judged unseen"""
+
+
+def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
+    pooled = torch.cat([kept.features, now.features])
+    order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
+    is_current = (order >= len(kept))[None, None]
+    shuffled = held_out_scores(pooled[order][None], is_current, folds=10, ridge=0.01)
+    scores = torch.empty(len(pooled), dtype=shuffled.dtype)
+    scores[order] = shuffled[0, 0]
+    gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic
+    return _Effect(float(areas_under_curve(shuffled, is_current)), gap, scores)
+
+
+def _merged(p_values: Sequence[float]) -> float:
+    return float(cauchy(np.asarray(p_values, dtype=np.float64)))
+
+
+# --- what comes in ------------------------------------------------------------------------------
+
+
+class _Block(NamedTuple):
+    start: int
+    """the number of its first row"""
+    images: Tensor
+    """uint8 (rows, height, width, channels)"""
+    labels: Tensor
+    """int64 (rows,)"""
+
+
+def _opened(
+    data: Data, class_names: Sequence[str] | None
+) -> tuple[Callable[[int], str], Iterable[Batch]]:
+    """What labels are called, and the batches, of any kind of data."""
+    if isinstance(data, Dataset):
+        class_names = data.class_names if class_names is None else class_names
+        return _naming(class_names), [(data.images, data.labels)]
+    if _is_batch(data):
+        return _naming(class_names), [data]
+    if isinstance(data, np.ndarray | Tensor | str | Mapping) or not isinstance(data, Iterable):
+        raise UserError(
+            "expected a Dataset, a pair (images, labels) or batches of such pairs; got"
+            f" {type(data).__name__}"
+        )
+    return _naming(class_names), data  # type: ignore[return-value]
+
+
+def _naming(class_names: Sequence[str] | None) -> Callable[[int], str]:
+    if class_names is None:
+        return str
+    if len(set(class_names)) < len(class_names):
+        raise UserError(f"two classes have one name; got {', '.join(class_names)}")
+
+    def name_of(label: int) -> str:
+        if not 0 <= label < len(class_names):
+            raise UserError(f"label {label} has no name; there are {len(class_names)} class names")
+        return class_names[label]
+
+    return name_of
+
+
+def _is_batch(data: object) -> TypeGuard[Batch]:
+    return (
+        isinstance(data, tuple | list)
+        and len(data) == 2
+        and isinstance(data[0], np.ndarray | Tensor)
+    )
+
+
+def _peeked(blocks: Iterator[_Block], what: str) -> tuple[tuple[int, ...], Iterable[_Block]]:
+    """The shape of a picture, and all blocks."""
+    first = next(blocks, None)
+    if first is None:
+        raise UserError(f"{what}: expected pictures, got none")
+    return tuple(first.images.shape[1:]), itertools.chain([first], blocks)
+
+
+def _blocks(batches: Iterable[Batch]) -> Iterator[_Block]:
+    """The same rows in blocks of one size, the last one shorter, however they came."""
+    waiting: list[tuple[Tensor, Tensor]] = []
+    shape: tuple[int, ...] | None = None
+    start = 0
+    for images, labels in _pieces(batches):
+        if shape is None:
+            shape = tuple(images.shape[1:])
+        elif tuple(images.shape[1:]) != shape:
+            raise UserError(
+                f"pictures must all have one size; got {_told(shape)}, then"
+                f" {_told(tuple(images.shape[1:]))}"
+            )
+        size = _block_rows(shape)
+        waiting.append((images, labels))
+        while sum(len(part) for _, part in waiting) >= size:
+            pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
+            yield _Block(start, pixels[:size], numbers[:size])
+            start += size
+            waiting = [(pixels[size:], numbers[size:])] if len(numbers) > size else []
+    if waiting:
+        pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
+        yield _Block(start, pixels, numbers)
+
+
+def _block_rows(shape: tuple[int, ...]) -> int:
+    return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, shape[0] * shape[1])))
+
+
+def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Checked batches, large ones cut: a file that is mapped into memory is read bit by bit."""
+    for batch in batches:
+        if not _is_batch(batch):
+            raise UserError(
+                "expected batches of (images, labels), both arrays; got"
+                f" {type(batch).__name__}: a data set of single pictures goes into a DataLoader"
+            )
+        images, labels = batch
+        numbers = _label_numbers(labels)
+        if len(images) != len(numbers):
+            raise UserError(f"{len(numbers)} labels for {len(images)} pictures")
+        for begin in range(0, len(numbers), _BLOCK_ROWS):
+            piece = slice(begin, begin + _BLOCK_ROWS)
+            yield _pixels(images[piece]), numbers[piece]
+
+
+def _label_numbers(labels: Array) -> Tensor:
+    """int64 (rows,)"""
+    array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise UserError(
+            f"expected labels as whole numbers (rows,); got {array.dtype} {array.shape}"
+        )
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _pixels(images: Array) -> Tensor:
+    """uint8 (rows, height, width, channels)"""
+    if isinstance(images, np.ndarray):
+        if images.dtype.kind not in "uf":
+            raise UserError(f"expected images as uint8, or floats in [0, 1]; got {images.dtype}")
+        images = torch.from_numpy(np.ascontiguousarray(images))
+    pixels = images.detach().cpu()
+    if pixels.ndim != 4 or not {pixels.shape[1], pixels.shape[3]} & {1, 3}:
+        shape = tuple(pixels.shape)
+        raise UserError(f"expected images (rows, height, width, 1 or 3); got {shape}")
+    if pixels.shape[3] not in (1, 3):
+        pixels = pixels.permute(0, 2, 3, 1)
+    if pixels.dtype == torch.uint8:
+        return pixels
+    # Written so that NaN is outside too: every comparison with it is false.
+    if not pixels.is_floating_point() or not ((pixels >= 0) & (pixels <= 1)).all():
+        raise UserError(
+            f"expected images as uint8, or floats in [0, 1] without NaN; got {pixels.dtype} from"
+            f" {pixels.min().item():g} to {pixels.max().item():g}"
+        )
+    return pixels.float().mul(255).round_().to(torch.uint8)
+
+
+def _told(shape: tuple[int, ...]) -> str:
+    """A picture's size in words.
+
+    >>> _told((8, 12, 1))
+    '8 x 12 in grey'
+    """
+    colours = {1: "in grey", 3: "in colour"}.get(shape[2], f"in {shape[2]} channels")
+    return f"{shape[0]} x {shape[1]} {colours}"
+
+
+def _by_number(name: str) -> tuple[bool, int, str]:
+    """Sorts numbers by their size, before other names."""
+    is_number = name.isascii() and name.isdecimal()
+    return not is_number, int(name) if is_number else 0, name
+
+
+def _no_learner(images: Tensor) -> Encoding:
+    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} rows")
