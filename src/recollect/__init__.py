@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from recollect.data.adapters import from_torch_dataset
     from recollect.data.own import load_own
+    from recollect.detect.standalone import DriftDetector
     from recollect.errors import RunFailure, UserError
     from recollect.experiment.config import RunConfig
     from recollect.experiment.load import Predictor, load
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from recollect.report import write_report
 
 _HOMES = {
+    "DriftDetector": "recollect.detect.standalone",
     "Predictor": "recollect.experiment.load",
     "RunConfig": "recollect.experiment.config",
     "RunFailure": "recollect.errors",
@@ -29,6 +31,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "DriftDetector",
     "Predictor",
     "RunConfig",
     "RunFailure",

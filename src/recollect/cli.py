@@ -24,6 +24,7 @@ from recollect.experiment.config_file import (
     unfold_data,
 )
 from recollect.experiment.data_command import add_data_command
+from recollect.experiment.detect_command import add_detect_command
 from recollect.experiment.fields import field_docs
 from recollect.experiment.flags import (
     OneLineParser,
@@ -204,6 +205,7 @@ def parser() -> OneLineParser:
     )
     _add_output_flags(report)
 
+    add_detect_command(commands)
     add_data_command(commands)
 
     listing = _add(commands, "list", _list, "every part there is, by kind")

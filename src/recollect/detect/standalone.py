@@ -46,7 +46,7 @@ MAX_TELLING = 8
 MIN_PERMUTATIONS, MAX_PERMUTATIONS = 1_000, 10_000
 """more classes, or a smaller level, ask for finer p-values, up to what can be waited for"""
 
-_BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 20
+_BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 18
 """encoded at once, whatever batches they came in: memory is bounded, and how the rows were cut into
 batches cannot make a difference, not even in the last digit"""
 
@@ -278,6 +278,7 @@ class DriftDetector:
 
     def _tested(self, name: str, verdict: Verdict, kept: _Sample, now: _Sample) -> ClassReport:
         """The verdict, how large the difference is, and which rows show it."""
+        only = _COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name
         effect = _effect(
             kept.encoding, now.encoding, rng.fork(self._seed, "standalone", "effect", name)
         )
@@ -288,7 +289,7 @@ class DriftDetector:
             verdict="drifted" if verdict.drifted else "same",
             p_value=verdict.p_value,
             threshold=verdict.threshold,
-            p_values=verdict.p_values or {self._detector: verdict.p_value or 0.0},
+            p_values=verdict.p_values or {only: verdict.p_value or 0.0},
             auc=effect.auc,
             ks_gap=effect.ks_gap,
             num_reference=kept.seen,
@@ -357,6 +358,11 @@ class _Fitted(NamedTuple):
 # --- how large a difference is ------------------------------------------------------------------
 
 
+_RIDGE = 1.0
+"""stronger than the test's: of digits that were inverted in one row out of six, 99 % of the rows
+named as the most telling were inverted ones, instead of 49 %"""
+
+
 class _Effect(NamedTuple):
     auc: float
     ks_gap: float
@@ -368,7 +374,7 @@ def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
     pooled = torch.cat([kept.features, now.features])
     order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
     is_current = (order >= len(kept))[None, None]
-    shuffled = held_out_scores(pooled[order][None], is_current, folds=10, ridge=0.01)
+    shuffled = held_out_scores(pooled[order][None], is_current, folds=10, ridge=_RIDGE)
     scores = torch.empty(len(pooled), dtype=shuffled.dtype)
     scores[order] = shuffled[0, 0]
     gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic

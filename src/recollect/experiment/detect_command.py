@@ -1,0 +1,327 @@
+"""`recollect detect`: which classes of one set of pictures no longer look like another's."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import UserError
+from recollect.experiment.data_command import table
+from recollect.experiment.flags import refuse_part_options
+from recollect.files import quietly, reason, replacing, write_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from recollect.experiment.stages import Stages
+    from recollect.types import Dataset
+
+NO_DRIFT, DRIFT = 0, 3
+"""Exit codes, so that the command can stand in a pipeline."""
+
+TILE = 96
+"""Pixels that the longer side of a picture takes on the page, roughly."""
+MAX_SHOWN = 20
+"""Classes whose pictures are shown; of more, those with the smallest p-values are."""
+
+
+def add_detect_command(commands: Any) -> None:
+    """Register `detect` with the subparsers of the command line."""
+    summary = "compare two sets of pictures, class by class: has a class drifted?"
+    detect = commands.add_parser(
+        "detect",
+        help=summary,
+        description=summary,
+        epilog="Classes are matched by name. Exit codes: 0 no drift, 3 drift, 2 no answer: a"
+        " mistake in the call or in the data, or no class that could be tested.",
+    )
+    detect.set_defaults(call=_detect)
+    for side, what in (("reference", "as they were"), ("current", "as they are now")):
+        detect.add_argument(
+            side,
+            type=Path,
+            metavar=side.upper(),
+            help=f"the pictures {what}: a folder class/*.jpg, or an .npz file",
+        )
+    detect.add_argument(
+        "--detector",
+        default="combined",
+        metavar="TEXT",
+        help="combined, ks, mmd or c2st (default: combined)",
+    )
+    detect.add_argument(
+        "--level",
+        type=float,
+        default=0.05,
+        metavar="X",
+        help="promised chance of a false alarm in any class (default: 0.05)",
+    )
+    detect.add_argument(
+        "--max-rows",
+        type=int,
+        default=500,
+        metavar="N",
+        help="pictures of a class compared on either side, a random sample (default: 500)",
+    )
+    detect.add_argument(
+        "--size", type=int, metavar="N", help="side that the pictures of folders are brought to"
+    )
+    detect.add_argument(
+        "--channels", type=int, metavar="N", help="1: all in grey, 3: all in colour (folders only)"
+    )
+    detect.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="write index.html, report.json and drift.png there",
+    )
+    detect.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    detect.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def _detect(arguments: argparse.Namespace) -> int:
+    from recollect.detect.standalone import DriftDetector
+
+    refuse_part_options(arguments)
+    # Before the pictures are read: what is wrong with the call is told at once.
+    detector = DriftDetector(
+        detector=arguments.detector, level=arguments.level, max_rows=arguments.max_rows
+    )
+    if arguments.out is not None:
+        _make_writable(arguments.out)
+    with _stages(arguments) as stages:
+        settings = _settings(arguments)
+        reference = _load(arguments.reference, settings, stages)
+        current = _load(arguments.current, settings, stages)
+        _refuse_other_shapes(reference, current)
+        stages.progress("comparing", 0, None)
+        outcome = detector.fit(reference.dataset).check(current.dataset).as_dict()
+    outcome |= {"reference": str(arguments.reference), "current": str(arguments.current)}
+    for each in outcome["classes"]:
+        each["telling_reference_files"] = reference.names(each["telling_reference"])
+        each["telling_current_files"] = current.names(each["telling_current"])
+    if arguments.out is not None:
+        _write(arguments.out, outcome, reference, current)
+    _print(arguments, outcome)
+    _refuse_silence(outcome)
+    return DRIFT if outcome["drifted"] else NO_DRIFT
+
+
+# --- the two sides ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    path: Path
+    dataset: Dataset
+    files: Sequence[Path] | None
+    """of each row; None: the pictures do not come from files of their own"""
+
+    def names(self, rows: Sequence[int]) -> list[str] | None:
+        """The files of some rows."""
+        return None if self.files is None else [str(self.files[row]) for row in rows]
+
+    def name(self, row: int) -> str:
+        """What a person may call a row."""
+        return f"row {row}" if self.files is None else str(self.files[row])
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, int]:
+    """What pictures in folders are brought to; refused where there is no folder."""
+    from recollect.data.own import kind_of
+
+    wishes = {"size": arguments.size, "channels": arguments.channels}
+    settings = {name: value for name, value in wishes.items() if value is not None}
+    kinds = {kind_of(path.expanduser()) for path in (arguments.reference, arguments.current)}
+    if settings and "a folder of pictures" not in kinds:
+        flags = " and ".join(f"--{name}" for name in settings)
+        raise UserError(f"{flags} can be set for folders of pictures only; neither side is one")
+    return settings
+
+
+def _load(path: Path, settings: Mapping[str, Any], stages: Stages) -> _Side:
+    from recollect.data.folders import list_folder
+    from recollect.data.own import kind_of, load_own
+
+    path = path.expanduser().absolute()
+    if kind_of(path) != "a folder of pictures":
+        dataset = load_own(path, progress=stages.progress, warn=stages.say)
+        return _Side(path=path, dataset=dataset, files=None)
+    dataset = load_own(path, **settings, progress=stages.progress, warn=stages.say)
+    return _Side(path=path, dataset=dataset, files=list_folder(path).files)
+
+
+def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
+    """The detector would refuse them too, but does not know the flags that help."""
+    shapes = [side.dataset.images.shape[1:] for side in (reference, current)]
+    if shapes[0] == shapes[1]:
+        return
+    told = [
+        f"{height} x {width} in {'grey' if channels == 1 else 'colour'}"
+        for height, width, channels in shapes
+    ]
+    if shapes[0][:2] == shapes[1][:2]:
+        hint = "--channels 3"
+    else:
+        side = min(*shapes[0][:2], *shapes[1][:2])
+        hint = f"--size {side} (resampling one side only can itself look like drift)"
+    raise UserError(
+        f"the reference's pictures are {told[0]} ({reference.path}), the current ones {told[1]}"
+        f" ({current.path}); bring both to one, say {hint}"
+    )
+
+
+def _refuse_silence(outcome: Mapping[str, Any]) -> None:
+    """Where nothing could be tested, "no drift" would be a lie."""
+    classes = outcome["classes"]
+    if any(each["p_value"] is not None for each in classes):
+        return
+    untested = [each for each in classes if each["verdict"] == "not testable"]
+    if untested:
+        why = f"{untested[0]['name']}: {untested[0]['reason']}"
+    else:
+        why = "the two sides have no class name in common"
+    raise UserError(f"no class could be tested ({why}); give more pictures, or check the folders")
+
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side) -> None:
+    """The page last: whoever sees it finds the rest beside it."""
+    from recollect.report.drift_page import Telling, Tile, build_drift_page
+
+    shown = _shown(outcome["classes"])
+    telling = [
+        Telling(
+            name=each["name"],
+            reference=[
+                Tile(png=_png(_tile(reference.dataset.images[row])), name=reference.name(row))
+                for row in each["telling_reference"]
+            ],
+            current=[
+                Tile(png=_png(_tile(current.dataset.images[row])), name=current.name(row))
+                for row in each["telling_current"]
+            ],
+        )
+        for each in shown
+    ]
+    page = build_drift_page(outcome, telling)
+    write_json(out / "report.json", outcome)
+    if shown:
+        _save(_sheet(shown, reference.dataset, current.dataset), out / "drift.png")
+    else:
+        quietly((out / "drift.png").unlink)  # an earlier one would contradict the page
+    with replacing(out / "index.html") as temporary:
+        temporary.write_bytes(page.encode(errors="replace"))
+
+
+def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The drifted classes; where none has, the tested ones, since a look at them still tells."""
+    tested = sorted(
+        (each for each in classes if each["p_value"] is not None), key=lambda each: each["p_value"]
+    )
+    drifted = [each for each in tested if each["verdict"] == "drifted"]
+    chosen = (drifted or tested)[:MAX_SHOWN]
+    return [each for each in classes if each in chosen]
+
+
+def _sheet(shown: Sequence[Mapping[str, Any]], reference: Dataset, current: Dataset) -> Figure:
+    """A line per class: its most telling pictures on both sides."""
+    import numpy as np
+
+    from recollect.experiment.tile_page import Block, Group, draw
+
+    groups = []
+    for side, dataset in (("reference", reference), ("current", current)):
+        rows = [each[f"telling_{side}"] for each in shown]
+        columns = tuple(
+            np.stack([_tile(dataset.images[row]) for row in column])
+            for column in zip(*rows, strict=False)  # as many as every class has
+        )
+        groups.append(Group(heading=side, captions=("",) * len(columns), columns=columns))
+    any_drift = any(each["verdict"] == "drifted" for each in shown)
+    title = "Drifted classes" if any_drift else "No class has drifted"
+    names = tuple(each["name"] for each in shown)
+    return draw([Block(title=f"{title}: most telling", row_names=names, groups=tuple(groups))])
+
+
+def _tile(image: np.ndarray) -> np.ndarray:
+    """A picture at the size it is shown in, always in colour."""
+    import numpy as np
+    from PIL import Image
+
+    height, width = image.shape[:2]
+    factor = TILE / max(height, width)
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    coloured = np.ascontiguousarray(np.broadcast_to(image, (height, width, 3)))
+    # Pixels are repeated, not smoothed: what has happened to them must stay visible.
+    how = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
+    return np.asarray(Image.fromarray(coloured).resize(size, how))
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return file.getvalue()
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with replacing(path) as temporary, warnings.catch_warnings():
+        # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(temporary, format="png", dpi="figure", metadata={"Software": None})
+
+
+def _make_writable(out: Path) -> None:
+    """Find out before the work, not after it, that nothing can be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"expected a folder to write into, but {out} cannot be written ({reason(error)});"
+            " choose another with --out"
+        ) from error
+
+
+# --- what is printed ----------------------------------------------------------------------------
+
+
+def _stages(arguments: argparse.Namespace) -> Stages:
+    from rich.console import Console
+
+    from recollect.experiment.stages import Stages
+
+    # On the error stream, so that the outcome can be piped.
+    return Stages(Console(stderr=True, quiet=arguments.quiet))
+
+
+def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
+    from recollect.report.drift_page import COLUMNS, NUM_NAMES, headline, table_rows
+    from recollect.report.run import clean
+
+    if arguments.json:
+        print(json.dumps(outcome, indent=1, allow_nan=False))
+        return
+    if arguments.quiet:
+        return
+    print(table([tuple(COLUMNS), *table_rows(outcome)], right=range(NUM_NAMES, len(COLUMNS))))
+    print()
+    for each in outcome["classes"]:
+        if each["reason"] is not None:
+            print(clean(f"{each['name']} could not be tested: {each['reason']}"))
+    print(f"{headline(outcome)}; level {outcome['level']:g}, {outcome['correction']}")
+    if arguments.out is not None:
+        print(f"the page: {arguments.out / 'index.html'}")

@@ -1,0 +1,285 @@
+"""`recollect detect` from the command line's side, on digits as picture files."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from data_tools import empty_machine
+from PIL import Image
+from run_tools import complaint, strict_json
+
+from recollect.data.digits import load_digits
+from recollect.experiment.detect_command import add_detect_command
+from recollect.experiment.flags import OneLineParser
+
+DIGITS = load_digits()
+MIXED = np.random.default_rng(0).permutation(len(DIGITS.labels))
+"""as they come, the digits drift by themselves: from writer to writer"""
+NAMES = ("zero", "one", "two", "three")
+INVERTED = (1, 3)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return strict_json(self.out)
+
+
+Command = Callable[..., Outcome]
+
+
+def rows_of(label: int, part: int, count: int) -> np.ndarray:
+    """Digits of one class; parts have none in common."""
+    rows = MIXED[DIGITS.labels[MIXED] == label]
+    images: np.ndarray = DIGITS.images[rows[part * count : (part + 1) * count]]
+    return images
+
+
+def write_classes(folder: Path, classes: dict[str, np.ndarray]) -> Path:
+    for name, images in classes.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number, image in enumerate(images):
+            Image.fromarray(image.squeeze(-1)).save(folder / name / f"{number:03}.png")
+    return folder
+
+
+def digits(part: int, *, inverted: tuple[int, ...] = (), count: int = 40) -> dict[str, np.ndarray]:
+    images = {label: rows_of(label, part, count) for label in range(len(NAMES))}
+    return {
+        NAMES[label]: 255 - rows if label in inverted else rows for label, rows in images.items()
+    }
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return empty_machine(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def detect(machine: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run `recollect detect ...` as the command line does."""
+
+    def run(*words: object, options: dict[str, dict[str, str]] | None = None) -> Outcome:
+        top = OneLineParser(prog="recollect")
+        add_detect_command(top.add_subparsers(metavar="COMMAND", required=True))
+        arguments = top.parse_args(["detect", *map(str, words)])
+        arguments.options = options or {}
+        capsys.readouterr()
+        code = arguments.call(arguments)
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def reference(machine: Path) -> Path:
+    return write_classes(machine / "before", digits(0))
+
+
+@pytest.fixture
+def drifted(machine: Path) -> Path:
+    return write_classes(machine / "after", digits(1, inverted=INVERTED))
+
+
+def test_drift_is_found_where_it_is_and_told_by_the_exit_code(
+    detect: Command, reference: Path, drifted: Path
+) -> None:
+    outcome = detect(reference, drifted)
+    assert outcome.code == 3
+    lines = outcome.out.splitlines()
+    verdicts = {line.split()[0]: line.split()[1] for line in lines[2:6]}
+    assert verdicts == {"zero": "same", "one": "drifted", "two": "same", "three": "drifted"}
+    assert lines[-1].startswith("2 of 4 tested classes have drifted: one, three")
+
+
+def test_without_drift_the_exit_code_is_0(detect: Command, reference: Path, machine: Path) -> None:
+    outcome = detect(reference, write_classes(machine / "after", digits(1)))
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[-1].startswith("no drift found in 4 tested classes")
+
+
+def test_json_says_all_there_is_and_names_the_files(
+    detect: Command, reference: Path, drifted: Path
+) -> None:
+    found = detect(reference, drifted, "--json").json
+    assert found["drifted"] is True
+    assert found["drifted_classes"] == ["one", "three"]
+    assert (found["level"], found["correction"], found["detector"]) == (0.05, "holm", "combined")
+    one = next(each for each in found["classes"] if each["name"] == "one")
+    assert set(one["p_values"]) == {"ks-entropy", "mmd", "c2st"}
+    assert one["p_value"] <= one["threshold"]
+    assert 0.95 < one["auc"] <= 1
+    assert (one["num_reference"], one["num_current"]) == (40, 40)
+    for side, folder in (("reference", reference), ("current", drifted)):
+        files = [Path(file) for file in one[f"telling_{side}_files"]]
+        assert len(files) == len(set(files)) == 8
+        assert all(file.is_file() and file.parent == folder / "one" for file in files)
+
+
+def test_the_folder_holds_page_report_and_picture(
+    detect: Command, reference: Path, drifted: Path, machine: Path
+) -> None:
+    out = machine / "report"
+    outcome = detect(reference, drifted, "--out", out)
+    assert sorted(path.name for path in out.iterdir()) == ["drift.png", "index.html", "report.json"]
+    assert outcome.out.endswith(f"the page: {out / 'index.html'}\n")
+    page = (out / "index.html").read_text()
+    assert "<h1>2 of 4 tested classes have drifted: one, three</h1>" in page
+    assert re.findall(r"<h3>(.*?)</h3>", page) == ["one", "three"]
+    assert page.count('src="data:image/png;base64,') == 2 * 2 * 8
+    assert "http" not in page.replace("http-equiv", "")
+    assert html.escape(str(drifted / "one")) in page
+    assert strict_json((out / "report.json").read_text())["drifted_classes"] == ["one", "three"]
+    with Image.open(out / "drift.png") as sheet:
+        assert sheet.width > 16 * 96
+        assert sheet.height > 2 * 96
+
+
+def test_the_page_of_an_odd_class_name_is_harmless(
+    detect: Command, machine: Path, reference: Path
+) -> None:
+    odd = "<b>$x & y"
+    sides = [
+        write_classes(machine / name, {odd: rows})
+        for name, rows in zip("ab", drifting(), strict=True)
+    ]
+    assert detect(*sides, "--out", machine / "out").code == 3
+    page = (machine / "out/index.html").read_text()
+    assert odd not in page
+    assert html.escape(odd) in page
+
+
+def drifting() -> tuple[np.ndarray, np.ndarray]:
+    return rows_of(0, 0, 30), 255 - rows_of(0, 1, 30)
+
+
+def test_classes_go_by_name_not_by_place(detect: Command, reference: Path, machine: Path) -> None:
+    now = digits(1)
+    del now["one"]  # every class after it has another number now
+    current = write_classes(machine / "after", {"aardvark": rows_of(7, 0, 40), **now})
+    outcome = detect(reference, current, "--json")
+    assert outcome.code == 0  # a new class is no drift, and neither is a missing one
+    verdicts = {each["name"]: each["verdict"] for each in outcome.json["classes"]}
+    assert verdicts == {
+        "aardvark": "new",
+        "one": "missing",
+        "three": "same",
+        "two": "same",
+        "zero": "same",
+    }
+
+
+def test_archives_are_compared_with_folders(
+    detect: Command, reference: Path, machine: Path
+) -> None:
+    now = digits(1, inverted=INVERTED)
+    archive = machine / "after.npz"
+    np.savez(
+        archive,
+        images=np.concatenate(list(now.values())),
+        labels=np.repeat(list(now), [len(rows) for rows in now.values()]),
+    )
+    outcome = detect(reference, archive, "--json")
+    assert (outcome.code, outcome.json["drifted_classes"]) == (3, ["one", "three"])
+    one = next(each for each in outcome.json["classes"] if each["name"] == "one")
+    assert one["telling_current_files"] is None
+    assert all(40 <= row < 80 for row in one["telling_current"])
+
+
+def test_quiet_prints_nothing(detect: Command, reference: Path, drifted: Path) -> None:
+    assert detect(reference, drifted, "--quiet") == Outcome(3, "", "")
+
+
+def test_pictures_of_other_sizes_are_compared_only_once_they_have_one(
+    detect: Command, reference: Path, machine: Path
+) -> None:
+    before, after = (
+        write_classes(
+            machine / f"large{part}", {k: np.kron(v, FOUR) for k, v in digits(part).items()}
+        )
+        for part in (0, 1)
+    )
+    told = complaint(lambda: detect(reference, after))
+    assert "8 x 8 in grey" in told
+    assert "16 x 16 in grey" in told
+    assert "--size 8" in told
+    assert detect(before, after, "--size", 8).code == 0
+    # It warns for a reason: pixels that were resampled on one side only are no longer the same.
+    assert detect(reference, after, "--size", 8).code == 3
+
+
+FOUR = np.ones((1, 2, 2, 1), dtype=np.uint8)
+
+
+def test_grey_and_colour_are_not_compared_unasked(
+    detect: Command, reference: Path, machine: Path
+) -> None:
+    current = write_classes(machine / "after", digits(1))
+    for file in current.rglob("*.png"):
+        with Image.open(file) as picture:
+            coloured = picture.convert("RGB")
+        coloured.save(file)
+    assert "--channels 3" in complaint(lambda: detect(reference, current))
+    assert detect(reference, current, "--channels", 3).code == 0
+
+
+def test_where_nothing_can_be_tested_no_answer_is_given(
+    detect: Command, reference: Path, machine: Path
+) -> None:
+    single = write_classes(machine / "after", digits(1, count=1))
+    told = complaint(lambda: detect(reference, single, "--out", machine / "out"))
+    assert "fewer than 5 distinct current rows" in told
+    assert "No class could be tested" in (machine / "out/index.html").read_text()
+    assert not (machine / "out/drift.png").exists()
+    strangers = write_classes(machine / "others", {"cat": rows_of(0, 0, 30)})
+    assert "no class name in common" in complaint(lambda: detect(reference, strangers))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--detector", "kss"], "did you mean 'ks'?"),
+        (["--level", "2"], "between 0 and 1"),
+        (["--max-rows", "3"], "at least 5"),
+        (["--level", "much"], "--level"),
+        (["--size", "0"], "size"),
+        (["--channels", "2"], "channels"),
+    ],
+)
+def test_what_is_wrong_with_the_call_is_told_in_one_line(
+    detect: Command, reference: Path, drifted: Path, words: list[str], expected: str
+) -> None:
+    assert expected in complaint(lambda: detect(reference, drifted, *words))
+
+
+def test_what_is_wrong_with_the_data_is_told_in_one_line(
+    detect: Command, reference: Path, drifted: Path, machine: Path
+) -> None:
+    (machine / "empty").mkdir()
+    assert "no pictures" in complaint(lambda: detect(reference, machine / "empty"))
+    assert "found nothing" in complaint(lambda: detect(reference, machine / "nowhere"))
+    bad = drifted / "one" / "000.png"
+    bad.write_bytes(bad.read_bytes()[:60])
+    assert str(bad) in complaint(lambda: detect(reference, drifted))
+    archive = machine / "a.npz"
+    np.savez(archive, images=np.full((9, 8, 8), np.nan), labels=np.zeros(9, dtype=np.int64))
+    assert "nan" in complaint(lambda: detect(archive, archive))
+    np.savez(archive, images=np.zeros((9, 8, 8), np.uint8), labels=np.zeros(9, dtype=np.int64))
+    assert "folders of pictures only" in complaint(lambda: detect(archive, archive, "--size", 8))
+    (machine / "file").write_text("")
+    told = complaint(lambda: detect(reference, reference, "--out", machine / "file"))
+    assert "cannot be written" in told
+    told = complaint(lambda: detect(reference, reference, options={"method": {"alpha": "1"}}))
+    assert "unknown flag --method.alpha" in told
