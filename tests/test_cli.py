@@ -141,7 +141,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 MISTAKES = {
     "": "the following arguments are required: COMMAND",
-    "runn": "COMMAND must be one of demo, run, compare, report, data, list; got 'runn'; did you",
+    "runn": "COMMAND must be one of demo, run, compare, report, detect, data, list; got 'runn'",
     "run --buffersize 5": "unknown flag --buffersize; did you mean --buffer-size?",
     "run --metod.alpha 5": "unknown flag --metod.alpha; did you mean --method.alpha?",
     "run --detector.lvel 5": "unknown flag --detector.lvel; did you mean --detector.level?",

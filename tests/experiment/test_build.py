@@ -183,3 +183,31 @@ def test_classes_arrive_as_the_config_says(
 def test_an_impossible_schedule_gets_one_line(settings: dict[str, Any], expected: str) -> None:
     message = complaint(lambda: stream_of(**settings))
     assert re.search(expected, message), message
+
+
+def test_normalisation_goes_by_the_first_task_that_brings_pictures() -> None:
+    tasks = ((), (0, 1), (2, 3))
+    settings: dict[str, Any] = {"normalise": True, "tasks": tasks, "num_drifts": 0}
+    network = build.assemble(resolve(RunConfig(**settings))).learner.network
+    mean, std = network.get_buffer("mean"), network.get_buffer("std")
+    assert 0.1 < float(mean) < 0.9
+    assert 0.1 < float(std) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "draw"),
+    [
+        ({"method": "ser", "batch_size": 300}, 300),
+        ({"method": "er", "minibatch_size": 200}, 200),
+        ({"method": "ser", "minibatch_size": 200}, None),
+        ({"method": "joint", "minibatch_size": 200}, None),
+    ],
+)
+def test_a_draw_larger_than_the_memory_is_told(settings: dict[str, Any], draw: int | None) -> None:
+    warnings = build.assemble(resolve(RunConfig(buffer_size=20, **settings))).warnings
+    told = [warning for warning in warnings if warning.startswith("a draw of")]
+    assert bool(told) is (draw is not None)
+    if draw is not None:
+        assert told[0].startswith(
+            f"a draw of {draw} rows is larger than the memory, which holds 20"
+        )

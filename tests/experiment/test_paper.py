@@ -221,3 +221,10 @@ def test_a_preset_for_another_method_is_refused_in_one_line() -> None:
 def test_a_preset_nobody_knows_is_told_the_nearest(given: str, nearest: str) -> None:
     message = complaint(lambda: resolve(RunConfig(preset=given)))
     assert message.startswith(f"unknown preset {given!r}; did you mean {nearest!r}? (known: ")
+
+
+def test_a_line_taken_by_name_keeps_its_buffer_size_on_benchmarks_that_have_their_own() -> None:
+    for benchmark in ("clear10-cd", "pacs-cd"):
+        config = resolve(RunConfig(benchmark=benchmark, preset="cifar10-cd/er/5000"))
+        assert config.buffer_size == 5000
+        assert resolve(RunConfig(benchmark=benchmark)).buffer_size in (500, 1000)

@@ -287,3 +287,13 @@ def test_a_method_without_state_refuses_the_state_of_another() -> None:
     ER().load_state_dict({})
     with pytest.raises(ValueError, match="keeps no state; got \\['ema'\\]"):
         ER().load_state_dict({"ema": 1})
+
+
+def test_columns_are_never_asked_about_a_table_without_rows_or_classes() -> None:
+    class Sure(Spy):
+        def columns(self, logits: Tensor) -> Extras:
+            return {"sure": logits.softmax(1).max(1).values}
+
+    learner = make_learner(Sure())
+    learner.observe(batch(0))
+    assert learner.annotate(batch(1))["sure"].shape == (5,)

@@ -92,7 +92,10 @@ def assemble(
     shortage = shortages(
         dataset, parts, [label for task in stream.schedule.tasks for label in task]
     )
-    statistics = channel_statistics(stream.task(1).train()) if config.normalise else None
+    statistics = None
+    if config.normalise:  # by the first task that brings pictures
+        first = next(task for task in stream.tasks() if task.new_classes)
+        statistics = channel_statistics(first.train())
     learner = make_learner(
         config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
     )
@@ -171,10 +174,12 @@ def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
             "the detector watches the rows that score the run, as the published experiments did: "
             "what is adapted to them is also scored on them (use --monitor holdout)"
         )
-    draws_minibatches = config.method not in ("finetune", "joint", "ser")
-    if draws_minibatches and settled(config.minibatch_size) > settled(config.buffer_size):
+    draw = {"finetune": 0, "joint": 0, "ser": settled(config.batch_size)}.get(
+        config.method, settled(config.minibatch_size)
+    )
+    if draw > settled(config.buffer_size):
         warnings.append(
-            f"a draw of {config.minibatch_size} rows is larger than the memory, which holds "
+            f"a draw of {draw} rows is larger than the memory, which holds "
             f"{config.buffer_size}: every step draws all there are"
         )
     return tuple(warnings)

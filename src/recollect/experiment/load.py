@@ -83,7 +83,7 @@ def load(
                 f"it, load with trust_imports=True"
             )
     # A run made on another kind of machine must still predict on this one.
-    config = dataclasses.replace(config, device="auto")
+    config = dataclasses.replace(config, device="auto", memory_format="contiguous")
     image_shape = tuple(state["image_shape"])
     class_names = tuple(state["class_names"])
     learner = make_learner(config, image_shape, len(class_names), network=network)

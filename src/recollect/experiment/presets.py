@@ -162,7 +162,10 @@ def preset_of(config: RunConfig) -> Preset:
         for (part, name), values in PUBLISHED_OPTIONS.items():
             if getattr(config, part) == name:
                 options[part] = {**options.get(part, {}), **values}
-    return Preset(source=source, values={**RULE, **training.values, **stream}, options=options)
+    values = {**RULE, **training.values, **stream}
+    if "/" in config.preset:  # a line of the table by name, its buffer size included
+        values["buffer_size"] = training.values["buffer_size"]
+    return Preset(source=source, values=values, options=options)
 
 
 def _named(config: RunConfig) -> Preset:

@@ -33,7 +33,11 @@ class ERACE(Objective):
         return Outcome(loss=loss, logits=logits)
 
     def _absent(self, y: Tensor, num_classes: int) -> Tensor:
-        """(classes,): true where a class is neither in the batch nor still to come."""
+        """(classes,): true where a class is neither in the batch nor still to come.
+
+        Still to come are the labels from the highest seen on, as the published rule has it: it
+        takes classes to arrive in the order of their labels.
+        """
         absent = torch.ones(num_classes, dtype=torch.bool, device=y.device)
         absent[y] = False
         if self._highest < num_classes - 1:

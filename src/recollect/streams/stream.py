@@ -90,14 +90,16 @@ class Stream:
                 images.index_copy_(0, shows, self._look(concept, ids[shows]))
         return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
 
+    def sets_in_by_steps(self, task: int) -> bool:
+        """Whether an event of the task reaches training rows step by step."""
+        return self._roster.sets_in_by_steps(task)
+
     def while_drift_sets_in(self, rows: Rows, steps: Tensor, task: int) -> Rows:
         """A task's training rows at the steps, (rows,) from the task's first, 0, on, at which they
         are trained on.
 
         Those that an event has not reached by then look as they did in the task before.
         """
-        if not self._roster.sets_in_by_steps(task):
-            return rows
         waiting = steps <= self._roster.waits(rows.ids, task)
         if not waiting.any():
             return rows
@@ -179,10 +181,11 @@ class Task:
         batch_size = self._stream.batch_size
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
         order = torch.randperm(len(rows), generator=shuffle)
-        steps = torch.empty_like(order)
-        before = (epoch - 1) * math.ceil(len(rows) / batch_size)
-        steps[order] = before + torch.arange(len(rows)) // batch_size
-        rows = self._stream.while_drift_sets_in(rows, steps, self.number)
+        if self._stream.sets_in_by_steps(self.number):
+            steps = torch.empty_like(order)
+            before = (epoch - 1) * math.ceil(len(rows) / batch_size)
+            steps[order] = before + torch.arange(len(rows)) // batch_size
+            rows = self._stream.while_drift_sets_in(rows, steps, self.number)
         # Many batches are gathered at once and then only cut apart: for a single one, two threads
         # would spend more time on waiting for each other than on copying.
         for some in torch.split(order, _BATCHES_AT_ONCE * batch_size):
