@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from recollect.data.digits import load_digits
-from recollect.detect import LearnerEncoder, RandomEncoder
-from recollect.detect import standalone as module
+from recollect.detect import LearnerEncoder, RandomEncoder, incoming, standalone
 from recollect.detect.scores import entropy
 from recollect.detect.standalone import DriftDetector, DriftReport
 from recollect.experiment import state as files
@@ -117,7 +116,7 @@ def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -
     kept = detector.state_dict()["classes"]
     assert all(len(each["rows"]) == len(each["features"]) == 10 for each in kept.values())
     assert all(each["seen"] == 50 * 60 for each in kept.values())
-    assert max(most) <= module._BLOCK_ROWS
+    assert max(most) <= incoming._BLOCK_ROWS
     # Rows that are not going to be kept are not even encoded.
     assert sum(most) < 12_000 / 20
     report = detector.check(after)
@@ -140,7 +139,7 @@ def test_every_row_is_kept_equally_often() -> None:
 def test_rows_keep_their_own_encodings_whatever_was_pushed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 16)
+    monkeypatch.setattr(incoming, "_BLOCK_ROWS", 16)
     before, _ = draw()
     detector = DriftDetector(max_rows=7, encoder=_Cheap()).fit(before)
     for label, kept in detector.state_dict()["classes"].items():
@@ -171,7 +170,7 @@ def test_effect_sizes_are_what_they_say() -> None:
 def test_held_out_scores_and_area_agree_with_the_textbook() -> None:
     generator = torch.Generator().manual_seed(0)
     kept, now = torch.randn(20, 3, generator=generator), torch.randn(30, 3, generator=generator) + 1
-    effect = module._effect(
+    effect = standalone._effect(
         Encoding(logits=kept, features=kept), Encoding(logits=now, features=now), generator
     )
     is_current = np.arange(50) >= 20

@@ -261,8 +261,10 @@ def test_grey_pictures_change_the_stem_alone(network: type[ResNet18] | type[ResN
 
 
 def test_a_block_type_and_depths_make_the_other_depths_of_the_family() -> None:
+    class ResNet50(ResNet):
+        block = Bottleneck
+        depths = (3, 4, 6, 3)
+
     with torch.device("meta"):
-        resnet50 = ResNet(
-            input_shape=(3, 32, 32), num_classes=10, width=64, block=Bottleneck, depths=(3, 4, 6, 3)
-        )
+        resnet50 = ResNet50(input_shape=(3, 32, 32))
     assert num_parameters(resnet50) == 23_520_842

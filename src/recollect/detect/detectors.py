@@ -71,13 +71,22 @@ def c2st_on_features(setting: Setting, options: PermutationOptions) -> TwoSample
 
 def combined(setting: Setting, options: CombinedOptions) -> TwoSampleDetector:
     """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
-    method = COMBINATIONS[options.method]
+    return _detector(setting, all_three(options.permutations), options, merging(options.method))
+
+
+def all_three(permutations: int) -> list[Comparison]:
+    """The tests that the combination merges."""
+    return [ks_on("entropy"), by_mmd(permutations), by_c2st(permutations)]
+
+
+def merging(method: str) -> Merge:
+    """A way of combining p-values, for those of one class."""
+    combine = COMBINATIONS[method]
 
     def merge(p_values: Sequence[float]) -> float:
-        return float(method(np.asarray(p_values, dtype=np.float64)))
+        return float(combine(np.asarray(p_values, dtype=np.float64)))
 
-    tests = [ks_on("entropy"), by_mmd(options.permutations), by_c2st(options.permutations)]
-    return _detector(setting, tests, options, merge)
+    return merge
 
 
 def _detector(

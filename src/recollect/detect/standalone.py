@@ -11,33 +11,25 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from recollect import rng
 from recollect.detect.c2st import areas_under_curve, held_out_scores
-from recollect.detect.combine import cauchy
-from recollect.detect.detectors import by_c2st, by_mmd, ks_on
+from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
 from recollect.detect.encoders import Encoder, RandomEncoder, Surroundings
+from recollect.detect.incoming import Block, Data, blocks_of, opened, peeked, size_in_words
 from recollect.detect.judge import Comparison, ComparisonOptions, Judge
 from recollect.detect.ks import kolmogorov_smirnov
+from recollect.detect.sample import Sample
 from recollect.detect.scores import entropy
 from recollect.errors import UserError, unknown_name
-from recollect.types import Dataset, Encoding, Verdict
-
-Array = np.ndarray | Tensor
-Batch = tuple[Array, Array] | list[Array]
-"""Pictures, uint8 (rows, height, width, 1 or 3) or floats in [0, 1], and labels, whole numbers
-(rows,). Channels may also come first, as torch has them, where it is plain that they do."""
-Data = Dataset | Batch | Iterable[Batch]
-"""All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
+from recollect.types import Encoding, Verdict
 
 State = Literal["drifted", "same", "not testable", "new", "missing"]
 
@@ -46,16 +38,8 @@ MAX_TELLING = 8
 MIN_PERMUTATIONS, MAX_PERMUTATIONS = 1_000, 10_000
 """more classes, or a smaller level, ask for finer p-values, up to what can be waited for"""
 
-_BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 18
-"""encoded at once, whatever batches they came in: memory is bounded, and how the rows were cut into
-batches cannot make a difference, not even in the last digit"""
-
 _COMPARISONS: Mapping[str, Callable[[int], list[Comparison]]] = {
-    "combined": lambda permutations: [
-        ks_on("entropy"),
-        by_mmd(permutations),
-        by_c2st(permutations),
-    ],
+    "combined": all_three,
     "ks": lambda _: [ks_on("entropy")],
     "mmd": lambda permutations: [by_mmd(permutations)],
     "c2st": lambda permutations: [by_c2st(permutations)],
@@ -162,8 +146,8 @@ class DriftDetector:
 
         Labels of batches are named by `class_names`, or else by their numbers.
         """
-        name_of, batches = _opened(reference, class_names)
-        image_shape, blocks = _peeked(_blocks(batches), "the reference")
+        name_of, batches = opened(reference, class_names)
+        image_shape, blocks = peeked(blocks_of(batches), "the reference")
         encoder = self._encoder_for(image_shape)
         samples = self._sample(encoder, blocks, name_of, "reference")
         self._fitted = _Fitted(image_shape, encoder, samples)
@@ -174,12 +158,12 @@ class DriftDetector:
         if self._fitted is None:
             raise UserError("the detector has no reference yet; call fit(reference) first")
         image_shape, encoder, kept = self._fitted
-        name_of, batches = _opened(current, class_names)
-        came, blocks = _peeked(_blocks(batches), "the current pictures")
+        name_of, batches = opened(current, class_names)
+        came, blocks = peeked(blocks_of(batches), "the current pictures")
         if came != image_shape:
             raise UserError(
-                f"the reference's pictures are {_told(image_shape)}, the current ones {_told(came)}"
-                "; bring both to one size and one number of channels"
+                f"the reference's pictures are {size_in_words(image_shape)}, the current ones "
+                f"{size_in_words(came)}; bring both to one size and one number of channels"
             )
         now = self._sample(encoder, blocks, name_of, "current")
         return DriftReport(
@@ -211,7 +195,7 @@ class DriftDetector:
                 f"the reference was encoded by {state['encoder']}; this detector's encoder is"
                 f" {encoder.name}, and their numbers cannot be compared"
             )
-        samples = {name: _Sample.restored(kept) for name, kept in state["classes"].items()}
+        samples = {name: Sample.restored(kept) for name, kept in state["classes"].items()}
         self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
 
     def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
@@ -222,15 +206,15 @@ class DriftDetector:
         return made
 
     def _sample(
-        self, encoder: Encoder, blocks: Iterable[_Block], name_of: Callable[[int], str], side: str
-    ) -> dict[str, _Sample]:
+        self, encoder: Encoder, blocks: Iterable[Block], name_of: Callable[[int], str], side: str
+    ) -> dict[str, Sample]:
         """A bounded sample of every class that occurs, by name."""
-        samples: dict[str, _Sample] = {}
+        samples: dict[str, Sample] = {}
         for block in blocks:
             offers = []
             for label in torch.unique(block.labels).tolist():
                 name = name_of(label)
-                sample = samples.setdefault(name, _Sample())
+                sample = samples.setdefault(name, Sample())
                 draw = rng.fork(self._seed, "standalone", side, name, sample.seen)
                 mine = (block.labels == label).nonzero().squeeze(1)
                 offers.append((sample, mine[sample.offer(len(mine), self._max_rows, draw)]))
@@ -246,7 +230,7 @@ class DriftDetector:
         return samples
 
     def _class_reports(
-        self, kept: Mapping[str, _Sample], now: Mapping[str, _Sample]
+        self, kept: Mapping[str, Sample], now: Mapping[str, Sample]
     ) -> Iterator[ClassReport]:
         """One report per class of either side, in the order of names, numbers by their size."""
         names = sorted({*kept, *now}, key=_by_number)
@@ -273,10 +257,10 @@ class DriftDetector:
         finest = math.ceil(2 * num_classes / self._options.level) - 1
         permutations = min(max(MIN_PERMUTATIONS, finest), MAX_PERMUTATIONS)
         comparisons = _COMPARISONS[self._detector](permutations)
-        merge = _merged if len(comparisons) > 1 else None
+        merge = merging("cauchy") if len(comparisons) > 1 else None
         return Judge(comparisons, self._options, merge=merge, seed=self._seed)
 
-    def _tested(self, name: str, verdict: Verdict, kept: _Sample, now: _Sample) -> ClassReport:
+    def _tested(self, name: str, verdict: Verdict, kept: Sample, now: Sample) -> ClassReport:
         """The verdict, how large the difference is, and which rows show it."""
         only = _COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name
         effect = _effect(
@@ -299,60 +283,12 @@ class DriftDetector:
         )
 
 
-# --- what is kept of a class --------------------------------------------------------------------
-
-
-class _Sample:
-    """A uniform sample of the rows of one class: encodings and row numbers, never pictures."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self._keys = torch.empty(0, dtype=torch.float64)
-        self._staying = torch.empty(0, dtype=torch.int64)
-        self.rows = torch.empty(0, dtype=torch.int64)
-        self.encoding = Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
-
-    def offer(self, count: int, max_rows: int, draw: torch.Generator) -> Tensor:
-        """Which of `count` further rows are to be `put`, and nothing but them."""
-        keys = torch.cat([self._keys, torch.rand(count, dtype=torch.float64, generator=draw)])
-        # The rows with the smallest of independent random keys are a uniform sample of all.
-        chosen = keys.argsort(stable=True)[:max_rows].sort().values
-        is_kept = chosen < len(self._keys)
-        self._staying, coming = chosen[is_kept], chosen[~is_kept] - len(self._keys)
-        self._keys = keys[chosen]
-        self.seen += count
-        return coming
-
-    def put(self, encoding: Encoding, rows: Tensor) -> None:
-        """The rows that `offer` asked for, whatever they have pushed out being forgotten."""
-        if len(self.rows):
-            encoding = Encoding.concat([self.encoding[self._staying], encoding])
-            rows = torch.cat([self.rows[self._staying], rows])
-        self.encoding, self.rows = encoding, rows
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "seen": self.seen,
-            "rows": self.rows,
-            "logits": self.encoding.logits,
-            "features": self.encoding.features,
-        }
-
-    @classmethod
-    def restored(cls, state: Mapping[str, Any]) -> _Sample:
-        """To be compared with; keys are gone, so that nothing more can be offered."""
-        sample = cls()
-        sample.seen, sample.rows = state["seen"], state["rows"]
-        sample.encoding = Encoding(logits=state["logits"], features=state["features"])
-        return sample
-
-
 class _Fitted(NamedTuple):
     """What `fit` leaves behind."""
 
     image_shape: tuple[int, ...]
     encoder: Encoder
-    samples: dict[str, _Sample]
+    samples: dict[str, Sample]
 
 
 # --- how large a difference is ------------------------------------------------------------------
@@ -379,158 +315,6 @@ def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
     scores[order] = shuffled[0, 0]
     gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic
     return _Effect(float(areas_under_curve(shuffled, is_current)), gap, scores)
-
-
-def _merged(p_values: Sequence[float]) -> float:
-    return float(cauchy(np.asarray(p_values, dtype=np.float64)))
-
-
-# --- what comes in ------------------------------------------------------------------------------
-
-
-class _Block(NamedTuple):
-    start: int
-    """the number of its first row"""
-    images: Tensor
-    """uint8 (rows, height, width, channels)"""
-    labels: Tensor
-    """int64 (rows,)"""
-
-
-def _opened(
-    data: Data, class_names: Sequence[str] | None
-) -> tuple[Callable[[int], str], Iterable[Batch]]:
-    """What labels are called, and the batches, of any kind of data."""
-    if isinstance(data, Dataset):
-        class_names = data.class_names if class_names is None else class_names
-        return _naming(class_names), [(data.images, data.labels)]
-    if _is_batch(data):
-        return _naming(class_names), [data]
-    if isinstance(data, np.ndarray | Tensor | str | Mapping) or not isinstance(data, Iterable):
-        raise UserError(
-            "expected a Dataset, a pair (images, labels) or batches of such pairs; got"
-            f" {type(data).__name__}"
-        )
-    return _naming(class_names), data  # type: ignore[return-value]
-
-
-def _naming(class_names: Sequence[str] | None) -> Callable[[int], str]:
-    if class_names is None:
-        return str
-    if len(set(class_names)) < len(class_names):
-        raise UserError(f"two classes have one name; got {', '.join(class_names)}")
-
-    def name_of(label: int) -> str:
-        if not 0 <= label < len(class_names):
-            raise UserError(f"label {label} has no name; there are {len(class_names)} class names")
-        return class_names[label]
-
-    return name_of
-
-
-def _is_batch(data: object) -> TypeGuard[Batch]:
-    return (
-        isinstance(data, tuple | list)
-        and len(data) == 2
-        and isinstance(data[0], np.ndarray | Tensor)
-    )
-
-
-def _peeked(blocks: Iterator[_Block], what: str) -> tuple[tuple[int, ...], Iterable[_Block]]:
-    """The shape of a picture, and all blocks."""
-    first = next(blocks, None)
-    if first is None:
-        raise UserError(f"{what}: expected pictures, got none")
-    return tuple(first.images.shape[1:]), itertools.chain([first], blocks)
-
-
-def _blocks(batches: Iterable[Batch]) -> Iterator[_Block]:
-    """The same rows in blocks of one size, the last one shorter, however they came."""
-    waiting: list[tuple[Tensor, Tensor]] = []
-    shape: tuple[int, ...] | None = None
-    start = 0
-    for images, labels in _pieces(batches):
-        if shape is None:
-            shape = tuple(images.shape[1:])
-        elif tuple(images.shape[1:]) != shape:
-            raise UserError(
-                f"pictures must all have one size; got {_told(shape)}, then"
-                f" {_told(tuple(images.shape[1:]))}"
-            )
-        size = _block_rows(shape)
-        waiting.append((images, labels))
-        while sum(len(part) for _, part in waiting) >= size:
-            pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
-            yield _Block(start, pixels[:size], numbers[:size])
-            start += size
-            waiting = [(pixels[size:], numbers[size:])] if len(numbers) > size else []
-    if waiting:
-        pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
-        yield _Block(start, pixels, numbers)
-
-
-def _block_rows(shape: tuple[int, ...]) -> int:
-    return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, shape[0] * shape[1])))
-
-
-def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Checked batches, large ones cut: a file that is mapped into memory is read bit by bit."""
-    for batch in batches:
-        if not _is_batch(batch):
-            raise UserError(
-                "expected batches of (images, labels), both arrays; got"
-                f" {type(batch).__name__}: a data set of single pictures goes into a DataLoader"
-            )
-        images, labels = batch
-        numbers = _label_numbers(labels)
-        if len(images) != len(numbers):
-            raise UserError(f"{len(numbers)} labels for {len(images)} pictures")
-        for begin in range(0, len(numbers), _BLOCK_ROWS):
-            piece = slice(begin, begin + _BLOCK_ROWS)
-            yield _pixels(images[piece]), numbers[piece]
-
-
-def _label_numbers(labels: Array) -> Tensor:
-    """int64 (rows,)"""
-    array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise UserError(
-            f"expected labels as whole numbers (rows,); got {array.dtype} {array.shape}"
-        )
-    return torch.from_numpy(array.astype(np.int64))
-
-
-def _pixels(images: Array) -> Tensor:
-    """uint8 (rows, height, width, channels)"""
-    if isinstance(images, np.ndarray):
-        if images.dtype.kind not in "uf":
-            raise UserError(f"expected images as uint8, or floats in [0, 1]; got {images.dtype}")
-        images = torch.from_numpy(np.ascontiguousarray(images))
-    pixels = images.detach().cpu()
-    if pixels.ndim != 4 or not {pixels.shape[1], pixels.shape[3]} & {1, 3}:
-        shape = tuple(pixels.shape)
-        raise UserError(f"expected images (rows, height, width, 1 or 3); got {shape}")
-    if pixels.shape[3] not in (1, 3):
-        pixels = pixels.permute(0, 2, 3, 1)
-    if pixels.dtype == torch.uint8:
-        return pixels
-    # Written so that NaN is outside too: every comparison with it is false.
-    if not pixels.is_floating_point() or not ((pixels >= 0) & (pixels <= 1)).all():
-        raise UserError(
-            f"expected images as uint8, or floats in [0, 1] without NaN; got {pixels.dtype} from"
-            f" {pixels.min().item():g} to {pixels.max().item():g}"
-        )
-    return pixels.float().mul(255).round_().to(torch.uint8)
-
-
-def _told(shape: tuple[int, ...]) -> str:
-    """A picture's size in words.
-
-    >>> _told((8, 12, 1))
-    '8 x 12 in grey'
-    """
-    colours = {1: "in grey", 3: "in colour"}.get(shape[2], f"in {shape[2]} channels")
-    return f"{shape[0]} x {shape[1]} {colours}"
 
 
 def _by_number(name: str) -> tuple[bool, int, str]:

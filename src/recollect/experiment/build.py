@@ -29,7 +29,7 @@ from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import settled
-from recollect.learn import Learner
+from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, LabelSource
 from recollect.streams import (
     Schedule,
@@ -144,7 +144,7 @@ def assemble(
         labels=labels,
         evaluate=evaluate,
         ledger=ledger,
-        warnings=(*shortage, *warnings_about(config, detector)),
+        warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
     )
 
 
@@ -160,7 +160,7 @@ def make_reference(
     return learner.memory
 
 
-def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
+def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:
     """What a person should know before such a run begins, and when its result is read."""
     warnings = []
     fixed = catalogue.find("encoder", settled(config.encoder)).factory().fixed
@@ -174,8 +174,8 @@ def warnings_about(config: RunConfig, detector: Detector) -> tuple[str, ...]:
             "the detector watches the rows that score the run, as the published experiments did: "
             "what is adapted to them is also scored on them (use --monitor holdout)"
         )
-    draw = {"finetune": 0, "joint": 0, "ser": settled(config.batch_size)}.get(
-        config.method, settled(config.minibatch_size)
+    draw = objective.rows_per_draw(
+        minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
     )
     if draw > settled(config.buffer_size):
         warnings.append(

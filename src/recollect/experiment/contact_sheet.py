@@ -63,7 +63,7 @@ def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterat
     """The first picture of each class as it is and under every transform."""
     rows = [int(np.argmax(dataset.labels == label)) for label in chosen]
     originals = torch.from_numpy(dataset.images[rows])
-    original = Group(heading="original", captions=("",), columns=(_tiles(originals.numpy()),))
+    original = Group(heading="original", captions=("",), columns=(tiles_of(originals.numpy()),))
     transforms = [name for name in TRANSFORMS if name != "identity"]
     for start in range(0, len(transforms), PER_BLOCK):
         groups = [
@@ -71,7 +71,7 @@ def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterat
                 heading=name,
                 captions=tuple(map(str, SEVERITIES)),
                 columns=tuple(
-                    _tiles(apply(originals, name, severity, seed=seed).numpy())
+                    tiles_of(apply(originals, name, severity, seed=seed).numpy())
                     for severity in SEVERITIES
                 ),
             )
@@ -108,22 +108,22 @@ def _examples(dataset: Dataset, label: int, domain: int, count: int) -> np.ndarr
     """Tiles of one class in one domain, blank ones where there are too few pictures."""
     assert dataset.domains is not None
     rows = _spread(np.flatnonzero((dataset.labels == label) & (dataset.domains == domain)), count)
-    shape = _tiles(dataset.images[:1]).shape[1:]
+    shape = tiles_of(dataset.images[:1]).shape[1:]
     tiles = np.full((count, *shape), _BLANK, dtype=np.uint8)
     if len(rows):
-        tiles[: len(rows)] = _tiles(dataset.images[rows])
+        tiles[: len(rows)] = tiles_of(dataset.images[rows])
     return tiles
 
 
-def _tiles(images: np.ndarray) -> np.ndarray:
-    """Pictures at the size they have on the sheet, always in colour."""
+def tiles_of(images: np.ndarray, longer_side: int = TILE) -> np.ndarray:
+    """Pictures at about the size they are shown in, always in colour."""
     height, width = images.shape[1:3]
     side = max(height, width)
     coloured = np.broadcast_to(images, (*images.shape[:3], 3))
-    if side <= TILE:
-        factor = max(1, round(TILE / side))
+    if side <= longer_side:
+        factor = max(1, round(longer_side / side))
         # Pixels are repeated, not smoothed: what a transform does to them must stay visible.
         return coloured.repeat(factor, axis=1).repeat(factor, axis=2)
-    size = (max(1, round(width * TILE / side)), max(1, round(height * TILE / side)))
+    size = (max(1, round(width * longer_side / side)), max(1, round(height * longer_side / side)))
     shrunk = [Image.fromarray(picture).resize(size, Image.Resampling.BOX) for picture in coloured]
     return np.stack([np.asarray(picture) for picture in shrunk])

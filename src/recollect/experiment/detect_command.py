@@ -256,16 +256,9 @@ def _sheet(shown: Sequence[Mapping[str, Any]], reference: Dataset, current: Data
 
 def _tile(image: np.ndarray) -> np.ndarray:
     """A picture at the size it is shown in, always in colour."""
-    import numpy as np
-    from PIL import Image
+    from recollect.experiment.contact_sheet import tiles_of
 
-    height, width = image.shape[:2]
-    factor = TILE / max(height, width)
-    size = max(1, round(width * factor)), max(1, round(height * factor))
-    coloured = np.ascontiguousarray(np.broadcast_to(image, (height, width, 3)))
-    # Pixels are repeated, not smoothed: what has happened to them must stay visible.
-    how = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
-    return np.asarray(Image.fromarray(coloured).resize(size, how))
+    return tiles_of(image[None], TILE)[0]
 
 
 def _png(pixels: np.ndarray) -> bytes:

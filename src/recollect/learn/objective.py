@@ -56,6 +56,11 @@ class Objective(ABC):
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """The loss of one step, and the logits of the stream batch."""
 
+    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+        """How many memory rows a draw asks for; 0: the method draws none."""
+        del batch_size
+        return minibatch_size
+
     def columns(self, logits: Tensor) -> Extras:
         """What to keep in memory beside rows that the network just gave these logits."""
         del logits

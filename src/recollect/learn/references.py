@@ -21,6 +21,11 @@ class Finetune(Objective):
         logits = network(stream.x)
         return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
 
+    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+        """None."""
+        del minibatch_size, batch_size
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class JointOptions:

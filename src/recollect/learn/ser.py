@@ -63,6 +63,11 @@ class SER(Objective):
             loss = loss + self._options.beta * mse_loss(logits, before)
         return Outcome(loss=loss, logits=logits)
 
+    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+        """As many as the stream batch has."""
+        del minibatch_size
+        return batch_size
+
     def columns(self, logits: Tensor) -> Extras:
         """The logits, as they were said."""
         return {"logits": logits}

@@ -5,7 +5,6 @@ A depth of the family is a block type and the number of blocks per stage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -90,29 +89,33 @@ class Bottleneck(ResidualBlock):
 
 
 class ResNet(nn.Module):
-    """Stem, stages of doubling width (each but the first halves the picture), average, head."""
+    """Stem, stages of doubling width (each but the first halves the picture), average, head.
+
+    A member of the family says which block it is made of, and how many each stage has.
+    """
+
+    block: ClassVar[type[ResidualBlock]]
+    depths: ClassVar[tuple[int, ...]]
 
     def __init__(
         self,
         *,
         input_shape: tuple[int, int, int],
-        num_classes: int,
-        width: int,
-        block: type[ResidualBlock],
-        depths: Sequence[int],
+        num_classes: int = 10,
+        width: int = ResNetOptions.width,
     ) -> None:
         super().__init__()
         channels, _, _ = input_shape
         self.stem = nn.Sequential(*conv_norm(channels, width, kernel=3), nn.ReLU())
         self.stages = nn.Sequential()
         channels_in = width
-        for number, depth in enumerate(depths):
+        for number, depth in enumerate(self.depths):
             stage = nn.Sequential()
             for position in range(depth):
                 stride = 2 if number > 0 and position == 0 else 1
                 channels = width * 2**number
-                stage.append(block(channels_in=channels_in, channels=channels, stride=stride))
-                channels_in = channels * block.expansion
+                stage.append(self.block(channels_in=channels_in, channels=channels, stride=stride))
+                channels_in = channels * self.block.expansion
             self.stages.append(stage)
         self.head = nn.Linear(channels_in, num_classes)
 
@@ -134,20 +137,8 @@ class ResNet18(ResNet):
     11173962
     """
 
-    def __init__(
-        self,
-        *,
-        input_shape: tuple[int, int, int],
-        num_classes: int = 10,
-        width: int = ResNetOptions.width,
-    ) -> None:
-        super().__init__(
-            input_shape=input_shape,
-            num_classes=num_classes,
-            width=width,
-            block=BasicBlock,
-            depths=(2, 2, 2, 2),
-        )
+    block = BasicBlock
+    depths = (2, 2, 2, 2)
 
 
 class ResNet152(ResNet):
@@ -157,20 +148,8 @@ class ResNet152(ResNet):
     58156618
     """
 
-    def __init__(
-        self,
-        *,
-        input_shape: tuple[int, int, int],
-        num_classes: int = 10,
-        width: int = ResNetOptions.width,
-    ) -> None:
-        super().__init__(
-            input_shape=input_shape,
-            num_classes=num_classes,
-            width=width,
-            block=Bottleneck,
-            depths=(3, 8, 36, 3),
-        )
+    block = Bottleneck
+    depths = (3, 8, 36, 3)
 
 
 def conv_norm(
