@@ -258,7 +258,8 @@ def _tile(image: np.ndarray) -> np.ndarray:
     """A picture at the size it is shown in, always in colour."""
     from recollect.experiment.contact_sheet import tiles_of
 
-    return tiles_of(image[None], TILE)[0]
+    tile: np.ndarray = tiles_of(image[None], TILE)[0]
+    return tile
 
 
 def _png(pixels: np.ndarray) -> bytes:
