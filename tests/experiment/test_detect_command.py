@@ -283,3 +283,31 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(
     assert "cannot be written" in told
     told = complaint(lambda: detect(reference, reference, options={"method": {"alpha": "1"}}))
     assert "unknown flag --method.alpha" in told
+
+
+def test_bad_pictures_can_be_left_out_named_and_counted(
+    detect: Command, reference: Path, drifted: Path
+) -> None:
+    before = detect(reference, drifted, "--json").json
+    bad = drifted / "one" / "000.png"
+    bad.write_bytes(bad.read_bytes()[:60])
+    (drifted / "two" / "001.png").write_text("no picture")
+    outcome = detect(reference, drifted, "--json", "--skip-bad")
+    assert outcome.code == 3
+    assert outcome.json["left_out"] == [str(bad), str(drifted / "two" / "001.png")]
+    assert f"cannot use {bad}" in " ".join(outcome.err.split())
+    counts = {each["name"]: each["num_current"] for each in outcome.json["classes"]}
+    whole = {each["name"]: each["num_current"] for each in before["classes"]}
+    assert counts == whole | {"one": whole["one"] - 1, "two": whole["two"] - 1}
+    for each in outcome.json["classes"]:  # rows are still told by their own files
+        assert all(f"/{each['name']}/" in name for name in each["telling_current_files"])
+        assert str(bad) not in each["telling_current_files"]
+    assert "2 files left out" in detect(reference, drifted, "--skip-bad").out
+
+
+def test_a_class_of_bad_pictures_only_is_told(
+    detect: Command, reference: Path, drifted: Path
+) -> None:
+    for file in (drifted / "one").iterdir():
+        file.write_bytes(b"no picture")
+    assert "'one'" in complaint(lambda: detect(reference, drifted, "--skip-bad"))

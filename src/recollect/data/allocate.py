@@ -13,3 +13,9 @@ Allocate = Callable[[tuple[int, ...]], np.ndarray]
 def empty(shape: tuple[int, ...]) -> np.ndarray:
     """A uint8 array in plain memory, not yet filled."""
     return np.empty(shape, dtype=np.uint8)
+
+
+def discard(shape: tuple[int, ...]) -> np.ndarray:
+    """An array for pixels that nobody wants: all of its rows are the same piece of memory."""
+    row = np.empty(shape[1:], dtype=np.uint8)
+    return np.lib.stride_tricks.as_strided(row, shape=shape, strides=(0, *row.strides))

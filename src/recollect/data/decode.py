@@ -24,6 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from recollect.data.allocate import discard
 from recollect.data.progress import StageProgress
 from recollect.errors import UserError, unknown_name
 
@@ -73,6 +74,9 @@ class Skipped:
     reason: str
     is_wrong_size: bool = False
     """the picture is good, but of another size than the others"""
+
+    def __str__(self) -> str:
+        return f"cannot use {self.file}: {self.reason}"
 
 
 def decode(
@@ -140,6 +144,12 @@ def decode_all(
         finally:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no need for the rest
     return skipped
+
+
+def undecodable(files: Sequence[Path], progress: StageProgress | None = None) -> list[Skipped]:
+    """Every file that is no usable picture, and why; sizes may differ."""
+    out = discard((len(files), 32, 32, 3))
+    return decode_all(files, out, fit="stretch", on_bad="skip", progress=progress)
 
 
 def is_grey(file: Path) -> bool:

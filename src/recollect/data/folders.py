@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -78,6 +79,23 @@ class Listing:
         such_as = "" if count == 1 else "for example "
         return (*self.notes, f"{what} by name and left out: {such_as}{example}")
 
+    def without(self, files: Collection[Path]) -> Listing:
+        """The listing less some of its files; a class that would lose its last one is an error."""
+        if not files:
+            return self
+        stays = np.array([file not in files for file in self.files])
+        emptied = set(range(len(self.class_names))) - set(self.labels[stays].tolist())
+        if emptied:
+            name = self.class_names[min(emptied)]
+            raise UserError(f"no picture of class {name!r} can be used; mend them or remove it")
+        return replace(
+            self,
+            files=tuple(itertools.compress(self.files, stays)),
+            labels=self.labels[stays],
+            domains=None if self.domains is None else self.domains[stays],
+            is_test=None if self.is_test is None else self.is_test[stays],
+        )
+
 
 def read_folder(
     path: Path,
@@ -86,16 +104,17 @@ def read_folder(
     channels: int | None = None,
     layout: Layout = "auto",
     fit: Fit = "crop",
+    left_out: Collection[Path] = (),
     allocate: Allocate = empty,
     progress: StageProgress | None = None,
 ) -> Dataset:
-    """The pictures of a folder at one size (a side, or height and width).
+    """The pictures of a folder at one size (a side, or height and width), less those `left_out`.
 
     Without a size they must all have the same already. Without `channels` they become grey if
     every one of them is, and colour otherwise.
     """
     target = check_settings(size=size, channels=channels, layout=layout, fit=fit)
-    listing = list_folder(path, layout)
+    listing = list_folder(path, layout).without(left_out)
     files = listing.files
     if channels is None:
         channels = 1 if all(is_grey(file) for file in files) else 3

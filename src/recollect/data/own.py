@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +13,7 @@ from recollect.errors import UserError
 
 if TYPE_CHECKING:
     from recollect.data.allocate import Allocate
-    from recollect.data.decode import Fit
+    from recollect.data.decode import Fit, Skipped
     from recollect.data.folders import Layout
     from recollect.types import Dataset
 
@@ -31,6 +32,7 @@ def load_own(
     layout: Layout = "auto",
     fit: Fit = "crop",
     group_years: int | None = None,
+    on_bad: Callable[[Skipped], None] | None = None,
     progress: Progress | None = None,
     warn: Warn | None = None,
 ) -> Dataset:
@@ -39,7 +41,8 @@ def load_own(
     A folder is read by `read_folder` (size, channels, layout, fit), a file by `read_npz`
     (group_years), what Hugging Face's `save_to_disk` wrote by `read_huggingface`. A setting that
     has no meaning there is refused. Changed files, or other settings, make it anew. `warn` is told
-    of pictures that are missing or left out.
+    of pictures that are missing or left out. A file in a folder that is no usable picture is an
+    error, or told to `on_bad` and left out.
     """
     from recollect.data.cache import cached, fingerprint_of
     from recollect.data.folders import check_settings, list_folder
@@ -61,6 +64,16 @@ def load_own(
         for remark in list_folder(path, layout).remarks:
             warn(remark)
     settings = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
+    left_out: set[Path] = set()
+    if kind == "a folder of pictures" and on_bad is not None:
+        from recollect.data.decode import undecodable
+
+        telling = progress and partial(progress, f"looking through {path.name}")
+        for bad in undecodable(list_folder(path, layout).files, telling):
+            left_out.add(bad.file)
+            on_bad(bad)
+    if left_out:
+        settings += " without bad pictures"
 
     def read(allocate: Allocate) -> Dataset:
         if kind == "an .npz file":
@@ -79,6 +92,7 @@ def load_own(
             channels=channels,
             layout=layout,
             fit=fit,
+            left_out=left_out,
             allocate=allocate,
             progress=progress and partial(progress, f"decoding {path.name}"),
         )

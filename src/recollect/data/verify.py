@@ -15,8 +15,9 @@ from typing import IO
 
 import numpy as np
 
+from recollect.data.allocate import discard
 from recollect.data.cache import verify_cache
-from recollect.data.decode import BadPicture, Skipped, decode, decode_all
+from recollect.data.decode import BadPicture, Skipped, decode, decode_all, undecodable
 from recollect.data.folders import SUFFIXES, Listing, list_folder
 from recollect.data.known import KnownSet, known_set, recognise
 from recollect.data.library import cache_name, existing_sources, find, nowhere, refuse_path
@@ -93,18 +94,18 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
     notes: list[str] = []
     problems: list[str] = []
     if kind == "an .npz file":
-        found = read_npz(path, allocate=_discard)
+        found = read_npz(path, allocate=discard)
     elif kind == "a Hugging Face data set":
         from recollect.data.adapters import read_huggingface
 
-        found = read_huggingface(path, allocate=_discard)
+        found = read_huggingface(path, allocate=discard)
     else:
         found = list_folder(path)
         notes += found.remarks
         if found.num_hidden:
             notes.append(f"hidden files that are left out: {found.num_hidden:,}")
         skipped = _odd_pictures(found.files, progress)
-        problems += [_told(bad) for bad in skipped if not bad.is_wrong_size]
+        problems += [str(bad) for bad in skipped if not bad.is_wrong_size]
         notes += _about_sizes([bad for bad in skipped if bad.is_wrong_size])
     problems += _cache_problems(copy_name(path))
     return _tell(path.name, path, found, notes, problems)
@@ -146,11 +147,12 @@ def _verify_read(known: KnownSet, found: Path, progress: Progress | None) -> Ver
     """Read the whole set and throw the pixels away."""
     path = None if known.is_embedded else found
     try:
-        dataset = known.read(found, _discard, _about(known.name, progress))
+        dataset = known.read(found, discard, _about(known.name, progress))
     except BadPicture as error:
         files = sorted(_pictures_in(existing_sources(known, found)))
+        bad = undecodable(files, _about("all pictures", progress))
         # The first one may decode well and have the wrong size.
-        problems = dict.fromkeys([str(error), *_undecodable(files, progress)])
+        problems = dict.fromkeys([str(error), *map(str, bad)])
         return Verification(name=known.name, path=path, problems=tuple(problems))
     except UserError as error:
         return Verification(name=known.name, path=path, problems=(str(error),))
@@ -216,19 +218,10 @@ def _md5(stream: IO[bytes] | gzip.GzipFile) -> str:
     return digest.hexdigest()
 
 
-def _undecodable(files: Sequence[Path], progress: Progress | None) -> list[str]:
-    """Every file that is no usable picture, and why."""
-    out = _discard((len(files), 32, 32, 3))
-    skipped = decode_all(
-        files, out, fit="stretch", on_bad="skip", progress=_about("all pictures", progress)
-    )
-    return [_told(bad) for bad in skipped]
-
-
 def _odd_pictures(files: Sequence[Path], progress: Progress | None) -> list[Skipped]:
     """Every file that is no usable picture, or one of another size than the first that is."""
     height, width = _first_size(files)
-    out = _discard((len(files), height, width, 3))
+    out = discard((len(files), height, width, 3))
     told = _about("all pictures", progress)
     return decode_all(files, out, fit="exact", on_bad="skip", progress=told)
 
@@ -252,10 +245,6 @@ def _about_sizes(others: Sequence[Skipped]) -> list[str]:
     ]
 
 
-def _told(bad: Skipped) -> str:
-    return f"cannot use {bad.file}: {bad.reason}"
-
-
 def _pictures_in(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         for folder, _, names in os.walk(path):
@@ -270,12 +259,6 @@ def _cache_problems(name: str) -> list[str]:
         for copy in copies
         for problem in verify_cache(copy)
     ]
-
-
-def _discard(shape: tuple[int, ...]) -> np.ndarray:
-    """An array for pixels that nobody wants: all of its rows are the same piece of memory."""
-    row = np.empty(shape[1:], dtype=np.uint8)
-    return np.lib.stride_tricks.as_strided(row, shape=shape, strides=(0, *row.strides))
 
 
 def _about(what: str, progress: Progress | None) -> StageProgress | None:

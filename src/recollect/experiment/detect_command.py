@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
+    from recollect.data.decode import Skipped
     from recollect.experiment.stages import Stages
     from recollect.types import Dataset
 
@@ -78,6 +79,11 @@ def add_detect_command(commands: Any) -> None:
         "--channels", type=int, metavar="N", help="1: all in grey, 3: all in colour (folders only)"
     )
     detect.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="name and leave out files that are no usable pictures instead of stopping at one",
+    )
+    detect.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
@@ -99,12 +105,13 @@ def _detect(arguments: argparse.Namespace) -> int:
         _make_writable(arguments.out)
     with _stages(arguments) as stages:
         settings = _settings(arguments)
-        reference = _load(arguments.reference, settings, stages)
-        current = _load(arguments.current, settings, stages)
+        reference = _load(arguments.reference, settings, stages, skip_bad=arguments.skip_bad)
+        current = _load(arguments.current, settings, stages, skip_bad=arguments.skip_bad)
         _refuse_other_shapes(reference, current)
         stages.progress("comparing", 0, None)
         outcome = detector.fit(reference.dataset).check(current.dataset).as_dict()
     outcome |= {"reference": str(arguments.reference), "current": str(arguments.current)}
+    outcome["left_out"] = [*reference.left_out, *current.left_out]
     for each in outcome["classes"]:
         each["telling_reference_files"] = reference.names(each["telling_reference"])
         each["telling_current_files"] = current.names(each["telling_current"])
@@ -124,6 +131,8 @@ class _Side:
     dataset: Dataset
     files: Sequence[Path] | None
     """of each row; None: the pictures do not come from files of their own"""
+    left_out: Sequence[str] = ()
+    """files that are no usable pictures"""
 
     def names(self, rows: Sequence[int]) -> list[str] | None:
         """The files of some rows."""
@@ -147,7 +156,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, int]:
     return settings
 
 
-def _load(path: Path, settings: Mapping[str, Any], stages: Stages) -> _Side:
+def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: bool) -> _Side:
     from recollect.data.folders import list_folder
     from recollect.data.own import kind_of, load_own
 
@@ -155,8 +164,26 @@ def _load(path: Path, settings: Mapping[str, Any], stages: Stages) -> _Side:
     if kind_of(path) != "a folder of pictures":
         dataset = load_own(path, progress=stages.progress, warn=stages.say)
         return _Side(path=path, dataset=dataset, files=None)
-    dataset = load_own(path, **settings, progress=stages.progress, warn=stages.say)
-    return _Side(path=path, dataset=dataset, files=list_folder(path).files)
+    bad: list[Skipped] = []
+
+    def leave_out(picture: Skipped) -> None:
+        bad.append(picture)
+        stages.say(f"left out: {picture}")
+
+    dataset = load_own(
+        path,
+        **settings,
+        on_bad=leave_out if skip_bad else None,
+        progress=stages.progress,
+        warn=stages.say,
+    )
+    left_out = [each.file for each in bad]
+    return _Side(
+        path=path,
+        dataset=dataset,
+        files=list_folder(path).without(left_out).files,
+        left_out=[str(file) for file in left_out],
+    )
 
 
 def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
@@ -316,6 +343,8 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     for each in outcome["classes"]:
         if each["reason"] is not None:
             print(clean(f"{each['name']} could not be tested: {each['reason']}"))
+    if outcome["left_out"]:
+        print(f"{len(outcome['left_out']):,} files left out, since they are no usable pictures")
     print(f"{headline(outcome)}; level {outcome['level']:g}, {outcome['correction']}")
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")
