@@ -96,7 +96,9 @@ def _detector(
     merge: Merge | None = None,
 ) -> TwoSampleDetector:
     judge = Judge(comparisons, options, merge=merge, seed=setting.seed)
-    return TwoSampleDetector(setting.encoder(), judge)
+    return TwoSampleDetector(
+        setting.encoder(), judge, labels=setting.labels, learner=setting.learner
+    )
 
 
 def ks_on(score: str) -> Comparison:

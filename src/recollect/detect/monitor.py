@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from recollect.detect.detector import Detector
+from recollect.detect.grouping import KnownLabels
 from recollect.detect.reference import FingerprintReference, HeldOutReference
 from recollect.shapes import HasRows, Watched
 from recollect.types import Rows, Verdict
@@ -25,16 +27,18 @@ class Monitor:
         reference: HasRows | HeldOutReference | FingerprintReference,
         *,
         book: Callable[[int], None],
+        labels: KnownLabels = "given",
         just_drifted: Callable[[int], Sequence[int]] | None = None,
     ) -> None:
-        """`just_drifted` (task -> classes) limits checks to the classes it names.
+        """Unless true `labels` of monitored rows are paid for, the detector does not see them.
 
-        The published experiments did that: an oracle that leaves false alarms of other classes
-        unknown.
+        `just_drifted` (task -> classes) limits checks to the classes it names. The published
+        experiments did that: an oracle that leaves false alarms of other classes unknown.
         """
         self._detector = detector
         self._reference = reference
         self._book = book
+        self._labels = labels
         self._just_drifted = just_drifted
 
     def check(self, task: Watched) -> list[Verdict]:
@@ -47,7 +51,9 @@ class Monitor:
         monitored = task.monitored()
         if self._just_drifted is not None:
             monitored = monitored[torch.isin(monitored.labels, torch.tensor(classes))]
-        if self._detector.watches:
+        if self._labels != "given":
+            monitored = replace(monitored, labels=torch.full_like(monitored.labels, -1))
+        elif self._detector.watches:
             self._book(len(monitored))
         return self._detector.check(task.number, classes, monitored, self._reference)
 

@@ -128,7 +128,15 @@ def assemble(
 
     drifting = stream.schedule.drifting
     detector = catalogue.make(
-        "detector", config, Setting(encoder=encoder, drifting=drifting, seed=config.seed)
+        "detector",
+        config,
+        Setting(
+            encoder=encoder,
+            drifting=drifting,
+            seed=config.seed,
+            labels=config.monitor_labels,
+            learner=learner.encode if config.monitor_labels == "predicted" else None,
+        ),
     )
     return Assembly(
         config=config,
@@ -137,6 +145,7 @@ def assemble(
         monitor=Monitor(
             detector,
             make_reference(config, encoder, learner),
+            labels=config.monitor_labels,
             just_drifted=drifting if config.checked == "just-drifted" else None,
             book=lambda count: ledger.book_labels("monitoring", count),
         ),

@@ -38,6 +38,9 @@ class Settings:
     """rows that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
     """which rows a detector watches: as a rule rows held out for it; or, as published, the test"""
+    monitor_labels: Literal["given", "predicted", "unknown"] = "given"
+    """what is known of watched rows: their classes, which are booked as labels; what the learner
+    takes them for; or nothing, so that all classes are checked, and answered, as one"""
     checked: Literal["all-known", "just-drifted"] | None = None
     """which classes are checked: as a rule all seen so far; or, as published, those that the
     schedule has just drifted"""

@@ -239,6 +239,16 @@ def resolve(config: RunConfig) -> RunConfig:
             f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
             "--encoder random, or --reference held-out"
         )
+    if config.monitor_labels != "given" and config.checked == "just-drifted":
+        raise UserError(
+            f"monitor_labels {config.monitor_labels} cannot go with checked just-drifted, which"
+            " picks rows by their true classes; use --checked all-known"
+        )
+    if config.monitor_labels == "predicted" and config.reference == "fingerprint":
+        raise UserError(
+            "a fingerprint holds no pictures whose labels could be predicted; use --reference"
+            " held-out, or --monitor-labels unknown"
+        )
     if config.scheduler != "steps" and config.lr_milestones:
         raise UserError(
             f"lr_milestones belong to scheduler steps; leave them out with {config.scheduler}"

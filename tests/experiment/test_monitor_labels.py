@@ -1,0 +1,71 @@
+"""Runs that watch rows of which no labels are given: predicted labels, or none at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from run_tools import Stop, StopAt, complaint, lasting
+
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.experiment.run import run
+
+PREDICTED = RunConfig(monitor_labels="predicted", epochs=1, severity=5)
+UNKNOWN = dataclasses.replace(PREDICTED, monitor_labels="unknown")
+
+
+def test_predicted_labels_cost_nothing_beyond_the_reference_and_still_find_drift(
+    tmp_path: Path,
+) -> None:
+    given = run(dataclasses.replace(PREDICTED, monitor_labels="given"), tmp_path / "given")
+    result = run(PREDICTED, tmp_path / "predicted")
+    watched = sum(each["num_current"] for each in given["verdicts"])
+    assert result["labels"]["monitoring"] == given["labels"]["monitoring"] - watched
+    at_event = [each for each in result["verdicts"] if each["task"] == 3]
+    # Every watched row is taken for some known class.
+    assert sum(each["num_current"] for each in at_event) == sum(
+        each["num_current"] for each in given["verdicts"] if each["task"] == 3
+    )
+    assert any(each["drifted"] for each in at_event)
+
+
+def test_the_whole_stream_has_one_verdict_and_every_class_is_answered(tmp_path: Path) -> None:
+    result = run(UNKNOWN, tmp_path / "run")
+    at_event = [each for each in result["verdicts"] if each["task"] == 3]
+    assert len(at_event) == 4
+    assert len({each["p_value"] for each in at_event}) == 1
+    assert all(each["drifted"] for each in at_event)
+    renewed = {each["class"] for each in result["renewals"] if each["task"] == 3}
+    assert renewed == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("config", [PREDICTED, UNKNOWN])
+def test_a_run_without_labels_of_watched_rows_goes_on_where_it_stopped(
+    tmp_path: Path, config: RunConfig
+) -> None:
+    run(config, tmp_path / "whole")
+    with pytest.raises(Stop):
+        run(config, tmp_path / "stopped", listener=StopAt(4, 3))
+    run(config, tmp_path / "stopped", resume=True)
+    assert lasting(tmp_path / "stopped") == lasting(tmp_path / "whole")
+
+
+def test_a_fingerprint_serves_a_stream_of_which_nothing_is_known(tmp_path: Path) -> None:
+    config = dataclasses.replace(UNKNOWN, encoder="random", reference="fingerprint", detector="mmd")
+    result = run(config, tmp_path / "run")
+    assert result["labels"]["monitoring"] == 0
+    assert result["verdicts"][0]["num_reference"] == 2 * config.fingerprint_size
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"checked": "just-drifted"}, "use --checked all-known"),
+        ({"encoder": "random", "reference": "fingerprint"}, "use --reference held-out"),
+    ],
+)
+def test_what_needs_labels_is_refused_without_them(change: dict[str, str], told: str) -> None:
+    config = dataclasses.replace(PREDICTED, **change)  # type: ignore[arg-type]
+    assert told in complaint(lambda: resolve(config))
