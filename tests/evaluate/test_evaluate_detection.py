@@ -29,6 +29,8 @@ def test_nothing_to_judge_is_none() -> None:
         num_missed=0,
         num_stable_checks=0,
         num_false_alarms=0,
+        num_stable_rounds=0,
+        num_alarmed_rounds=0,
         num_untestable=0,
     )
 
@@ -46,6 +48,8 @@ def test_a_class_that_is_never_renewed_stays_stale() -> None:
     assert quality.delay == 0.0
     assert (quality.num_stable_checks, quality.num_false_alarms) == (5, 1)
     assert quality.fpr == pytest.approx(1 / 5)
+    # Class 1 was stable at each of the four tasks, and one of them had a false alarm.
+    assert (quality.num_stable_rounds, quality.num_alarmed_rounds) == (4, 1)
 
 
 def test_a_renewed_class_is_stable_from_the_next_task_on() -> None:

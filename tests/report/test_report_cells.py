@@ -219,8 +219,37 @@ def test_a_summary_of_one_run_does_not_pretend_to_know_the_spread(tmp_path: Path
     write_run(tmp_path / "run", small_result(detection={"tpr": 1.0, "fpr": 0.25}))
     assert summary(grouped(tmp_path).settings[0]) == (
         "With one seed, amr ends at 80.0 percent final average accuracy, with 10 adaptation "
-        "labels. The detector (ks) found 100% of the drifted classes at once and raised a false "
-        "alarm in 25% of the checks of unchanged classes. One seed tells nothing about spread."
+        "labels. The detector (ks) found 100% of the drifted classes at once. One seed tells "
+        "nothing about spread."
+    )
+
+
+@pytest.mark.parametrize(
+    ("correction", "told"),
+    [
+        ("holm", "1 of 6 checks at which unchanged classes were checked (16.7%;"),
+        ("none", "3 of 20 checks of unchanged classes (15.0%;"),
+    ],
+)
+def test_measured_false_alarms_stand_beside_what_was_promised(
+    tmp_path: Path, correction: str, told: str
+) -> None:
+    for seed, alarmed in enumerate((0, 1)):
+        detection = {
+            "tpr": 1.0,
+            "num_stable_rounds": 3,
+            "num_alarmed_rounds": alarmed,
+            "num_stable_checks": 10,
+            "num_false_alarms": 3 * alarmed,
+        }
+        options = {"detector": {"level": 0.05, "correction": correction}}
+        result = small_result(seed=seed, detection=detection)
+        result["config"] = {**result["config"], "seed": seed, "options": options}
+        write_run(tmp_path / str(seed), result)
+    words = summary(grouped(tmp_path).settings[0])
+    assert f"It raised false alarms in {told} 95 % interval" in words
+    assert (
+        f"promised: {'at most 5%' if correction == 'holm' else '5% for each class alone'}" in words
     )
 
 

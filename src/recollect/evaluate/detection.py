@@ -32,6 +32,11 @@ class DetectionQuality:
     """testable checks of a class whose look was known"""
     num_false_alarms: int
     """stable checks that were flagged"""
+    num_stable_rounds: int
+    """tasks at which some stable class was testable: what a promise for all classes of a check
+    together is about"""
+    num_alarmed_rounds: int
+    """those of them with a false alarm"""
     num_untestable: int
     """verdicts that say neither yes nor no, stable or not"""
 
@@ -59,6 +64,7 @@ def detection_quality(
     )
     renewal_tasks = _tasks_by_class(renewals)
     num_stable_checks = num_false_alarms = num_untestable = 0
+    rounds: dict[int, bool] = {}  # task -> whether a stable class was flagged
     first_flag: dict[tuple[int, int], int] = {}  # (class, task of its event) -> task
     for verdict in verdicts:
         if verdict.drifted is None:
@@ -68,6 +74,7 @@ def detection_quality(
         if event is None:
             num_stable_checks += 1
             num_false_alarms += verdict.drifted
+            rounds[verdict.task] = rounds.get(verdict.task, False) or verdict.drifted
         elif verdict.drifted:
             key = verdict.label, event
             first_flag[key] = min(verdict.task, first_flag.get(key, verdict.task))
@@ -84,6 +91,8 @@ def detection_quality(
         num_missed=num_drifts - len(delays),
         num_stable_checks=num_stable_checks,
         num_false_alarms=num_false_alarms,
+        num_stable_rounds=len(rounds),
+        num_alarmed_rounds=sum(rounds.values()),
         num_untestable=num_untestable,
     )
 

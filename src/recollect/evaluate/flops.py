@@ -38,7 +38,7 @@ def per_row(network: nn.Module, row_shape: tuple[int, ...]) -> FlopsPerRow:
     FlopsPerRow(forward=64, backward=64)
     """
     # Training mode throughout: in eval mode some layers take a fused path that counts as nothing.
-    probe = copy.deepcopy(network).cpu().float().train()
+    probe = copy.deepcopy(network).cpu().train()
     for module in probe.modules():
         # A hook may collect or book what it sees, and a copied hook still writes to the original.
         module._forward_hooks.clear()

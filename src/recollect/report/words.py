@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from recollect.report.cells import Cell, Setting, Stat
 from recollect.report.columns import compact
@@ -63,17 +63,56 @@ def summary(setting: Setting) -> str:
     faa = {cell: cell.stat(lambda run: run.faa) for cell in setting.cells}
     sentences = [_ending_sentence(setting, subject, name, faa) + _label_clause(setting, subject)]
     found = subject.mean(lambda run: run.detection.get("tpr"))
-    alarms = subject.mean(lambda run: run.detection.get("fpr"))
     if found is not None:
-        words = (
+        sentences.append(
             f"The detector ({subject.detector}) found {found:.0%} of the drifted classes at once"
         )
-        if alarms is not None:
-            words += f" and raised a false alarm in {alarms:.0%} of the checks of unchanged classes"
-        sentences.append(words)
+    sentences += _false_alarms(subject)
     if max(len(cell.runs) for cell in setting.cells) == 1:
         sentences.append("One seed tells nothing about spread")
     return ". ".join(sentences) + "."
+
+
+def _false_alarms(cell: Cell) -> list[str]:
+    """How often unchanged classes raised an alarm, beside what was promised."""
+    options = cell.first.config.get("options")
+    detector = options.get("detector") if isinstance(options, Mapping) else None
+    choices = detector if isinstance(detector, Mapping) else {}
+    level, correction = choices.get("level"), choices.get("correction")
+    for_any_class = correction in ("holm", "bonferroni")
+    keys = (
+        ("num_alarmed_rounds", "num_stable_rounds")
+        if for_any_class
+        else ("num_false_alarms", "num_stable_checks")
+    )
+    alarms, checks = (sum(int(run.detection.get(key) or 0) for run in cell.runs) for key in keys)
+    if not checks:
+        return []
+    low, high = share_interval(alarms, checks)
+    of_what = "at which unchanged classes were checked" if for_any_class else "of unchanged classes"
+    words = (
+        f"It raised false alarms in {alarms:,} of {checks:,} checks {of_what}"
+        f" ({alarms / checks:.1%}; 95 % interval {low:.1%} to {high:.1%})"
+    )
+    if isinstance(level, float) and choices.get("max_statistic") is None:
+        promises = {
+            "benjamini-hochberg": f"at most {level:.0%} of all alarms false",
+            "none": f"{level:.0%} for each class alone",
+        }
+        words += f"; promised: {promises.get(str(correction), f'at most {level:.0%}')}"
+    return [words]
+
+
+def share_interval(part: int, whole: int) -> tuple[float, float]:
+    """Wilson's 95 % interval for a share of independent trials.
+
+    >>> [round(end, 3) for end in share_interval(1, 20)]
+    [0.009, 0.236]
+    """
+    z = 1.959964
+    centre = (part + z * z / 2) / (whole + z * z)
+    half = z / (whole + z * z) * (part * (whole - part) / whole + z * z / 4) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _subject(setting: Setting) -> Cell:
