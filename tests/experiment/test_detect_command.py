@@ -311,3 +311,17 @@ def test_a_class_of_bad_pictures_only_is_told(
     for file in (drifted / "one").iterdir():
         file.write_bytes(b"no picture")
     assert "'one'" in complaint(lambda: detect(reference, drifted, "--skip-bad"))
+
+
+def test_false_alarms_can_be_measured_on_the_reference_itself(
+    detect: Command, reference: Path, drifted: Path, machine: Path
+) -> None:
+    outcome = detect(reference, drifted, "--self-check", 20, "--detector", "ks", "--json")
+    assert outcome.json["self_check"]["checks"] == 20
+    assert outcome.json["self_check"]["alarms"] <= 4
+    words = ("--self-check", 20, "--detector", "ks", "--out", machine / "page")
+    told = detect(reference, drifted, *words).out
+    assert re.search(r"split against itself: alarms in \d of 20 checks \(.*95 % interval", told)
+    page = (machine / "page" / "index.html").read_text()
+    assert "Measured on the reference split against itself" in page
+    assert "at least 0" in complaint(lambda: detect(reference, drifted, "--self-check", -1))

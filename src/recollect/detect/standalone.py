@@ -106,6 +106,16 @@ class DriftReport:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class SelfCheck:
+    """False alarms, measured where nothing can have drifted."""
+
+    alarms: int
+    """checks at which some class was called drifted"""
+    checks: int
+    """checks at which some class could be tested"""
+
+
 class DriftDetector:
     """Compares pictures with those it was fitted to, class by class; classes go by their names."""
 
@@ -173,6 +183,27 @@ class DriftDetector:
             level=self._options.level,
             correction=self._options.correction,
         )
+
+    def self_check(self, rounds: int = 100, *, max_rows: int = 50) -> SelfCheck:
+        """Measure false alarms: the reference split against itself, at random, `rounds` times.
+
+        Each class is cut into two halves of at most `max_rows` rows, which is quicker than a check.
+        """
+        if self._fitted is None:
+            raise UserError("the detector has no reference yet; call fit(reference) first")
+        kept = [sample.encoding for sample in self._fitted.samples.values()]
+        least = 2 * self._options.min_rows
+        testable = {place: each for place, each in enumerate(kept) if len(each) >= least}
+        # As fine as the correction needs, and no finer.
+        judge = self._judge(len(testable), min_permutations=199)
+        alarms = checks = 0
+        for number in range(1, rounds + 1):
+            draw = rng.fork(self._seed, "standalone", "self-check", number)
+            sides = {label: _halves(each, max_rows, draw) for label, each in testable.items()}
+            found = [each.drifted for each in judge.verdicts(number, sides)]
+            checks += any(answer is not None for answer in found)
+            alarms += any(found)
+        return SelfCheck(alarms=alarms, checks=checks)
 
     def state_dict(self) -> dict[str, Any]:
         """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
@@ -253,9 +284,9 @@ class DriftDetector:
                 num_current=now[name].seen if name in now else 0,
             )
 
-    def _judge(self, num_classes: int) -> Judge:
+    def _judge(self, num_classes: int, *, min_permutations: int = MIN_PERMUTATIONS) -> Judge:
         finest = math.ceil(2 * num_classes / self._options.level) - 1
-        permutations = min(max(MIN_PERMUTATIONS, finest), MAX_PERMUTATIONS)
+        permutations = min(max(min_permutations, finest), MAX_PERMUTATIONS)
         comparisons = _COMPARISONS[self._detector](permutations)
         merge = merging("cauchy") if len(comparisons) > 1 else None
         return Judge(comparisons, self._options, merge=merge, seed=self._seed)
@@ -315,6 +346,13 @@ def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
     scores[order] = shuffled[0, 0]
     gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic
     return _Effect(float(areas_under_curve(shuffled, is_current)), gap, scores)
+
+
+def _halves(encoding: Encoding, max_rows: int, draw: torch.Generator) -> tuple[Encoding, Encoding]:
+    """Two random samples of equal size that have no row in common."""
+    size = min(len(encoding) // 2, max_rows)
+    order = torch.randperm(len(encoding), generator=draw)
+    return encoding[order[:size]], encoding[order[size : 2 * size]]
 
 
 def _by_number(name: str) -> tuple[bool, int, str]:

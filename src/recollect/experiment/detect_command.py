@@ -8,7 +8,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,13 @@ def add_detect_command(commands: Any) -> None:
         help="name and leave out files that are no usable pictures instead of stopping at one",
     )
     detect.add_argument(
+        "--self-check",
+        type=int,
+        default=0,
+        metavar="N",
+        help="measure false alarms: split the reference against itself N times (default: 0)",
+    )
+    detect.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
@@ -101,6 +108,8 @@ def _detect(arguments: argparse.Namespace) -> int:
     detector = DriftDetector(
         detector=arguments.detector, level=arguments.level, max_rows=arguments.max_rows
     )
+    if arguments.self_check < 0:
+        raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
     if arguments.out is not None:
         _make_writable(arguments.out)
     with _stages(arguments) as stages:
@@ -110,6 +119,10 @@ def _detect(arguments: argparse.Namespace) -> int:
         _refuse_other_shapes(reference, current)
         stages.progress("comparing", 0, None)
         outcome = detector.fit(reference.dataset).check(current.dataset).as_dict()
+        outcome["self_check"] = None
+        if arguments.self_check:
+            stages.progress("splitting the reference against itself", 0, None)
+            outcome["self_check"] = asdict(detector.self_check(arguments.self_check))
     outcome |= {"reference": str(arguments.reference), "current": str(arguments.current)}
     outcome["left_out"] = [*reference.left_out, *current.left_out]
     for each in outcome["classes"]:
@@ -330,7 +343,13 @@ def _stages(arguments: argparse.Namespace) -> Stages:
 
 
 def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
-    from recollect.report.drift_page import COLUMNS, NUM_NAMES, headline, table_rows
+    from recollect.report.drift_page import (
+        COLUMNS,
+        NUM_NAMES,
+        headline,
+        measured_false_alarms,
+        table_rows,
+    )
     from recollect.report.run import clean
 
     if arguments.json:
@@ -345,6 +364,8 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
             print(clean(f"{each['name']} could not be tested: {each['reason']}"))
     if outcome["left_out"]:
         print(f"{len(outcome['left_out']):,} files left out, since they are no usable pictures")
+    if outcome["self_check"] is not None:
+        print(measured_false_alarms(outcome))
     print(f"{headline(outcome)}; level {outcome['level']:g}, {outcome['correction']}")
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from recollect.report.run import clean
+from recollect.report.words import share_interval
 
 COLUMNS: Mapping[str, str] = {
     "class": "The name, which is what the two sides are matched by.",
@@ -96,6 +97,20 @@ def _names(report: Mapping[str, Any]) -> dict[str, list[str]]:
     return names
 
 
+def measured_false_alarms(report: Mapping[str, Any]) -> str:
+    """What the reference split against itself has shown, in one line.
+
+    >>> measured_false_alarms({"self_check": {"alarms": 0, "checks": 0}})
+    'the reference split against itself: alarms in 0 of 0 checks, since no class has rows enough'
+    """
+    alarms, checks = report["self_check"]["alarms"], report["self_check"]["checks"]
+    words = f"the reference split against itself: alarms in {alarms} of {checks} checks"
+    if not checks:
+        return f"{words}, since no class has rows enough"
+    low, high = share_interval(alarms, checks)
+    return f"{words} ({alarms / checks:.1%}; 95 % interval {low:.1%} to {high:.1%})"
+
+
 def table_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """One row per class, as text, under `COLUMNS`."""
     return [
@@ -157,10 +172,13 @@ def _promise(report: Mapping[str, Any]) -> str:
     }
     any_class = "the promised chance of a false alarm in any class at all is {level:g}"
     promise = promises.get(report["correction"], any_class).format(level=report["level"])
-    return (
+    words = (
         f"Detector {report['detector']}, correction {report['correction']}: {promise}."
         f" Encoder: {report['encoder']}."
     )
+    if report.get("self_check") is None:
+        return words
+    return f"{words} Measured on {measured_false_alarms(report)}."
 
 
 def _html_table(report: Mapping[str, Any]) -> str:
