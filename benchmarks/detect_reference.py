@@ -1,0 +1,240 @@
+"""What drift is told by: rows in the replay memory, or a fingerprint; and a reference gone bad.
+
+    python benchmarks/detect_reference.py [--data fashion-mnist] [--seeds 10] [--json PATH]
+
+First, ten classes are learned two at a time, and after the last one every class is checked at level
+0.05 by the combination of tests on a fixed random network: against the rows that the memory still
+has of it, for memories of 100 to 5,000 rows, and against a fingerprint of 50 rows, which does not
+depend on the memory. Second, a share of the reference shows another look than it should: the new
+one, which hides drift, or an old one, which is taken for drift.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect import rng
+from recollect.data.digits import load_digits
+from recollect.data.library import load
+from recollect.detect import RandomEncoder, Surroundings
+from recollect.detect.detectors import all_three, merging
+from recollect.detect.fingerprint import Fingerprints
+from recollect.files import write_json
+from recollect.memory import Memory
+from recollect.memory.policies import Balanced, Reservoir
+from recollect.streams.transforms import apply
+from recollect.types import Dataset, Encoding, Rows
+
+LEVEL = 0.05
+NUM_CURRENT = 100
+MIN_ROWS = 5
+BUFFERS = (100, 200, 500, 1000, 2000, 5000)
+DRIFTS = (("permutation", 5), ("gaussian-noise", 3), ("defocus-blur", 5))
+SHARES = (0.0, 0.1, 0.25, 0.5)
+PERMUTATIONS = 199
+
+Pairs = Sequence[tuple[Encoding, Encoding]]
+
+
+class World:
+    """Rows that were learned from and rows that are watched, encoded in every look."""
+
+    def __init__(self, dataset: Dataset, *, num_learned: int) -> None:
+        labels = torch.from_numpy(dataset.labels)
+        learned, watched = [], []
+        for label in range(len(dataset.class_names)):
+            rows = (labels == label).nonzero().squeeze(1)
+            rows = rows[torch.randperm(len(rows), generator=rng.fork(0, "world", label))]
+            learned.append(rows[:num_learned])
+            watched.append(rows[num_learned : 2 * num_learned])
+        self.learned, self.watched = learned, watched
+        self.num_classes = len(learned)
+        shape = dataset.images.shape[1:]
+        encoder = RandomEncoder(Surroundings(learner=_nobody, image_shape=shape, seed=0))
+        images = torch.from_numpy(np.ascontiguousarray(dataset.images))
+        self.looks: dict[str, Encoding] = {"as learned": encoder.encode(images)}
+        for transform, severity in DRIFTS:
+            drifted = apply(images, transform=transform, severity=severity, seed=0)
+            self.looks[f"{transform} {severity}"] = encoder.encode(drifted)
+        self.encoder_name = encoder.name
+
+    def current(self, label: int, look: str, draw: torch.Generator) -> Encoding:
+        """Watched rows of a class in a look."""
+        rows = self.watched[label]
+        return self.looks[look][rows[torch.randperm(len(rows), generator=draw)[:NUM_CURRENT]]]
+
+
+def _nobody(images: Tensor) -> Encoding:
+    raise AssertionError(f"a random encoder asks no learner about {len(images)} rows")
+
+
+def rates(pairs: Pairs, draw: torch.Generator) -> float:
+    """Share of the pairs that the combination tells apart; one with too few rows is not."""
+    testable = [pair for pair in pairs if min(map(len, pair)) >= MIN_ROWS]
+    if not testable:
+        return 0.0
+    merge = merging("cauchy")
+    by_test = [
+        [
+            e.p_value
+            for e in test.test([(test.measure(a), test.measure(b)) for a, b in testable], draw)
+        ]
+        for test in all_three(PERMUTATIONS)
+    ]
+    flagged = sum(merge(p_values) <= LEVEL for p_values in zip(*by_test, strict=True))
+    return flagged / len(pairs)
+
+
+def memory_rows(world: World, buffer_size: int, policy: str, seed: int) -> list[Tensor]:
+    """What a memory has of each class once all have gone by, two classes at a time."""
+    chooser = Reservoir() if policy == "reservoir" else Balanced()
+    memory = Memory(buffer_size, policy=chooser, seed=seed)
+    for first in range(0, world.num_classes, 2):
+        both = torch.cat(world.learned[first : first + 2])
+        labels = torch.cat([torch.full((len(world.learned[c]),), c) for c in (first, first + 1)])
+        order = torch.randperm(len(both), generator=rng.fork(seed, "stream", first))
+        for part in torch.split(order, 100):
+            memory.offer(
+                Rows(
+                    images=torch.zeros(len(part), 1),
+                    labels=labels[part],
+                    ids=both[part],
+                    concepts=torch.zeros(len(part), dtype=torch.int64),
+                )
+            )
+    return [memory.rows_of(label).ids for label in range(world.num_classes)]
+
+
+def fingerprint_of(world: World, seed: int) -> list[Encoding]:
+    """What fingerprints keep of each class."""
+    prints = Fingerprints(world.encoder_name, size=50, seed=seed)
+    for label, rows in enumerate(world.learned):
+        prints.add(label, world.looks["as learned"][rows])
+    return [
+        prints.encoding_of(label) or world.looks["as learned"][:0]
+        for label in range(world.num_classes)
+    ]
+
+
+def by_source(world: World, seeds: int, redraws: int) -> list[dict[str, object]]:
+    """False alarms and power of each reference."""
+    table: list[dict[str, object]] = []
+    sources = [("fingerprint", 0)] + [
+        (policy, size) for policy in ("reservoir", "balanced") for size in BUFFERS
+    ]
+    for source, size in sources:
+        pairs: dict[str, list[tuple[Encoding, Encoding]]] = {look: [] for look in world.looks}
+        counts: list[int] = []
+        for seed in range(seeds):
+            if source == "fingerprint":
+                kept = fingerprint_of(world, seed)
+            else:
+                kept = [
+                    world.looks["as learned"][rows]
+                    for rows in memory_rows(world, size, source, seed)
+                ]
+            counts += map(len, kept)
+            draw = rng.fork(seed, "current", source, size)
+            for look, into in pairs.items():
+                for label, reference in enumerate(kept):
+                    into += [(reference, world.current(label, look, draw)) for _ in range(redraws)]
+        line: dict[str, object] = {
+            "reference": source,
+            "buffer_size": size or None,
+            "rows_per_class": [min(counts), float(np.mean(counts)), max(counts)],
+            "untestable": float(np.mean([count < MIN_ROWS for count in counts])),
+            "checks": len(pairs["as learned"]),
+        }
+        for look, some in pairs.items():
+            line[look] = rates(some, rng.fork(0, "permutations", source, size, look))
+        table.append(line)
+        _tell(line)
+    return table
+
+
+def contaminated(
+    world: World, seeds: int, redraws: int, *, rows: int = 50
+) -> list[dict[str, object]]:
+    """What a share of wrong rows in the reference does."""
+    table: list[dict[str, object]] = []
+    before = world.looks["as learned"]
+    for share in SHARES:
+        num_wrong = round(share * rows)
+        for transform, severity in DRIFTS:
+            look = f"{transform} {severity}"
+            hidden, invented = [], []
+            for seed in range(seeds):
+                draw = rng.fork(seed, "contaminated", num_wrong, look)
+                for label in range(world.num_classes):
+                    for _ in range(redraws):
+                        mine = world.learned[label]
+                        chosen = mine[torch.randperm(len(mine), generator=draw)[:rows]]
+                        wrong, right = chosen[:num_wrong], chosen[num_wrong:]
+                        # The class has drifted, and part of the reference is of the new look.
+                        leaked = Encoding.concat([world.looks[look][wrong], before[right]])
+                        hidden.append((leaked, world.current(label, look, draw)))
+                        # The class was realigned, and part of the reference is of the old look.
+                        stale = Encoding.concat([before[wrong], world.looks[look][right]])
+                        invented.append((stale, world.current(label, look, draw)))
+            line: dict[str, object] = {
+                "drift": look,
+                "share": share,
+                "checks": len(hidden),
+                "power": rates(hidden, rng.fork(1, look, num_wrong)),
+                "false_alarms": rates(invented, rng.fork(2, look, num_wrong)),
+            }
+            table.append(line)
+            _tell(line)
+    return table
+
+
+def _tell(line: Mapping[str, object]) -> None:
+    shown = {
+        key: f"{value:.3f}" if isinstance(value, float) else value for key, value in line.items()
+    }
+    print(json.dumps(shown), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="fashion-mnist", help="a known data set, or digits")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--redraws", type=int, default=4, help="current samples per class and seed")
+    parser.add_argument("--json", type=Path, help="write the numbers there")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    digits = arguments.data == "digits"
+    dataset = load_digits() if digits else _part(load(arguments.data), per_class=2000)
+    world = World(dataset, num_learned=80 if digits else 1000)
+    print(
+        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current rows, encoder {world.encoder_name}"
+    )
+    outcome = {
+        "data": arguments.data,
+        "by_source": by_source(world, arguments.seeds, arguments.redraws),
+        "contaminated": contaminated(world, arguments.seeds, arguments.redraws),
+    }
+    if arguments.json is not None:
+        write_json(arguments.json, outcome)
+    return 0
+
+
+def _part(dataset: Dataset, *, per_class: int) -> Dataset:
+    """The first rows of every class."""
+    rows = np.concatenate(
+        [np.flatnonzero(dataset.labels == c)[:per_class] for c in range(len(dataset.class_names))]
+    )
+    return Dataset(
+        images=dataset.images[rows], labels=dataset.labels[rows], class_names=dataset.class_names
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
