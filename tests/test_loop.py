@@ -51,6 +51,9 @@ class World:
         def train(self) -> Rows:
             return rows(*(10 * self.number + i for i in range(3)))
 
+        def new_labels(self) -> int:
+            return 2
+
         def batches(self, given: Rows, *, epoch: int) -> Iterator[Rows]:
             self.world.note("epoch", epoch, given.ids.tolist())
             return (given[index] for index in torch.split(torch.arange(len(given)), 2))
@@ -73,8 +76,8 @@ class World:
 
     memory: Any = "the memory"
 
-    def begin_task(self, classes: Sequence[int]) -> None:
-        self.note("begin", tuple(classes))
+    def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
+        self.note("begin", tuple(classes), *["afresh"] * from_scratch)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         self.note("begin epoch", epoch, epochs)
@@ -85,9 +88,6 @@ class World:
 
     def end_task(self) -> None:
         self.note("end")
-
-    def restart(self) -> None:
-        self.note("restart")
 
     def annotate(self, given: Rows) -> Extras:
         return {}
@@ -131,7 +131,7 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
     assert world.log == [
         ("detect", "check", 1),
         ("adapt", "repair", [], "the memory", "labels of 1"),
-        (None, "book", "stream", 3),
+        (None, "book", "stream", 2),
         ("train", "begin", (0, 1)),
         ("train", "begin epoch", 1, 2),
         ("train", "epoch", 1, [10, 11, 12]),
@@ -177,7 +177,7 @@ def test_extra_rows_are_trained_on_in_every_epoch_and_not_booked_as_the_streams(
     epochs = [entry for entry in world.log if entry[1] == "epoch"]  # type: ignore[index]
     assert epochs == [("train", "epoch", n, [10, 11, 12, 70, 71]) for n in (1, 2)]
     booked = [entry for entry in world.log if entry[1] == "book"]  # type: ignore[index]
-    assert booked == [(None, "book", "stream", 3)]
+    assert booked == [(None, "book", "stream", 2)]
     assert (record.renewed, record.notes) == ((5,), ("two rows",))
     assert ("detect", "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
 
@@ -194,14 +194,21 @@ def test_a_row_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:
     assert ("train", "epoch", 1, [10, 11, 12, 70]) in world.log
 
 
-def test_weights_are_forgotten_before_the_task_begins_and_only_if_asked() -> None:
+def test_a_task_begins_afresh_only_if_asked() -> None:
     world = World(repair_with=Repair(from_scratch=True))
     next(world.play())
-    where = world.log.index(("train", "restart"))
-    assert world.log[where + 1] == ("train", "begin", (0, 1))
+    assert ("train", "begin", (0, 1), "afresh") in world.log
     untouched = World()
     list(untouched.play())
-    assert ("train", "restart") not in untouched.log
+    begun = [entry[2:] for entry in untouched.log if entry[1] == "begin"]  # type: ignore[index]
+    assert begun == [((0, 1),), ((2,),)]
+
+
+def test_labels_that_an_earlier_task_brought_are_not_booked_again() -> None:
+    world = World()
+    list(world.play())
+    booked = [entry[2:] for entry in world.log if entry[1] == "book"]  # type: ignore[index]
+    assert booked == [("stream", 2)] * 2, "what the task says, however many rows it brings"
 
 
 def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:

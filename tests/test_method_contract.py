@@ -128,10 +128,11 @@ class Diary:
     def annotate(self, rows: Rows) -> Extras:
         return self.learner.annotate(rows)
 
-    def begin_task(self, classes: Sequence[int]) -> None:
+    def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
         self._task += 1
         self._steps = 0
-        self._tell("begin_task", classes)
+        assert self.midway is None, "the second task is the last"
+        self.learner.begin_task(classes, from_scratch=from_scratch)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         self._tell("begin_epoch", epoch, epochs)
@@ -146,9 +147,6 @@ class Diary:
 
     def end_task(self) -> None:
         self._tell("end_task")
-
-    def restart(self) -> None:
-        self._tell("restart")
 
     def _tell(self, name: str, *arguments: Any) -> Any:
         if self.midway is not None:

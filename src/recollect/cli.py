@@ -69,9 +69,10 @@ GROUPS = {
         "reference",
         "fingerprint_size",
         "monitor",
+        "monitor_labels",
         "checked",
     ],
-    "labels": ["label_budget"],
+    "labels": ["min_harm", "label_budget"],
     "training": [
         "epochs",
         "batch_size",

@@ -29,20 +29,18 @@ def play(
         listener.task_begins(task)
         with ledger.phase("detect"):
             verdicts = monitor.check(task)
-        drifted = [verdict.label for verdict in verdicts if verdict.drifted]
+        drifted = [verdict.label for verdict in verdicts if verdict.calls_for_repair]
         with ledger.phase("adapt"):
             repair = adaptation.repair(drifted, learner.memory, labels(task), learner.annotate)
 
         own = task.train()
-        ledger.book_labels("stream", len(own))
+        ledger.book_labels("stream", task.new_labels())
         # A class that came back labelled may have been asked for as well: each row counts once.
         rows = own if repair.extra is None else Rows.concat([own, repair.extra]).distinct()
         listener.checked(task, verdicts, repair, len(rows))
 
         with ledger.phase("train"):
-            if repair.from_scratch:
-                learner.restart()
-            learner.begin_task(task.new_classes)
+            learner.begin_task(task.new_classes, from_scratch=repair.from_scratch)
             for epoch in range(1, epochs + 1):
                 learner.begin_epoch(epoch, epochs)
                 for batch in task.batches(rows, epoch=epoch):

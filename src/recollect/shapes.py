@@ -83,6 +83,10 @@ class Task(Watched, Protocol):
         """The labelled rows that the task brings."""
         ...
 
+    def new_labels(self) -> int:
+        """How many of their labels no task before it has brought."""
+        ...
+
     def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
         """The rows once over, in an order of the epoch's own."""
         ...
@@ -118,8 +122,8 @@ class Learner(Protocol):
         """What it replays."""
         ...
 
-    def begin_task(self, classes: Sequence[int]) -> None:
-        """New classes are about to arrive."""
+    def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
+        """New classes are about to arrive; `from_scratch`: forget the weights first."""
         ...
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -132,10 +136,6 @@ class Learner(Protocol):
 
     def end_task(self) -> None:
         """The task is over."""
-        ...
-
-    def restart(self) -> None:
-        """Forget the weights."""
         ...
 
     def annotate(self, rows: Rows) -> Extras:

@@ -142,6 +142,22 @@ class Verdict:
     """why the class could not be tested"""
     p_values: Mapping[str, float] | None = None
     """by test, where the evidence of several was merged"""
+    harm: float | None = None
+    """points of accuracy on the class that the learner has lost to the change, as watched rows with
+    their labels show it; None: not known"""
+    harm_error: float | None = None
+    """its standard error"""
+    harm_unlabelled: float | None = None
+    """the same, as the learner's confidence in watched rows shows it"""
+    share: float | None = None
+    """of a drifted class, the estimated share of current rows that look new"""
+    spared: bool = False
+    """drifted, but harmless enough that no labels are to be spent on it"""
+
+    @property
+    def calls_for_repair(self) -> bool:
+        """Whether something is to be done about the class."""
+        return bool(self.drifted) and not self.spared
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,21 @@ def test_an_encoder_layer_costs_the_same_in_both_modes() -> None:
     assert per_row(layer.eval().requires_grad_(False), (5, 8)).forward == in_training.forward > 0
 
 
+class Precise(nn.Module):
+    """Frozen, and in float64 inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 4).double().requires_grad_(False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return functional.linear(rows.double(), self.inner.weight, self.inner.bias).float()
+
+
+def test_a_network_is_measured_in_its_own_precision() -> None:
+    assert per_row(Precise(), (8,)) == FlopsPerRow(forward=64, backward=0)
+
+
 def test_a_frozen_network_has_no_backward() -> None:
     network = nn.Linear(8, 4).requires_grad_(False)
     assert per_row(network, (8,)) == FlopsPerRow(forward=64, backward=0)

@@ -43,6 +43,10 @@ def test_a_number_may_be_the_least_there_is_and_no_less(name: str, least: int) -
     ("settings", "expected"),
     [
         ({"severity": 6}, "severity must be 1 to 5; got 6"),
+        ({"lr": 1e7}, "lr must be at most 1000000; got 10000000.0"),
+        ({"weight_decay": 1e7}, "weight_decay must be at most 1000000; got 10000000.0"),
+        ({"momentum": 1}, "momentum must be below 1; got 1.0"),
+        ({"momentum": 9}, "momentum must be below 1; got 9.0"),
         ({"lr": 0}, "lr must be above 0; got 0.0"),
         (
             {"tasks": [[0], [1]], "num_tasks": 2},
@@ -74,6 +78,11 @@ def test_a_number_may_be_the_least_there_is_and_no_less(name: str, least: int) -
 )
 def test_an_impossible_setting_gets_one_line(settings: dict[str, Any], expected: str) -> None:
     assert complaint(lambda: RunConfig(**settings)) == expected
+
+
+def test_unusual_but_sound_rates_pass() -> None:
+    config = RunConfig(lr=1e6, momentum=0.9999, weight_decay=1e6)
+    assert (config.lr, config.momentum, config.weight_decay) == (1e6, 0.9999, 1e6)
 
 
 def test_lists_become_tuples_and_whole_numbers_floats() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -354,7 +356,7 @@ def test_channels_last_is_refused_where_it_would_break_before_anything_is_comput
     def never(*_: object) -> Tensor:
         raise AssertionError("this must not be computed: it damages memory")
 
-    monkeypatch.setattr(Learner, "logits", never)
+    monkeypatch.setattr(nn.Conv2d, "forward", never)
     options = {"backbone": {"width": 4}}
     settings: dict[str, Any] = {"backbone": "cnn", "device": "cpu", "options": options}
     told = complaint(lambda: learner_of(memory_format="channels-last", **settings))
@@ -391,6 +393,21 @@ class Talkative(Plain):
         return super().forward(x), "and so on"
 
 
+class Named(Plain):
+    """Says what is what."""
+
+    def forward(self, x: Tensor) -> Any:
+        return {"logits": super().forward(x)}
+
+
+class Helped(Plain):
+    """Says more than logits while it is trained, as networks with a second head do."""
+
+    def forward(self, x: Tensor) -> Any:
+        logits = super().forward(x)
+        return (logits, logits) if self.training else logits
+
+
 class Flat(Plain):
     """Keeps no rows apart."""
 
@@ -406,10 +423,13 @@ def test_a_network_named_by_its_import_path_is_asked_for_what_the_data_needs() -
 
 
 HEAD = "the network's head must give 10 logits, one per class of the stream; for 2 pictures it gave"
+TENSOR = "the network must return a tensor of logits, (2, 10) for 2 pictures; it returned"
 MISFITS = {
     "too few classes": (Short, f"{HEAD} the shape (2, 3)"),
     "one answer for all rows": (Flat, f"{HEAD} the shape (10,)"),
-    "no tensor": (Talkative, "the network cannot take pictures of shape (1, 8, 8) "),
+    "a tuple": (Talkative, f"{TENSOR} a tuple: wrap it in a module that picks out the logits"),
+    "a dict": (Named, f"{TENSOR} a dict: wrap it in a module that picks out the logits"),
+    "a tuple in training": (Helped, f"{TENSOR} a tuple in training: wrap it"),
 }
 
 
@@ -491,6 +511,150 @@ def test_a_network_that_is_given_stays_as_it_was_and_starting_afresh_goes_back_t
     assert same(given.state_dict(), before)
     assert not given.training
     assert all(weight.grad is None for weight in given.parameters())
+
+
+class Normed(Plain):
+    """Has torch's own norms, for maps and for vectors."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.maps, self.vectors = nn.BatchNorm2d(64), nn.BatchNorm1d(64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pixels = x.flatten(1)[:, :, None, None]
+        return super().forward(self.vectors(self.maps(pixels).flatten(1)))
+
+
+@pytest.mark.parametrize("method", catalogue.CATALOGUE["method"])
+@pytest.mark.parametrize("by", ["import path", "object"])
+def test_a_network_with_torchs_batch_norm_learns_from_a_single_row(method: str, by: str) -> None:
+    given = Normed()
+    if by == "object":
+        learner = learner_of(network=given, method=method, minibatch_size=1)
+    else:
+        learner = learner_of(backbone=f"{__name__}:Normed", method=method, minibatch_size=1)
+    statistics = [
+        learner.network.get_buffer(f"{name}.running_mean") for name in ("maps", "vectors")
+    ]
+    for number in range(3):
+        before = flat(learner)
+        learner.observe(rows(1, seed=number))
+        assert not torch.equal(flat(learner), before)
+        if not learner.objective.rehearses or number == 0:
+            assert all(not mean.any() for mean in statistics), "one row has nothing to tell them"
+    learner.observe(rows(5))
+    assert all(mean.any() for mean in statistics)
+    assert (type(given.maps), type(given.vectors)) == (nn.BatchNorm2d, nn.BatchNorm1d)
+    assert not given.maps.running_mean.any()  # type: ignore[union-attr]
+
+
+def with_norm(norm: Any) -> nn.Module:
+    network = Plain()
+    norm(network.head)
+    return network
+
+
+class Lazy(Plain):
+    """Waits for the first pictures."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.head = nn.LazyLinear(10)
+
+
+class Doubled(Plain):
+    """Computes in float64 inside."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.double()).float()
+
+
+class Complex(Plain):
+    """Has weights of which only the size matters; frozen, or to be trained."""
+
+    def __init__(self, *, trained: bool = True) -> None:
+        super().__init__()
+        self.phase = nn.Parameter(torch.ones(10, dtype=torch.complex64), requires_grad=trained)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.phase.abs()
+
+
+class Guarded(Plain):
+    """Holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def compiled(how: str) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is on its way out
+        if how == "scripted":
+            return torch.jit.script(Plain())
+        return torch.jit.trace(Plain(), torch.zeros(2, 1, 8, 8))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def old_weight_norm(module: nn.Module) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated
+        nn.utils.weight_norm(module)
+
+
+OLD_NORM = (
+    "network has a norm of torch.nn.utils on its weights, which cannot be copied; use the norm of "
+    "that name in torch.nn.utils.parametrizations"
+)
+JIT = "network is compiled by torch.jit; give the module it was made from"
+FLOAT = "expected torch.float32: call .float() on it"
+UNFIT: dict[str, tuple[Any, str]] = {
+    "lazy": (
+        Lazy,
+        "network does not know the shape of head.weight yet; pass it a batch of pictures first",
+    ),
+    "weight_norm": (lambda: with_norm(old_weight_norm), OLD_NORM),
+    "spectral_norm": (lambda: with_norm(nn.utils.spectral_norm), OLD_NORM),
+    "scripted": (lambda: compiled("scripted"), JIT),
+    "traced": (lambda: compiled("traced"), JIT),
+    "a compiled part": (lambda: nn.Sequential(compiled("scripted")), JIT),
+    "float64": (Doubled, f"network has weights of torch.float64 (head.weight); {FLOAT}"),
+    "complex": (Complex, f"network has weights of torch.complex64 (phase); {FLOAT}"),
+    "frozen complex": (
+        lambda: Complex(trained=False),
+        "network cannot be copied and saved, as it must: TypeError: state['phase'] is a tensor of "
+        "torch.complex64, torch.strided, on cpu; a state holds dense real tensors with data",
+    ),
+    "a lock": (
+        Guarded,
+        "network cannot be copied and saved, as it must: TypeError: cannot pickle '_thread.lock' "
+        "object",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), UNFIT.values(), ids=UNFIT.keys())
+def test_a_network_that_cannot_be_trained_copied_or_saved_is_told_why(
+    make: Any, expected: str
+) -> None:
+    assert complaint(lambda: learner_of(network=make())) == expected
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
+)
+@pytest.mark.parametrize("method", ["cls-er", "ser"])
+def test_norms_as_parametrisations_work(norm: Any, method: str) -> None:
+    learner = learner_of(network=with_norm(norm), method=method)
+    for number in range(3):
+        learner.observe(rows(6, seed=number))
+    learner.end_task()
+    learner.restart()
+    learner.observe(rows(6))
 
 
 # --- what cannot work ---------------------------------------------------------------------------

@@ -196,8 +196,27 @@ def test_benchmarks_that_the_paper_does_not_have_are_marked_as_chosen(
 
 @pytest.mark.parametrize("method", ["er", "er-ace", "der++", "ser", "cls-er", "finetune", "joint"])
 def test_the_embedded_benchmark_names_the_seeds_its_settings_were_chosen_on(method: str) -> None:
-    source = preset_of(RunConfig(method=method)).source
-    assert source.startswith("chosen by this project on development seeds")
+    for backbone in (None, "mlp"):
+        source = preset_of(RunConfig(method=method, backbone=backbone)).source
+        assert source.startswith("chosen by this project on development seeds")
+
+
+@pytest.mark.parametrize(
+    ("settings", "like"),
+    [
+        ({"backbone": "vit-tiny", "method": "der++"}, "der++"),
+        ({"backbone": "cnn"}, "er"),
+        ({"backbone": "torch.nn:Linear"}, "er"),
+        ({"method": "recollect.learn:Finetune"}, "er"),
+    ],
+    ids=str,
+)
+def test_what_nobody_tuned_is_not_said_to_be_chosen_on_development_seeds(
+    settings: dict[str, str], like: str
+) -> None:
+    assert preset_of(RunConfig(**settings)).source == (  # type: ignore[arg-type]
+        f"this project's choice: its settings of {like} with an mlp, not tuned anew"
+    )
 
 
 # --- names that do not fit ----------------------------------------------------------------------

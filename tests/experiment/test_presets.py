@@ -11,7 +11,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import NAMES, preset_of, resolve
 
 OPEN = (
-    *("label_budget", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
+    *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
     *("data", "domains", "first_domain", "transform", "severity", "drift_seed", "data_identity"),
     *("lr_milestones", "channels", "threads"),
 )

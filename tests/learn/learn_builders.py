@@ -92,7 +92,7 @@ def play_tasks(learner: Learner, *tasks: Sequence[int]) -> None:
     """Tasks with these new classes, from their beginning to their end, in two steps each."""
     for number, classes in enumerate(tasks, start=1):
         learner.begin_task(classes)
-        for step in (1, 2):
+        for step in (1, 2) if classes else ():
             learner.observe(labelled(1000 * number + step, *(4 * list(classes))[:4]))
         learner.end_task()
 

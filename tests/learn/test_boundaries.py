@@ -184,6 +184,18 @@ def test_methods_that_start_afresh_do_so_at_every_task_but_the_first() -> None:
         learner.end_task()
 
 
+@pytest.mark.parametrize("objective", [Diary, AfreshDiary])
+def test_a_task_that_is_to_begin_from_scratch_restarts_once(objective: type[Diary]) -> None:
+    diary = objective()
+    learner = make_learner(diary, momentum=0.9)
+    learner.begin_task((0, 1))
+    learner.observe(labelled(1, 0, 1))
+    learner.begin_task((2,), from_scratch=True)
+    assert diary.told[-3:] == ["end", ("attach", 0), ("begin", (2,))]
+    assert diary.told.count(("attach", 0)) == 2
+    assert same(weights_of(learner.network), weights_of(make_network(1)))
+
+
 # --- epochs -------------------------------------------------------------------------------------
 
 

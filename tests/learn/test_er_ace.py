@@ -57,11 +57,15 @@ def test_the_first_task_is_plain_cross_entropy_without_replay() -> None:
         pytest.param([(0,)], (1, 2), (), (1, 2, 1), (1, 2, 3, 4), id="the batch counts itself"),
         pytest.param([(0,)], (1, 2), (2,), (1, 1), (1, 2, 3, 4), id="highest seen, not present"),
         pytest.param([(0, 1)], (2, 3), (2, 3), (0, 1, 0), (0, 1, 3, 4), id="only old classes"),
-        pytest.param([(0, 3)], (1,), (), (1, 1), (1, 3, 4), id="highest of an earlier task"),
+        pytest.param([(0, 3)], (1,), (), (1, 1), (1, 2, 4), id="a label below an old one"),
+        pytest.param([(4, 2)], (3, 0), (), (3, 3), (0, 1, 3), id="in an order of its own"),
+        pytest.param([(4, 2)], (3, 0), (0,), (3, 3), (0, 1, 3), id="newest seen, not present"),
+        pytest.param([(), (0, 1)], (2,), (), (2, 2, 2), (2, 3, 4), id="after an empty task"),
         pytest.param([(0, 1), (2,)], (3, 4), (), (3, 4, 3), (3, 4), id="last label in the batch"),
-        pytest.param([(0, 1)], (2, 4), (4,), (2, 1), (1, 2), id="last label before the batch"),
-        pytest.param([(0, 4)], (1,), (), (1, 0, 1), (0, 1), id="last label in the first task"),
-        pytest.param([(0, 4)], (1,), (), (1, 1), (1,), id="nobody competes"),
+        pytest.param([(0, 1)], (2, 4), (4,), (2, 1), (1, 2, 3, 4), id="one is never announced"),
+        pytest.param([(0, 1, 3)], (2, 4), (4,), (2, 1), (1, 2), id="last class before the batch"),
+        pytest.param([(4, 3, 2)], (1, 0), (0,), (1, 4, 1), (1, 4), id="the last has label 0"),
+        pytest.param([(0, 1), (2, 3)], (4,), (), (4, 4), (4,), id="nobody competes"),
     ],
 )
 def test_stream_rows_compete_with_classes_present_or_still_to_come(
@@ -95,6 +99,18 @@ def test_unannounced_classes_begin_the_second_task() -> None:
     assert_step_is(learner, labelled(3, 2, 2, 0), asymmetric(0, 2, 3, 4, replays=True))
 
 
+@pytest.mark.parametrize("empty", [1, 2])
+def test_tasks_before_any_class_has_come_do_not_count(empty: int) -> None:
+    learner = make_learner(ERACE())
+    play_tasks(learner, *[()] * empty)
+    learner.begin_task((0, 1))
+    for number in range(3):
+        assert_step_is(learner, labelled(number, 0, 1, 1), stream_alone)
+    learner.end_task()
+    learner.begin_task(())
+    assert_step_is(learner, labelled(9, 1, 1), asymmetric(1, 2, 3, 4))
+
+
 def test_a_restart_is_no_first_task() -> None:
     learner = make_learner(ERACE())
     play_tasks(learner, (0, 1), (2,))
@@ -104,7 +120,7 @@ def test_a_restart_is_no_first_task() -> None:
 
 def test_correct_means_right_among_all_classes() -> None:
     learner = make_learner(ERACE())
-    play_tasks(learner, (0, 4))
+    play_tasks(learner, (0, 4), (2, 3))
     learner.begin_task((1,))
     rows = labelled(1, *[1] * 8)  # masked, nothing but the truth would be left to say
     said = slow_logits(tiny(learner.network).train(), as_floats(rows)).argmax(dim=1)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -12,12 +13,14 @@ from learn_builders import (
     as_floats,
     assert_step_is,
     batch,
+    labelled,
     make_learner,
     make_network,
     slow_cross_entropy,
     slow_logits,
     state_of,
 )
+from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
@@ -182,6 +185,30 @@ def test_predicting_and_annotating_change_nothing(rows: int, training: bool) -> 
     torch.testing.assert_close(extras["logits"], logits)
 
 
+class Unsteady(TinyNet):
+    """Draws from the global state whatever its mode."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(super().forward(x), 0.5, training=True)
+
+
+def test_a_network_that_draws_while_it_is_asked_moves_no_random_state_and_repeats_itself() -> None:
+    learner = make_learner(Spy(), make=lambda attempt: Unsteady())
+    learner.observe(batch(0))
+    before = state_of(learner)
+    asked = batch(1, rows=20)
+    said = learner.logits(asked.images)
+    assert (said == 0).any(), "it does draw"
+    assert (said != 0).any()
+    for again in (
+        learner.logits(asked.images),
+        learner.encode(asked.images).logits,
+        learner.annotate(asked)["logits"],
+    ):
+        assert torch.equal(again, said)
+    assert same(state_of(learner), before)
+
+
 def test_predictions_do_not_depend_on_the_rows_beside_them() -> None:
     learner = make_learner()
     learner.observe(batch(0))
@@ -244,6 +271,55 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(bad: float) -
         learner.observe(batch(2))
     assert same(list(learner.network.parameters()), weights)
     assert learner.memory.seen == 10
+
+
+class Bursts(Spy):
+    """Sends a weight to infinity after its third step."""
+
+    def after_step(self, network: nn.Module) -> None:
+        super().after_step(network)
+        if self.calls.count("after") == 3:
+            next(network.parameters()).data[0] = float("-inf")
+
+
+@pytest.mark.parametrize("ended_by", ["the loop", "a new class"])
+def test_weights_that_a_last_step_has_burst_end_no_task_and_are_told(ended_by: str) -> None:
+    spy = Bursts()
+    learner = make_learner(spy)
+    learner.begin_task((0, 1))
+    for number in range(3):
+        assert math.isfinite(learner.observe(labelled(number, 0, 1)).loss)
+    told = "weights were not finite after step 3; try a lower learning rate"
+    ending: dict[str, Callable[[], object]] = {
+        "the loop": learner.end_task,
+        "a new class": lambda: learner.observe(labelled(4, 2)),
+    }
+    assert complaint(ending[ended_by], RunFailure) == told
+    assert "end" not in spy.calls
+
+
+class Restless(nn.Module):
+    """Its norm keeps no statistics, so that it has nothing to go by for a single row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(32, CLASSES)
+        self.norm = nn.BatchNorm1d(CLASSES, track_running_stats=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.norm(self.head(x.flatten(1)))
+        return logits
+
+
+def test_a_norm_that_cannot_learn_from_a_single_row_is_told_in_one_line() -> None:
+    learner = make_learner(make=lambda attempt: Restless())
+    learner.observe(batch(0))
+    learner.observe(batch(1, rows=1))  # beside rows from memory
+    for label in range(CLASSES):
+        learner.memory.drop(label)
+    told = complaint(lambda: learner.observe(batch(2, rows=1)))
+    assert told.startswith("the network's batch norm cannot learn from a single row")
+    assert "choose a batch_size that leaves no row over" in told
 
 
 def test_an_empty_batch_is_refused_before_anything_moves() -> None:

@@ -77,6 +77,18 @@ def test_from_the_second_task_on_a_step_is_all_four_terms() -> None:
         learner.end_task()
 
 
+def test_tasks_before_any_class_has_come_do_not_count() -> None:
+    learner = ser_learner()
+    play_tasks(learner, ())
+    learner.begin_task((0, 1))
+    for number in range(3):
+        assert_step_is(learner, labelled(number, 0, 1, 1), stream_alone)
+    learner.end_task()
+    frozen = tiny(learner.network).eval()
+    learner.begin_task(())
+    assert_step_is(learner, labelled(9, 1, 0), strong(frozen))
+
+
 def test_the_published_weights_are_the_default() -> None:
     learner = make_learner(SER(SEROptions()), capacity=12)
     play_tasks(learner, (0, 1))

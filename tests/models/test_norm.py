@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from recollect import rng
-from recollect.models import BatchNorm2d, ResNet18, SmallCNN
+from recollect.models import BatchNorm1d, BatchNorm2d, ResNet18, SmallCNN
+from recollect.models.norm import take_single_rows
 
 
 def maps(*shape: int) -> Tensor:
@@ -87,6 +88,37 @@ def test_without_running_statistics_one_value_is_refused_as_torch_does() -> None
 def test_what_is_not_maps_is_refused_as_torch_does(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="expected 4D input"):
         BatchNorm2d(3).train()(maps(*shape))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (1, 3, 1)])
+def test_vectors_are_normalised_likewise(shape: tuple[int, ...]) -> None:
+    norm = BatchNorm1d(3)
+    norm.train()(maps(6, 3))
+    x = maps(*shape)
+    expected = copy.deepcopy(norm).eval()(x)
+    before = copy.deepcopy(norm.state_dict())
+    assert torch.equal(norm.train()(x), expected)
+    assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items())
+    with pytest.raises(ValueError, match="expected 2D or 3D input"):
+        norm(maps(1, 3, 1, 1))
+
+
+def test_torchs_own_norms_learn_to_take_single_rows_and_others_stay_as_they_are() -> None:
+    class Mine(nn.BatchNorm1d):
+        """Whoever has made it knows what it does."""
+
+    network = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Sequential(nn.BatchNorm1d(3)))
+    network.append(Mine(3))
+    network.train()(maps(6, 3, 1, 1))
+    expected = copy.deepcopy(network)(maps(4, 3, 1, 1))
+    before = copy.deepcopy(network.state_dict())
+    take_single_rows(network)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert torch.equal(copy.deepcopy(network)(maps(4, 3, 1, 1)), expected)
+    assert type(network[3]) is Mine
+    taken = network[:3]
+    single = maps(1, 3, 1, 1)
+    assert torch.equal(copy.deepcopy(taken)(single), copy.deepcopy(taken).eval()(single))
 
 
 @pytest.mark.parametrize("network", [SmallCNN, ResNet18])

@@ -186,6 +186,19 @@ def test_a_recurring_look_is_the_earlier_one_byte_by_byte(part: str) -> None:
     assert_equal(stream.rows(part, [1], 4), stream.rows(part, [1], 3))
 
 
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_a_look_that_comes_back_has_its_labels_already(cumulative: bool) -> None:
+    stream = played(
+        EventSpec(task=2, classes=(0,), transforms=TURNED, name="turned"),
+        EventSpec(task=4, classes=(0,), to="original"),
+        EventSpec(task=5, classes=(0,), to="turned"),
+        recurring_in_training=True,
+    )
+    stream.cumulative = cumulative
+    assert len(stream.task(5).train())
+    assert [stream.task(number).new_labels() for number in (4, 5)] == [0, 0]
+
+
 @every_part
 def test_returning_to_the_original_gives_back_the_start_byte_by_byte(part: str) -> None:
     stream = natural(

@@ -219,6 +219,37 @@ def test_training_rows_are_all_rows_of_the_new_classes_and_of_no_other() -> None
         assert_equal(rows, stream.rows("train", task.new_classes, 1))
 
 
+@pytest.mark.parametrize("cumulative", [True, False])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"recurring_in_training": True},
+        {"recurring_in_training": True, "share": 0.5},
+        {"recurring_in_training": True, "over_tasks": 2},
+        {"recurring_in_training": True, "num_drifts": 2, "scope": "all-seen", "share": 0.5},
+    ],
+    ids=str,
+)
+def test_every_look_of_a_row_is_labelled_once(changes: dict[str, Any], cumulative: bool) -> None:
+    stream = stream_of(**changes)
+    stream.cumulative = cumulative
+    given: set[tuple[int, int]] = set()
+    for task in stream.tasks():
+        rows = task.train()
+        looks = set(zip(rows.ids.tolist(), rows.concepts.tolist(), strict=True))
+        assert task.new_labels() == len(looks - given)
+        given |= looks
+    assert len({row for row, _ in given}) == len(stream.rows("train", range(10), 5))
+
+
+def test_a_change_of_no_pixel_takes_no_new_label() -> None:
+    stream = stream_of(transform="identity")
+    stream.cumulative = True
+    given = sum(task.new_labels() for task in stream.tasks())
+    assert given == len(stream.rows("train", range(10), 5))
+
+
 def test_recurring_classes_come_back_drifted_in_the_events_task_alone() -> None:
     plain, recurring = stream_of(), stream_of(recurring_in_training=True)
     for number in (1, 2, 4, 5):

@@ -28,9 +28,12 @@ class Monitor:
         *,
         book: Callable[[int], None],
         labels: KnownLabels = "given",
+        min_harm: float | None = None,
         just_drifted: Callable[[int], Sequence[int]] | None = None,
     ) -> None:
         """Unless true `labels` of monitored rows are paid for, the detector does not see them.
+
+        Drift that is known to cost the learner fewer than `min_harm` points on the class is spared.
 
         `just_drifted` (task -> classes) limits checks to the classes it names. The published
         experiments did that: an oracle that leaves false alarms of other classes unknown.
@@ -39,6 +42,7 @@ class Monitor:
         self._reference = reference
         self._book = book
         self._labels = labels
+        self._min_harm = min_harm
         self._just_drifted = just_drifted
 
     def check(self, task: Watched) -> list[Verdict]:
@@ -55,7 +59,15 @@ class Monitor:
             monitored = replace(monitored, labels=torch.full_like(monitored.labels, -1))
         elif self._detector.watches:
             self._book(len(monitored))
-        return self._detector.check(task.number, classes, monitored, self._reference)
+        verdicts = self._detector.check(task.number, classes, monitored, self._reference)
+        return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
+
+    def _is_harmless(self, verdict: Verdict) -> bool:
+        """Whether a drifted class is known to suffer little; labels say more than confidence."""
+        known = verdict.harm if verdict.harm is not None else verdict.harm_unlabelled
+        if self._min_harm is None or known is None or not verdict.drifted:
+            return False
+        return known < self._min_harm
 
     def renew(self, task: Watched, labels: Sequence[int], learned: Rows) -> None:
         """These classes have just been learned, or learned anew, as they look during the task.

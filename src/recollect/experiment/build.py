@@ -135,7 +135,7 @@ def assemble(
             drifting=drifting,
             seed=config.seed,
             labels=config.monitor_labels,
-            learner=learner.encode if config.monitor_labels == "predicted" else None,
+            learner=learner.encode if asks_learner(config) else None,
         ),
     )
     return Assembly(
@@ -146,6 +146,7 @@ def assemble(
             detector,
             make_reference(config, encoder, learner),
             labels=config.monitor_labels,
+            min_harm=config.min_harm,
             just_drifted=drifting if config.checked == "just-drifted" else None,
             book=lambda count: ledger.book_labels("monitoring", count),
         ),
@@ -155,6 +156,11 @@ def assemble(
         ledger=ledger,
         warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
     )
+
+
+def asks_learner(config: RunConfig) -> bool:
+    """Whether a check is to ask the learner what it makes of rows, whoever encodes them."""
+    return config.monitor_labels == "predicted" or config.min_harm is not None
 
 
 def make_reference(

@@ -83,6 +83,9 @@ class Settings:
     """one seed for the randomness of all events; None: the run's seed, anew for every event"""
     recurring_in_training: bool | None = None
     """drifted classes come back, labelled, in the training data of the event's task"""
+    min_harm: float | None = None
+    """adapt only to drift that costs the learner at least so many points of accuracy on the class,
+    as estimated on watched rows; None: to all drift"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
     backbone: str | None = None
@@ -160,7 +163,8 @@ class Settings:
             "minibatch_size": 10**9,
             "epochs": 10**9,
             "threads": 1024,
-            "lr": 10**36,
+            "lr": 10**6,
+            "weight_decay": 10**6,
             "lr_drop": 1,
             "lr_floor": 1,
             "channels": 1024,
@@ -178,6 +182,8 @@ class Settings:
             raise UserError(f"drift_share must lie above 0, up to 1; got {self.drift_share}")
         if self.lr is not None and not self.lr > 0:
             raise UserError(f"lr must be above 0; got {self.lr}")
+        if self.momentum >= 1:
+            raise UserError(f"momentum must be below 1; got {self.momentum}")
         if self.lr_milestones is not None and min(self.lr_milestones, default=0) < 1:
             raise UserError(
                 f"lr_milestones must be epochs, counted from 1; got {self.lr_milestones}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import torch
@@ -12,9 +11,11 @@ from recollect import rng
 from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
+from recollect.experiment.own_network import check_head, first_line, taken_over
 from recollect.experiment.presets import settled
 from recollect.learn import Learner, Practice, rates
 from recollect.memory import Memory
+from recollect.models.inputs import to_input
 from recollect.models.prepared import Prepared
 from recollect.types import Rows
 
@@ -59,7 +60,8 @@ def make_learner(
         seed=config.seed,
     )
     _check_layout(learner, config.memory_format)
-    _check_head(learner, image_shape, num_classes)
+    blank = torch.zeros(2, *image_shape, dtype=torch.uint8)
+    check_head(learner.network, to_input(blank, pick_device(config.device)), num_classes)
     return learner
 
 
@@ -82,20 +84,21 @@ def network_maker(
 
     def bare(attempt: int) -> nn.Module:
         if network is not None:
-            return copy.deepcopy(_checked_network(network, "network"))
+            return taken_over(network, "network")
         factory, name = backbone.factory(), f"backbone {config.backbone}"
+        is_own = catalogue.is_import_path(settled(config.backbone))
         options = config.options.get("backbone", {})
         with rng.as_global(rng.fork(config.seed, "network", attempt)):
             try:
                 made = factory(input_shape=(channels, *sides), num_classes=num_classes, **options)
             except (TypeError, AttributeError, ValueError) as error:
-                if not catalogue.is_import_path(settled(config.backbone)):
+                if not is_own:
                     raise
                 raise UserError(
                     f"{name} cannot be made as {name.split(':')[-1]}(input_shape=..., "
-                    f"num_classes=...): {_first_line(error)}"
+                    f"num_classes=...): {first_line(error)}"
                 ) from error
-        return _checked_network(made, name)
+            return taken_over(made, name) if is_own else made
 
     def make_network(attempt: int) -> nn.Module:
         made = bare(attempt)
@@ -121,34 +124,6 @@ def _check_layout(learner: Learner, memory_format: str) -> None:
             "memory_format channels-last needs convolutions of at least 8 maps on a CPU; use "
             "contiguous, or a wider network"
         )
-
-
-def _check_head(learner: Learner, image_shape: tuple[int, ...], num_classes: int) -> None:
-    """Refuse a network that does not give a logit per class, before anything is trained."""
-    try:
-        shape = tuple(learner.logits(torch.zeros(2, *image_shape, dtype=torch.uint8)).shape)
-    except Exception as error:  # anybody's code runs here, and may raise anything
-        raise UserError(
-            f"the network cannot take pictures of shape {input_shape_of(image_shape)} "
-            f"(channels, height, width): {_first_line(error)}"
-        ) from error
-    if shape != (2, num_classes):
-        raise UserError(
-            f"the network's head must give {num_classes} logits, one per class of the stream; for "
-            f"2 pictures it gave the shape {shape}"
-        )
-
-
-def _checked_network(network: object, name: str) -> nn.Module:
-    if not isinstance(network, nn.Module):
-        raise UserError(f"{name} must be a torch module; got {type(network).__name__}")
-    if not any(parameter.requires_grad for parameter in network.parameters()):
-        raise UserError(f"{name} has no weights that can be trained; unfreeze some")
-    return network
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def optimiser_maker(config: RunConfig) -> Callable[[nn.Module], torch.optim.Optimizer]:

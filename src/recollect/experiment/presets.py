@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from recollect.errors import UserError, unknown_name
@@ -183,8 +183,14 @@ def _training(config: RunConfig) -> Preset:
     """How to train, by benchmark, method and buffer size."""
     if config.benchmark == "digits-cd":
         # A method of one's own starts from the settings of plain replay.
-        rate, options = DIGITS_METHODS.get(config.method, DIGITS_METHODS["er"])
-        return replace(DIGITS, values={**DIGITS.values, "lr": rate}, options={"method": options})
+        like = config.method if config.method in DIGITS_METHODS else "er"
+        rate, options = DIGITS_METHODS[like]
+        source = DIGITS.source
+        if like != config.method or config.backbone not in (None, DIGITS.values["backbone"]):
+            source = f"this project's choice: its settings of {like} with an mlp, not tuned anew"
+        return Preset(
+            source=source, values={**DIGITS.values, "lr": rate}, options={"method": options}
+        )
     # What the paper does not publish is this project's choice, and says so.
     benchmark = "cifar10-cd" if config.benchmark == "clear10-cd" else config.benchmark
     method = "er" if config.method in ("finetune", "joint") else config.method

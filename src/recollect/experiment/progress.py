@@ -117,7 +117,9 @@ class RunDisplay(Silent):
         self._steps = max(1, math.ceil(rows / self._batch_size) * self._epochs)
         drifted = [str(verdict.label) for verdict in verdicts if verdict.drifted]
         untestable = [str(verdict.label) for verdict in verdicts if verdict.drifted is None]
+        spared = [str(verdict.label) for verdict in verdicts if verdict.spared]
         lines = [f"drifted: {', '.join(drifted)}"] if drifted else []
+        lines += [f"harmless, so left alone: {', '.join(spared)}"] if spared else []
         lines += [f"not testable: {', '.join(untestable)}"] if untestable else []
         for line in (*lines, *repair.notes):
             self._display.say(f"{self._title}: task {task.number}/{self._num_tasks}: {line}")

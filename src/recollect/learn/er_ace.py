@@ -17,42 +17,54 @@ class ERACE(Objective):
 
     def __init__(self) -> None:
         self._tasks = 0
-        self._highest = -1
+        self._arrived: list[int] = []
+        self._newest = -1
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Masked cross-entropy on the stream plus a full one on a draw, each in its own forward."""
         logits = network(stream.x)
-        self._highest = max(self._highest, int(stream.y.max()))
+        place = self._places(logits)
+        self._newest = max(self._newest, int(place[stream.y].max()))
         if self._tasks < 2:
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
-        competing = logits.masked_fill(self._absent(stream.y, logits.shape[1]), float("-inf"))
+        competing = logits.masked_fill(self._absent(stream.y, place), float("-inf"))
         loss = cross_entropy(competing, stream.y)
         replay = draw()
         if replay is not None:
             loss = loss + cross_entropy(network(replay.x), replay.y)
         return Outcome(loss=loss, logits=logits)
 
-    def _absent(self, y: Tensor, num_classes: int) -> Tensor:
+    def _places(self, logits: Tensor) -> Tensor:
+        """(classes,): the place of each class in the order of arrival; unknown ones come last."""
+        num_classes = logits.shape[1]
+        place = torch.full((num_classes,), num_classes)
+        place[self._arrived] = torch.arange(len(self._arrived))
+        return place.to(logits.device)
+
+    def _absent(self, y: Tensor, place: Tensor) -> Tensor:
         """(classes,): true where a class is neither in the batch nor still to come.
 
-        Still to come are the labels from the highest seen on, as the published rule has it: it
-        takes classes to arrive in the order of their labels.
+        Still to come are, as the published rule has it, the newest class seen and all after it;
+        once the last of all has been seen, none. (Published streams bring classes in the order of
+        their labels: there the newest is the highest label.)
         """
-        absent = torch.ones(num_classes, dtype=torch.bool, device=y.device)
+        last = len(place) - 1
+        absent = place < (self._newest if self._newest < last else len(place))
         absent[y] = False
-        if self._highest < num_classes - 1:
-            absent[self._highest :] = False
         return absent
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
-        """Masking and replay start with the second task."""
-        del network, classes
-        self._tasks += 1
+        """Masking and replay start with the second task; the first is one that brings classes."""
+        del network
+        self._arrived += [label for label in classes if label not in self._arrived]
+        if self._arrived:
+            self._tasks += 1
 
     def state_dict(self) -> dict[str, Any]:
         """How far the stream has come."""
-        return {"tasks": self._tasks, "highest": self._highest}
+        return {"tasks": self._tasks, "arrived": list(self._arrived), "newest": self._newest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self._tasks, self._highest = state["tasks"], state["highest"]
+        self._tasks, self._newest = state["tasks"], state["newest"]
+        self._arrived = list(state["arrived"])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect import rng
-from recollect.errors import RunFailure
+from recollect.errors import RunFailure, UserError
 from recollect.learn.augment import Augmentation, augment
 from recollect.learn.objective import Inputs, Objective
 from recollect.learn.rates import Rate, constant
@@ -76,11 +76,14 @@ class Learner:
         """Every network that a step may ask: the trained one and the method's copies of it."""
         return (self.network, *self.objective.copies())
 
-    def begin_task(self, classes: Sequence[int]) -> None:
-        """Tell the method that a task with these new classes begins; one under way ends."""
+    def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
+        """Tell the method that a task with these new classes begins; one under way ends.
+
+        `from_scratch` forgets the weights first, as some methods do at every task.
+        """
         if self._in_task:
             self.end_task()
-        if self.objective.starts_afresh and self._known:
+        if from_scratch or (self.objective.starts_afresh and self._known):
             self.restart()
         self._known.update(classes)
         self._in_task = True
@@ -93,6 +96,12 @@ class Learner:
 
     def end_task(self) -> None:
         """Tell the method that the task is over."""
+        # A loss is checked before its update: the last one may have burst what is now to be kept.
+        weights = (weight for weight in self.network.parameters() if weight.requires_grad)
+        if not all(weight.isfinite().all() for weight in weights):
+            raise RunFailure(
+                f"weights were not finite after step {self.steps}; try a lower learning rate"
+            )
         self._in_task = False
         self.objective.end_task(self.network)
 
@@ -108,7 +117,7 @@ class Learner:
         self.network.train()
         stream = self._inputs(batch, {})
         # Dropout knows the global state only: it is lent a generator that is saved with the rest.
-        with rng.as_global(self._dropping), self._precision():
+        with rng.as_global(self._dropping), self._precision(), _telling_of_single_rows():
             outcome = self.objective.outcome(self.network, stream, self._draw)
         loss = float(outcome.loss.detach())
         self.steps += 1
@@ -136,7 +145,7 @@ class Learner:
     def encode(self, images: Tensor) -> Encoding:
         """What the predicting network says and what its head reads, on the CPU; nothing changes."""
         network = self.objective.predictor(self.network)
-        with _evaluating(network), self._precision():
+        with self._asking(network):
             parts = [self._to_input(part) for part in torch.split(images, 512)]
             encoding = encode_all(network, parts)
         return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
@@ -163,9 +172,17 @@ class Learner:
 
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the rows at a time."""
-        with _evaluating(network), torch.no_grad(), self._precision():
+        with self._asking(network):
             parts = [self._to_input(part) for part in torch.split(images, 512)]
             return torch.cat([network(part).float().cpu() for part in parts])
+
+    @contextlib.contextmanager
+    def _asking(self, network: nn.Module) -> Iterator[None]:
+        """A network that says what it knows, and changes nothing by it."""
+        # One that draws random numbers even now draws the same ones every time.
+        draws = rng.as_global(rng.fork(self._seed, "asking"))
+        with _evaluating(network), torch.no_grad(), self._precision(), draws:
+            yield
 
     def _columns(self, logits: Tensor) -> Extras:
         return {name: column.cpu() for name, column in self.objective.columns(logits).items()}
@@ -219,6 +236,20 @@ class Learner:
         self._factor = state["factor"]
         self._augmenting.set_state(state["augmenting"])
         self._dropping.set_state(state["dropping"])
+
+
+@contextlib.contextmanager
+def _telling_of_single_rows() -> Iterator[None]:
+    """What some batch norms cannot do (`models.norm` mends torch's own), told to the user."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise UserError(
+            "the network's batch norm cannot learn from a single row, and a step has one: choose "
+            "a batch_size that leaves no row over and a minibatch_size above 1, or another norm"
+        ) from error
 
 
 @contextlib.contextmanager

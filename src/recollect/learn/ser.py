@@ -73,9 +73,10 @@ class SER(Objective):
         return {"logits": logits}
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
-        """All but the stream's own term start with the second task."""
-        del network, classes
-        self._tasks += 1
+        """All but the stream's own term start with the second task; the first brings classes."""
+        del network
+        if classes or self._tasks:
+            self._tasks += 1
 
     def end_task(self, network: nn.Module) -> None:
         """Freeze the network as it is now."""

@@ -8,7 +8,7 @@ generator.
 
 from recollect.models.cnn import SmallCNN
 from recollect.models.mlp import MLP
-from recollect.models.norm import BatchNorm2d
+from recollect.models.norm import BatchNorm1d, BatchNorm2d
 from recollect.models.resnet import (
     BasicBlock,
     Bottleneck,
@@ -22,6 +22,7 @@ from recollect.models.vit import ViT, ViTSmall, ViTTiny
 __all__ = [
     "MLP",
     "BasicBlock",
+    "BatchNorm1d",
     "BatchNorm2d",
     "Bottleneck",
     "ResNet",

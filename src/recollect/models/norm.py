@@ -4,26 +4,55 @@ from __future__ import annotations
 
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
-class BatchNorm2d(nn.BatchNorm2d):
+class _TakesOneValue(_BatchNorm):
     """torch's batch norm, bit for bit, except that it also learns from one value per channel.
 
     One row alone is a batch that a stream can send, and while the memory is empty nothing is
     replayed beside it; deep in a network such a row has shrunk to one pixel. One value has no
     spread, and torch refuses to train on it. Here it is normalised by the running statistics
     instead, as in evaluation, and they stay as they are: it has nothing to tell them.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(rows, channels, ...) -> the same."""
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        one_value_each = input.numel() == input.shape[1]
+        if self.training and one_value_each and self.running_mean is not None:
+            return F.batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(input)
+
+
+class BatchNorm1d(_TakesOneValue, nn.BatchNorm1d):
+    """For vectors, (rows, channels).
+
+    >>> import torch
+    >>> BatchNorm1d(3, eps=0).train()(torch.ones(1, 3)).tolist()
+    [[1.0, 1.0, 1.0]]
+    """
+
+
+class BatchNorm2d(_TakesOneValue, nn.BatchNorm2d):
+    """For maps, (rows, channels, height, width).
 
     >>> import torch
     >>> BatchNorm2d(3, eps=0).train()(torch.ones(1, 3, 1, 1)).flatten().tolist()
     [1.0, 1.0, 1.0]
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        """(rows, channels, height, width) -> the same."""
-        one_value_each = input.shape == (1, self.num_features, 1, 1)
-        if self.training and one_value_each and self.running_mean is not None:
-            return F.batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
-            )
-        return super().forward(input)
+
+_OURS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.BatchNorm1d: BatchNorm1d,
+    nn.BatchNorm2d: BatchNorm2d,
+}
+
+
+def take_single_rows(network: nn.Module) -> None:
+    """Make torch's own batch norms in a network behave as those here, weights and all in place."""
+    for module in network.modules():
+        if (ours := _OURS.get(type(module))) is not None:
+            module.__class__ = ours

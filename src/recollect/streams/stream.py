@@ -90,6 +90,11 @@ class Stream:
                 images.index_copy_(0, shows, self._look(concept, ids[shows]))
         return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
 
+    def training_looks(self, classes: Sequence[int], task: int) -> Tensor:
+        """One number per training row of some classes, (rows,): who it is, and how it looks."""
+        ids, concepts = self._roster.members("train", classes, task)
+        return concepts * len(self._labels) + ids
+
     def sets_in_by_steps(self, task: int) -> bool:
         """Whether an event of the task reaches training rows step by step."""
         return self._roster.sets_in_by_steps(task)
@@ -171,10 +176,30 @@ class Task:
             return self.known_classes
         return schedule.drifting(self.number) if schedule.recurring_in_training else ()
 
+    @property
+    def training_classes(self) -> tuple[int, ...]:
+        """The classes of the task's own training data."""
+        return (*self.new_classes, *self.returning_classes)
+
     def train(self) -> Rows:
         """The labelled rows that the task brings by itself."""
-        classes = (*self.new_classes, *self.returning_classes)
-        return self._stream.rows("train", classes, self.number)
+        return self._stream.rows("train", self.training_classes, self.number)
+
+    def new_labels(self) -> int:
+        """How many of these rows' labels no task before it has brought.
+
+        A label is one of a row as it looks: for another look it has to be asked for again.
+        """
+        unlike_before = {*self.new_classes, *self._stream.schedule.drifting(self.number)}
+        looks = self._looks_of(unlike_before)
+        earlier = (Task(self._stream, number) for number in range(1, self.number))
+        before = torch.cat([looks[:0], *(task._looks_of(unlike_before) for task in earlier)])
+        return int((~torch.isin(looks, before)).sum())
+
+    def _looks_of(self, labels: set[int]) -> Tensor:
+        """What the task's own training data show of some classes."""
+        classes = [label for label in self.training_classes if label in labels]
+        return self._stream.training_looks(classes, self.number)
 
     def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
         """The rows once over in an order of the epoch's own, `batch_size` at a time."""
