@@ -150,7 +150,11 @@ class Verdict:
     harm_unlabelled: float | None = None
     """the same, as the learner's confidence in watched rows shows it"""
     share: float | None = None
-    """of a drifted class, the estimated share of current rows that look new"""
+    """of a drifted class, the estimated share of current rows that look new, at least"""
+    share_error: float | None = None
+    """its standard error"""
+    moved_rows: tuple[int, ...] = ()
+    """of a drifted class, the ids of current rows that more likely than not look new"""
     spared: bool = False
     """drifted, but harmless enough that no labels are to be spent on it"""
 

@@ -570,7 +570,8 @@ def test_a_checkpoint_of_another_format_is_refused_with_both_numbers(
         with pytest.raises(UserError) as caught:
             run.load_checkpoint()
     assert str(caught.value) == (
-        f"{tmp_path / 'checkpoint.safetensors'} has format 2, this version reads format 1; "
+        f"{tmp_path / 'checkpoint.safetensors'} has format {store.FORMAT + 1}, this version reads"
+        f" format {store.FORMAT}; "
         "start anew with --overwrite"
     )
 

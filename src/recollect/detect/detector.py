@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from recollect.detect.encoders import Encodes, LearnerEncoder
 from recollect.detect.grouping import KnownLabels, group_of_rows, groups_among
+from recollect.detect.harm import estimate_harm_by_class
 from recollect.detect.judge import Judge
 from recollect.detect.reference import FingerprintReference
+from recollect.detect.share import estimate_shares
 from recollect.errors import UserError
 from recollect.shapes import HasRows
 from recollect.types import Encoding, Rows, Verdict
@@ -83,9 +85,28 @@ class TwoSampleDetector:
         verdicts = self._judge.verdicts(
             task, {group: (kept[group].encoding, now[group].encoding) for group in groups}
         )
+        verdicts = _with_shares(verdicts, kept, now)
         if self._labels == "unknown":  # what is said of the whole stream is said of every class
-            return [replace(verdicts[0], label=label) for label in classes]
-        return verdicts
+            verdicts = [replace(verdicts[0], label=label) for label in classes]
+        return self._with_harm(verdicts, all_kept, all_now)
+
+    def _with_harm(self, verdicts: list[Verdict], kept: _Side, now: _Side) -> list[Verdict]:
+        """What the changes cost the learner, if it was asked about both sides."""
+        if kept.opinions is None or now.opinions is None:
+            return verdicts
+        labels = now.labels if self._labels == "given" else None
+        harms = estimate_harm_by_class(kept.opinions, now.opinions, kept.labels, labels)
+        return [
+            verdict
+            if (harm := harms.get(verdict.label)) is None
+            else replace(
+                verdict,
+                harm=harm.with_labels,
+                harm_error=harm.error,
+                harm_unlabelled=harm.without_labels,
+            )
+            for verdict in verdicts
+        ]
 
     def _sides(
         self, classes: Sequence[int], current: Rows, reference: Reference
@@ -107,6 +128,8 @@ class TwoSampleDetector:
         labels = torch.cat([torch.full((len(each),), c) for c, each in prints.items()])
         side = _Side(
             encoding=Encoding.concat(list(prints.values())),
+            labels=labels,
+            ids=torch.full_like(labels, -1),
             groups=group_of_rows(labels, None, classes, self._labels),
         )
         return side, self._look([current], classes)
@@ -116,7 +139,8 @@ class TwoSampleDetector:
         if not some:
             nothing = torch.empty(0, 1)
             encoding = Encoding(logits=nothing, features=nothing)
-            return _Side(encoding=encoding, groups=torch.empty(0, dtype=torch.int64))
+            none = torch.empty(0, dtype=torch.int64)
+            return _Side(encoding=encoding, labels=none, ids=none, groups=none)
         rows = Rows.concat(some)
         encoding = self._encoder.encode(rows.images)
         opinions = None
@@ -126,9 +150,31 @@ class TwoSampleDetector:
             opinions = self._learner(rows.images).logits
         return _Side(
             encoding=encoding,
+            labels=rows.labels,
+            ids=rows.ids,
             groups=group_of_rows(rows.labels, opinions, classes, self._labels),
             opinions=opinions,
         )
+
+
+def _with_shares(
+    verdicts: list[Verdict], kept: Mapping[int, _Side], now: Mapping[int, _Side]
+) -> list[Verdict]:
+    """Of every drifted group, how much has moved, and which rows."""
+    drifted = [verdict.label for verdict in verdicts if verdict.drifted]
+    pairs = [(kept[group].encoding.features, now[group].encoding.features) for group in drifted]
+    shares = dict(zip(drifted, estimate_shares(pairs), strict=True))
+    return [
+        verdict
+        if (found := shares.get(verdict.label)) is None
+        else replace(
+            verdict,
+            share=found.share,
+            share_error=found.error,
+            moved_rows=tuple(now[verdict.label].ids[found.evidence > 0.5].tolist()),
+        )
+        for verdict in verdicts
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +182,10 @@ class _Side:
     """What is made of rows of all classes."""
 
     encoding: Encoding
+    labels: Tensor
+    """(rows,); -1: not known"""
+    ids: Tensor
+    """(rows,); -1: not known"""
     groups: Tensor
     """(rows,): with which other rows they are compared"""
     opinions: Tensor | None = None
@@ -144,6 +194,8 @@ class _Side:
     def __getitem__(self, index: Tensor | slice) -> _Side:
         return _Side(
             encoding=self.encoding[index],
+            labels=self.labels[index],
+            ids=self.ids[index],
             groups=self.groups[index],
             opinions=None if self.opinions is None else self.opinions[index],
         )

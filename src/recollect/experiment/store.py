@@ -31,7 +31,7 @@ from recollect.files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 """Number of the checkpoint format; raised whenever an older reader would misunderstand the file."""
 
 CONFIG = "config.json"

@@ -1,0 +1,100 @@
+"""Where the weights of ImageNet's ResNet-18 are: on this machine, or on the hub."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import socket
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from recollect.data.places import candidates, locate
+from recollect.detect.encoders import Surroundings
+from recollect.detect.pretrained import ResNet18Encoder
+from recollect.errors import UserError
+
+FILE = "resnet18.safetensors"
+VARIABLE = "RECOLLECT_RESNET18"
+HUB = ("timm/resnet18.tv_in1k", "model.safetensors")
+"""torchvision's weights; the repository, and the file in it"""
+PATIENCE = 2.0
+"""seconds to wait for a sign of the network: without one, the hub's client takes 23 to give up"""
+
+
+class ResNet18ImageNetEncoder(ResNet18Encoder):
+    """ResNet-18 as trained on ImageNet, its weights found where data are, or on the hub."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings, weights=find_resnet18())
+
+
+def find_resnet18() -> Path:
+    """The file that the variable names, the first one where data are looked for, or the hub's."""
+    if chosen := os.environ.get(VARIABLE):
+        named = Path(chosen).expanduser()
+        file = named / FILE if named.is_dir() else named
+        if not file.is_file():
+            raise UserError(f"{VARIABLE} names {file}, where there is no file; {_ALTERNATIVES}")
+        return file
+    found = locate((FILE,), lambda path: path.name == FILE and path.is_file())
+    if found is not None:
+        return found
+    try:
+        return _from_hub()
+    except _Absent as absence:
+        folders = dict.fromkeys(str(place.path.parent) for place in candidates((FILE,)))
+        raise UserError(
+            f"the encoder resnet18-imagenet has no weights: no {FILE} in {', '.join(folders)},"
+            f" {VARIABLE} is not set, and {HUB[0]} could not be had from the hub ({absence});"
+            f" put the file in one of these places, or {_ALTERNATIVES}"
+        ) from absence
+
+
+_ALTERNATIVES = "use the encoder efficientnet, random or learner"
+
+
+class _Absent(Exception):
+    """Why the hub did not give the file."""
+
+
+def _from_hub() -> Path:
+    """The hub's file, from its cache on this machine or over the network."""
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise _Absent("huggingface_hub is not installed") from error
+    cached = hub.try_to_load_from_cache(*HUB)
+    if isinstance(cached, str):
+        return Path(cached)
+    if not _answers(*_first_hop()):
+        raise _Absent("no network")
+    try:
+        return Path(hub.hf_hub_download(*HUB))
+    except Exception as error:  # of whichever library the client speaks HTTP with
+        raise _Absent(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _first_hop() -> tuple[str, int]:
+    """Host and port that a request to the hub goes to first: a proxy's, or its own."""
+    hub = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    address = urlsplit(getproxies().get("https") or hub)
+    return address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether anybody takes a connection there within our patience."""
+    answered = threading.Event()
+
+    def knock() -> None:
+        with contextlib.suppress(OSError):
+            socket.create_connection((host, port), timeout=PATIENCE).close()
+            answered.set()
+
+    # In a thread: looking up a name may take long, and no timeout reaches it.
+    thread = threading.Thread(target=knock, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return answered.is_set()
