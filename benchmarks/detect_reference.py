@@ -36,7 +36,7 @@ LEVEL = 0.05
 NUM_CURRENT = 100
 MIN_ROWS = 5
 BUFFERS = (100, 200, 500, 1000, 2000, 5000)
-DRIFTS = (("permutation", 5), ("gaussian-noise", 3), ("defocus-blur", 5))
+DRIFTS = (("gaussian-noise", 1), ("defocus-blur", 2), ("shot-noise", 5))
 SHARES = (0.0, 0.1, 0.25, 0.5)
 PERMUTATIONS = 199
 

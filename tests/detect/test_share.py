@@ -113,6 +113,16 @@ def test_the_evidence_is_a_probability_that_holds_on_average(share: float) -> No
     assert evidence.mean().item() == pytest.approx(share, abs=0.1)
 
 
+@pytest.mark.parametrize("rhythm", [2, 5, 10])
+def test_rows_that_moved_in_a_rhythm_are_found_as_any_others(rhythm: int) -> None:
+    draw = torch.Generator().manual_seed(8)
+    reference, current = torch.randn(50, 8, generator=draw), torch.randn(100, 8, generator=draw)
+    has_moved = torch.arange(100) % rhythm == 0
+    current[has_moved] += 3.0
+    (found,) = estimate_shares([(reference, current)])
+    assert roc_auc_score(has_moved, found.evidence) > 0.95
+
+
 def test_equal_arguments_give_equal_answers_and_inputs_stay_as_they_are() -> None:
     reference, current, _ = mixture((20, 30), 0.5, torch.Generator().manual_seed(5))
     copies = reference.clone(), current.clone()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -12,14 +12,34 @@ from torch import Tensor
 
 from recollect.detect import scores
 from recollect.detect.c2st import c2st
+from recollect.detect.calibration import (
+    c2st_by_splits,
+    ks_by_splits,
+    mmd_by_splits,
+    smallest_split_p_value,
+)
 from recollect.detect.combine import COMBINATIONS
 from recollect.detect.detector import Setting, TwoSampleDetector
 from recollect.detect.evidence import Evidence, Pair, smallest_permutation_p_value
-from recollect.detect.judge import Comparison, ComparisonOptions, Judge, Merge
+from recollect.detect.judge import Calibrated, Comparison, ComparisonOptions, Judge, Merge, Test
 from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
 from recollect.detect.mmd import mmd
 from recollect.errors import UserError
 from recollect.types import Encoding
+
+KS_SPLITS = 1999
+"""of the reference against itself, where p-values are measured by them: they are cheap, and this
+many serve a hundred classes at 0.05"""
+
+
+class SplitTest(Protocol):
+    """A test measured against splits of the reference."""
+
+    def __call__(
+        self, pairs: Sequence[Pair], *, splits: int, generator: torch.Generator
+    ) -> list[Evidence]:
+        """One piece of evidence per pair."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +129,22 @@ def ks_on(score: str) -> Comparison:
         measured: Tensor = function(encoding.logits)
         return measured
 
+    return by_ks(f"ks-{score}", measure)
+
+
+def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
+    """Kolmogorov-Smirnov on any score, (rows,)."""
+
     def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
         del generator
         return kolmogorov_smirnov(pairs)
 
     return Comparison(
-        name=f"ks-{score}", measure=measure, test=test, smallest_p_value=smallest_p_value
+        name=name,
+        measure=measure,
+        test=test,
+        smallest_p_value=smallest_p_value,
+        by_splits=_by_splits(ks_by_splits, KS_SPLITS),
     )
 
 
@@ -124,7 +154,7 @@ def by_mmd(permutations: int) -> Comparison:
     def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
         return mmd(pairs, permutations=permutations, generator=generator)
 
-    return _on_features("mmd", test, permutations)
+    return _on_features("mmd", test, mmd_by_splits, permutations)
 
 
 def by_c2st(permutations: int) -> Comparison:
@@ -133,10 +163,10 @@ def by_c2st(permutations: int) -> Comparison:
     def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
         return c2st(pairs, permutations=permutations, generator=generator)
 
-    return _on_features("c2st", test, permutations)
+    return _on_features("c2st", test, c2st_by_splits, permutations)
 
 
-def _on_features(name: str, test: Any, permutations: int) -> Comparison:
+def _on_features(name: str, test: Test, split_test: SplitTest, permutations: int) -> Comparison:
     def smallest(num_reference: int, num_current: int) -> float:
         del num_reference, num_current
         return smallest_permutation_p_value(permutations)
@@ -146,4 +176,16 @@ def _on_features(name: str, test: Any, permutations: int) -> Comparison:
         measure=lambda encoding: encoding.features,
         test=test,
         smallest_p_value=smallest,
+        by_splits=_by_splits(split_test, permutations),
     )
+
+
+def _by_splits(split_test: SplitTest, splits: int) -> Calibrated:
+    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+        return split_test(pairs, splits=splits, generator=generator)
+
+    def smallest(num_reference: int, num_current: int) -> float:
+        del num_current
+        return smallest_split_p_value(num_reference, splits)
+
+    return Calibrated(test=test, smallest_p_value=smallest)

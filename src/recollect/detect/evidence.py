@@ -42,11 +42,22 @@ def permutation_evidence(statistics: Tensor) -> list[Evidence]:
     of them is a valid p-value only when it is counted itself.
     """
     observed = statistics[:, :1]
-    at_least = (statistics >= observed - _ROUNDING).sum(dim=1)
-    p_values = at_least.double() / statistics.shape[1]
+    p_values = at_least(statistics, observed).double() / statistics.shape[1]
     return [
         Evidence(*both) for both in zip(observed[:, 0].tolist(), p_values.tolist(), strict=True)
     ]
+
+
+def at_least(statistics: Tensor, observed: Tensor) -> Tensor:
+    """How many reach the observed one, (classes,), given (classes, splits) and (classes, 1)."""
+    return (statistics >= observed - _ROUNDING).sum(dim=1)
+
+
+def observed_split(classes: int, sizes: tuple[int, int]) -> Tensor:
+    """Whether a row is current, (classes, 1, rows), of classes pooled reference first."""
+    num_reference, num_current = sizes
+    rows = num_reference + num_current
+    return (torch.arange(rows) >= num_reference).expand(classes, 1, rows)
 
 
 def random_splits(
@@ -56,15 +67,14 @@ def random_splits(
 
     A class's rows are pooled, reference first. Every split has as many current rows as observed.
     """
-    num_reference, num_current = sizes
-    rows = num_reference + num_current
+    num_reference, rows = sizes[0], sum(sizes)
     shape = classes, permutations, rows
-    # No two keys of a split are equal, so that exactly `num_current` reach the threshold.
+    # No two keys of a split are equal, so that as many as are current reach the threshold.
     keys = torch.randint(2**62 // rows, shape, generator=generator) * rows + torch.arange(rows)
     # Numpy selects several times as fast as torch.
     thresholds = np.partition(keys.numpy(), num_reference, axis=2)[:, :, num_reference, None]
-    observed = (torch.arange(rows) >= num_reference).expand(classes, 1, rows)
-    return torch.cat([observed, keys >= torch.from_numpy(thresholds)], dim=1)
+    at_random = keys >= torch.from_numpy(thresholds)
+    return torch.cat([observed_split(classes, sizes), at_random], dim=1)
 
 
 def batches_of_equal_sizes(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -19,6 +19,8 @@ from recollect.detect.evidence import Evidence, Pair
 from recollect.detect.spending import inverse_square
 from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.types import Encoding, Verdict
+
+CALIBRATIONS = ("test", "split")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,9 @@ class ComparisonOptions:
     inverse-square once for all of them together"""
     min_rows: int = 5
     """a class with fewer distinct rows on either side is not testable"""
+    calibration: Literal["test", "split"] = "test"
+    """what a p-value is measured against: the test's own null distribution, or the reference split
+    against itself"""
     max_statistic: float | None = None
     """flag where the statistic exceeds this, whatever the p-value; None: go by the p-value"""
 
@@ -42,21 +47,43 @@ class ComparisonOptions:
             raise UserError(f"the detector's level must lie between 0 and 1; got {self.level}")
         if self.correction not in CORRECTIONS:
             raise unknown_name("correction", self.correction, CORRECTIONS)
+        if self.calibration not in CALIBRATIONS:
+            raise unknown_name("calibration", self.calibration, CALIBRATIONS)
         if self.min_rows < 2:
             raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
 
 
+Test = Callable[[Sequence[Pair], torch.Generator], list[Evidence]]
+"""Reference and current measures of each class, and what splits are drawn from -> evidence."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Calibrated:
+    """A test, and how far its p-values reach."""
+
+    test: Test
+    smallest_p_value: Callable[[int, int], float]
+    """by rows on both sides: no test of such sizes gets below it"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Calibrated):
     """One way of comparing two samples: what is looked at, and by which test."""
 
     name: str
     measure: Callable[[Encoding], Tensor]
     """what is compared: (rows,) scores or (rows, d) features"""
-    test: Callable[[Sequence[Pair], torch.Generator], list[Evidence]]
-    """reference and current measures of each class, and what permutations are drawn from"""
-    smallest_p_value: Callable[[int, int], float]
-    """by rows on both sides: no test of such sizes gets below it"""
+    by_splits: Calibrated | None = None
+    """the same statistic, measured against the reference split against itself; None: no such"""
+
+    def calibrated(self, calibration: str) -> Comparison:
+        """The comparison whose p-values are measured against what the options say."""
+        if calibration == "test":
+            return self
+        if self.by_splits is None:
+            raise UserError(f"the test {self.name} has no calibration by splits; use test")
+        test, smallest = self.by_splits.test, self.by_splits.smallest_p_value
+        return replace(self, test=test, smallest_p_value=smallest)
 
 
 Merge = Callable[[Sequence[float]], float]
@@ -77,7 +104,7 @@ class Judge:
         """`merge` makes one p-value of several comparisons'; a single one needs none."""
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
-        self._comparisons = tuple(comparisons)
+        self._comparisons = tuple(each.calibrated(options.calibration) for each in comparisons)
         self._options = options
         self._merge = merge
         self._seed = seed

@@ -21,7 +21,7 @@ from torch import Tensor
 from recollect.detect.evidence import Evidence
 from recollect.errors import UserError
 
-__all__ = ["Evidence", "kolmogorov_smirnov", "smallest_p_value"]
+__all__ = ["Evidence", "kolmogorov_smirnov", "largest_gaps", "smallest_p_value"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -47,15 +47,23 @@ def kolmogorov_smirnov(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Evidence]
     Each pair holds the scores of the reference rows and of the current rows of one class, (rows,).
     Beyond 10,000 rows in a sample the p-value is asymptotic.
     """
-    samples = [(first.double().numpy(), second.double().numpy()) for first, second in pairs]
-    if any(min(len(first), len(second)) == 0 for first, second in samples):
-        raise UserError("a sample is empty: the test needs at least one score on either side")
+    samples = _samples(pairs)
     countable = [_is_countable(len(first), len(second)) for first, second in samples]
     counted = iter(_counted(list(compress(samples, countable))))
     return [
         next(counted) if is_countable else _by_scipy(first, second)
         for is_countable, (first, second) in zip(countable, samples, strict=True)
     ]
+
+
+def largest_gaps(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[float]:
+    """The statistics of `kolmogorov_smirnov` alone."""
+    samples = _samples(pairs)
+    if not samples:
+        return []
+    sizes = _sizes(samples)
+    gaps: list[float] = (_reaches(samples, sizes) / sizes.prod(axis=1)).tolist()
+    return gaps
 
 
 def smallest_p_value(num_reference: int, num_current: int) -> float:
@@ -65,6 +73,18 @@ def smallest_p_value(num_reference: int, num_current: int) -> float:
     0.0079
     """
     return min(1.0, 2 / math.comb(num_reference + num_current, num_reference))
+
+
+def _samples(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Floats, Floats]]:
+    samples = [(first.double().numpy(), second.double().numpy()) for first, second in pairs]
+    if any(min(len(first), len(second)) == 0 for first, second in samples):
+        raise UserError("a sample is empty: the test needs at least one score on either side")
+    return samples
+
+
+def _sizes(samples: Sequence[tuple[Floats, Floats]]) -> Integers:
+    """(classes, 2)"""
+    return np.array([(len(first), len(second)) for first, second in samples])
 
 
 def _is_countable(n: int, m: int) -> bool:
@@ -89,7 +109,7 @@ def _counted(samples: Sequence[tuple[Floats, Floats]]) -> list[Evidence]:
     """The test of all classes together."""
     if not samples:
         return []
-    sizes = np.array([(len(first), len(second)) for first, second in samples])
+    sizes = _sizes(samples)
     reaches = _reaches(samples, sizes)
     statistics = reaches / sizes.prod(axis=1)
     fewer, more = np.sort(sizes, axis=1).T

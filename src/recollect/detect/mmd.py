@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -50,22 +51,38 @@ def kernel_matrices(pooled: Tensor) -> Tensor:
     return kernels
 
 
-def discrepancies(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) -> Tensor:
-    """Unbiased squared MMD of every split, (classes, splits), given kernels and splits by class.
+class KernelSums(NamedTuple):
+    """Sums of kernel values over pairs of rows, either order counted, (classes, splits) each."""
+
+    reference: Tensor
+    """both reference rows, not one with itself"""
+    current: Tensor
+    across: Tensor
+    """one order only"""
+
+
+def kernel_sums(kernels: Tensor, splits: Tensor) -> KernelSums:
+    """The three blocks of every split, given kernels with a zero diagonal and splits by class.
 
     With `inside` the current rows' sum of kernels and `touching` their sum with all rows, the sums
     of the two other blocks follow from the total: one matrix product serves all splits.
     """
-    num_reference, num_current = sizes
     current = splits.to(kernels.dtype)
     to_current = current @ kernels
     inside = (to_current * current).sum(dim=2)
     touching = to_current.sum(dim=2)
     across = touching - inside
     reference = kernels.sum(dim=(1, 2))[:, None] - touching - across
+    return KernelSums(reference, inside, across)
+
+
+def discrepancies(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) -> Tensor:
+    """Unbiased squared MMD of every split, (classes, splits), given kernels and splits by class."""
+    num_reference, num_current = sizes
+    reference, current, across = kernel_sums(kernels, splits)
     return (
         reference / (num_reference * (num_reference - 1))
-        + inside / (num_current * (num_current - 1))
+        + current / (num_current * (num_current - 1))
         - 2 * across / (num_reference * num_current)
     )
 

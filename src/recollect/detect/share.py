@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from recollect import rng
 from recollect.detect.c2st import held_out_scores
 from recollect.detect.evidence import Pair, batches_of_equal_sizes
 from recollect.errors import UserError
@@ -43,16 +44,14 @@ class Share:
 def estimate_shares(pairs: Sequence[Pair], *, folds: int = 10, ridge: float = 1.0) -> list[Share]:
     """The share of each pair of features, (reference rows, d) and (current rows, d).
 
-    Needs two rows on either side, and about five to mean anything. Nothing is drawn: row i of a
-    side is in fold i modulo `folds`, so that rows in the order of their time are spread over all.
-    `ridge` is stronger than a test's, since the classifier is to rank single rows.
+    Needs two rows on either side, and about five to mean anything. Equal arguments give equal
+    answers. `ridge` is stronger than a test's, since the classifier is to rank single rows.
     """
     if folds < 2 or ridge <= 0:
         raise UserError(f"expected at least 2 folds and a positive ridge; got {folds} and {ridge}")
     shares: dict[int, Share] = {}
     for places, pooled, (num_reference, num_current) in batches_of_equal_sizes(pairs, 1):
-        sides = [torch.arange(num_reference), torch.arange(num_current)]
-        order = (torch.cat(sides) % folds).argsort(stable=True)  # neighbours share a fold
+        order = _spread(num_reference, num_current, folds)
         is_current = (order >= num_reference).expand(len(places), 1, -1)
         shuffled = held_out_scores(pooled[:, order].detach(), is_current, folds=folds, ridge=ridge)
         scores = torch.empty_like(shuffled[:, 0])
@@ -65,6 +64,17 @@ def estimate_shares(pairs: Sequence[Pair], *, folds: int = 10, ridge: float = 1.
         for place, moved, by_chance, by_row in zip(places, *columns, strict=True):
             shares[place] = Share(share=moved, error=by_chance, evidence=by_row)
     return [shares[place] for place in range(len(pairs))]
+
+
+def _spread(num_reference: int, num_current: int, folds: int) -> Tensor:
+    """An order of the pooled rows in which neighbours, which share a fold, are of both sides.
+
+    It is a shuffled one, or rows that moved in a rhythm could all fall into one fold, whose
+    classifier would have seen none of them; and always the same, so that nothing is left to chance.
+    """
+    draw = rng.fork(0, "share", num_reference, num_current)
+    sides = [torch.randperm(rows, generator=draw) for rows in (num_reference, num_current)]
+    return (torch.cat(sides) % folds).argsort(stable=True)
 
 
 def _mixed_in(reference: Tensor, current: Tensor) -> tuple[Tensor, Tensor]:

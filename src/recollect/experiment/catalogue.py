@@ -162,6 +162,11 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="recollect.detect.detectors:combined",
             options="recollect.detect.detectors:CombinedOptions",
         ),
+        "reconstruction": Entry(
+            summary="what a small autoencoder, learned from half of the reference, draws badly",
+            target="recollect.detect.reconstruction:reconstruction",
+            options="recollect.detect.reconstruction:ReconstructionOptions",
+        ),
         "oracle": Entry(
             summary="knows the schedule: perfect detection",
             target="recollect.detect.fixed:OracleDetector",

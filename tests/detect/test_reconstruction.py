@@ -1,0 +1,259 @@
+"""The laws of the detector by reconstruction: what it learns, compares, leaves and refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from detect_builders import around
+from scipy import stats
+from torch import Tensor
+
+from recollect import rng
+from recollect.data.digits import load_digits
+from recollect.detect import FingerprintReference, HeldOutReference, RandomEncoder, Setting
+from recollect.detect.reconstruction import (
+    ReconstructionDetector,
+    ReconstructionOptions,
+    fit,
+    reconstruction,
+)
+from recollect.errors import UserError
+from recollect.models.inputs import to_input
+from recollect.types import Rows, Verdict
+
+
+def refused() -> Any:
+    raise AssertionError("the detector by reconstruction asks no encoder")
+
+
+def detector(*, seed: int = 0, **options: Any) -> ReconstructionDetector:
+    setting = Setting(encoder=refused, drifting=lambda _: (), seed=seed)
+    return reconstruction(setting, ReconstructionOptions(**{"steps": 30, **options}))
+
+
+def rows(images: Tensor, label: int = 0, *, start: int = 0) -> Rows:
+    count = len(images)
+    return Rows(
+        images=images,
+        labels=torch.full((count,), label),
+        ids=torch.arange(start, start + count) + 10_000 * label,
+        concepts=torch.zeros(count, dtype=torch.int64),
+    )
+
+
+DIGITS = load_digits()
+
+
+def digits(label: int, count: int, draw: torch.Generator) -> Tensor:
+    of_class = torch.from_numpy(DIGITS.images[np.flatnonzero(DIGITS.labels == label)])
+    return of_class[torch.randperm(len(of_class), generator=draw)[:count]]
+
+
+def check(
+    sides: dict[int, tuple[Tensor, Tensor]], *, task: int = 2, seed: int = 0, **options: Any
+) -> list[Verdict]:
+    """Verdicts on classes that come as pictures (reference, current)."""
+    reference = HeldOutReference()
+    for label, (kept, _) in sides.items():
+        reference.renew(label, rows(kept, label))
+    current = [rows(now, label, start=5_000) for label, (_, now) in sides.items()]
+    return detector(seed=seed, **options).check(task, list(sides), Rows.concat(current), reference)
+
+
+def digit_sides(seed: int, classes: int = 3) -> dict[int, tuple[Tensor, Tensor]]:
+    draw = rng.fork(seed, "digit-sides")
+    sides = {}
+    for label in range(classes):
+        pictures = digits(label, 100, draw)
+        sides[label] = pictures[:40], pictures[40:]
+    return sides
+
+
+# What it finds
+
+
+def test_a_class_whose_pixels_change_places_is_found_and_the_others_are_left_alone() -> None:
+    sides = digit_sides(0)
+    places = torch.randperm(64, generator=rng.fork(0, "places"))
+    kept, now = sides[1]
+    sides[1] = kept, now.flatten(1)[:, places].view(now.shape)
+    assert [verdict.drifted for verdict in check(sides, steps=100)] == [False, True, False]
+
+
+def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
+    p_values = [
+        verdict.p_value or 0.0
+        for seed in range(30)
+        for verdict in check(digit_sides(seed), seed=seed, steps=8)
+    ]
+    assert sum(p <= 0.05 for p in p_values) <= stats.binom.ppf(0.999, len(p_values), 0.05)
+    assert min(p_values) < 0.2 < max(p_values)
+
+
+def test_errors_that_were_learned_would_be_false_alarms() -> None:
+    """Why half of the reference is kept from the autoencoder: with few rows it learns by heart."""
+    draw = rng.fork(0, "by-heart")
+    pictures = torch.randint(256, (40, 8, 8, 1), generator=draw, dtype=torch.uint8)
+    fitted = fit(pictures[:20], steps=250, width=16, generator=draw)
+    assert fitted.errors(pictures[:20]).mean() < 0.8 * fitted.errors(pictures[20:]).mean()
+
+
+# What a verdict says
+
+
+def test_verdicts_compare_the_errors_of_the_unseen_half_by_kolmogorov_and_smirnov() -> None:
+    sides = digit_sides(3, classes=2)
+    sides[1] = sides[1][0][:31], sides[1][1]
+    found = check(sides, seed=5, task=4, steps=30, width=4)
+
+    draw = rng.fork(5, "autoencoder", 4)
+    learned, unseen = [], []
+    for kept, _ in sides.values():
+        order = torch.randperm(len(kept), generator=draw)
+        learned.append(kept[order[: len(kept) // 2]])
+        unseen.append(kept[order[len(kept) // 2 :]])
+    fitted = fit(torch.cat(learned), steps=30, width=4, generator=draw)
+    for verdict, kept, (_, now) in zip(found, unseen, sides.values(), strict=True):
+        expected = stats.ks_2samp(fitted.errors(kept).numpy(), fitted.errors(now).numpy())
+        assert verdict.score == pytest.approx(expected.statistic)
+        assert verdict.p_value == pytest.approx(expected.pvalue, rel=1e-6)
+    assert [(v.num_reference, v.num_current) for v in found] == [(20, 60), (16, 60)]
+
+
+def test_an_error_is_the_mean_square_of_what_is_missing_in_units_of_what_was_learned() -> None:
+    pictures = digits(0, 30, rng.fork(0, "error"))
+    fitted = fit(pictures, steps=5, width=4, generator=rng.fork(0, "error", "fit"))
+    x = to_input(pictures)
+    deviation = (x - x.mean(dim=0)).square().mean().sqrt()
+    assert fitted.deviation.item() == pytest.approx(deviation.item())
+    scaled = (x - x.mean(dim=0)) / deviation
+    with torch.no_grad():
+        expected = (fitted.network(scaled) - scaled).square().mean(dim=(1, 2, 3))
+    assert fitted.errors(pictures).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_training_lowers_the_error_of_rows_that_were_not_trained_on() -> None:
+    draw = rng.fork(0, "lower")
+    pictures = digits(3, 120, draw)
+    errors = [
+        fit(pictures[:60], steps=steps, width=8, generator=rng.fork(1, "lower"))
+        .errors(pictures[60:])
+        .mean()
+        .item()
+        for steps in (1, 30, 100)
+    ]
+    assert errors[0] > 1.2 * errors[1] > 1.2 * 1.2 * errors[2]
+
+
+# What it works on
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 1), (5, 9, 3), (8, 7, 1), (32, 32, 3)])
+def test_pictures_of_any_size_and_colour_come_back_in_their_shape(shape: tuple[int, ...]) -> None:
+    draw = rng.fork(0, "shapes")
+    pictures = torch.randint(256, (12, *shape), generator=draw, dtype=torch.uint8)
+    fitted = fit(pictures, steps=2, width=3, generator=draw)
+    assert fitted.network(to_input(pictures)).shape == to_input(pictures).shape
+    assert fitted.errors(pictures).shape == (12,)
+    assert fitted.errors(pictures[:0]).shape == (0,)
+
+
+def test_tables_are_learned_column_by_column_in_their_own_units() -> None:
+    draw = rng.fork(0, "tables")
+    units = torch.tensor([1e-3, 1.0, 1e4, 1.0, 0.0])
+
+    def table(count: int, *, coupled: bool) -> Tensor:
+        hidden = torch.randn(count, 1, generator=draw)
+        other = hidden if coupled else torch.randn(count, 1, generator=draw)
+        noise = 0.1 * torch.randn(count, 5, generator=draw)
+        return (torch.cat([hidden, other, hidden, other, hidden], dim=1) + noise) * units
+
+    same = table(80, coupled=True), table(80, coupled=True)
+    uncoupled = table(80, coupled=True), table(80, coupled=False)
+    verdicts = check({0: same, 1: uncoupled}, steps=150, width=2)
+    assert [verdict.drifted for verdict in verdicts] == [False, True]
+
+
+def test_flat_pictures_are_compared_like_any_others() -> None:
+    flat = torch.full((30, 8, 8, 1), 77, dtype=torch.uint8)
+    verdicts = check({0: (flat, flat[:20]), 1: (flat, flat[:20] + 100)})
+    assert [verdict.drifted for verdict in verdicts] == [False, True]
+
+
+def test_a_class_with_few_rows_or_none_is_not_testable_beside_one_that_is() -> None:
+    kept, now = digit_sides(1)[0]
+    sides = {0: (kept, now), 1: (kept[:8], now), 2: (kept, now[:4]), 3: (kept[:1], now[:1])}
+    verdicts = check(sides)
+    assert verdicts[0].drifted is False
+    assert [verdict.drifted for verdict in verdicts[1:]] == [None] * 3
+    assert (verdicts[1].num_reference, verdicts[1].reason) == (
+        4,
+        "fewer than 5 distinct reference rows",
+    )
+    unknown = detector().check(2, [7, 0], rows(now), HeldOutReference())
+    assert [verdict.drifted for verdict in unknown] == [None, None]
+    assert detector().check(2, [], rows(now), HeldOutReference()) == []
+
+
+def test_repeats_of_a_row_count_once() -> None:
+    kept, now = digit_sides(2)[0]
+    reference = HeldOutReference()
+    reference.renew(0, Rows.concat([rows(kept)] * 3))
+    current = Rows.concat([rows(now, start=5_000)] * 2)
+    assert detector().check(2, [0], current, reference) == check({0: (kept, now)})
+
+
+# What it leaves alone
+
+
+def test_a_check_is_repeatable_and_knows_nothing_of_checks_before_it() -> None:
+    sides = digit_sides(4, classes=2)
+    first = check(sides, steps=10)
+    assert check(sides, steps=10) == first
+    assert check(sides, steps=10, task=3) != first
+    assert check(sides, steps=10, seed=1) != first
+
+
+@pytest.mark.parametrize("surroundings", [torch.no_grad, torch.inference_mode])
+def test_it_trains_where_nobody_needs_gradients_and_leaves_the_global_state(
+    surroundings: Any,
+) -> None:
+    sides = digit_sides(5, classes=1)
+    before = torch.get_rng_state()
+    expected = check(sides, steps=10)
+    with surroundings():
+        found = check(sides, steps=10)
+        assert not torch.is_grad_enabled()
+    assert found == expected
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# What it refuses
+
+
+def test_fingerprints_hold_nothing_to_learn_from() -> None:
+    fingerprints = FingerprintReference(RandomEncoder(around()), size=10, seed=0)
+    kept, _ = digit_sides(6)[0]
+    with pytest.raises(UserError) as caught:
+        detector().check(2, [0], rows(kept), fingerprints)
+    assert "\n" not in str(caught.value)
+    assert "learns from rows, and fingerprints hold none" in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"steps": 0}, {"width": 0}])
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="steps and width must be at least 1; got"):
+        ReconstructionOptions(**options)
+    with pytest.raises(UserError, match="level must lie between 0 and 1"):
+        ReconstructionOptions(level=0)
+
+
+def test_calibration_by_splits_is_there_too() -> None:
+    kept, now = digit_sides(7)[0]
+    (by_test,) = check({0: (kept, now)}, steps=10)
+    (by_splits,) = check({0: (kept, now)}, steps=10, calibration="split")
+    assert by_splits.score == by_test.score
+    assert by_splits.p_value == pytest.approx(by_test.p_value, abs=0.15)
