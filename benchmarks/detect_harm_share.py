@@ -371,8 +371,8 @@ def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
         margins = Margins(left=0.65, right=0.25, bottom=0.6, top=0.45, column_gap=0.85)
         figure, (harm, share) = panels(2, 3.6, 3.4, margins, columns=2)
         for name, legend, look in (
-            ("stream, transport by class", "no labels, all classes mixed", looks["fr-flush"]),
-            ("labels", "100 labels of the class", looks["amr"]),
+            ("stream, transport by class", "without labels, classes mixed", looks["fr-flush"]),
+            ("labels", "with labels", looks["amr"]),
         ):
             estimate, truth = np.array(found[name]).T
             harm.scatter(
@@ -403,7 +403,8 @@ def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
         share.set_xticks(SHARES)
         for axes in (harm, share):
             axes.grid(visible=True)
-            axes.legend(loc="upper left", handletextpad=0.3, markerscale=1.4)
+            scale = 1.8 if axes is harm else 1.0
+            axes.legend(loc="upper left", handletextpad=0.4, markerscale=scale)
         return to_png(figure)
 
 

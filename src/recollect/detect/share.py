@@ -36,7 +36,9 @@ class Share:
     share: float
     """0 to 1"""
     error: float
-    """standard error of the share, from the number of rows alone; never 0"""
+    """standard error of the share, never 0, from the number of rows alone. It is too small: of
+    clear drifts, two of them hold the truth in six (small shares) to nine cases out of ten, and of
+    what the features cannot tell they know nothing"""
     evidence: Tensor
     """probability of having moved, by current row, (rows,), double precision"""
 
