@@ -245,7 +245,7 @@ def test_a_doubtful_reference_is_warned_about_in_one_line(call: Call) -> None:
 
 
 def test_a_loss_that_diverges_is_told_in_one_line(call: Call, tmp_path: Path) -> None:
-    outcome = call("run", *SMALL, "--lr", "1e30", "--out", "run", "--quiet")
+    outcome = call("run", *SMALL, "--lr", "1e6", "--weight-decay", "1e6", "--out", "run", "--quiet")
     assert (outcome.code, outcome.out) == (1, "")
     assert re.fullmatch(
         r"recollect: failed: the loss became (nan|inf) at step \d+; try a lower learning rate\n",

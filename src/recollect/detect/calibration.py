@@ -74,8 +74,9 @@ def ks_by_splits(
     for places, scores in _sorted_references(pairs, splits):
         sizes = _halves(scores.shape[1] + _IMAGINED)
         halves = random_splits(len(places), splits, sizes, generator)[:, 1:]
-        observed = [gaps[place] * _gap_scale(*map(len, pairs[place])) for place in places]
-        excess = _half_gaps(scores, halves) - torch.tensor(observed)[:, None] / _gap_scale(*sizes)
+        scaled = [gaps[place] * _gap_scale(*map(len, pairs[place])) for place in places]
+        observed = scores.new_tensor(scaled)[:, None] / _gap_scale(*sizes)
+        excess = _half_gaps(scores, halves) - observed
         # A half's gap moves in steps of one row, in between which the observed one may lie: a split
         # within half a step of it counts in part.
         count = (excess * sizes[0] + 0.5).clamp_(0, 1).sum(dim=1)
