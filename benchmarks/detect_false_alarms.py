@@ -104,7 +104,8 @@ def sides_of(dataset: Dataset, arguments: argparse.Namespace) -> Sides:
             dataset.labels, np.arange(len(dataset.labels)), num_classes=len(dataset.class_names)
         )
         return Sides(
-            current=[encoded(encoder, images_of(dataset, of)) for of in rows], reference=None
+            current=[encoded(encoder, images_of(dataset, of[: arguments.rows])) for of in rows],
+            reference=None,
         )
     known, fresh = trained_and_fresh(dataset, arguments.train_rows, arguments.seed)
     learner = trained(dataset, known, epochs=arguments.epochs, seed=arguments.seed)
@@ -196,6 +197,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--data", default="fashion-mnist", help="a known data set")
     parser.add_argument("--checks", type=int, default=2000)
     parser.add_argument("--sizes", default="20,50,500", help="reference rows")
+    parser.add_argument("--rows", type=int, help="of a class, for a fixed encoder; all by default")
     parser.add_argument("--permutations", type=int, default=99)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--train-rows", type=int, default=100, help="per class, for a learner")

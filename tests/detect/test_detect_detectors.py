@@ -17,6 +17,8 @@ from recollect.detect import detectors as catalogue
 from recollect.detect import scores as score_functions
 from recollect.detect.c2st import c2st
 from recollect.detect.combine import COMBINATIONS
+from recollect.detect.detectors import by_c2st, by_mmd
+from recollect.detect.judge import Comparison
 from recollect.detect.ks import kolmogorov_smirnov
 from recollect.detect.mmd import mmd
 from recollect.detect.spending import inverse_square
@@ -144,3 +146,10 @@ def test_several_comparisons_need_to_be_merged_and_one_must_not() -> None:
         Judge(two, catalogue.KSOptions())
     with pytest.raises(ValueError, match="merged"):
         Judge(two[:1], catalogue.KSOptions(), merge=min)
+
+
+@pytest.mark.parametrize("test", [by_mmd(999), by_c2st(999)], ids=lambda test: test.name)
+def test_few_rows_have_few_splits_whatever_the_permutations(test: Comparison) -> None:
+    assert test.smallest_p_value(5, 5) == 2 / 252
+    assert test.smallest_p_value(5, 6) == 1 / 462
+    assert test.smallest_p_value(50, 100) == 1 / 1000

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from detect_builders import around
 from run_tools import complaint
 from same_state import same
 from scipy import stats
 
+from recollect.detect import FingerprintReference, Judge, RandomEncoder, TwoSampleDetector
+from recollect.detect.detectors import ks_on
 from recollect.detect.fingerprint import Fingerprints
+from recollect.detect.judge import ComparisonOptions
 from recollect.experiment import state
-from recollect.types import Encoding
+from recollect.types import Encoding, Rows
 
 
 def numbered(start: int, count: int) -> Encoding:
@@ -90,3 +94,24 @@ def test_what_another_encoder_made_is_refused() -> None:
 
 def test_a_fingerprint_of_one_row_is_refused() -> None:
     assert "at least 2 rows" in complaint(lambda: Fingerprints("random", size=1))
+
+
+def test_a_picture_does_not_differ_from_its_own_fingerprint() -> None:
+    encoder = RandomEncoder(around((8, 8, 1)))
+    equal = Rows(
+        images=torch.full((50, 8, 8, 1), 77, dtype=torch.uint8),
+        labels=torch.zeros(50, dtype=torch.int64),
+        ids=torch.arange(50),
+        concepts=torch.zeros(50, dtype=torch.int64),
+    )
+    reference = FingerprintReference(encoder, size=50, seed=0)
+    reference.renew(0, equal)
+    judge = Judge([ks_on("entropy")], ComparisonOptions())
+    (verdict,) = TwoSampleDetector(encoder, judge).check(2, [0], equal, reference)
+    assert (verdict.drifted, verdict.p_value) == (False, 1.0)
+
+
+def test_what_half_precision_cannot_hold_is_refused() -> None:
+    huge = Encoding(logits=torch.full((3, 2), 1e5), features=torch.zeros(3, 2))
+    prints = Fingerprints("huge", size=3)
+    assert "65,504" in complaint(lambda: prints.add(0, huge))

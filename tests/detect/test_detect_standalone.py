@@ -216,8 +216,8 @@ def test_constant_pictures_are_the_same_as_themselves_and_differ_from_others() -
 
 
 def test_many_classes_get_finer_p_values() -> None:
-    images = np.random.default_rng(0).integers(0, 256, (60 * 6, 8, 8, 1), dtype=np.uint8)
-    labels = np.arange(60 * 6) % 60
+    images = np.random.default_rng(0).integers(0, 256, (60 * 8, 8, 8, 1), dtype=np.uint8)
+    labels = np.arange(60 * 8) % 60
     changed = np.where((labels == 59)[:, None, None, None], images // 4, images)
     detector = DriftDetector(detector="c2st").fit((images, labels))
     assert detector.check((changed, labels)).names("not testable") == []

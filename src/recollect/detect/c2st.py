@@ -15,10 +15,7 @@ from recollect.detect.evidence import (
     random_splits,
     refuse_infinite,
 )
-from recollect.detect.evidence import smallest_permutation_p_value as smallest_p_value
 from recollect.errors import UserError
-
-__all__ = ["c2st", "smallest_p_value"]
 
 _SCORE_STEPS = 1e12
 """to the unit of scores, which is the distance of the two labels"""

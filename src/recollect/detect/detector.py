@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -94,8 +95,12 @@ class TwoSampleDetector:
         """What the changes cost the learner, if it was asked about both sides."""
         if kept.opinions is None or now.opinions is None:
             return verdicts
-        labels = now.labels if self._labels == "given" else None
-        harms = estimate_harm_by_class(kept.opinions, now.opinions, kept.labels, labels)
+        labels = mix = None
+        if self._labels == "given":
+            labels = now.labels
+            known = set(kept.labels.tolist())
+            mix = {c: n for c, n in Counter(labels.tolist()).items() if c in known} or None
+        harms = estimate_harm_by_class(kept.opinions, now.opinions, kept.labels, labels, mix=mix)
         return [
             verdict
             if (harm := harms.get(verdict.label)) is None
@@ -132,7 +137,9 @@ class TwoSampleDetector:
             ids=torch.full_like(labels, -1),
             groups=group_of_rows(labels, None, classes, self._labels),
         )
-        return side, self._look([current], classes)
+        now = self._look([current], classes)
+        # As coarse as what is kept: or a picture would differ from itself by the rounding.
+        return side, replace(now, encoding=reference.rounded(now.encoding))
 
     def _look(self, parts: Sequence[Rows], classes: Sequence[int]) -> _Side:
         some = [part for part in parts if len(part)]

@@ -168,8 +168,7 @@ def by_c2st(permutations: int) -> Comparison:
 
 def _on_features(name: str, test: Test, split_test: SplitTest, permutations: int) -> Comparison:
     def smallest(num_reference: int, num_current: int) -> float:
-        del num_reference, num_current
-        return smallest_permutation_p_value(permutations)
+        return smallest_permutation_p_value(permutations, num_reference, num_current)
 
     return Comparison(
         name=name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -26,13 +27,20 @@ class Evidence(NamedTuple):
     p_value: float
 
 
-def smallest_permutation_p_value(permutations: int) -> float:
+def smallest_permutation_p_value(permutations: int, num_reference: int, num_current: int) -> float:
     """No permutation test gets below it, since the observed split counts as one of the splits.
 
-    >>> smallest_permutation_p_value(99)
+    Of few rows there are few splits, and with sides of equal size every split has its mirror image,
+    which is as good.
+
+    >>> smallest_permutation_p_value(99, 20, 30)
     0.01
+    >>> smallest_permutation_p_value(999, 4, 4) == 2 / 70
+    True
     """
-    return 1 / (1 + permutations)
+    splits = math.comb(num_reference + num_current, num_reference)
+    mirrored = 2 if num_reference == num_current else 1
+    return max(1 / (1 + permutations), mirrored / splits)
 
 
 def permutation_evidence(statistics: Tensor) -> list[Evidence]:

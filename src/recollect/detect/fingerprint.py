@@ -43,8 +43,7 @@ class Fingerprints:
         sample = self._samples.setdefault(label, Sample())
         numbers = sample.seen + torch.arange(len(encoding))
         coming = sample.offer(len(encoding), self._size, draw)
-        small = Encoding(logits=encoding.logits.half(), features=encoding.features.half())
-        sample.put(small[coming], numbers[coming])
+        sample.put(in_half(encoding[coming]), numbers[coming])
 
     def forget(self, label: int) -> None:
         """The class is to be learned anew."""
@@ -54,8 +53,7 @@ class Fingerprints:
         """The rows kept of a class, in single precision; None: nothing is known of it."""
         if label not in self._samples:
             return None
-        kept = self._samples[label].encoding
-        return Encoding(logits=kept.logits.float(), features=kept.features.float())
+        return in_single(self._samples[label].encoding)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -72,3 +70,19 @@ class Fingerprints:
                 f"{self._encoder}, and their numbers cannot be compared"
             )
         self._samples = {label: Sample.restored(kept) for label, kept in state["classes"].items()}
+
+
+def in_half(encoding: Encoding) -> Encoding:
+    """In half precision; what does not fit is refused, since infinities cannot be compared."""
+    small = Encoding(logits=encoding.logits.half(), features=encoding.features.half())
+    if not (small.logits.isfinite().all() and small.features.isfinite().all()):
+        raise UserError(
+            "the encoder's numbers exceed 65,504, the most that a fingerprint can hold; use"
+            " --reference held-out or memory"
+        )
+    return small
+
+
+def in_single(encoding: Encoding) -> Encoding:
+    """In single precision."""
+    return Encoding(logits=encoding.logits.float(), features=encoding.features.float())

@@ -21,6 +21,7 @@ from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.types import Encoding, Verdict
 
 CALIBRATIONS = ("test", "split")
+SPENDINGS = ("none", "inverse-square")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ class ComparisonOptions:
             raise UserError(f"the detector's level must lie between 0 and 1; got {self.level}")
         if self.correction not in CORRECTIONS:
             raise unknown_name("correction", self.correction, CORRECTIONS)
+        if self.spending not in SPENDINGS:
+            raise unknown_name("spending", self.spending, SPENDINGS)
         if self.calibration not in CALIBRATIONS:
             raise unknown_name("calibration", self.calibration, CALIBRATIONS)
         if self.min_rows < 2:

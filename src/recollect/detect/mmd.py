@@ -17,9 +17,6 @@ from recollect.detect.evidence import (
     random_splits,
     refuse_infinite,
 )
-from recollect.detect.evidence import smallest_permutation_p_value as smallest_p_value
-
-__all__ = ["mmd", "smallest_p_value"]
 
 
 def mmd(

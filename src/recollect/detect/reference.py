@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from recollect.detect.encoders import Encoder
-from recollect.detect.fingerprint import Fingerprints
+from recollect.detect.fingerprint import Fingerprints, in_half, in_single
 from recollect.types import Encoding, Rows
 
 
@@ -62,6 +62,10 @@ class FingerprintReference:
         if kept is None:
             return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
         return kept
+
+    def rounded(self, encoding: Encoding) -> Encoding:
+        """An encoding as coarse as those that are kept."""
+        return in_single(in_half(encoding))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -29,7 +29,7 @@ from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
-from recollect.experiment.presets import settled
+from recollect.experiment.presets import asks_learner, settled
 from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, LabelSource
 from recollect.streams import (
@@ -171,11 +171,6 @@ def assemble(
     )
 
 
-def asks_learner(config: RunConfig) -> bool:
-    """Whether a check is to ask the learner what it makes of rows, whoever encodes them."""
-    return config.monitor_labels == "predicted" or config.min_harm is not None
-
-
 def make_reference(
     config: RunConfig, encoder: Callable[[], Encoder], learner: Learner
 ) -> HasRows | HeldOutReference | FingerprintReference:
@@ -196,6 +191,12 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
         warnings.append(
             "the encoder has trained on the memory's rows, so they look more certain to it than "
             "fresh ones although nothing drifted: expect false alarms (use --reference held-out)"
+        )
+    if detector.watches and fixed and config.reference == "memory" and asks_learner(config):
+        warnings.append(
+            "the learner has trained on the memory's rows, so it is better at them than at fresh "
+            "ones although nothing drifted: expect false alarms, and harm where there is none (use "
+            "--reference held-out)"
         )
     if detector.watches and config.monitor == "test":
         warnings.append(

@@ -32,8 +32,9 @@ class Settings:
     encoder: str | None = None
     """what turns pictures into the scores that a detector compares; as a rule, learner"""
     reference: Literal["memory", "held-out", "fingerprint"] | None = None
-    """what current rows are compared with; as a rule, memory for an encoder that never learns, else
-    rows that nobody trains on; fingerprint: encodings kept of each class as it was learned"""
+    """what current rows are compared with; as a rule, memory where neither encoder nor questions to
+    the learner forbid it, else rows that nobody trains on; fingerprint: encodings kept of each
+    class as it was learned"""
     fingerprint_size: int = 50
     """rows that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
@@ -141,6 +142,7 @@ class Settings:
             "max_classes_per_drift": 1,
             "drift_over_tasks": 1,
             "drift_seed": 0,
+            "min_harm": 0,
             "label_budget": 0,
             "epochs": 1,
             "batch_size": 1,
@@ -167,6 +169,7 @@ class Settings:
             "weight_decay": 10**6,
             "lr_drop": 1,
             "lr_floor": 1,
+            "min_harm": 100,
             "channels": 1024,
             "seed": 2**63 - 1,
         }

@@ -239,7 +239,10 @@ def resolve(config: RunConfig) -> RunConfig:
         catalogue.find("transform", config.transform)
     fixed = catalogue.find("encoder", config.encoder or "").factory().fixed
     if config.reference is None:
-        config = dataclasses.replace(config, reference="memory" if fixed else "held-out")
+        trained_rows_will_do = fixed and not asks_learner(config)
+        config = dataclasses.replace(
+            config, reference="memory" if trained_rows_will_do else "held-out"
+        )
     if config.reference == "fingerprint" and not fixed:
         raise UserError(
             f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
@@ -261,6 +264,11 @@ def resolve(config: RunConfig) -> RunConfig:
             "scheduler steps needs lr_milestones: the epochs after which the rate drops"
         )
     return dataclasses.replace(config, options=_complete_options(config, preset.options))
+
+
+def asks_learner(config: RunConfig) -> bool:
+    """Whether a check is to ask the learner what it makes of rows, whoever encodes them."""
+    return config.monitor_labels == "predicted" or config.min_harm is not None
 
 
 def _refuse_questions_about_pictures(config: RunConfig) -> None:
