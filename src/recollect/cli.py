@@ -42,7 +42,17 @@ DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 GROUPS = {
-    "what runs": ["benchmark", "data", "method", "adaptation", "backbone", "preset", "seed"],
+    "what runs": [
+        "benchmark",
+        "data",
+        "max_per_class",
+        "method",
+        "adaptation",
+        "backbone",
+        "keep_features",
+        "preset",
+        "seed",
+    ],
     "memory": ["buffer_size", "buffer_policy"],
     "the stream": [
         "num_tasks",

@@ -60,3 +60,31 @@ def test_watching_the_test_holds_nothing_out_of_training() -> None:
     watched = np.sort(np.concatenate([parts.monitored, parts.reference]))
     assert np.array_equal(watched, parts.test)
     assert len(parts.train) + len(parts.test) == CLASSES * DOMAINS * PER_CELL
+
+
+@pytest.mark.parametrize("with_test", [True, False])
+@pytest.mark.parametrize("watch_test", [True, False])
+def test_fewer_pictures_keep_the_proportions_of_parts_and_domains(
+    with_test: bool, watch_test: bool
+) -> None:
+    data = dataset(with_test=with_test)
+    assert data.domains is not None
+
+    def parts(max_per_class: int | None) -> Parts:
+        return make_parts(
+            data,
+            watch_test=watch_test,
+            keep_reference=False,
+            seed=0,
+            max_per_class=max_per_class,
+        )
+
+    few, all_ = parts(24), parts(None)
+    learned = few.train if watch_test else np.concatenate([few.train, few.monitored])
+    assert np.bincount(data.labels[learned]).tolist() == [24] * CLASSES
+    assert abs(np.bincount(data.domains[learned])[0] - 36) <= CLASSES
+    assert np.bincount(data.labels[few.test]).tolist() == [6] * CLASSES
+    assert len(np.unique(np.concatenate([few.train, few.test]))) == len(few.train) + len(few.test)
+    more_than_there_are = parts(10**6)
+    assert np.array_equal(more_than_there_are.train, all_.train)
+    assert np.array_equal(more_than_there_are.test, all_.test)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from recollect.detect import AlwaysDetector, Encoder, NeverDetector, OracleDetector, Setting
+from recollect.detect.fixed import OracleOptions
+from recollect.errors import UserError
 from recollect.streams import make_schedule
 from recollect.types import Verdict
 
@@ -72,3 +74,28 @@ def test_fixed_detectors_claim_no_evidence_and_watch_nothing(kind: type[Any]) ->
     for verdict in verdicts(kind, 2, [0, 1]):
         assert verdict == Verdict(task=2, label=verdict.label, drifted=verdict.drifted)
     assert kind(SETTING).watches is False
+
+
+def flagged(seed: int, *, tpr: float, fpr: float) -> list[bool]:
+    setting = Setting(encoder=no_encoder, drifting=lambda _: range(500), seed=seed)
+    oracle = OracleDetector(setting, OracleOptions(tpr=tpr, fpr=fpr))
+    nothing: Any = Unreadable()
+    return [bool(verdict.drifted) for verdict in oracle.check(2, range(1000), nothing, nothing)]
+
+
+def test_an_oracle_errs_as_often_as_it_is_told_to() -> None:
+    found = flagged(0, tpr=0.8, fpr=0.1)
+    assert sum(found[:500]) / 500 == pytest.approx(0.8, abs=0.06)
+    assert sum(found[500:]) / 500 == pytest.approx(0.1, abs=0.04)
+    assert found == flagged(0, tpr=0.8, fpr=0.1) != flagged(1, tpr=0.8, fpr=0.1)
+
+
+def test_a_better_oracle_finds_whatever_a_worse_one_finds() -> None:
+    worse, better = flagged(0, tpr=0.5, fpr=0.0), flagged(0, tpr=0.9, fpr=0.0)
+    assert all(after for before, after in zip(worse, better, strict=True) if before)
+
+
+@pytest.mark.parametrize("rates", [{"tpr": 1.2}, {"fpr": -0.1}])
+def test_rates_of_the_oracle_are_shares(rates: dict[str, float]) -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        OracleOptions(**rates)

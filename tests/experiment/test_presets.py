@@ -13,7 +13,7 @@ from recollect.experiment.presets import NAMES, preset_of, resolve
 OPEN = (
     *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
     *("data", "domains", "first_domain", "transform", "severity", "drift_seed", "data_identity"),
-    *("lr_milestones", "channels", "threads"),
+    *("lr_milestones", "channels", "threads", "max_per_class"),
 )
 """Settings that stay None: absence is what they say."""
 
@@ -122,7 +122,7 @@ def test_options_are_completed_by_their_defaults() -> None:
     assert detector["level"] == 0.01
     options_type = catalogue.find("detector", "ks").options_type()
     assert set(detector) == {field.name for field in dataclasses.fields(options_type)}
-    assert "detector" not in resolve(RunConfig(detector="oracle")).options
+    assert "detector" not in resolve(RunConfig(detector="always")).options
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,27 @@ def test_options_are_completed_by_their_defaults() -> None:
 )
 def test_a_wrong_option_gets_one_line(options: dict[str, Any], expected: str) -> None:
     assert complaint(lambda: resolve(RunConfig(options=options))) == expected
+
+
+def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
+    told = []
+    for name, entry in catalogue.CATALOGUE["detector"].items():
+        config = RunConfig(detector=name, min_harm=5)
+        if entry.factory().__annotations__.get("return") == "TwoSampleDetector":
+            assert resolve(config).min_harm == 5
+        else:
+            assert f"{name} does not" in complaint(lambda: resolve(config))  # noqa: B023
+            told.append(name)
+    assert told == ["reconstruction", "oracle", "always", "never"]
+
+
+@pytest.mark.parametrize("encoder", ["learner", "random"])
+def test_what_learns_from_pictures_is_refused_fingerprints(encoder: str) -> None:
+    config = RunConfig(detector="reconstruction", encoder=encoder, reference="fingerprint")
+    assert "learns from pictures" in complaint(lambda: resolve(config))
+    for reference in ("memory", "held-out"):
+        kept = dataclasses.replace(config, reference=reference)
+        assert resolve(kept).reference == reference
 
 
 def test_the_preset_of_digits_pins_the_threads_so_that_machines_agree() -> None:

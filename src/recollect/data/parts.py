@@ -64,13 +64,21 @@ def _interleaved(rows: np.ndarray, groups: np.ndarray, generator: torch.Generato
     return rows[np.argsort((position + offset[group]) / sizes[group], kind="stable")]
 
 
-def make_parts(dataset: Dataset, *, watch_test: bool, keep_reference: bool, seed: int) -> Parts:
+def make_parts(
+    dataset: Dataset,
+    *,
+    watch_test: bool,
+    keep_reference: bool,
+    seed: int,
+    max_per_class: int | None = None,
+) -> Parts:
     """The parts of a run.
 
     A test part that came with the data is kept; a share of the other rows is held out to be
     watched, and of these, with `keep_reference`, every other row says how a class looked.
     `watch_test` watches the scoring test instead, as the published experiments did, and holds
-    nothing out.
+    nothing out. `max_per_class` takes at most so many rows of a class that are not for the test,
+    and of its test rows the same share.
     """
 
     def parts_of(
@@ -79,15 +87,15 @@ def make_parts(dataset: Dataset, *, watch_test: bool, keep_reference: bool, seed
         domains = None if dataset.domains is None else dataset.domains[rows]
         return [rows[part] for part in cut(dataset.labels[rows], fractions, generator, domains)]
 
+    rows = np.arange(len(dataset.labels))
+    if max_per_class is not None:
+        rows = _thinned(dataset, max_per_class, rng.fork(seed, "fewer rows"))
     draw = rng.fork(seed, "parts")
     if dataset.is_test is None:
-        everything = np.arange(len(dataset.labels))
-        train, monitored, test = parts_of(everything, (TRAIN, MONITORED, TEST), draw)
+        train, monitored, test = parts_of(rows, (TRAIN, MONITORED, TEST), draw)
     else:
-        test = np.flatnonzero(dataset.is_test)
-        train, monitored = parts_of(
-            np.flatnonzero(~dataset.is_test), (1 - HELD_OUT, HELD_OUT), draw
-        )
+        test = rows[dataset.is_test[rows]]
+        train, monitored = parts_of(rows[~dataset.is_test[rows]], (1 - HELD_OUT, HELD_OUT), draw)
     if watch_test:
         train, monitored = np.sort(np.concatenate([train, monitored])), test
     reference = np.empty(0, dtype=np.int64)
@@ -95,6 +103,26 @@ def make_parts(dataset: Dataset, *, watch_test: bool, keep_reference: bool, seed
         halves = parts_of(monitored, (0.5, 0.5), rng.fork(seed, "reference"))
         reference, monitored = halves
     return Parts(train=train, monitored=monitored, reference=reference, test=test)
+
+
+def _thinned(dataset: Dataset, max_per_class: int, generator: torch.Generator) -> np.ndarray:
+    """Row numbers, ascending: of each class at most so many that are not for the test.
+
+    The same share of its test rows stays; groups (domains) keep their shares as far as whole rows
+    allow.
+    """
+    is_test = dataset.is_test
+    kept = []
+    for label in np.unique(dataset.labels):
+        mine = np.flatnonzero(dataset.labels == label)
+        scored = np.zeros(len(mine), dtype=bool) if is_test is None else is_test[mine]
+        learned = len(mine) * (1 - TEST) if is_test is None else np.count_nonzero(~scored)
+        share = min(1.0, max_per_class / learned) if learned else 1.0
+        for rows in (mine[~scored], mine[scored]):
+            groups = None if dataset.domains is None else dataset.domains[rows]
+            part, _ = cut(dataset.labels[rows], (share, 1 - share), generator, groups)
+            kept.append(rows[part])
+    return np.sort(np.concatenate(kept))
 
 
 def shortages(dataset: Dataset, parts: Parts, classes: Sequence[int]) -> tuple[str, ...]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
+import torch
+
+from recollect import rng
 from recollect.detect.detector import Reference, Setting
+from recollect.errors import UserError
 from recollect.types import Rows, Verdict
 
 
@@ -30,13 +35,45 @@ class FixedDetector(ABC):
         return [Verdict(task=task, label=label, drifted=label in flagged) for label in classes]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OracleOptions:
+    """How often it is right, to see what a detector's errors cost."""
+
+    tpr: float = 1.0
+    """share of drifted classes that are flagged when they drift"""
+    fpr: float = 0.0
+    """share of other classes that are flagged nevertheless"""
+
+    def __post_init__(self) -> None:
+        for name in ("tpr", "fpr"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UserError(f"the oracle's {name} must lie between 0 and 1; got {value}")
+
+
+PERFECT = OracleOptions()
+
+
 class OracleDetector(FixedDetector):
-    """Knows the schedule: flags a class exactly when it drifts."""
+    """Knows the schedule, and errs as often as it is told to; by default never."""
+
+    def __init__(self, setting: Setting, options: OracleOptions = PERFECT) -> None:
+        super().__init__(setting)
+        self._options = options
 
     def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
-        """The classes that drift at the task."""
-        del classes
-        return self._setting.drifting(task)
+        """The classes that drift at the task, but for errors drawn for each class and task."""
+        drifting = self._setting.drifting(task)
+        rate = {
+            label: self._options.tpr if label in drifting else self._options.fpr
+            for label in classes
+        }
+        return [label for label in classes if self._draw(task, label) < rate[label]]
+
+    def _draw(self, task: int, label: int) -> float:
+        """One number per class and task: with higher rates the same classes stay flagged."""
+        draw = rng.fork(self._setting.seed, "oracle", task, label)
+        return float(torch.rand((), generator=draw))
 
 
 class AlwaysDetector(FixedDetector):

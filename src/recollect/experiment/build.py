@@ -281,6 +281,7 @@ def make_parts_of(config: RunConfig, dataset: Dataset) -> Parts:
         watch_test=config.monitor == "test",
         keep_reference=config.reference == "held-out",
         seed=config.seed,
+        max_per_class=config.max_per_class,
     )
 
 

@@ -168,8 +168,9 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             options="recollect.detect.reconstruction:ReconstructionOptions",
         ),
         "oracle": Entry(
-            summary="knows the schedule: perfect detection",
+            summary="knows the schedule: perfect detection, or as often right as one likes",
             target="recollect.detect.fixed:OracleDetector",
+            options="recollect.detect.fixed:OracleOptions",
         ),
         "always": Entry(
             summary="flags every class at every task",

@@ -23,6 +23,9 @@ class Settings:
     """the data and its tasks"""
     data: str | None = None
     """where the data lies; None: looked for in the usual places, then downloaded"""
+    max_per_class: int | None = None
+    """at most so many pictures of each class to learn from, and the same share of its test; None:
+    all"""
     method: str = "er"
     """how the learner rehearses"""
     adaptation: str = "amr"
@@ -127,6 +130,8 @@ class Settings:
     """cpu, cuda, mps, or auto: the fastest there is"""
     threads: int | None = None
     """threads torch may use; sums come out in another order, so late digits depend on it"""
+    keep_features: bool = False
+    """after each task, keep what the network makes of the first task's test pictures"""
     preset: str = "auto"
     """where settings that are not given come from; auto: benchmark, method and buffer size"""
     seed: int = 0
@@ -135,6 +140,7 @@ class Settings:
     def __post_init__(self) -> None:
         settle(self)  # from Python too, a mistyped word must not pass for another
         at_least = {
+            "max_per_class": 5,
             "buffer_size": 1,
             "fingerprint_size": 2,
             "num_tasks": 1,

@@ -15,6 +15,7 @@ from torch import nn
 from recollect.experiment.benchmarks import Tell
 from recollect.experiment.build import Assembly, assemble
 from recollect.experiment.config import RunConfig
+from recollect.experiment.features import FeatureKeeper
 from recollect.experiment.listeners import EventLog, Silent, Together
 from recollect.experiment.presets import resolve
 from recollect.experiment.result import Record, make_result, record_to_json
@@ -69,6 +70,10 @@ def run_in(
         assembly.load_state_dict(state["parts"])
         records = state["records"]
     save_samples(folder, assembly.stream)
+    listeners: list[Listener] = [EventLog(folder), listener or Silent()]
+    if config.keep_features:
+        keeper = FeatureKeeper(folder, assembly.stream, assembly.learner, assembly.ledger)
+        listeners.append(keeper)
     assert config.epochs is not None, "the config has not been resolved"
     with _threads(config.threads):
         for record in play(
@@ -80,7 +85,7 @@ def run_in(
             evaluate=assembly.evaluate,
             ledger=assembly.ledger,
             epochs=config.epochs,
-            listener=Together([EventLog(folder), listener or Silent()]),
+            listener=Together(listeners),
         ):
             records.append(record_to_json(record))
             folder.save_checkpoint(

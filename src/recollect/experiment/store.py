@@ -38,13 +38,17 @@ CONFIG = "config.json"
 RESULT = "result.json"
 EVENTS = "events.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
-ARRAYS = {"samples": "samples.safetensors"}
+ARRAYS = {"samples": "samples.safetensors", "features": "features.safetensors"}
 """Sets of arrays that a run may keep beside its result, by name."""
 LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
 _MADE = (RESULT, CHECKPOINT, EVENTS, *ARRAYS.values())
+
+
+class FolderBusy(UserError):
+    """Another process is at work on the run."""
 
 
 class RunFolder:
@@ -181,6 +185,16 @@ class RunFolder:
         with replacing(self._own(ARRAYS[name])) as temporary:
             temporary.write_bytes(save({key: value.clone() for key, value in tensors.items()}))
 
+    def load_arrays(self, name: str) -> dict[str, Tensor]:
+        """What `save_arrays` has kept under a name; empty if nothing was, or if it is damaged."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            return load((self.path / ARRAYS[name]).read_bytes())
+        except (FileNotFoundError, SafetensorError):
+            return {}
+
     def _own(self, name: str) -> Path:
         """A file to write, for as long as the folder is held."""
         assert not self._lock.closed, f"{self.path} was written to after it had been closed"
@@ -201,6 +215,19 @@ def is_run(path: str | os.PathLike[str]) -> bool:
 def is_finished(path: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a run that is complete."""
     return is_run(path) and (Path(path) / RESULT).is_file()
+
+
+def is_busy(path: str | os.PathLike[str]) -> bool:
+    """Whether a process is at work on the run in a folder, at this moment."""
+    try:
+        with (Path(path) / LOCK).open("rb") as lock:
+            # Shared, so that two who look at once do not take each other for a worker.
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -270,7 +297,7 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip() or "unknown"
-            raise UserError(f"{path} is in use by another process (pid {holder})") from None
+            raise FolderBusy(f"{path} is in use by another process (pid {holder})") from None
         if _is_at(lock, path / LOCK):
             break
         lock.close()  # its last holder removed it between our opening and locking: try again

@@ -37,7 +37,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
             warnings.append(f"{folder}: unfinished (no {RESULT}), skipped")
             continue
         try:
-            runs.append(_read_run(folder, warnings))
+            runs.append(read_run(folder, warnings))
         except DamagedError as error:
             warnings.append(f"{folder}: damaged ({RESULT} {error}), skipped")
     if not runs:
@@ -76,7 +76,8 @@ def _walk(top: Path) -> Iterator[Path]:
     yield from sorted([*finished, *unfinished])
 
 
-def _read_run(folder: Path, warnings: list[str]) -> Run:
+def read_run(folder: Path, warnings: list[str]) -> Run:
+    """The finished run in a folder; adds a line to `warnings` for what it does without."""
     try:
         text = (folder / RESULT).read_text(encoding="utf-8")
         result = json.loads(text, parse_constant=_refuse_constant)

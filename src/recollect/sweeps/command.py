@@ -1,0 +1,240 @@
+"""`recollect sweep` and `recollect reproduce`: parse, call, print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import RunFailure, UserError, unknown_name
+from recollect.experiment.flags import refuse_part_options
+
+if TYPE_CHECKING:
+    from recollect.sweeps.engines import Engine
+    from recollect.sweeps.job import Progress
+    from recollect.sweeps.plan import Plan, PlannedRun
+
+ENGINES = ("pool", "in-process", "ray")
+SEEDS = {"smoke": 1, "small": 3, "paper": 3}
+"""how many, where nobody says"""
+
+
+def add_sweep_commands(commands: Any) -> None:
+    """Add both to the command line."""
+    from recollect.sweeps.paper import TARGETS
+    from recollect.sweeps.scale import SCALES
+
+    sweep = commands.add_parser(
+        "sweep",
+        help="every combination of a grid of settings",
+        description="Run every combination of a grid of settings; going on is the same command.",
+    )
+    sweep.set_defaults(call=_sweep)
+    sweep.add_argument("file", type=Path, metavar="FILE", help="the grid, YAML or JSON")
+    sweep.add_argument("--out", type=Path, metavar="FOLDER", help="(default: runs/NAME)")
+
+    known = "; ".join(f"{name}: {target.summary}" for name, target in TARGETS.items())
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="a table or figure of the paper, beside its published numbers",
+        description=f"Redraw a table or figure of the paper. {known}; theory: the theorems, "
+        "measured; claims: what the text claims beside what was measured in the same folder.",
+    )
+    reproduce.set_defaults(call=_reproduce)
+    names = (*TARGETS, "theory", "claims")
+    reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
+    reproduce.add_argument(
+        "--scale", choices=tuple(SCALES), default="small", help="how large (default: small)"
+    )
+    reproduce.add_argument("--benchmark", metavar="NAME", help="run it on other data")
+    reproduce.add_argument("--data", metavar="FOLDER", help="where the data lie")
+    reproduce.add_argument(
+        "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke: 1)"
+    )
+    reproduce.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="another setting of all runs; give such a sweep a name of its own with --name",
+    )
+    reproduce.add_argument("--name", metavar="TEXT", dest="sweep_name", help="of the sweep")
+    reproduce.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/paper"),
+        metavar="FOLDER",
+        help="(default: runs/paper)",
+    )
+    for each in (sweep, reproduce):
+        each.add_argument(
+            "--only",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE,...",
+            help="of the plan, only these runs now, e.g. method=er,der++; the others stay missing",
+        )
+        each.add_argument("--engine", choices=ENGINES, default="pool", help="(default: pool)")
+        each.add_argument(
+            "--workers", type=int, metavar="N", help="runs at a time (default: one per core)"
+        )
+        each.add_argument(
+            "--ray-address", default="local", metavar="HOST:PORT", help="(default: start one here)"
+        )
+        each.add_argument("--cpus-per-run", type=float, default=1.0, metavar="X", help="for Ray")
+        each.add_argument("--gpus-per-run", type=float, default=0.0, metavar="X", help="for Ray")
+        each.add_argument(
+            "--retries", type=int, default=1, metavar="N", help="of a broken run (default: 1)"
+        )
+        each.add_argument(
+            "--overwrite", action="store_true", help="replace a plan of this name; runs stay"
+        )
+        each.add_argument("--dry-run", action="store_true", help="list the runs and stop")
+        each.add_argument("--quiet", action="store_true", help="print nothing but errors")
+        each.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from recollect.sweeps.grid import read_grid_file
+    from recollect.sweeps.plan import make_plan
+    from recollect.sweeps.scale import scale_named
+
+    refuse_part_options(arguments)
+    asked = read_grid_file(arguments.file)
+    scale = None if asked.scale is None else scale_named(asked.scale)
+    plan = make_plan(asked.name, asked.grid, scale=scale)
+    return _carry_out(arguments, plan, arguments.out or Path("runs") / plan.name)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from recollect.sweeps.paper import TARGETS
+    from recollect.sweeps.plan import make_plan
+    from recollect.sweeps.scale import scale_named
+
+    refuse_part_options(arguments)
+    if arguments.seeds is not None and arguments.seeds < 1:
+        raise UserError(f"--seeds must be at least 1; got {arguments.seeds}")
+    if arguments.name not in TARGETS:
+        return _drawn_only(arguments)
+    target = TARGETS[arguments.name]
+    seeds = range(arguments.seeds or SEEDS[arguments.scale])
+    extra = _settings(arguments)
+    benchmark = arguments.benchmark
+    other = benchmark is not None and benchmark not in target.benchmarks
+    plan = make_plan(
+        arguments.sweep_name
+        or "-".join(filter(None, [arguments.name, arguments.scale, benchmark])),
+        target.grid(seeds, benchmark, extra),
+        scale=scale_named(arguments.scale),
+        reproduces=arguments.name,
+        published_on=target.benchmarks[0] if other else None,
+    )
+    return _carry_out(arguments, plan, arguments.out)
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    import yaml
+
+    given = {} if arguments.data is None else {"data": arguments.data}
+    for text in arguments.settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set takes KEY=VALUE; got {text!r}")
+        given[key.replace("-", "_")] = yaml.safe_load(value)
+    return given
+
+
+def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
+    """Run what is missing, then draw everything from what is there."""
+    from rich.console import Console
+
+    from recollect.sweeps.draw import draw
+    from recollect.sweeps.overview import Overview
+    from recollect.sweeps.plan import write_plan
+    from recollect.sweeps.sweep import carry_out
+
+    runs = _chosen(plan, arguments.only)
+    if arguments.dry_run:
+        print("\n".join(run.id for run in runs))
+        return 0
+    _refuse_missing_data(runs)
+    file = write_plan(plan, out, overwrite=arguments.overwrite)
+    console = Console(stderr=True, quiet=arguments.quiet)
+    with Overview(console) as overview:
+        overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
+        with _engine(arguments, overview.progress) as engine:
+            summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
+        overview.say("drawing")
+        drawn = draw(file)
+    if arguments.json:
+        told = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}
+        files = [str(path) for path in drawn.files]
+        print(json.dumps({**told, "page": str(drawn.page), "files": files}, indent=1))
+    elif not arguments.quiet:
+        print(drawn.text)
+        print(f"\nthe page: {drawn.page}")
+    if summary.failed:
+        first, error = next(iter(summary.failed.items()))
+        raise RunFailure(
+            f"{len(summary.failed)} of {summary.total} runs failed, the first of them {first}: "
+            f"{error}; the same command tries them again"
+        )
+    return 0
+
+
+def _chosen(plan: Plan, only: Sequence[str]) -> list[PlannedRun]:
+    """The runs at the places that `--only` names."""
+    wanted: dict[str, set[str]] = {}
+    for text in only:
+        key, equals, values = text.partition("=")
+        key = key.replace("-", "_")
+        if not equals or not values:
+            raise UserError(f"--only takes KEY=VALUE,...; got {text!r}")
+        there = {str(run.place.get(key)) for run in plan.runs}
+        if key not in plan.runs[0].place:
+            raise unknown_name("setting of the grid", key, plan.runs[0].place)
+        wanted[key] = set(values.split(","))
+        for value in sorted(wanted[key] - there):
+            raise unknown_name(f"value of {key}", value, there)
+    return [
+        run
+        for run in plan.runs
+        if all(str(run.place[key]) in values for key, values in wanted.items())
+    ]
+
+
+def _refuse_missing_data(runs: Sequence[PlannedRun]) -> None:
+    """Find, fetch and decode the data once, before many runs look for them at once."""
+    from recollect.experiment.build import load_data
+
+    for run in {(run.config.benchmark, run.config.data): run for run in runs}.values():
+        try:
+            load_data(run.config)
+        except UserError as error:
+            raise UserError(
+                f"{error}; or run it on other data, e.g. --benchmark digits-cd"
+            ) from error
+
+
+def _engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
+    from recollect.sweeps.engines import InProcess, Pool, cores
+
+    if arguments.engine == "in-process":
+        return InProcess(progress)
+    if arguments.engine == "pool":
+        return Pool(arguments.workers or cores(), progress)
+    from recollect.sweeps.on_ray import OnRay
+
+    return OnRay(
+        arguments.ray_address,
+        cpus_per_run=arguments.cpus_per_run,
+        gpus_per_run=arguments.gpus_per_run,
+    )
+
+
+def _drawn_only(arguments: argparse.Namespace) -> int:
+    """What needs no sweep."""
+    raise UserError(f"{arguments.name} is not there yet")

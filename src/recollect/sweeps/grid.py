@@ -1,0 +1,146 @@
+"""A grid: lists of settings whose every combination is a run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import UserError, unknown_name
+from recollect.experiment.config import PARTS, RunConfig
+from recollect.experiment.config_file import (
+    from_mapping,
+    read_config_file,
+    split_parts,
+    unfold_data,
+)
+from recollect.experiment.fields import fields_of
+
+Value = str | int | float | None
+Place = Mapping[str, Value]
+"""One combination: setting (or `part.option`) -> value."""
+
+KEYS = ("name", "base", "grid", "without", "scale")
+"""What a sweep's file may hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What varies, what all runs share, and which combinations are left out."""
+
+    axes: Mapping[str, Sequence[Value]]
+    """setting, or `part.option`, -> values"""
+    base: Mapping[str, Any] = field(default_factory=dict)
+    """settings of every run, as a config file says them"""
+    without: Sequence[Mapping[str, Sequence[Value]]] = ()
+    """combinations that match one of these in all its settings are left out"""
+
+    def __post_init__(self) -> None:
+        for name, values in self.axes.items():
+            _refuse_bad_axis(name, values)
+            if name in self.base:
+                raise UserError(f"{name} is in the grid and in the base; leave it in one of them")
+        for rule in self.without:
+            for name in rule:
+                if name not in self.axes:
+                    raise unknown_name("setting of the grid under without", name, self.axes)
+        if not any(True for _ in self.places()):
+            raise UserError("the grid is empty: without leaves no combination")
+
+    def places(self) -> Iterator[Place]:
+        """Every combination that is not left out; the last axis varies fastest."""
+        for values in itertools.product(*self.axes.values()):
+            place = dict(zip(self.axes, values, strict=True))
+            if not any(_matches(rule, place) for rule in self.without):
+                yield place
+
+    def config_at(self, place: Place, *, source: str = "the grid") -> RunConfig:
+        """The config of one combination, not resolved yet."""
+        plain = {name: value for name, value in place.items() if "." not in name}
+        in_file = unfold_data({**self.base, **plain}, source=source)
+        settings, options = split_parts(in_file, PARTS)
+        values: dict[str, Any] = from_mapping(RunConfig, settings, source=source)
+        options = {**values.pop("options", {}), **options}
+        for name, value in place.items():
+            part, dot, option = name.partition(".")
+            if dot:
+                options[part] = {**options.get(part, {}), option: value}
+        return RunConfig(**values, options=options)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "base": dict(self.base),
+            "grid": {name: list(values) for name, values in self.axes.items()},
+            "without": [{k: list(v) for k, v in rule.items()} for rule in self.without],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridFile:
+    """What a sweep's file says."""
+
+    name: str
+    grid: Grid
+    scale: str | None
+
+
+def read_grid_file(path: Path) -> GridFile:
+    """A sweep from a YAML or JSON file."""
+    content = read_config_file(path)
+    for key in content:
+        if key not in KEYS:
+            raise UserError(f"{path}: {unknown_name('key', key, KEYS)}")
+    axes = _mapping(content, "grid", path)
+    if not axes:
+        raise UserError(f"{path}: expected a grid such as 'grid: {{method: [er, der++]}}'")
+    without = content.get("without", [])
+    if not isinstance(without, list) or not all(isinstance(rule, dict) for rule in without):
+        raise UserError(f"{path}: without takes a list such as '- {{num_drifts: 0}}'")
+    try:
+        grid = Grid(
+            axes={str(name): _listed(values) for name, values in axes.items()},
+            base=_mapping(content, "base", path),
+            without=[{str(k): _listed(v) for k, v in rule.items()} for rule in without],
+        )
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    scale = content.get("scale")
+    return GridFile(
+        name=str(content.get("name", path.stem)),
+        grid=grid,
+        scale=None if scale is None else str(scale),
+    )
+
+
+def _mapping(content: Mapping[str, object], key: str, path: Path) -> dict[str, Any]:
+    found = content.get(key, {})
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: {key} takes a mapping such as 'seed: [0, 1]'; got {found!r}")
+    return found
+
+
+def _listed(values: object) -> Sequence[Any]:
+    """A single value means a list of one."""
+    return values if isinstance(values, list) else [values]
+
+
+def _refuse_bad_axis(name: str, values: Sequence[Value]) -> None:
+    part, dot, _ = name.partition(".")
+    if dot and part not in PARTS:
+        raise unknown_name("part with options", part, PARTS)
+    if not dot and name not in (known := fields_of(RunConfig)):
+        raise unknown_name("setting", name, known)
+    if not values:
+        raise UserError(f"{name} has an empty list; give at least one value, or leave it out")
+    for value in values:
+        if not isinstance(value, str | int | float | None):
+            raise UserError(f"{name} varies over texts and numbers; got {value!r}")
+    if len(set(values)) < len(values):
+        raise UserError(f"{name} names a value twice: {', '.join(map(str, values))}")
+
+
+def _matches(rule: Mapping[str, Sequence[Value]], place: Place) -> bool:
+    return all(place[name] in values for name, values in rule.items())

@@ -1,0 +1,113 @@
+"""One run of a sweep, wherever it is carried out: what to do, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from recollect.errors import RunFailure, UserError
+from recollect.experiment.config import RunConfig
+from recollect.experiment.listeners import Silent
+from recollect.experiment.store import RESULT, FolderBusy, RunFolder, is_finished, read_result
+from recollect.types import TaskRecord
+
+State = Literal["done", "busy", "failed", "hopeless"]
+"""busy: another process has it; hopeless: it would fail again, in the same words"""
+
+Progress = Callable[[str, int, int], None]
+"""Id of a run, tasks done, tasks in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A run to be carried out; plain data, so that it can travel."""
+
+    id: str
+    folder: str
+    """absolute, and the same wherever it is carried out"""
+    config: Mapping[str, Any]
+    """resolved"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"id": self.id, "folder": self.folder, "config": dict(self.config)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a job."""
+
+    id: str
+    state: State
+    error: str = ""
+    """one line"""
+    faa: float | None = None
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return dataclasses.asdict(self)
+
+
+def perform(job: Job, progress: Progress | None = None) -> Outcome:
+    """Carry a run out, from its checkpoint if it has one; whatever goes wrong is told, not raised.
+
+    A result that cannot be read counts for nothing: it is made again from the checkpoint.
+    """
+    began = time.monotonic()
+
+    def outcome(state: State, error: str = "", faa: float | None = None) -> Outcome:
+        line = " ".join(error.split())
+        seconds = time.monotonic() - began
+        return Outcome(id=job.id, state=state, error=line, faa=faa, seconds=seconds)
+
+    try:
+        return outcome("done", faa=_run(job, progress)["faa"])
+    except FolderBusy as error:
+        return outcome("busy", str(error))
+    except UserError as error:
+        return outcome("hopeless", str(error))
+    except (RunFailure, OSError, MemoryError) as error:
+        return outcome("failed", str(error) or type(error).__name__)
+    except Exception as error:  # a fault in a part of one's own must not end the other runs
+        return outcome("failed", f"{type(error).__name__}: {error}")
+
+
+def _run(job: Job, progress: Progress | None) -> dict[str, Any]:
+    # Late: they import torch, and whoever only hands jobs out need not wait for it.
+    from recollect.experiment.build import assemble
+    from recollect.experiment.run import run_in
+
+    folder = Path(job.folder)
+    assembly = assemble(RunConfig(**job.config))
+    with RunFolder.open(folder, assembly.config.to_json(), resume=True) as held:
+        if is_damaged(folder):
+            (folder / RESULT).unlink()
+        tasks = len(assembly.stream)
+        listener = _Telling(lambda done: progress(job.id, done, tasks)) if progress else None
+        return run_in(held, assembly, listener=listener)
+
+
+def is_damaged(folder: Path) -> bool:
+    """Whether a run says that it is finished, in a result that cannot be read."""
+    if not is_finished(folder):
+        return False
+    try:
+        return "faa" not in read_result(folder)
+    except UserError:
+        return True
+
+
+class _Telling(Silent):
+    """Tells how many tasks are done."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+
+    def task_ends(self, record: TaskRecord[Any]) -> None:
+        """One more."""
+        self._tell(record.task)

@@ -1,0 +1,119 @@
+"""Ray carries the runs out, on a cluster that exists or on one started here.
+
+Results go to a folder that all machines share. A run lost with its machine is given to another,
+which goes on from the run's checkpoint.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+from recollect.errors import UserError
+from recollect.files import reason
+from recollect.sweeps.engines import Engine, cores
+from recollect.sweeps.job import Job, Outcome, perform
+
+REACH = 5.0
+"""seconds in which a cluster must answer"""
+
+
+class OnRay(Engine):
+    """Runs as Ray tasks."""
+
+    def __init__(
+        self,
+        address: str = "local",
+        *,
+        cpus_per_run: float = 1.0,
+        gpus_per_run: float = 0.0,
+        retries: int = 3,
+    ) -> None:
+        """`address`: host:port or ray://host:port of a cluster, auto, or local to start one here.
+
+        `retries`: how often a run is given to another machine after its own was lost.
+        """
+        try:
+            import ray
+        except ImportError as error:
+            raise UserError(
+                "the engine ray needs Ray: pip install 'recollect[ray]', or use --engine pool"
+            ) from error
+        self._ray: Any = ray
+        _refuse_unreachable(address)
+        self._connect(address)
+        resources: dict[str, float] = self._ray.cluster_resources()
+        self.slots = int(
+            min(
+                resources.get("CPU", 0) // cpus_per_run if cpus_per_run else sys.maxsize,
+                resources.get("GPU", 0) // gpus_per_run if gpus_per_run else sys.maxsize,
+            )
+        )
+        if self.slots < 1:
+            self.close()
+            raise UserError(
+                f"no run fits on the cluster: it has {resources.get('CPU', 0):g} CPUs and "
+                f"{resources.get('GPU', 0):g} GPUs, a run asks for {cpus_per_run:g} and "
+                f"{gpus_per_run:g}"
+            )
+        self._perform = ray.remote(_perform).options(
+            num_cpus=cpus_per_run,
+            num_gpus=gpus_per_run,
+            max_retries=retries,
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, round(cpus_per_run)))}},
+        )
+        self._jobs: dict[Any, Job] = {}
+
+    def submit(self, job: Job) -> None:
+        """Take a job."""
+        self._jobs[self._perform.remote(job.to_json())] = job
+
+    def wait(self, seconds: float) -> Outcome | None:
+        """The next outcome."""
+        ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=seconds)
+        if not ready:
+            return None
+        job = self._jobs.pop(ready[0])
+        try:
+            return Outcome(**self._ray.get(ready[0]))
+        except self._ray.exceptions.RayError as error:
+            line = str(error).strip().splitlines()[0]
+            return Outcome(id=job.id, state="failed", error=f"lost by Ray: {line}")
+
+    def close(self) -> None:
+        """Let the cluster go; one that was started here ends."""
+        for reference in self.__dict__.get("_jobs", {}):
+            self._ray.cancel(reference, force=True)
+        self._ray.shutdown()
+
+    def _connect(self, address: str) -> None:
+        settings: dict[str, Any] = {"address": address, "log_to_driver": False}
+        if address == "local":
+            settings |= {"num_cpus": cores(), "include_dashboard": False}
+        try:
+            self._ray.init(**settings, configure_logging=False)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            line = str(error).strip().splitlines()[0]
+            raise UserError(f"cannot use the Ray cluster at {address}: {line}") from error
+
+
+def _perform(job: dict[str, Any]) -> dict[str, Any]:
+    """On a machine of the cluster."""
+    return perform(Job(**job)).to_json()
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Ray itself would try for a long time."""
+    if address in ("local", "auto"):
+        return
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit() or not host:
+        raise UserError(f"a Ray cluster's address is host:port, auto or local; got {address!r}")
+    try:
+        socket.create_connection((host, int(port)), timeout=REACH).close()
+    except OSError as error:
+        raise UserError(
+            f"no Ray cluster answers at {address} ({reason(error)}); is it running, and can its "
+            "port be reached from here?"
+        ) from error

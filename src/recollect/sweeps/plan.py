@@ -1,0 +1,161 @@
+"""A sweep's plan: every run it asks for, under an id that follows from the run's config alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import UserError
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.files import alone, read_object, write_json
+from recollect.sweeps.grid import Grid, Place
+from recollect.sweeps.scale import Scale
+
+FORMAT = 1
+"""Number of the format of a plan's file; raised whenever an older reader would misunderstand it."""
+
+SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
+"""What a folder of sweeps holds: plans, runs (which sweeps may share), and what went wrong."""
+
+_NOT_IN_ID = ("data", "data_identity")
+"""Where the data lie on a machine makes no other run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One run of a sweep."""
+
+    id: str
+    place: Place
+    """where it stands in the grid: settings as the grid says them, the seed among them"""
+    config: RunConfig
+    """as it will run"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a sweep asks for."""
+
+    name: str
+    grid: Grid
+    runs: tuple[PlannedRun, ...]
+    scale: str = "own"
+    scale_note: str = "as the grid says"
+    reproduces: str | None = None
+    """what of the paper it redraws"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "reproduces": self.reproduces,
+            "scale": {"name": self.scale, "note": self.scale_note},
+            "grid": self.grid.to_json(),
+            "runs": [
+                {"id": run.id, "place": dict(run.place), "config": run.config.to_json()}
+                for run in self.runs
+            ],
+        }
+
+
+def make_plan(
+    name: str,
+    grid: Grid,
+    *,
+    scale: Scale | None = None,
+    reproduces: str | None = None,
+    published_on: str | None = None,
+) -> Plan:
+    """Every run of a grid; a setting that cannot run is refused before anything begins."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,79}", name):
+        raise UserError(f"a sweep's name is made of letters, digits, '-', '_', '.'; got {name!r}")
+    runs: dict[str, PlannedRun] = {}
+    for place in grid.places():
+        config = grid.config_at(place, source=f"the sweep {name}")
+        if config.threads is None:
+            # One thread each makes the most of many cores, and the same digits of any number.
+            config = dataclasses.replace(config, threads=1)
+        config = (
+            resolve(config) if scale is None else scale.apply(config, published_on=published_on)
+        )
+        run = PlannedRun(id=run_id(config), place={"seed": config.seed, **place}, config=config)
+        if run.id in runs:
+            twin = dict(runs[run.id].place)
+            raise UserError(
+                f"the sweep {name} has one run at two places of its grid: {twin} and "
+                f"{dict(run.place)}; leave one of them out (without)"
+            )
+        runs[run.id] = run
+    about = {}
+    if scale is not None:
+        configs = [run.config for run in runs.values()]
+        about = {
+            "scale": scale.name,
+            "scale_note": scale.note(configs, published_on=published_on),
+        }
+    return Plan(name=name, grid=grid, runs=tuple(runs.values()), reproduces=reproduces, **about)
+
+
+def run_id(config: RunConfig) -> str:
+    """A name that says what runs, and a digest of everything that decides its result.
+
+    >>> run_id(RunConfig(adaptation="amr", buffer_size=100, num_drifts=1))[:-11]
+    'digits-cd-er-amr-b100-d1-s0'
+    """
+    default = RunConfig().to_json()
+    # A setting that later versions add does not rename the runs that leave it as it is.
+    plain = {
+        key: value
+        for key, value in config.to_json().items()
+        if key not in _NOT_IN_ID and value != default[key]
+    }
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
+    words = f"{config.benchmark}-{config.method}-{config.adaptation}"
+    words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
+    return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
+
+
+def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
+    """Keep a plan in a folder of sweeps; one of the same name that asks for other runs stays."""
+    file = out / SWEEPS / f"{plan.name}.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out") from error
+    with alone(file):
+        there = _read(file)
+        wanted = plan.to_json()
+        if there is not None and there != wanted and not overwrite:
+            raise UserError(
+                f"{file} is a sweep of the same name with {_difference(there, wanted)}; give yours "
+                "another name or --out, or replace the plan with --overwrite (its runs stay)"
+            )
+        if there != wanted:
+            write_json(file, wanted)
+    return file
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        return read_object(file)
+    except UserError:
+        return None  # half a plan is no plan: it is written anew
+
+
+def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In a phrase, what another plan asks for."""
+    if there.get("format") != FORMAT:
+        return f"the format {there.get('format')!r} of another version"
+    for key in ("scale", "grid", "reproduces"):
+        if there.get(key) != wanted[key]:
+            return f"another {key}: {json.dumps(there.get(key))[:200]}"
+    theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
+    return f"other settings behind the same grid ({len(theirs ^ ours)} runs differ)"
