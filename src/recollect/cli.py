@@ -33,6 +33,7 @@ from recollect.experiment.flags import (
     refuse_part_options,
     split_part_options,
 )
+from recollect.sweeps.command import add_sweep_commands
 
 if TYPE_CHECKING:
     from recollect.experiment.progress import Display
@@ -159,7 +160,7 @@ def _call(argv: list[str]) -> int:
 
 def _how_to_go_on(argv: list[str]) -> str:
     match argv[:1]:
-        case ["demo"]:
+        case ["demo" | "sweep" | "reproduce"]:
             return "; every finished task is kept: run it again to go on"
         case ["run" | "compare"]:
             return "; every finished task is kept: go on with --resume"
@@ -216,6 +217,7 @@ def parser() -> OneLineParser:
     )
     _add_output_flags(report)
 
+    add_sweep_commands(commands)
     add_detect_command(commands)
     add_data_command(commands)
 

@@ -295,7 +295,7 @@ def sides(n: int, m: int, classes: int = 3) -> dict[int, tuple[Encoding, Encodin
 
 def judge(calibration: str, **options: Any) -> Judge:
     return Judge(
-        all_three(199),
+        all_three(499),
         ComparisonOptions(calibration=calibration, **options),  # type: ignore[arg-type]
         merge=merging("bonferroni"),
         seed=3,
@@ -326,7 +326,7 @@ def test_verdicts_by_splits_are_those_of_the_three_tests_and_repeatable() -> Non
     assert [v.drifted for v in found] == [False, True, False]
     features = [(kept.features, now.features) for kept, now in given.values()]
     draw = rng.fork(3, "permutations", "mmd", 2)
-    expected = mmd_by_splits(features, splits=199, generator=draw)
+    expected = mmd_by_splits(features, splits=499, generator=draw)
     assert [(v.p_values or {})["mmd"] for v in found] == [each.p_value for each in expected]
     assert judge("split").verdicts(2, given) == found
 

@@ -15,7 +15,6 @@ from recollect.detect.combine import (
     COMBINATIONS,
     bonferroni,
     cauchy,
-    fisher,
     harmonic,
     worst_case_factor,
 )
@@ -55,7 +54,6 @@ def test_combinations_are_their_formulas(values: list[float]) -> None:
     quantiles = [math.tan((0.5 - min(p, 0.99)) * math.pi) for p in values]
     expected = 0.5 - math.atan(math.fsum(quantiles) / k) / math.pi
     assert cauchy(p_values) == pytest.approx(expected, rel=1e-6)
-    assert fisher(p_values) == pytest.approx(stats.combine_pvalues(p_values).pvalue)
 
 
 @every_combination
@@ -107,11 +105,6 @@ def test_cauchy_is_near_its_level_however_strong_the_correlation(
     assert 0.05 - 3 * SIGMA <= found <= 0.055 + 3 * SIGMA
     tail = rate("cauchy", dependent(tests, correlation), level=0.005)
     assert tail <= 0.005 + 3 * math.sqrt(0.005 / NUM_DRAWS)
-
-
-def test_fisher_holds_for_independent_tests_and_fails_for_others() -> None:
-    assert rate("fisher", dependent(3, 0.0)) == pytest.approx(0.05, abs=3 * SIGMA)
-    assert rate("fisher", dependent(3, 0.9)) > 0.1  # what its docstring warns of
 
 
 @pytest.mark.parametrize("tests", [3, 4, 5, 10, 50])

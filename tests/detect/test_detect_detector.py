@@ -30,6 +30,7 @@ from recollect.detect import (
 )
 from recollect.detect.corrections import CORRECTIONS
 from recollect.detect.detectors import KSOptions, ks, ks_on
+from recollect.detect.grouping import KnownLabels
 from recollect.errors import RunFailure, UserError
 from recollect.memory import POLICIES, Memory
 from recollect.models.inputs import to_input
@@ -353,3 +354,25 @@ def test_silence_that_could_not_be_otherwise_is_not_called_no_drift() -> None:
     assert [verdict.drifted for verdict in many] == [None] * 7
     assert all("cannot reach the level among 7" in (verdict.reason or "") for verdict in many)
     assert [v.drifted for v in check(apart(7), correction="none")] == [True] * 7
+
+
+# What a change costs
+
+
+@pytest.mark.parametrize("known", ["given", "predicted", "unknown"])
+def test_a_class_without_a_reference_takes_its_rows_and_costs_the_others_nothing(
+    known: KnownLabels,
+) -> None:
+    """The learner is sure and right about all three classes; nobody kept rows of the last."""
+    labels = torch.tensor([0] * 8 + [1] * 16 + [2] * 12)
+    images = 9.0 * torch.eye(3)[labels] + 0.01 * torch.arange(36.0)[:, None]
+    ids = torch.arange(36)
+    now = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+    watched = now if known == "given" else replace(now, labels=torch.full_like(labels, -1))
+    watcher = TwoSampleDetector(
+        LearnerEncoder(around()), Judge([ks_on("entropy")], ComparisonOptions()), labels=known
+    )
+    reference = reference_of({c: now.of_class(c) for c in (0, 1)})
+    harms = {v.label: v.harm_unlabelled for v in watcher.check(2, (0, 1, 2), watched, reference)}
+    assert [harms[c] for c in (0, 1)] == pytest.approx([0, 0], abs=0.1)
+    assert harms[2] is None

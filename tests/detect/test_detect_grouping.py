@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from run_tools import complaint
 
 from recollect.detect import Monitor
 from recollect.detect.detector import Reference
@@ -30,6 +31,14 @@ def test_given_labels_are_the_groups() -> None:
 def test_predictions_are_made_among_known_classes_only() -> None:
     found = group_of_rows(torch.full((4,), -1), OPINIONS, [5, 0, 2], "predicted")
     assert found.tolist() == [5, 0, 2, 2]
+
+
+def test_a_class_without_an_output_is_never_predicted() -> None:
+    unknown = torch.full((4,), -1)
+    found = group_of_rows(unknown, OPINIONS[:, :3], [5, 0, 2], "predicted")
+    assert found.tolist() == [2, 0, 2, 2]
+    told = complaint(lambda: group_of_rows(unknown, OPINIONS[:, :3], [4, 5], "predicted"))
+    assert told.startswith("the learner has 3 outputs, none of them for the classes 4, 5")
 
 
 def test_rows_of_which_nothing_is_known_are_one_group() -> None:

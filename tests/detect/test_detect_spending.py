@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.detect.spending import even, inverse_square
+from recollect.detect.spending import inverse_square
 from recollect.errors import UserError
 
 levels = st.floats(1e-6, 0.5)
@@ -34,26 +33,15 @@ def test_the_inverse_squares_are_the_hand_worked_ones() -> None:
     assert [inverse_square(0.05, check) for check in (1, 2)] == pytest.approx([first, second])
 
 
-@given(levels, st.integers(1, 500))
-def test_a_known_number_of_checks_spends_the_whole_level_evenly(level: float, checks: int) -> None:
-    spent = [even(level, check, checks=checks) for check in range(1, checks + 1)]
-    assert len(set(spent)) == 1
-    assert math.fsum(spent) == pytest.approx(level)
-    assert math.fsum(spent) <= level * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("spend", [inverse_square, partial(even, checks=50)])
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
-def test_false_alarms_of_fifty_checks_together_stay_at_the_level(
-    spend: partial[float], correlation: float
-) -> None:
+def test_false_alarms_of_fifty_checks_together_stay_at_the_level(correlation: float) -> None:
     """Streams without drift; checks that share their reference are alike."""
     draw = torch.Generator().manual_seed(0)
     streams = 20_000
     shared, own = torch.randn(streams, 1, generator=draw), torch.randn(streams, 50, generator=draw)
     z = math.sqrt(correlation) * shared + math.sqrt(1 - correlation) * own
     p_values = torch.special.erfc(z.double().abs() / math.sqrt(2))
-    thresholds = torch.tensor([spend(0.05, check) for check in range(1, 51)])
+    thresholds = torch.tensor([inverse_square(0.05, check) for check in range(1, 51)])
     rate = (p_values <= thresholds).any(dim=1).double().mean().item()
     sigma = math.sqrt(0.05 * 0.95 / streams)
     assert rate <= 0.05 + 3 * sigma
@@ -63,11 +51,8 @@ def test_false_alarms_of_fifty_checks_together_stay_at_the_level(
     assert uncorrected > 0.15
 
 
-def test_checks_past_the_known_number_and_impossible_ones_are_refused() -> None:
-    with pytest.raises(UserError, match="shared among 10 checks; this is check 11"):
-        even(0.05, 11, checks=10)
-    for spend in (inverse_square, partial(even, checks=5)):
-        with pytest.raises(UserError, match="counted from 1"):
-            spend(0.05, 0)
-        with pytest.raises(UserError, match="between 0 and 1"):
-            spend(1.5, 1)
+def test_impossible_levels_and_checks_are_refused() -> None:
+    with pytest.raises(UserError, match="counted from 1"):
+        inverse_square(0.05, 0)
+    with pytest.raises(UserError, match="between 0 and 1"):
+        inverse_square(1.5, 1)

@@ -117,8 +117,8 @@ def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -
     assert all(len(each["rows"]) == len(each["features"]) == 10 for each in kept.values())
     assert all(each["seen"] == 50 * 60 for each in kept.values())
     assert max(most) <= incoming._BLOCK_ROWS
-    # Rows that are not going to be kept are not even encoded.
-    assert sum(most) < 12_000 / 20
+    # Rows that are not going to be kept are not even encoded, and no row twice.
+    assert sum(most) <= 4 * 60
     report = detector.check(after)
     assert [each.num_reference for each in report.classes] == [3000] * 4
     assert all(len(each.telling_reference) == 8 for each in report.classes)
@@ -126,7 +126,7 @@ def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_row_is_kept_equally_often() -> None:
     counts = np.zeros(30)
-    images = np.arange(30 * 64, dtype=np.uint8).reshape(30, 8, 8, 1)
+    images = np.arange(30, dtype=np.uint8).repeat(64).reshape(30, 8, 8, 1)
     encoder = _Cheap()
     for seed in range(400):
         detector = DriftDetector(max_rows=5, seed=seed, encoder=encoder)
@@ -207,12 +207,61 @@ def test_a_single_row_is_not_testable_and_hides_nothing_else() -> None:
     assert report.classes[0].reason == "fewer than 5 distinct current rows"
 
 
-def test_constant_pictures_are_the_same_as_themselves_and_differ_from_others() -> None:
-    labels = np.zeros(30, dtype=np.int64)
-    dark, light = (np.full((30, 8, 8, 1), value, dtype=np.uint8) for value in (10, 200))
-    detector = DriftDetector().fit((dark, labels))
-    assert verdicts(detector.check((dark, labels))) == {"0": "same"}
-    assert verdicts(detector.check((light, labels))) == {"0": "drifted"}
+def test_copies_of_a_picture_are_no_evidence() -> None:
+    before, (images, labels) = draw(classes=2, count=10)
+    detector = DriftDetector().fit(before)
+    expected = detector.check((images, labels)).classes
+    copied = np.tile(images, (20, 1, 1, 1)), np.tile(labels, 20)
+    for data in (copied, batches(copied, 33)):
+        found = detector.check(data).classes
+        assert [each.p_value for each in found] == [each.p_value for each in expected]
+        assert [each.auc for each in found] == [each.auc for each in expected]
+        assert all(
+            (each.num_current, each.num_kept_current, each.num_copies_current) == (200, 10, 190)
+            and each.num_copies_reference == 0
+            for each in found
+        )
+    alike = np.full((200, 8, 8, 1), 7, dtype=np.uint8), np.zeros(200, dtype=np.int64)
+    zero = detector.check(alike).classes[0]
+    assert (zero.verdict, zero.num_copies_current) == ("not testable", 199)
+    assert zero.reason == "fewer than 5 distinct current rows"
+
+
+def test_pictures_on_both_sides_are_counted_even_if_only_one_side_compares_them() -> None:
+    before, (images, labels) = draw(classes=2, count=40)
+    mine = np.flatnonzero(before[1] == 1)[:12]
+    images = np.concatenate([images, before[0][mine], before[0][mine]])
+    labels = np.concatenate([labels, np.ones(24, dtype=np.int64)])
+    report = DriftDetector().fit(before).check((images, labels))
+    assert [each.num_shared for each in report.classes] == [0, 12]
+    bounded = DriftDetector(max_rows=10).fit(before)
+    kept = set(bounded.state_dict()["classes"]["1"]["rows"].tolist())
+    found = bounded.check((images, labels)).classes[1]
+    assert found.num_shared == len(kept & set(mine.tolist()))
+    other_class = images, 1 - labels
+    assert [each.num_shared for each in bounded.check(other_class).classes] == [0, 0]
+
+
+def test_a_self_check_tells_on_what_it_was_made() -> None:
+    before, _ = draw(classes=3, count=30)
+    keep = np.flatnonzero((before[1] != 2) | (np.cumsum(before[1] == 2) <= 12))
+    detector = DriftDetector(detector="ks").fit((before[0][keep], before[1][keep]))
+    found = detector.self_check(3, max_rows=10)
+    assert (found.checks, found.num_classes, found.half_rows) == (3, 3, (6, 10))
+    nothing = DriftDetector(detector="ks").fit((IMAGES[:9], LABELS[:9])).self_check(3)
+    assert (nothing.checks, nothing.num_classes, nothing.half_rows) == (0, 0, (0, 0))
+
+
+def test_arrays_of_any_layout_are_read() -> None:
+    detector = DriftDetector(detector="ks").fit((IMAGES, LABELS))
+    expected = detector.check((IMAGES, LABELS))
+    frozen = IMAGES.copy()
+    frozen.flags.writeable = False
+    for images in (frozen, (IMAGES / 255).astype(">f4"), (IMAGES / 255).astype(np.float16)):
+        assert detector.check((images, LABELS)) == expected
+    names = range(3)
+    named = DriftDetector(detector="ks").fit((IMAGES, LABELS), class_names=names)  # type: ignore[arg-type]
+    assert named.check((IMAGES, LABELS)) == expected
 
 
 def test_many_classes_get_finer_p_values() -> None:
@@ -266,6 +315,9 @@ NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
         ((NAN, LABELS), "without NaN"),
         ((IMAGES.astype(np.float32), LABELS), "from 0 to 255"),
         ((IMAGES.astype(np.int64), LABELS), "got int64"),
+        ((IMAGES.astype(np.uint16), LABELS), "got uint16"),
+        ((torch.from_numpy(IMAGES.astype(np.uint16)), LABELS), "got torch.uint16"),
+        ((IMAGES[:, :0], LABELS), "got (10, 0, 8, 1)"),
         ((torch.from_numpy(IMAGES).int(), LABELS), "torch.int32"),
         ((IMAGES[..., 0], LABELS), "got (10, 8, 8)"),
         ((IMAGES, LABELS[:3]), "3 labels for 10 pictures"),
@@ -273,6 +325,7 @@ NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
         ((IMAGES, LABELS[:, None]), "whole numbers"),
         ((IMAGES[:0], LABELS[:0]), "got none"),
         ([], "got none"),
+        (iter([]), "got none: an iterator gives its pictures only once"),
         (IMAGES, "got ndarray"),
         (7, "got int"),
         ([(IMAGES, LABELS), (IMAGES[:, :4], LABELS)], "then 4 x 8 in grey"),
@@ -284,10 +337,22 @@ def test_bad_input_is_told_in_one_line(data: Any, expected: str) -> None:
     assert expected in complaint(lambda: detector.check(data))
 
 
+def test_what_is_wrong_is_told_with_the_side_it_is_wrong_with() -> None:
+    detector = DriftDetector().fit((IMAGES, LABELS))
+    for wrong in ([], (IMAGES, LABELS[:3]), [(IMAGES, LABELS), (NAN, LABELS)]):
+        assert complaint(lambda: DriftDetector().fit(wrong)).startswith("the reference: ")  # noqa: B023
+        told = complaint(lambda: detector.check(wrong))  # noqa: B023
+        assert told.startswith("the current pictures: ")
+
+
 def test_bad_settings_are_told_in_one_line() -> None:
     assert "did you mean 'combined'" in complaint(lambda: DriftDetector(detector="combine"))
     assert "between 0 and 1" in complaint(lambda: DriftDetector(level=1))
     assert "at least 5" in complaint(lambda: DriftDetector(max_rows=4))
+    fitted = DriftDetector().fit((IMAGES, LABELS))
+    assert "at least 1 round" in complaint(lambda: fitted.self_check(0))
+    assert "at least 1 round" in complaint(lambda: fitted.self_check(-3))
+    assert "at least 5; got 4" in complaint(lambda: fitted.self_check(3, max_rows=4))
     twice = ["a", "a"]
     assert "one name" in complaint(lambda: DriftDetector().fit((IMAGES, LABELS), class_names=twice))
     nameless = (IMAGES, LABELS + 5)

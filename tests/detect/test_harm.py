@@ -160,6 +160,16 @@ def test_a_mix_that_is_told_is_no_harm() -> None:
     assert list(absent) == [0]
 
 
+def test_rows_of_a_class_without_a_reference_are_not_forced_on_the_others() -> None:
+    labels = torch.tensor([0, 1] * 30)
+    reference, current = predicting(labels.tolist()), predicting([0, 1, 2] * 20)
+    forced = estimate_harm_by_class(reference, current, labels, mix={0: 1, 1: 1})
+    assert forced[0].without_labels + forced[1].without_labels > 50
+    shared = estimate_harm_by_class(reference, current, labels, mix={0: 1, 1: 1, 2: 1})
+    assert list(shared) == [0, 1]
+    assert [shared[c].without_labels for c in (0, 1)] == pytest.approx([0, 0], abs=1e-9)
+
+
 @pytest.mark.parametrize("order", ["sorted", "in turn"])
 def test_more_rows_than_are_dealt_at_once_say_the_same_in_any_order(
     order: str, monkeypatch: pytest.MonkeyPatch
@@ -222,7 +232,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
         estimate_harm(logits, predicting([0], 4), labels)
     with pytest.raises(UserError, match="did you mean 'transport'"):
         estimate_harm(logits, logits, labels, method="transprot")
-    with pytest.raises(UserError, match="expected a mix"):
-        estimate_harm_by_class(logits, logits, labels, mix={7: 1.0})
+    for mix in ({}, {0: 0.0}, {0: -1.0}, {-1: 1.0}):
+        with pytest.raises(UserError, match="expected a mix"):
+            estimate_harm_by_class(logits, logits, labels, mix=mix)
     with pytest.raises(UserError, match="expected logits"):
         estimate_harm(logits[0], logits, labels)

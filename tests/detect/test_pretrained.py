@@ -310,7 +310,7 @@ def test_weights_that_are_nowhere_are_told_in_one_line_with_the_alternatives(not
         str(nothing / ".local/share/recollect"),
         "RECOLLECT_RESNET18 is not set",
         "timm/resnet18.tv_in1k could not be had from the hub (huggingface_hub is not installed)",
-        "use the encoder efficientnet, random or learner",
+        "use the encoder efficientnet or random",
     ):
         assert said in line
 

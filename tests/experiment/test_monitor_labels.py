@@ -56,7 +56,8 @@ def test_a_fingerprint_serves_a_stream_of_which_nothing_is_known(tmp_path: Path)
     config = dataclasses.replace(UNKNOWN, encoder="random", reference="fingerprint", detector="mmd")
     result = run(config, tmp_path / "run")
     assert result["labels"]["monitoring"] == 0
-    assert result["verdicts"][0]["num_reference"] == 2 * config.fingerprint_size
+    # Digits come almost equally often.
+    assert 0.9 < result["verdicts"][0]["num_reference"] / (2 * config.fingerprint_size) <= 1
 
 
 @pytest.mark.parametrize(

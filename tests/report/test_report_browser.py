@@ -85,7 +85,7 @@ def test_the_page_opens_without_a_complaint_or_a_request_to_the_outside(visit: V
 
 def test_every_figure_is_really_shown(visit: Visit) -> None:
     widths = visit.page.evaluate("[...document.images].map(image => image.naturalWidth)")
-    assert len(widths) == 18
+    assert len(widths) == 20
     assert min(widths) > 0
 
 
@@ -142,7 +142,7 @@ def test_no_figure_is_enlarged_and_small_ones_are_seen_whole(visit: Visit) -> No
             right: image.getBoundingClientRect().right,
         }))"""
     )
-    assert len(shown) == 9
+    assert len(shown) == 10
     for image in shown:
         assert image["width"] <= image["natural"] + 1
         if image["title"] in ("Before and after drift", "Cost, relative", "Reliability"):

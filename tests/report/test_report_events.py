@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from report_builders import small_result, write_run
 
-from recollect.report.events import Outcome, changes, describe_events, outcome_of
+from recollect.report.events import Outcome, changes, describe_events, outcomes_of
 from recollect.report.read import find_runs
 
 
@@ -25,12 +25,12 @@ def test_a_claim_is_right_from_the_drift_until_the_class_is_renewed(tmp_path: Pa
         write_run(tmp_path / adaptation, result)
     amr, vanilla = find_runs([tmp_path]).runs
     start = [Outcome.FALSE_ALARM, Outcome.MISSED, Outcome.FOUND]
-    assert [outcome_of(v, amr) for v in amr.verdicts] == [
+    assert list(outcomes_of(amr)) == [
         *start,
         Outcome.FALSE_ALARM,  # renewed after task 4: its new look is known now
         Outcome.UNTESTABLE,
     ]
-    assert [outcome_of(v, vanilla) for v in vanilla.verdicts] == [
+    assert list(outcomes_of(vanilla)) == [
         *start,
         Outcome.FOUND,  # nobody renewed it
         Outcome.UNTESTABLE,
@@ -48,7 +48,7 @@ def judged(folder: Path, events: list[dict[str, object]], **changes: object) -> 
     )
     write_run(folder, result)
     (run,) = find_runs([folder]).runs
-    return [outcome_of(verdict, run) for verdict in run.verdicts]
+    return list(outcomes_of(run))
 
 
 RIGHT, WRONG = Outcome.FOUND, Outcome.FALSE_ALARM
@@ -129,3 +129,28 @@ def test_a_stream_whose_events_change_nothing_is_said_not_to_drift(tmp_path: Pat
     assert describe_events(run) == (
         "Nothing drifts in this stream; its events: task 3: class 0 (identity: nothing changes)."
     )
+
+
+@pytest.mark.parametrize("labels", ["predicted", "unknown"])
+def test_where_rows_are_not_told_apart_an_alarm_beside_drift_is_not_false(
+    tmp_path: Path, labels: str
+) -> None:
+    event = {"task": 3, "classes": [1], "transform": "blur", "severity": 1}
+    renewals = [{"task": 3, "class": 1}]
+    for known in ("given", labels):
+        result = small_result(
+            accuracy_matrix=[[50.0] * 4] * 4,
+            verdicts=[
+                {"task": task, "class": label, "drifted": drifted}
+                for task in (2, 3, 4)
+                for label, drifted in ((0, True), (1, None))  # also unseen, drift is drift
+            ],
+            drift_events=[event],
+            renewals=renewals,
+            config={"monitor_labels": known},
+        )
+        write_run(tmp_path / known, result)
+    given, mixed = (find_runs([tmp_path / known]).runs[0] for known in ("given", labels))
+    of_class_0 = slice(None, None, 2)
+    assert list(outcomes_of(given)[of_class_0]) == [WRONG, WRONG, WRONG]
+    assert list(outcomes_of(mixed)[of_class_0]) == [WRONG, Outcome.BESIDE, WRONG]

@@ -105,7 +105,7 @@ def test_what_a_run_does_not_hold_is_not_drawn(tmp_path: Path) -> None:
         del bare[extra]
     write_run(tmp_path / "run", bare)
     kinds = {picture.kind for picture in draw(only_setting(tmp_path))}
-    assert kinds == set(DRAWERS) - {"verdicts", "reliability", "confusion", "samples"}
+    assert kinds == set(DRAWERS) - {"verdicts", "harm", "reliability", "confusion", "samples"}
 
 
 def test_names_may_hold_what_plotting_takes_for_formulas_or_has_no_glyph_for(
@@ -126,11 +126,14 @@ def test_a_hundred_classes_and_twenty_tasks_can_be_drawn(tmp_path: Path) -> None
         per_class_accuracy=per_class,
         confusion_matrix=(90 * np.eye(100)).tolist(),
         class_names=[f"class number {c} of many" for c in range(100)],
-        verdicts=[{"task": 3, "class": c, "drifted": True, "p_value": 0.01} for c in range(10)],
+        verdicts=[
+            {"task": 3, "class": c, "drifted": True, "p_value": 0.01, "harm": 1.0 * c, "share": 1.0}
+            for c in range(100)
+        ],
     )
     write_run(tmp_path / "run", result)
     pictures = draw(only_setting(tmp_path))
-    assert {"per-class", "confusion", "verdicts"} <= {picture.kind for picture in pictures}
+    assert {"per-class", "confusion", "verdicts", "harm"} <= {picture.kind for picture in pictures}
     for picture in pictures:
         check_drawn_and_uncut(picture)
 

@@ -59,7 +59,7 @@ def test_the_report_leaves_page_figures_and_tables(report: Report) -> None:
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     figures = {path.relative_to(out).as_posix() for path in report.figures}
     assert files == {"index.html", "table.csv", "table.md", *figures}
-    assert len(figures) == 18
+    assert len(figures) == 20
     assert "figures/toy-cd-er-b20-d1-accuracy.svg" in figures
 
 

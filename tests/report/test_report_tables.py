@@ -55,7 +55,7 @@ def test_markdown_has_as_many_cells_in_every_line_and_escapes_names(tmp_path: Pa
     lines = as_markdown(comparison(tmp_path)).splitlines()
     assert r"a\|b" in lines[2]
     cells = [line.replace(r"\|", "").count("|") for line in lines]
-    assert cells == [len(COMPARISON) + 1] * 3  # nothing needs the column "with"
+    assert cells == [len(COMPARISON)] * 3  # nothing needs the columns "with" and "spared"
     assert "| – |" in lines[2]
 
 

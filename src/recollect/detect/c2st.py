@@ -11,6 +11,7 @@ from recollect.detect.evidence import (
     Evidence,
     Pair,
     batches_of_equal_sizes,
+    by_blocks,
     permutation_evidence,
     random_splits,
     refuse_infinite,
@@ -41,26 +42,50 @@ def c2st(
     evidence: dict[int, Evidence] = {}
     for places, pooled, sizes in batches_of_equal_sizes(pairs, permutations):
         splits = random_splits(len(places), permutations, sizes, generator)
-        # Neighbours share a fold: in random order, folds know nothing of the samples.
-        order = torch.rand(pooled.shape[:2], generator=generator).argsort(dim=1)
-        pooled = pooled.take_along_dim(order[:, :, None], dim=1)
-        splits = splits.take_along_dim(order[:, None], dim=2)
-        scores = held_out_scores(pooled, splits, folds=folds, ridge=ridge)
-        statistics = areas_under_curve(scores, splits)
+        statistics = held_out_areas(pooled, splits, folds=folds, ridge=ridge, generator=generator)
         evidence |= zip(places, permutation_evidence(statistics), strict=True)
     return [evidence[place] for place in range(len(pairs))]
 
 
-def held_out_scores(pooled: Tensor, splits: Tensor, *, folds: int, ridge: float) -> Tensor:
+def held_out_areas(
+    pooled: Tensor, splits: Tensor, *, folds: int, ridge: float, generator: torch.Generator
+) -> Tensor:
+    """Area under the curve of `held_out_scores` for every split, (classes, splits).
+
+    In random order, folds know nothing of the samples.
+    """
+    order = torch.rand(pooled.shape[:2], generator=generator).argsort(dim=1)
+    # An area does not ask which row is which: nothing needs to be put back in order.
+    inverse = _projected_inverse(pooled.take_along_dim(order[:, :, None], dim=1), ridge)
+
+    def of_block(block: Tensor) -> Tensor:
+        block = block.take_along_dim(order[:, None], dim=2)
+        return areas_under_curve(_left_out_scores(inverse, block, folds), block)
+
+    return by_blocks(of_block, splits)
+
+
+def held_out_scores(
+    pooled: Tensor, splits: Tensor, *, folds: int, ridge: float, order: Tensor | None = None
+) -> Tensor:
     """Each row's score by the classifier fitted to the other folds, (classes, splits, rows).
 
-    Features come as (classes, rows, features), folds being contiguous, and splits as
-    (classes, splits, rows). A score is ridge regression's prediction, less the mean label that it
-    was fitted to: that mean gives away the labels left out.
+    Features come as (classes, rows, features) and splits as (classes, splits, rows). Neighbours in
+    `order`, (rows,), share a fold; None: neighbours as they come. A score is ridge regression's
+    prediction, less the mean label that it was fitted to: that mean gives away the labels left out.
+    """
+    if order is None:
+        return _left_out_scores(_projected_inverse(pooled, ridge), splits, folds)
+    inverse = _projected_inverse(pooled[:, order], ridge)
+    return _left_out_scores(inverse, splits[:, :, order], folds)[:, :, order.argsort()]
 
-    With M the inverse of (inner products + penalty), projected for the intercept, the residuals of
-    a fold f left out are M_ff^-1 (M y)_f. M does not depend on the labels y: one inverse serves all
-    splits and folds, and more features than rows cost nothing.
+
+def _projected_inverse(pooled: Tensor, ridge: float) -> Tensor:
+    """Of (inner products + penalty), projected for the intercept, (classes, rows, rows).
+
+    With M that inverse, the residuals of a fold f left out are M_ff^-1 (M y)_f. M does not depend
+    on the labels y: one inverse serves all splits and folds, and more features than rows cost
+    nothing.
     """
     rows = pooled.shape[1]
     standard = _standardised(pooled.double())
@@ -72,6 +97,12 @@ def held_out_scores(pooled: Tensor, splits: Tensor, *, folds: int, ridge: float)
     diagonal += penalty
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
     inverse -= 1 / (rows * penalty[:, :, None])  # features being centred, this is the projection
+    return inverse
+
+
+def _left_out_scores(inverse: Tensor, splits: Tensor, folds: int) -> Tensor:
+    """(classes, splits, rows), folds being contiguous."""
+    rows = splits.shape[2]
     labels = splits.double()
     labels -= labels.mean(dim=2, keepdim=True)
     weights = labels @ inverse
@@ -82,7 +113,8 @@ def held_out_scores(pooled: Tensor, splits: Tensor, *, folds: int, ridge: float)
         residuals = torch.linalg.solve(inverse[:, part, part], weights[:, :, part], left=False)
         mean_label = -left_out.sum(dim=2, keepdim=True) / (rows - len(fold))
         scores[:, :, part] = left_out - residuals - mean_label
-    return scores
+    # Rows that are equal must tie, whatever rounding made of their scores.
+    return scores.mul_(_SCORE_STEPS).round_().div_(_SCORE_STEPS)
 
 
 def areas_under_curve(scores: Tensor, splits: Tensor) -> Tensor:
@@ -90,8 +122,6 @@ def areas_under_curve(scores: Tensor, splits: Tensor) -> Tensor:
 
     Scores and splits are (classes, splits, rows), with as many current rows in all splits.
     """
-    # Rows that are equal must tie, whatever rounding made of their scores.
-    scores = scores.mul(_SCORE_STEPS).round_()
     shape = *splits.shape[:2], -1
     current, reference = scores[splits].view(shape), scores[~splits].view(shape)
     reference = reference.sort(dim=2).values

@@ -23,17 +23,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import compress
 
 import torch
 from torch import Tensor
 
-from recollect.detect.c2st import areas_under_curve, c2st, held_out_scores
+from recollect.detect.c2st import c2st, held_out_areas
 from recollect.detect.evidence import (
     Evidence,
     Pair,
     at_least,
     batches_of_equal_sizes,
+    by_blocks,
     observed_split,
     random_splits,
 )
@@ -76,7 +78,7 @@ def ks_by_splits(
         halves = random_splits(len(places), splits, sizes, generator)[:, 1:]
         scaled = [gaps[place] * _gap_scale(*map(len, pairs[place])) for place in places]
         observed = scores.new_tensor(scaled)[:, None] / _gap_scale(*sizes)
-        excess = _half_gaps(scores, halves) - observed
+        excess = by_blocks(partial(_half_gaps, scores), halves) - observed
         # A half's gap moves in steps of one row, in between which the observed one may lie: a split
         # within half a step of it counts in part.
         count = (excess * sizes[0] + 0.5).clamp_(0, 1).sum(dim=1)
@@ -156,10 +158,14 @@ def _variance_ratios(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) ->
     side of the comparison has its own spread below the line, and fewer rows make it vary more.
     """
     n, m = sizes
-    sums = kernel_sums(kernels, splits)
-    within = (n - 1 - sums.reference / n) + (m - 1 - sums.current / m)
-    distance = (n + sums.reference) / n**2 + (m + sums.current) / m**2 - 2 * sums.across / (n * m)
-    return n * m / (n + m) * distance / (within / (n + m - 2))
+
+    def of_block(block: Tensor) -> Tensor:
+        reference, current, across = kernel_sums(kernels, block)
+        within = (n - 1 - reference / n) + (m - 1 - current / m)
+        distance = (n + reference) / n**2 + (m + current) / m**2 - 2 * across / (n * m)
+        return n * m / (n + m) * distance / (within / (n + m - 2))
+
+    return by_blocks(of_block, splits)
 
 
 def c2st_by_splits(
@@ -172,14 +178,7 @@ def c2st_by_splits(
 ) -> list[Evidence]:
     """Held-out area of a linear classifier on (rows, features), with its split p-value."""
 
-    def areas(features: Tensor, labels: Tensor) -> Tensor:
-        # Neighbours share a fold: in random order, folds know nothing of the samples.
-        order = torch.rand(features.shape[:2], generator=generator).argsort(dim=1)
-        features = features.take_along_dim(order[:, :, None], dim=1)
-        labels = labels.take_along_dim(order[:, None], dim=2)
-        return areas_under_curve(
-            held_out_scores(features, labels, folds=folds, ridge=ridge), labels
-        )
+    areas = partial(held_out_areas, folds=folds, ridge=ridge, generator=generator)
 
     def of_batch(pooled: Tensor, sizes: tuple[int, int]) -> tuple[Tensor, Tensor]:
         observed = areas(pooled, observed_split(len(pooled), sizes))

@@ -65,23 +65,10 @@ def cauchy(p_values: PValues) -> PValues:
     return np.asarray(stats.cauchy.sf(quantiles.mean(axis=-1)))
 
 
-def fisher(p_values: PValues) -> PValues:
-    """Sum of their logarithms. Warning: valid only if the tests are independent.
-
-    Tests that share rows are not: on the same scores its false alarms are a multiple of the level.
-    It is meant for evidence from disjoint rows.
-    """
-    _refuse_bad(p_values)
-    with np.errstate(divide="ignore"):
-        sums = -2 * np.log(p_values).sum(axis=-1)
-    return np.asarray(stats.chi2.sf(sums, 2 * p_values.shape[-1]))
-
-
 COMBINATIONS: dict[str, Combination] = {
     "bonferroni": bonferroni,
     "harmonic": harmonic,
     "cauchy": cauchy,
-    "fisher": fisher,
 }
 
 

@@ -92,14 +92,20 @@ class TwoSampleDetector:
         return self._with_harm(verdicts, all_kept, all_now)
 
     def _with_harm(self, verdicts: list[Verdict], kept: _Side, now: _Side) -> list[Verdict]:
-        """What the changes cost the learner, if it was asked about both sides."""
-        if kept.opinions is None or now.opinions is None:
+        """What the changes cost the learner, if it was asked about both sides.
+
+        Where no labels are given, classes are taken to come as often as in the reference: held-out
+        rows are as mixed as the stream. A class without reference rows comes as often as others do.
+        """
+        if kept.opinions is None or now.opinions is None or not len(kept.labels):
             return verdicts
-        labels = mix = None
+        mix: dict[int, float]
         if self._labels == "given":
-            labels = now.labels
-            known = set(kept.labels.tolist())
-            mix = {c: n for c, n in Counter(labels.tolist()).items() if c in known} or None
+            labels, mix = now.labels, dict(Counter(now.labels.tolist()))
+        else:
+            counts = Counter(kept.labels.tolist())
+            usual = counts.total() / len(counts)
+            labels, mix = None, {each.label: counts.get(each.label, usual) for each in verdicts}
         harms = estimate_harm_by_class(kept.opinions, now.opinions, kept.labels, labels, mix=mix)
         return [
             verdict
@@ -127,7 +133,10 @@ class TwoSampleDetector:
                 "a fingerprint holds no pictures, so that nobody can predict their labels; use"
                 " --reference held-out"
             )
-        prints = {c: print_ for c in classes if len(print_ := reference.encoding_of(c))}
+        if self._labels == "unknown":
+            prints = reference.like_the_stream(classes)
+        else:
+            prints = {c: print_ for c in classes if len(print_ := reference.encoding_of(c))}
         if not prints:
             return self._look([current[:0]], classes), self._look([current], classes)
         labels = torch.cat([torch.full((len(each),), c) for c, each in prints.items()])

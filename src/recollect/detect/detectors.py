@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recollect.detect import scores
 from recollect.detect.c2st import c2st
 from recollect.detect.calibration import (
     c2st_by_splits,
@@ -19,17 +19,28 @@ from recollect.detect.calibration import (
     smallest_split_p_value,
 )
 from recollect.detect.combine import COMBINATIONS
+from recollect.detect.comparison import Calibrated, Comparison, Merge
 from recollect.detect.detector import Setting, TwoSampleDetector
 from recollect.detect.evidence import Evidence, Pair, smallest_permutation_p_value
-from recollect.detect.judge import Calibrated, Comparison, ComparisonOptions, Judge, Merge, Test
+from recollect.detect.judge import ComparisonOptions, Judge
 from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
 from recollect.detect.mmd import mmd
+from recollect.detect.scores import SCORES
 from recollect.errors import UserError
 from recollect.types import Encoding
 
 KS_SPLITS = 1999
-"""of the reference against itself, where p-values are measured by them: they are cheap, and this
-many serve a hundred classes at 0.05"""
+"""of the reference against itself at least, where p-values are measured by them: they are cheap"""
+
+
+class PermutationTest(Protocol):
+    """A test measured against splits of both samples together."""
+
+    def __call__(
+        self, pairs: Sequence[Pair], *, permutations: int, generator: torch.Generator
+    ) -> list[Evidence]:
+        """One piece of evidence per pair."""
+        ...
 
 
 class SplitTest(Protocol):
@@ -55,7 +66,7 @@ class PermutationOptions(ComparisonOptions):
     """What can be chosen about a detector that permutes."""
 
     permutations: int = 1000
-    """random splits; the smallest p-value is one over this number and one"""
+    """random splits at least; many classes, or a small level, get as many as they need"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,11 +134,15 @@ def _detector(
 
 def ks_on(score: str) -> Comparison:
     """Kolmogorov-Smirnov on a score of the logits."""
-    function = getattr(scores, score.replace("-", "_"))
+    function = SCORES[score]
 
     def measure(encoding: Encoding) -> Tensor:
-        measured: Tensor = function(encoding.logits)
-        return measured
+        if encoding.logits.shape[1] < 2 and score != "energy":
+            raise UserError(
+                f"the encoder has one output, whose {score} is always the same; use the detector "
+                "mmd or c2st, or --detector.score energy"
+            )
+        return function(encoding.logits)
 
     return by_ks(f"ks-{score}", measure)
 
@@ -149,33 +164,42 @@ def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
 
 
 def by_mmd(permutations: int) -> Comparison:
-    """Maximum mean discrepancy of features."""
-
-    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        return mmd(pairs, permutations=permutations, generator=generator)
-
-    return _on_features("mmd", test, mmd_by_splits, permutations)
+    """Maximum mean discrepancy of features, by at least so many permutations."""
+    return _on_features("mmd", mmd, mmd_by_splits, permutations)
 
 
 def by_c2st(permutations: int) -> Comparison:
-    """A classifier two-sample test on features."""
-
-    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        return c2st(pairs, permutations=permutations, generator=generator)
-
-    return _on_features("c2st", test, c2st_by_splits, permutations)
+    """A classifier two-sample test on features, by at least so many permutations."""
+    return _on_features("c2st", c2st, c2st_by_splits, permutations)
 
 
-def _on_features(name: str, test: Test, split_test: SplitTest, permutations: int) -> Comparison:
-    def smallest(num_reference: int, num_current: int) -> float:
-        return smallest_permutation_p_value(permutations, num_reference, num_current)
-
+def _on_features(
+    name: str, test: PermutationTest, split_test: SplitTest, permutations: int
+) -> Comparison:
+    permuted = _by_permutations(test, permutations)
     return Comparison(
         name=name,
         measure=lambda encoding: encoding.features,
+        test=permuted.test,
+        smallest_p_value=permuted.smallest_p_value,
+        splits=permuted.splits,
+        finer=permuted.finer,
+        by_splits=_by_splits(split_test, permutations),
+    )
+
+
+def _by_permutations(permutation_test: PermutationTest, permutations: int) -> Calibrated:
+    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+        return permutation_test(pairs, permutations=permutations, generator=generator)
+
+    def smallest(num_reference: int, num_current: int) -> float:
+        return smallest_permutation_p_value(permutations, num_reference, num_current)
+
+    return Calibrated(
         test=test,
         smallest_p_value=smallest,
-        by_splits=_by_splits(split_test, permutations),
+        splits=permutations,
+        finer=partial(_by_permutations, permutation_test),
     )
 
 
@@ -187,4 +211,9 @@ def _by_splits(split_test: SplitTest, splits: int) -> Calibrated:
         del num_current
         return smallest_split_p_value(num_reference, splits)
 
-    return Calibrated(test=test, smallest_p_value=smallest)
+    return Calibrated(
+        test=test,
+        smallest_p_value=smallest,
+        splits=splits,
+        finer=partial(_by_splits, split_test),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,13 +76,29 @@ def random_splits(
     A class's rows are pooled, reference first. Every split has as many current rows as observed.
     """
     num_reference, rows = sizes[0], sum(sizes)
-    shape = classes, permutations, rows
-    # No two keys of a split are equal, so that as many as are current reach the threshold.
-    keys = torch.randint(2**62 // rows, shape, generator=generator) * rows + torch.arange(rows)
-    # Numpy selects several times as fast as torch.
-    thresholds = np.partition(keys.numpy(), num_reference, axis=2)[:, :, num_reference, None]
-    at_random = keys >= torch.from_numpy(thresholds)
-    return torch.cat([observed_split(classes, sizes), at_random], dim=1)
+    parts = [observed_split(classes, sizes)]
+    step = _splits_at_once(classes, rows)
+    for start in range(0, permutations, step):
+        shape = classes, min(step, permutations - start), rows
+        # No two keys of a split are equal, so that as many as are current reach the threshold.
+        keys = torch.randint(2**62 // rows, shape, generator=generator) * rows + torch.arange(rows)
+        # Numpy selects several times as fast as torch.
+        thresholds = np.partition(keys.numpy(), num_reference, axis=2)[:, :, num_reference, None]
+        parts.append(keys >= torch.from_numpy(thresholds))
+    return torch.cat(parts, dim=1)
+
+
+def by_blocks(statistic: Callable[[Tensor], Tensor], splits: Tensor) -> Tensor:
+    """A statistic of all splits, (classes, splits), from few at a time: memory stays bounded.
+
+    The splits are (classes, splits, rows), and so are those that `statistic` is given.
+    """
+    step = _splits_at_once(len(splits), splits.shape[2])
+    return torch.cat([statistic(part) for part in torch.split(splits, step, dim=1)], dim=1)
+
+
+def _splits_at_once(classes: int, rows: int) -> int:
+    return max(1, _MAX_CELLS // (classes * rows))
 
 
 def batches_of_equal_sizes(

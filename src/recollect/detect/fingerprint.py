@@ -28,11 +28,6 @@ class Fingerprints:
         self._seed = seed
         self._samples: dict[int, Sample] = {}
 
-    @property
-    def classes(self) -> tuple[int, ...]:
-        """The classes that something is known of."""
-        return tuple(sorted(self._samples))
-
     def seen(self, label: int) -> int:
         """Rows of a class that went by since it was last forgotten."""
         return self._samples[label].seen if label in self._samples else 0

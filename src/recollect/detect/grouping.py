@@ -8,11 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from recollect.errors import UserError
+
 KnownLabels = Literal["given", "predicted", "unknown"]
 """What is known of monitored rows: their classes; what the learner takes them for; nothing."""
 
 WHOLE = -1
-"""the one group of rows of which nothing is known"""
+"""the one group of rows of which nothing is known: a mix of classes that changes is drift of it"""
 
 
 def groups_among(classes: Sequence[int], known: KnownLabels) -> tuple[int, ...]:
@@ -26,7 +28,8 @@ def group_of_rows(
     """The group of each row, (rows,), by its label or by the learner's logits, `opinions`.
 
     Rows of a class that the learner mistakes for others are in the others' groups. As that happens
-    to reference and current rows alike, it is no drift, if both are new to the learner.
+    to reference and current rows alike, it is no drift, if both are new to the learner. A class
+    that has no output yet is never predicted.
     """
     if known == "given":
         return labels
@@ -34,5 +37,10 @@ def group_of_rows(
         return torch.full_like(labels, WHOLE)
     if opinions is None:
         raise ValueError("rows cannot be grouped by predictions that were not made")
-    columns = torch.tensor(classes)
+    columns = torch.tensor([label for label in classes if label < opinions.shape[1]])
+    if not len(columns):
+        raise UserError(
+            f"the learner has {opinions.shape[1]} outputs, none of them for the classes "
+            f"{', '.join(map(str, classes))}, so that nobody can predict them; give labels"
+        )
     return columns[opinions[:, columns].argmax(dim=1)]

@@ -3,8 +3,10 @@
 With labels of the current rows it is counted. Without, it is inferred from the learner's logits,
 which takes an assumption each:
 
-- `transport`: the classes come in a known mix. Current rows are dealt out to the classes of that
-  mix as cheaply as possible, a row costing a class what probability the learner denies it.
+- `transport`: the classes come in a known mix, that of the reference unless another is told.
+  Current rows are dealt out to the classes of that mix as cheaply as possible, a row costing a
+  class what probability the learner denies it. A mix that has changed unnoticed counts as harm; to
+  read the mix off the predictions instead would take what is confidently wrong for a change of mix.
 - `threshold`: a row is right where the learner is more certain than a threshold, as many reference
   rows being above it as are right.
 - `confidence`: accuracy falls as far as confidence does.
@@ -91,7 +93,8 @@ def estimate_harm_by_class(
 
     Without labels, `transport` says which current rows are a class's, also of those that the
     learner takes for another. `mix` says how often each class comes among the current rows, in any
-    unit; None: as often as in the reference. A class that does not come is left out.
+    unit; None: as often as in the reference. A class that does not come is left out; one without
+    reference rows takes its share of the current rows, and nothing is said of it.
     """
     reference = _checked(reference_logits, reference_labels)
     current = _checked(current_logits, current_labels)
@@ -100,7 +103,7 @@ def estimate_harm_by_class(
         return {}
     counts = torch.bincount(reference.labels).double()
     before = _dealt(reference.logits, counts)
-    after = _dealt(current.logits, counts if mix is None else _weights(mix, counts))
+    after = _dealt(current.logits, counts if mix is None else _weights(mix))
     harms = {}
     for label in counts.nonzero().squeeze(1).tolist():
         mine = before.labels == label
@@ -214,16 +217,14 @@ def _dealt(logits: Tensor, weights: Tensor) -> _Dealt:
     return _Dealt(labels, denied.gather(1, labels[:, None]).squeeze(1))
 
 
-def _weights(mix: Mapping[int, float], counts: Tensor) -> Tensor:
+def _weights(mix: Mapping[int, float]) -> Tensor:
     """The mix by label, (classes,)."""
-    known = counts.nonzero().squeeze(1).tolist()
     usable = all(math.isfinite(share) and share >= 0 for share in mix.values())
-    if not usable or not sum(mix.values()) or not set(mix) <= set(known):
+    if not usable or not sum(mix.values()) or min(mix) < 0:
         raise UserError(
-            f"expected a mix of weights, not all 0, for classes of the reference ({known}); "
-            f"got {dict(mix)}"
+            f"expected a mix of weights, not all 0, by label from 0 up; got {dict(mix)}"
         )
-    return torch.tensor([mix.get(label, 0.0) for label in range(len(counts))], dtype=torch.float64)
+    return torch.tensor([mix.get(each, 0.0) for each in range(max(mix) + 1)], dtype=torch.float64)
 
 
 # --- what is refused ----------------------------------------------------------------------------

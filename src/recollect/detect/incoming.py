@@ -36,33 +36,61 @@ class Block(NamedTuple):
     """int64 (rows,)"""
 
 
-def opened(
-    data: Data, class_names: Sequence[str] | None
-) -> tuple[Callable[[int], str], Iterable[Batch]]:
-    """What labels are called, and the batches, of any kind of data."""
+class Incoming(NamedTuple):
+    """Any kind of data, opened."""
+
+    name_of: Callable[[int], str]
+    """what a label is called"""
+    image_shape: tuple[int, ...]
+    """(height, width, channels)"""
+    blocks: Iterable[Block]
+
+
+def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming:
+    """Any kind of data, block by block; what is wrong with them is told with the `side`."""
+    if isinstance(data, Dataset) and class_names is None:
+        class_names = data.class_names
+    blocks = _told_of(side, _blocks_of(_batches_of(data)))
+    first = next(blocks, None)
+    if first is None:
+        hint = ": an iterator gives its pictures only once" if isinstance(data, Iterator) else ""
+        raise UserError(f"{side}: expected pictures, got none{hint}")
+    image_shape = tuple(first.images.shape[1:])
+    return Incoming(_naming(class_names), image_shape, itertools.chain([first], blocks))
+
+
+def _told_of(side: str, blocks: Iterable[Block]) -> Iterator[Block]:
+    try:
+        yield from blocks
+    except UserError as error:
+        raise UserError(f"{side}: {error}") from error
+
+
+def _batches_of(data: Data) -> Iterator[Batch]:
     if isinstance(data, Dataset):
-        class_names = data.class_names if class_names is None else class_names
-        return _naming(class_names), [(data.images, data.labels)]
-    if _is_batch(data):
-        return _naming(class_names), [data]
-    if isinstance(data, np.ndarray | Tensor | str | Mapping) or not isinstance(data, Iterable):
+        yield data.images, data.labels
+    elif _is_batch(data):
+        yield data
+    elif isinstance(data, Iterable) and not isinstance(data, np.ndarray | Tensor | str | Mapping):
+        yield from data  # type: ignore[misc]
+    else:
         raise UserError(
             "expected a Dataset, a pair (images, labels) or batches of such pairs; got"
             f" {type(data).__name__}"
         )
-    return _naming(class_names), data  # type: ignore[return-value]
 
 
 def _naming(class_names: Sequence[str] | None) -> Callable[[int], str]:
     if class_names is None:
         return str
-    if len(set(class_names)) < len(class_names):
-        raise UserError(f"two classes have one name; got {', '.join(class_names)}")
+    names = [str(name) for name in class_names]
+    if len(set(names)) < len(names):
+        raise UserError(f"two classes have one name; got {', '.join(names)}")
 
     def name_of(label: int) -> str:
-        if not 0 <= label < len(class_names):
-            raise UserError(f"label {label} has no name; there are {len(class_names)} class names")
-        return class_names[label]
+        if not 0 <= label < len(names):
+            raise UserError(f"label {label} has no name; there are {len(names)} class names")
+        return names[label]
 
     return name_of
 
@@ -75,15 +103,7 @@ def _is_batch(data: object) -> TypeGuard[Batch]:
     )
 
 
-def peeked(blocks: Iterator[Block], what: str) -> tuple[tuple[int, ...], Iterable[Block]]:
-    """The shape of a picture, and all blocks."""
-    first = next(blocks, None)
-    if first is None:
-        raise UserError(f"{what}: expected pictures, got none")
-    return tuple(first.images.shape[1:]), itertools.chain([first], blocks)
-
-
-def blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
+def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
     """The same rows in blocks of one size, the last one shorter, however they came."""
     waiting: list[tuple[Tensor, Tensor]] = []
     shape: tuple[int, ...] | None = None
@@ -142,24 +162,35 @@ def _label_numbers(labels: Array) -> Tensor:
 def _pixels(images: Array) -> Tensor:
     """uint8 (rows, height, width, channels)"""
     if isinstance(images, np.ndarray):
-        if images.dtype.kind not in "uf":
-            raise UserError(f"expected images as uint8, or floats in [0, 1]; got {images.dtype}")
-        images = torch.from_numpy(np.ascontiguousarray(images))
+        native = images.dtype.newbyteorder("=")
+        if native not in (np.uint8, np.float16, np.float32, np.float64):
+            raise _not_pixels(images.dtype)
+        # Owned, since torch cannot promise not to write into what is read-only.
+        images = torch.from_numpy(np.require(images, native, requirements=["C", "W"]))
     pixels = images.detach().cpu()
-    if pixels.ndim != 4 or not {pixels.shape[1], pixels.shape[3]} & {1, 3}:
-        shape = tuple(pixels.shape)
+    shape = tuple(pixels.shape)
+    if len(shape) != 4 or not {shape[1], shape[3]} & {1, 3} or not all(shape[1:]):
         raise UserError(f"expected images (rows, height, width, 1 or 3); got {shape}")
     if pixels.shape[3] not in (1, 3):
         pixels = pixels.permute(0, 2, 3, 1)
     if pixels.dtype == torch.uint8:
         return pixels
+    if not pixels.is_floating_point():
+        raise _not_pixels(pixels.dtype)
     # Written so that NaN is outside too: every comparison with it is false.
-    if not pixels.is_floating_point() or not ((pixels >= 0) & (pixels <= 1)).all():
+    if not ((pixels >= 0) & (pixels <= 1)).all():
         raise UserError(
-            f"expected images as uint8, or floats in [0, 1] without NaN; got {pixels.dtype} from"
+            "expected images as uint8, or floats in [0, 1] without NaN; got floats from"
             f" {pixels.min().item():g} to {pixels.max().item():g}"
         )
     return pixels.float().mul(255).round_().to(torch.uint8)
+
+
+def _not_pixels(dtype: object) -> UserError:
+    return UserError(
+        f"expected images as uint8, or floats in [0, 1]; got {dtype}: divide by the largest value"
+        " that a pixel can have"
+    )
 
 
 def size_in_words(shape: tuple[int, ...]) -> str:

@@ -6,19 +6,22 @@ Nothing here knows where rows come from or what encoded them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from recollect import rng
+from recollect.detect.comparison import Comparison, Merge, Panel, Sizes
 from recollect.detect.corrections import CORRECTIONS
-from recollect.detect.evidence import Evidence, Pair
+from recollect.detect.evidence import Evidence
 from recollect.detect.spending import inverse_square
 from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.types import Encoding, Verdict
+
+__all__ = ["Comparison", "ComparisonOptions", "Judge"]
+
+MAX_SPLITS = 2_000_000
+"""random ones of all classes of a check together: a minute, should every class look drifted"""
 
 CALIBRATIONS = ("test", "split")
 SPENDINGS = ("none", "inverse-square")
@@ -56,45 +59,13 @@ class ComparisonOptions:
             raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
 
 
-Test = Callable[[Sequence[Pair], torch.Generator], list[Evidence]]
-"""Reference and current measures of each class, and what splits are drawn from -> evidence."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Calibrated:
-    """A test, and how far its p-values reach."""
-
-    test: Test
-    smallest_p_value: Callable[[int, int], float]
-    """by rows on both sides: no test of such sizes gets below it"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison(Calibrated):
-    """One way of comparing two samples: what is looked at, and by which test."""
-
-    name: str
-    measure: Callable[[Encoding], Tensor]
-    """what is compared: (rows,) scores or (rows, d) features"""
-    by_splits: Calibrated | None = None
-    """the same statistic, measured against the reference split against itself; None: no such"""
-
-    def calibrated(self, calibration: str) -> Comparison:
-        """The comparison whose p-values are measured against what the options say."""
-        if calibration == "test":
-            return self
-        if self.by_splits is None:
-            raise UserError(f"the test {self.name} has no calibration by splits; use test")
-        test, smallest = self.by_splits.test, self.by_splits.smallest_p_value
-        return replace(self, test=test, smallest_p_value=smallest)
-
-
-Merge = Callable[[Sequence[float]], float]
-"""The p-values of one class by several tests -> one p-value."""
-
-
 class Judge:
-    """Compares each class's current encodings with its reference by one or several tests."""
+    """Compares each class's current encodings with its reference by one or several tests.
+
+    The more classes share a level, the finer p-values must be: tests that draw random splits draw
+    as many as the strictest threshold asks for, up to `MAX_SPLITS`, but never fewer than their own
+    number.
+    """
 
     def __init__(
         self,
@@ -107,30 +78,36 @@ class Judge:
         """`merge` makes one p-value of several comparisons'; a single one needs none."""
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
-        self._comparisons = tuple(each.calibrated(options.calibration) for each in comparisons)
+        self._panel = Panel(
+            comparisons=tuple(each.calibrated(options.calibration) for each in comparisons),
+            merge=merge,
+        )
         self._options = options
-        self._merge = merge
+        self._correct = CORRECTIONS[options.correction]
         self._seed = seed
 
     def verdicts(self, task: int, sides: Mapping[int, tuple[Encoding, Encoding]]) -> list[Verdict]:
         """One verdict per class, given distinct rows (reference, current) of each, in that order.
 
-        A class with too few rows on either side is not testable.
+        A class that could not have been flagged, whatever its rows look like, is not testable.
         """
         level = self._level(task)
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
-        obstacles = self._obstacles(sizes, level)
+        obstacles = self._shortages(sizes)
+        enough = {label: both for label, both in sizes.items() if label not in obstacles}
+        panel = self._fine_enough(len(enough), level)
+        obstacles |= self._out_of_reach(panel, enough, level)
         testable = {label: pair for label, pair in sides.items() if label not in obstacles}
-        found = {each.name: self._compare(each, testable, task) for each in self._comparisons}
+        found = {each.name: self._compare(each, testable, task) for each in panel.comparisons}
         evidence = {label: self._merged([of[label] for of in found.values()]) for label in testable}
-        correct = CORRECTIONS[self._options.correction]
-        threshold = correct([each.p_value for each in evidence.values()], level)
+        threshold = self._correct([each.p_value for each in evidence.values()], level)
+        obstacles |= self._unheard(panel, sizes, evidence, threshold)
         return [
             self._verdict(
                 task,
                 label,
                 sizes[label],
-                evidence.get(label),
+                evidence[label] if label not in obstacles else None,
                 threshold,
                 obstacle=obstacles.get(label),
                 by_test={name: of[label].p_value for name, of in found.items() if label in of},
@@ -156,9 +133,9 @@ class Judge:
         return dict(zip(sides, comparison.test(pairs, draw), strict=True))
 
     def _merged(self, evidence: Sequence[Evidence]) -> Evidence:
-        if self._merge is None:
+        if self._panel.merge is None:
             return evidence[0]
-        p_value = self._merge([each.p_value for each in evidence])
+        p_value = self._panel.merged([each.p_value for each in evidence])
         return Evidence(-math.log10(max(p_value, 1e-300)), p_value)
 
     def _level(self, task: int) -> float:
@@ -167,29 +144,54 @@ class Judge:
             return self._options.level
         return inverse_square(self._options.level, max(1, task - 1))
 
-    def _obstacles(self, sizes: dict[int, tuple[int, int]], level: float) -> dict[int, str]:
-        """Why classes cannot be tested, given how many reference and current rows they have."""
+    def _fine_enough(self, rivals: int, level: float) -> Panel:
+        """The comparisons, with p-values that go down to half of the strictest threshold."""
+        if not rivals or self._options.max_statistic is not None:
+            return self._panel
+        strictest = self._correct([1.0] * rivals, level)
+        return self._panel.reaching(strictest / 2, max_splits=MAX_SPLITS // rivals)
+
+    def _shortages(self, sizes: Mapping[int, Sizes]) -> dict[int, str]:
+        """Classes with too few rows, and why they cannot be tested."""
         least = self._options.min_rows
+        return {
+            label: f"fewer than {least} distinct {'reference' if kept < least else 'current'} rows"
+            for label, (kept, now) in sizes.items()
+            if min(kept, now) < least
+        }
+
+    def _out_of_reach(
+        self, panel: Panel, sizes: Mapping[int, Sizes], level: float
+    ) -> dict[int, str]:
+        """Of classes with enough rows, those no p-value of which can be flagged, and why."""
         obstacles = {}
-        for label, (kept, now) in sizes.items():
-            if min(kept, now) < least:
-                few = "reference" if kept < least else "current"
-                obstacles[label] = f"fewer than {least} distinct {few} rows"
-        if self._options.max_statistic is not None:
-            return obstacles
-        # Where not even two samples without any overlap could be told apart, silence says nothing.
-        rivals = len(sizes) - len(obstacles) if self._options.correction != "none" else 1
-        for label, (kept, now) in sizes.items():
-            if label not in obstacles and self._smallest_p_value(kept, now) > level / rivals:
-                obstacles[label] = (
-                    f"{kept} against {now} distinct rows cannot reach the level among {rivals}"
-                )
+        for label, both in sizes.items() if self._options.max_statistic is None else ():
+            smallest = panel.smallest(both)
+            # At best all others have drifted as clearly.
+            threshold = self._correct([smallest] * len(sizes), level)
+            if smallest > threshold:
+                obstacles[label] = _obstacle(panel, both, threshold, len(sizes))
         return obstacles
 
-    def _smallest_p_value(self, kept: int, now: int) -> float:
-        """No verdict on so many rows has a smaller one."""
-        smallest = [each.smallest_p_value(kept, now) for each in self._comparisons]
-        return smallest[0] if self._merge is None else self._merge(smallest)
+    def _unheard(
+        self,
+        panel: Panel,
+        sizes: Mapping[int, Sizes],
+        evidence: Mapping[int, Evidence],
+        threshold: float,
+    ) -> dict[int, str]:
+        """Of classes not flagged, those whose silence says nothing, and why.
+
+        The p-value could not have got below the threshold, or not if one of several tests had seen
+        nothing: that one's silence would be all there is to hear.
+        """
+        if self._options.max_statistic is not None:
+            return {}
+        return {
+            label: _obstacle(panel, sizes[label], threshold, len(evidence))
+            for label, each in evidence.items()
+            if each.p_value > threshold < panel.smallest_without_one(sizes[label])
+        }
 
     def _verdict(
         self,
@@ -222,5 +224,15 @@ class Judge:
             threshold=threshold if bound is None else bound,
             num_reference=num_reference,
             num_current=num_current,
-            p_values=by_test if self._merge else None,
+            p_values=by_test if self._panel.merge else None,
         )
+
+
+def _obstacle(panel: Panel, sizes: Sizes, threshold: float, rivals: int) -> str:
+    if panel.lacks_splits(sizes, threshold):
+        return (
+            f"too few permutations to reach the level among {rivals}: compare fewer classes, or "
+            "raise the level or --detector.permutations"
+        )
+    kept, now = sizes
+    return f"{kept} against {now} distinct rows cannot reach the level among {rivals}"

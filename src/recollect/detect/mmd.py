@@ -13,6 +13,7 @@ from recollect.detect.evidence import (
     Evidence,
     Pair,
     batches_of_equal_sizes,
+    by_blocks,
     permutation_evidence,
     random_splits,
     refuse_infinite,
@@ -76,12 +77,16 @@ def kernel_sums(kernels: Tensor, splits: Tensor) -> KernelSums:
 def discrepancies(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) -> Tensor:
     """Unbiased squared MMD of every split, (classes, splits), given kernels and splits by class."""
     num_reference, num_current = sizes
-    reference, current, across = kernel_sums(kernels, splits)
-    return (
-        reference / (num_reference * (num_reference - 1))
-        + current / (num_current * (num_current - 1))
-        - 2 * across / (num_reference * num_current)
-    )
+
+    def of_block(block: Tensor) -> Tensor:
+        reference, current, across = kernel_sums(kernels, block)
+        return (
+            reference / (num_reference * (num_reference - 1))
+            + current / (num_current * (num_current - 1))
+            - 2 * across / (num_reference * num_current)
+        )
+
+    return by_blocks(of_block, splits)
 
 
 def _squared_distances(pooled: Tensor) -> Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from recollect import rng
 from recollect.detect.encoders import Encoder
 from recollect.detect.fingerprint import Fingerprints, in_half, in_single
 from recollect.types import Encoding, Rows
@@ -48,13 +50,17 @@ class FingerprintReference:
 
     def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
         self._encoder = encoder
+        self._seed = seed
         self._prints = Fingerprints(encoder.name, size=size, seed=seed)
+        self._came: dict[int, int] = {}
 
     def renew(self, label: int, rows: Rows) -> None:
         """From now on `rows` say what the class looks like; without any, what was known stays."""
         if len(rows):
             self._prints.forget(label)
             self._prints.add(label, self._encoder.encode(rows.images))
+            # A repair asks for few rows of a class, however often it comes.
+            self._came[label] = max(len(rows), self._came.get(label, 0))
 
     def encoding_of(self, label: int) -> Encoding:
         """What is kept of a class; no rows for one that has not been learned."""
@@ -63,14 +69,29 @@ class FingerprintReference:
             return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
         return kept
 
+    def like_the_stream(self, classes: Sequence[int]) -> dict[int, Encoding]:
+        """What is kept of the classes, thinned to the mix in which they came to be learned.
+
+        What is kept is as many rows of a rare class as of a frequent one: compared with a stream
+        that nobody tells apart by class, the mix alone would look like drift.
+        """
+        kept = {label: print_ for label in classes if len(print_ := self.encoding_of(label))}
+        share = min((len(some) / self._came[label] for label, some in kept.items()), default=0)
+        thinned = {}
+        for label, some in kept.items():
+            order = torch.randperm(len(some), generator=rng.fork(self._seed, "thinned", label))
+            thinned[label] = some[order[: round(share * self._came[label])].sort().values]
+        return thinned
+
     def rounded(self, encoding: Encoding) -> Encoding:
         """An encoding as coarse as those that are kept."""
         return in_single(in_half(encoding))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return self._prints.state_dict()
+        return {**self._prints.state_dict(), "came": self._came}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self._prints.load_state_dict(state)
+        self._came = dict(state["came"])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.detect.c2st import held_out_scores
-from recollect.detect.evidence import Pair, batches_of_equal_sizes
+from recollect.detect.evidence import Pair, batches_of_equal_sizes, observed_split
 from recollect.errors import UserError
 
 _DEVIATION = math.sqrt(math.log(2 / 0.05) / 2)
@@ -54,11 +54,10 @@ def estimate_shares(pairs: Sequence[Pair], *, folds: int = 10, ridge: float = 1.
     shares: dict[int, Share] = {}
     for places, pooled, (num_reference, num_current) in batches_of_equal_sizes(pairs, 1):
         order = _spread(num_reference, num_current, folds)
-        is_current = (order >= num_reference).expand(len(places), 1, -1)
-        shuffled = held_out_scores(pooled[:, order].detach(), is_current, folds=folds, ridge=ridge)
-        scores = torch.empty_like(shuffled[:, 0])
-        # Rows that are equal must tie, whatever rounding made of their scores.
-        scores[:, order] = shuffled[:, 0].round(decimals=12)
+        is_current = observed_split(len(places), (num_reference, num_current))
+        scores = held_out_scores(
+            pooled.detach(), is_current, order=order, folds=folds, ridge=ridge
+        )[:, 0]
         reference, current = scores[:, :num_reference], scores[:, num_reference:]
         share, error = _mixed_in(reference, current)
         evidence = _evidence(reference, current, share)

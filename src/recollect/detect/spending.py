@@ -17,24 +17,8 @@ def inverse_square(level: float, check: int) -> float:
     >>> round(inverse_square(0.05, 1), 4), round(inverse_square(0.05, 10), 6)
     (0.0304, 0.000304)
     """
-    _refuse_bad(level, check)
-    return level * 6 / (math.pi * check) ** 2
-
-
-def even(level: float, check: int, *, checks: int) -> float:
-    """For a known number of checks: the same to each of them.
-
-    >>> even(0.05, 3, checks=10)
-    0.005
-    """
-    _refuse_bad(level, check)
-    if check > checks:
-        raise UserError(f"the level was shared among {checks} checks; this is check {check}")
-    return level / checks
-
-
-def _refuse_bad(level: float, check: int) -> None:
     if not 0 < level < 1:
         raise UserError(f"the level of a stream must lie between 0 and 1; got {level}")
     if check < 1:
         raise UserError(f"checks are counted from 1; got {check}")
+    return level * 6 / (math.pi * check) ** 2

@@ -11,9 +11,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -21,12 +20,15 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.detect.c2st import areas_under_curve, held_out_scores
+from recollect.detect.cached import keys_of
+from recollect.detect.comparison import Comparison
 from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
 from recollect.detect.encoders import Encoder, RandomEncoder, Surroundings
-from recollect.detect.incoming import Block, Data, blocks_of, opened, peeked, size_in_words
-from recollect.detect.judge import Comparison, ComparisonOptions, Judge
+from recollect.detect.evidence import observed_split
+from recollect.detect.incoming import Data, Incoming, opened, size_in_words
+from recollect.detect.judge import ComparisonOptions, Judge
 from recollect.detect.ks import kolmogorov_smirnov
-from recollect.detect.sample import Sample
+from recollect.detect.sample import DistinctSample
 from recollect.detect.scores import entropy
 from recollect.detect.share import estimate_shares
 from recollect.errors import UserError, unknown_name
@@ -36,8 +38,8 @@ State = Literal["drifted", "same", "not testable", "new", "missing"]
 
 MAX_TELLING = 8
 """rows on either side that are named as the most telling"""
-MIN_PERMUTATIONS, MAX_PERMUTATIONS = 1_000, 10_000
-"""more classes, or a smaller level, ask for finer p-values, up to what can be waited for"""
+MIN_PERMUTATIONS = 1_000
+"""more classes, or a smaller level, make it more"""
 
 _COMPARISONS: Mapping[str, Callable[[int], list[Comparison]]] = {
     "combined": all_three,
@@ -63,7 +65,7 @@ class ClassReport:
     """by test"""
     auc: float | None = None
     """effect size: how often a linear classifier that has seen neither ranks a current row above a
-    reference row; 0.5 is chance, 1 is told apart without fail"""
+    reference row; at 0.5 or less the sides cannot be told apart, at 1 without fail"""
     ks_gap: float | None = None
     """effect size: largest difference of the two sides' distribution functions of the entropy of
     the encoder's predictions, 0 to 1"""
@@ -75,8 +77,16 @@ class ClassReport:
     """of a drifted class, the current rows compared that more likely than not look new: their
     numbers, counted from 0 in the order in which they came"""
     num_reference: int = 0
-    """rows that came, of which at most `max_rows` were compared"""
+    """rows that came"""
     num_current: int = 0
+    num_kept_reference: int = 0
+    """different pictures among them, or a uniform sample of `max_rows`: those to be compared"""
+    num_kept_current: int = 0
+    num_copies_reference: int = 0
+    """rows that came and equal a kept one pixel by pixel; a picture counts once"""
+    num_copies_current: int = 0
+    num_shared: int = 0
+    """kept reference pictures that are among the current ones too: drift looks smaller by them"""
     telling_reference: tuple[int, ...] = ()
     """rows least like the current ones, the most telling first: their numbers, counted from 0 in
     the order in which they came"""
@@ -122,6 +132,10 @@ class SelfCheck:
     """checks at which some class was called drifted"""
     checks: int
     """checks at which some class could be tested"""
+    num_classes: int
+    """classes with rows enough to be split"""
+    half_rows: tuple[int, int]
+    """rows in a half of a class: the fewest, the most"""
 
 
 class DriftDetector:
@@ -141,7 +155,8 @@ class DriftDetector:
         """`encoder`: any fixed one; None has one made for the size of the pictures.
 
         With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
-        At most `max_rows` of a class are kept on either side, a uniform sample, as encodings.
+        At most `max_rows` different pictures of a class are kept on either side, a uniform sample,
+        as encodings; copies of a picture, pixel by pixel, count once.
         """
         if detector not in _COMPARISONS:
             raise unknown_name("detector", detector, _COMPARISONS)
@@ -166,11 +181,10 @@ class DriftDetector:
 
         Labels of batches are named by `class_names`, or else by their numbers.
         """
-        name_of, batches = opened(reference, class_names)
-        image_shape, blocks = peeked(blocks_of(batches), "the reference")
-        encoder = self._encoder_for(image_shape)
-        samples = self._sample(encoder, blocks, name_of, "reference")
-        self._fitted = _Fitted(image_shape, encoder, samples)
+        came = opened(reference, class_names, "the reference")
+        encoder = self._encoder_for(came.image_shape)
+        samples, _ = self._sample(encoder, came, "reference")
+        self._fitted = _Fitted(came.image_shape, encoder, samples)
         return self
 
     def check(self, current: Data, *, class_names: Sequence[str] | None = None) -> DriftReport:
@@ -178,16 +192,16 @@ class DriftDetector:
         if self._fitted is None:
             raise UserError("the detector has no reference yet; call fit(reference) first")
         image_shape, encoder, kept = self._fitted
-        name_of, batches = opened(current, class_names)
-        came, blocks = peeked(blocks_of(batches), "the current pictures")
-        if came != image_shape:
+        came = opened(current, class_names, "the current pictures")
+        if came.image_shape != image_shape:
             raise UserError(
                 f"the reference's pictures are {size_in_words(image_shape)}, the current ones "
-                f"{size_in_words(came)}; bring both to one size and one number of channels"
+                f"{size_in_words(came.image_shape)}; bring both to one size and one number of"
+                " channels"
             )
-        now = self._sample(encoder, blocks, name_of, "current")
+        now, shared = self._sample(encoder, came, "current", kept)
         return DriftReport(
-            classes=tuple(self._class_reports(kept, now)),
+            classes=tuple(self._class_reports(kept, now, shared)),
             detector=self._detector,
             encoder=encoder.name,
             level=self._options.level,
@@ -201,11 +215,18 @@ class DriftDetector:
         """
         if self._fitted is None:
             raise UserError("the detector has no reference yet; call fit(reference) first")
+        if rounds < 1:
+            raise UserError(f"a self-check needs at least 1 round; got {rounds}")
+        if max_rows < self._options.min_rows:
+            raise UserError(
+                f"max_rows of a self-check must be at least {self._options.min_rows}; got"
+                f" {max_rows}"
+            )
         kept = [sample.encoding for sample in self._fitted.samples.values()]
         least = 2 * self._options.min_rows
         testable = {place: each for place, each in enumerate(kept) if len(each) >= least}
         # As fine as the correction needs, and no finer.
-        judge = self._judge(len(testable), min_permutations=199)
+        judge = self._judge(min_permutations=199)
         alarms = checks = 0
         for number in range(1, rounds + 1):
             draw = rng.fork(self._seed, "standalone", "self-check", number)
@@ -213,7 +234,13 @@ class DriftDetector:
             found = [each.drifted for each in judge.verdicts(number, sides)]
             checks += any(answer is not None for answer in found)
             alarms += any(found)
-        return SelfCheck(alarms=alarms, checks=checks)
+        halves = [min(len(each) // 2, max_rows) for each in testable.values()] or [0]
+        return SelfCheck(
+            alarms=alarms,
+            checks=checks,
+            num_classes=len(testable),
+            half_rows=(min(halves), max(halves)),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
@@ -236,28 +263,43 @@ class DriftDetector:
                 f"the reference was encoded by {state['encoder']}; this detector's encoder is"
                 f" {encoder.name}, and their numbers cannot be compared"
             )
-        samples = {name: Sample.restored(kept) for name, kept in state["classes"].items()}
+        samples = {name: DistinctSample.restored(kept) for name, kept in state["classes"].items()}
         self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
 
     def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
         if self._given is not None:
             return self._given
-        around = Surroundings(learner=_no_learner, image_shape=image_shape, seed=self._seed)
+        around = Surroundings(learner=no_learner, image_shape=image_shape, seed=self._seed)
         return self._make_encoder(around)
 
     def _sample(
-        self, encoder: Encoder, blocks: Iterable[Block], name_of: Callable[[int], str], side: str
-    ) -> dict[str, Sample]:
-        """A bounded sample of every class that occurs, by name."""
-        samples: dict[str, Sample] = {}
-        for block in blocks:
+        self,
+        encoder: Encoder,
+        came: Incoming,
+        side: str,
+        others: Mapping[str, DistinctSample] | None = None,
+    ) -> tuple[dict[str, DistinctSample], dict[str, set[bytes]]]:
+        """A bounded sample of every class that occurs, and what of the others' came too, by name.
+
+        Seeds, sides and classes draw independently: or pictures of both sides would meet oftener.
+        """
+        samples: dict[str, DistinctSample] = {}
+        shared: dict[str, set[bytes]] = {}
+        for block in came.blocks:
+            contents = keys_of(block.images)
             offers = []
             for label in torch.unique(block.labels).tolist():
-                name = name_of(label)
-                sample = samples.setdefault(name, Sample())
-                draw = rng.fork(self._seed, "standalone", side, name, sample.seen)
+                name = came.name_of(label)
+                if name not in samples:
+                    salt = rng.derive(self._seed, "standalone", side, name).to_bytes(8, "big")
+                    samples[name] = DistinctSample(salt)
+                    shared[name] = set()
                 mine = (block.labels == label).nonzero().squeeze(1)
-                offers.append((sample, mine[sample.offer(len(mine), self._max_rows, draw)]))
+                shown = [contents[row] for row in mine.tolist()]
+                if others is not None and name in others:
+                    shared[name].update(others[name].contents & set(shown))
+                sample = samples[name]
+                offers.append((sample, mine[sample.offer(shown, self._max_rows)]))
             # Only what is going to be kept: of a large class, ever fewer rows are.
             wanted = torch.cat([rows for _, rows in offers])
             if not len(wanted):
@@ -267,10 +309,13 @@ class DriftDetector:
             for sample, rows in offers:
                 begin, end = end, end + len(rows)
                 sample.put(parts[begin:end], block.start + rows)
-        return samples
+        return samples, shared
 
     def _class_reports(
-        self, kept: Mapping[str, Sample], now: Mapping[str, Sample]
+        self,
+        kept: Mapping[str, DistinctSample],
+        now: Mapping[str, DistinctSample],
+        shared: Mapping[str, Collection[bytes]],
     ) -> Iterator[ClassReport]:
         """One report per class of either side, in the order of names, numbers by their size."""
         names = sorted({*kept, *now}, key=_by_number)
@@ -279,28 +324,40 @@ class DriftDetector:
             for place, name in enumerate(names)
             if name in kept and name in now
         }
-        verdicts = {each.label: each for each in self._judge(len(sides)).verdicts(1, sides)}
+        verdicts = {each.label: each for each in self._judge().verdicts(1, sides)}
+        nothing = DistinctSample()
         for place, name in enumerate(names):
-            if place in verdicts and verdicts[place].drifted is not None:
-                yield self._tested(name, verdicts[place], kept[name], now[name])
-                continue
-            one_sided: State = "missing" if name in kept else "new"
-            yield ClassReport(
-                name=name,
-                verdict="not testable" if place in verdicts else one_sided,
-                reason=verdicts[place].reason if place in verdicts else None,
-                num_reference=kept[name].seen if name in kept else 0,
-                num_current=now[name].seen if name in now else 0,
+            before, after = kept.get(name, nothing), now.get(name, nothing)
+            if place not in verdicts:
+                report = ClassReport(name=name, verdict="missing" if name in kept else "new")
+            elif verdicts[place].drifted is None:
+                reason = verdicts[place].reason
+                report = ClassReport(name=name, verdict="not testable", reason=reason)
+            else:
+                report = self._tested(name, verdicts[place], before, after)
+            yield replace(
+                report,
+                num_reference=before.seen,
+                num_current=after.seen,
+                num_kept_reference=len(before.rows),
+                num_kept_current=len(after.rows),
+                num_copies_reference=before.num_copies,
+                num_copies_current=after.num_copies,
+                num_shared=len(shared.get(name, ())),
             )
 
-    def _judge(self, num_classes: int, *, min_permutations: int = MIN_PERMUTATIONS) -> Judge:
-        finest = math.ceil(2 * num_classes / self._options.level) - 1
-        permutations = min(max(min_permutations, finest), MAX_PERMUTATIONS)
-        comparisons = _COMPARISONS[self._detector](permutations)
+    def _judge(self, *, min_permutations: int = MIN_PERMUTATIONS) -> Judge:
+        comparisons = _COMPARISONS[self._detector](min_permutations)
         merge = merging("cauchy") if len(comparisons) > 1 else None
         return Judge(comparisons, self._options, merge=merge, seed=self._seed)
 
-    def _tested(self, name: str, verdict: Verdict, kept: Sample, now: Sample) -> ClassReport:
+    def _tested(
+        self,
+        name: str,
+        verdict: Verdict,
+        kept: DistinctSample,
+        now: DistinctSample,
+    ) -> ClassReport:
         """The verdict, how large the difference is, and which rows show it."""
         only = _COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name
         effect = _effect(
@@ -323,8 +380,6 @@ class DriftDetector:
             share=share,
             share_error=error,
             moved=tuple(moved.sort().values.tolist()),
-            num_reference=kept.seen,
-            num_current=now.seen,
             telling_reference=tuple(kept.rows[telling_reference[:MAX_TELLING]].tolist()),
             telling_current=tuple(now.rows[telling_current[:MAX_TELLING]].tolist()),
         )
@@ -335,7 +390,7 @@ class _Fitted(NamedTuple):
 
     image_shape: tuple[int, ...]
     encoder: Encoder
-    samples: dict[str, Sample]
+    samples: dict[str, DistinctSample]
 
 
 # --- how large a difference is ------------------------------------------------------------------
@@ -356,12 +411,10 @@ class _Effect(NamedTuple):
 def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
     pooled = torch.cat([kept.features, now.features])
     order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
-    is_current = (order >= len(kept))[None, None]
-    shuffled = held_out_scores(pooled[order][None], is_current, folds=10, ridge=_RIDGE)
-    scores = torch.empty(len(pooled), dtype=shuffled.dtype)
-    scores[order] = shuffled[0, 0]
+    is_current = observed_split(1, (len(kept), len(now)))
+    scores = held_out_scores(pooled[None], is_current, order=order, folds=10, ridge=_RIDGE)
     gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic
-    return _Effect(float(areas_under_curve(shuffled, is_current)), gap, scores)
+    return _Effect(float(areas_under_curve(scores, is_current)), gap, scores[0, 0])
 
 
 def _halves(encoding: Encoding, max_rows: int, draw: torch.Generator) -> tuple[Encoding, Encoding]:
@@ -377,5 +430,6 @@ def _by_number(name: str) -> tuple[bool, int, str]:
     return not is_number, int(name) if is_number else 0, name
 
 
-def _no_learner(images: Tensor) -> Encoding:
+def no_learner(images: Tensor) -> Encoding:
+    """Stands where a fixed encoder is given a learner, which it never asks."""
     raise AssertionError(f"a fixed encoder asks no learner about {len(images)} rows")

@@ -29,7 +29,7 @@ from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
-from recollect.experiment.presets import asks_learner, settled
+from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
 from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, LabelSource
 from recollect.streams import (
@@ -187,7 +187,8 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
     """What a person should know before such a run begins, and when its result is read."""
     warnings = []
     fixed = catalogue.find("encoder", settled(config.encoder)).factory().fixed
-    if detector.watches and not fixed and config.reference == "memory":
+    learns = not fixed and not looks_at_pixels(config)
+    if detector.watches and learns and config.reference == "memory":
         warnings.append(
             "the encoder has trained on the memory's rows, so they look more certain to it than "
             "fresh ones although nothing drifted: expect false alarms (use --reference held-out)"
@@ -197,6 +198,16 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
             "the learner has trained on the memory's rows, so it is better at them than at fresh "
             "ones although nothing drifted: expect false alarms, and harm where there is none (use "
             "--reference held-out)"
+        )
+    if (
+        detector.watches
+        and config.monitor_labels == "unknown"
+        and config.reference == "memory"
+        and config.buffer_policy == "balanced"
+    ):
+        warnings.append(
+            "the memory holds all classes equally often, the stream may not: their mix alone can "
+            "raise the alarm (use --reference held-out or fingerprint)"
         )
     if detector.watches and config.monitor == "test":
         warnings.append(

@@ -44,7 +44,8 @@ class Settings:
     """which rows a detector watches: as a rule rows held out for it; or, as published, the test"""
     monitor_labels: Literal["given", "predicted", "unknown"] = "given"
     """what is known of watched rows: their classes, which are booked as labels; what the learner
-    takes them for; or nothing, so that all classes are checked, and answered, as one"""
+    takes them for; or nothing, so that all classes are checked, and answered, as one, and a mix of
+    classes that changes counts as drift"""
     checked: Literal["all-known", "just-drifted"] | None = None
     """which classes are checked: as a rule all seen so far; or, as published, those that the
     schedule has just drifted"""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import UserError
 from recollect.experiment.data_command import table
 from recollect.experiment.flags import refuse_part_options
-from recollect.files import quietly, reason, replacing, write_json
+from recollect.files import quietly, reason, replacing, write_json, writing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 NO_DRIFT, DRIFT = 0, 3
 """Exit codes, so that the command can stand in a pipeline."""
+
+FILES = ("report.json", "drift.png", "index.html")
+"""What is written, the page last: whoever sees it finds the rest beside it."""
 
 TILE = 96
 """Pixels that the longer side of a picture takes on the page, roughly."""
@@ -99,17 +103,28 @@ def add_detect_command(commands: Any) -> None:
     )
     detect.add_argument(
         "--out",
-        type=Path,
+        type=_folder,
         metavar="FOLDER",
-        help="write index.html, report.json and drift.png there",
+        help=f"write {', '.join(FILES)} there",
     )
     detect.add_argument("--quiet", action="store_true", help="print nothing but errors")
     detect.add_argument("--json", action="store_true", help="print the outcome as JSON")
 
 
+def _folder(text: str) -> Path:
+    """A folder by name; an empty name would mean the working folder, which nobody means."""
+    if not text:
+        raise argparse.ArgumentTypeError("needs the name of a folder; got an empty text")
+    return Path(text)
+
+
 def _detect(arguments: argparse.Namespace) -> int:
     from recollect.detect.standalone import DriftDetector
 
+    if options := arguments.options.get("detector"):
+        raise UserError(
+            f"--detector.{next(iter(options))} is for runs; here there are --level and --max-rows"
+        )
     refuse_part_options(arguments)
     # Before the pictures are read: what is wrong with the call is told at once.
     detector = DriftDetector(
@@ -121,7 +136,7 @@ def _detect(arguments: argparse.Namespace) -> int:
     if arguments.self_check < 0:
         raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
     if arguments.out is not None:
-        _make_writable(arguments.out)
+        _refuse_unwritable(arguments.out)
     with _stages(arguments) as stages:
         settings = _settings(arguments)
         reference = _load(arguments.reference, settings, stages, skip_bad=arguments.skip_bad)
@@ -146,11 +161,15 @@ def _detect(arguments: argparse.Namespace) -> int:
 
 
 def _encoder_maker(name: str) -> Any:
+    """Makes the encoder; that it can is tried here, before a long time goes into the pictures."""
+    from recollect.detect.encoders import Surroundings
+    from recollect.detect.standalone import no_learner
     from recollect.experiment import catalogue
 
     maker = catalogue.find("encoder", name).factory()
     if not maker.fixed:
         raise UserError(f"the encoder {name} belongs to a run; use random or efficientnet")
+    maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
     return maker
 
 
@@ -255,7 +274,7 @@ def _refuse_silence(outcome: Mapping[str, Any]) -> None:
 
 
 def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side) -> None:
-    """The page last: whoever sees it finds the rest beside it."""
+    """The files of a report, all of them or none."""
     from recollect.report.drift_page import Telling, Tile, build_drift_page
 
     shown = _shown(outcome["classes"])
@@ -274,13 +293,16 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
         for each in shown
     ]
     page = build_drift_page(outcome, telling)
-    write_json(out / "report.json", outcome)
-    if shown:
-        _save(_sheet(shown, reference.dataset, current.dataset), out / "drift.png")
-    else:
-        quietly((out / "drift.png").unlink)  # an earlier one would contradict the page
-    with replacing(out / "index.html") as temporary:
-        temporary.write_bytes(page.encode(errors="replace"))
+    sheet = _sheet(shown, reference.dataset, current.dataset) if shown else None
+    numbers, picture, index = (out / name for name in FILES)
+    with _folder_or_nothing(out):
+        write_json(numbers, outcome)
+        if sheet is not None:
+            _save(sheet, picture)
+        else:
+            quietly(picture.unlink)  # an earlier one would contradict the page
+        with replacing(index) as temporary:
+            temporary.write_bytes(page.encode(errors="replace"))
 
 
 def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -336,17 +358,34 @@ def _save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi="figure", metadata={"Software": None})
 
 
-def _make_writable(out: Path) -> None:
-    """Find out before the work, not after it, that nothing can be written."""
+def _refuse_unwritable(out: Path) -> None:
+    """Find out before the work, not after it, that nothing can be written; nothing is made yet."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
+        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
         raise UserError(
             f"expected a folder to write into, but {out} cannot be written ({reason(error)});"
             " choose another with --out"
         ) from error
+
+
+@contextlib.contextmanager
+def _folder_or_nothing(out: Path) -> Iterator[None]:
+    """A folder to fill; if that fails, what was not there before is gone again."""
+    missing = [path for path in (out, *out.absolute().parents) if not path.exists()]
+    fresh = [out / name for name in FILES if not (out / name).exists()]
+    try:
+        with writing(out, "choose another with --out"):
+            out.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for file in fresh:
+            quietly(file.unlink)
+        for folder in missing:
+            quietly(folder.rmdir)
+        raise
 
 
 # --- what is printed ----------------------------------------------------------------------------
@@ -367,9 +406,10 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         NUM_NAMES,
         headline,
         measured_false_alarms,
+        remarks,
+        rule,
         table_rows,
     )
-    from recollect.report.run import clean
 
     if arguments.json:
         print(json.dumps(outcome, indent=1, allow_nan=False))
@@ -378,13 +418,14 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         return
     print(table([tuple(COLUMNS), *table_rows(outcome)], right=range(NUM_NAMES, len(COLUMNS))))
     print()
-    for each in outcome["classes"]:
-        if each["reason"] is not None:
-            print(clean(f"{each['name']} could not be tested: {each['reason']}"))
+    for line in remarks(outcome):
+        print(line)
+    if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
+        print("an AUC below 0.5 says what 0.5 does: the two sides cannot be told apart")
     if outcome["left_out"]:
         print(f"{len(outcome['left_out']):,} files left out, since they are no usable pictures")
     if outcome["self_check"] is not None:
         print(measured_false_alarms(outcome))
-    print(f"{headline(outcome)}; level {outcome['level']:g}, {outcome['correction']}")
+    print(f"{headline(outcome)}; {rule(outcome)}")
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")

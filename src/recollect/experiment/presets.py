@@ -239,10 +239,12 @@ def resolve(config: RunConfig) -> RunConfig:
         catalogue.find("transform", config.transform)
     fixed = catalogue.find("encoder", config.encoder or "").factory().fixed
     if config.reference is None:
-        trained_rows_will_do = fixed and not asks_learner(config)
+        unmoved = fixed or looks_at_pixels(config)
+        trained_rows_will_do = unmoved and not asks_learner(config)
         config = dataclasses.replace(
             config, reference="memory" if trained_rows_will_do else "held-out"
         )
+    _refuse_what_the_detector_cannot(config)
     if config.reference == "fingerprint" and not fixed:
         raise UserError(
             f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
@@ -269,6 +271,29 @@ def resolve(config: RunConfig) -> RunConfig:
 def asks_learner(config: RunConfig) -> bool:
     """Whether a check is to ask the learner what it makes of rows, whoever encodes them."""
     return config.monitor_labels == "predicted" or config.min_harm is not None
+
+
+def looks_at_pixels(config: RunConfig) -> bool:
+    """Whether the detector learns from pictures itself: nobody's encodings matter to it."""
+    return config.detector == "reconstruction"
+
+
+TELL_NO_HARM = ("reconstruction", "oracle", "always", "never")
+"""Detectors that ask the learner nothing, and so cannot say what a change costs it."""
+
+
+def _refuse_what_the_detector_cannot(config: RunConfig) -> None:
+    """A setting that would do nothing is a mistake; one that must fail fails before the run."""
+    if config.min_harm is not None and config.detector in TELL_NO_HARM:
+        raise UserError(
+            f"min_harm needs a detector that tells harm, and {config.detector} does not; use"
+            " --detector ks, mmd, c2st or combined, or leave out min_harm"
+        )
+    if config.reference == "fingerprint" and looks_at_pixels(config):
+        raise UserError(
+            f"the detector {config.detector} learns from pictures, and a fingerprint holds none;"
+            " use --reference held-out or memory"
+        )
 
 
 def _refuse_questions_about_pictures(config: RunConfig) -> None:

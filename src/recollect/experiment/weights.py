@@ -53,7 +53,7 @@ def find_resnet18() -> Path:
         ) from absence
 
 
-_ALTERNATIVES = "use the encoder efficientnet, random or learner"
+_ALTERNATIVES = "use the encoder efficientnet or random"
 
 
 class _Absent(Exception):

@@ -42,14 +42,27 @@ class Margins:
     row_gap: float = 0.75
 
 
-def place(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+def place(
+    figure: Figure,
+    left: float,
+    bottom: float,
+    width: float,
+    height: float,
+    projection: str = "rectilinear",
+) -> Axes:
     """Axes at a place given in inches from the lower left corner."""
     across, up = figure.get_size_inches()
-    return figure.add_axes((left / across, bottom / up, width / across, height / up))
+    rectangle = (left / across, bottom / up, width / across, height / up)
+    return figure.add_axes(rectangle, projection=projection)
 
 
 def panels(
-    count: int, width: float, height: float, margins: Margins, columns: int = 3
+    count: int,
+    width: float,
+    height: float,
+    margins: Margins,
+    columns: int = 3,
+    projection: str = "rectilinear",
 ) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels of a given size in inches, row by row."""
     across = min(count, columns)
@@ -65,7 +78,7 @@ def panels(
         row, column = divmod(index, columns)
         left = margins.left + column * (width + margins.column_gap)
         bottom = margins.bottom + (rows - 1 - row) * (height + margins.row_gap)
-        axes.append(place(figure, left, bottom, width, height))
+        axes.append(place(figure, left, bottom, width, height, projection))
     return figure, axes
 
 

@@ -179,7 +179,8 @@ COMPARISON = (
     Column(
         key="fpr",
         heading=("", "FPR"),
-        meaning="Share of the checks of unchanged classes that raised an alarm.",
+        meaning="Share of the checks of unchanged classes that raised an alarm. Where watched rows"
+        " were not told apart by their true class, other classes' drift raises some.",
         value=_over_seeds(lambda run: run.detection.get("fpr")),
         show=_two_decimals,
     ),
@@ -189,6 +190,15 @@ COMPARISON = (
         meaning="Tasks from a drift to its discovery, over the drifts that were found.",
         value=_over_seeds(lambda run: run.detection.get("delay")),
         show=_two_decimals,
+    ),
+    Column(
+        key="num_spared",
+        heading=("", "spared"),
+        meaning="Verdicts of drift that cost fewer than min_harm points: no labels are spent on"
+        " such classes.",
+        value=_over_seeds(lambda run: run.num_spared),
+        show=compact,
+        where_known=True,
     ),
     Column(
         key="seconds",

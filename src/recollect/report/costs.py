@@ -24,12 +24,12 @@ BASIS = "fr"
 
 Read = Callable[[Run], float | None]
 
-_AXES: Mapping[str, Read] = {
+COST_AXES: Mapping[str, Read] = {
     "adaptation\nlabels": lambda run: run.labels.get("adaptation"),
     "seconds": lambda run: run.cost(run.seconds),
     "FLOPs": lambda run: run.cost(run.flops),
 }
-_FILLS = ("solid", "hatched", "open")
+FILLS = ("solid", "hatched", "open")
 """How the parts of a bar are told apart, in the order in which they are stacked."""
 
 _PHASE_WORDS = dict(zip(COSTS, ("training", "detection", "adaptation"), strict=True))
@@ -58,7 +58,7 @@ def relative_costs(setting: Setting) -> RelativeCosts:
     On an axis where full relearning is missing or costs nothing, the largest cell is 1.0.
     """
     columns, basis = [], []
-    for read in _AXES.values():
+    for read in COST_AXES.values():
         costs = [cell.mean(read) for cell in setting.cells]
         yardsticks = [_cost_of_basis(setting, cell, read) for cell in setting.cells]
         largest = max((cost for cost in costs if cost is not None), default=0.0)
@@ -80,11 +80,24 @@ def _cost_of_basis(setting: Setting, cell: Cell, read: Read) -> float | None:
 
 def cost_radar(setting: Setting, looks: style.Looks) -> Drawing:
     """Three costs of each cell as multiples of those of full relearning."""
-    relative = relative_costs(setting)
     figure = Figure(figsize=(5.3, 4.0))
     axes = figure.add_axes((0.07, 0.04, 0.58, 0.76), projection="polar")
+    relative, words = draw_radar(axes, setting, looks)
+    figure.legend(*axes.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.72, 0.97))
+    return Drawing(
+        figure=figure,
+        title="Cost, relative",
+        caption="Adaptation labels, seconds and FLOPs (training, detection and adaptation), "
+        f"{_basis(relative)} Closer to the centre is cheaper.",
+        alt=f"Radar chart of relative costs (labels, seconds, FLOPs): {words}.",
+    )
+
+
+def draw_radar(axes: Axes, setting: Setting, looks: style.Looks) -> tuple[RelativeCosts, str]:
+    """One closed line per cell on polar axes; what it shows, as numbers and in words."""
     assert isinstance(axes, PolarAxes)
-    angles = np.linspace(0, 2 * np.pi, len(_AXES), endpoint=False).tolist()
+    relative = relative_costs(setting)
+    angles = np.linspace(0, 2 * np.pi, len(COST_AXES), endpoint=False).tolist()
     words = []
     for costs, label, look in zip(
         relative.values, setting.labels, style.looks_by_cell(setting.cells, looks), strict=True
@@ -106,25 +119,18 @@ def cost_radar(setting: Setting, looks: style.Looks) -> Drawing:
         shares = ", ".join("unknown" if cost is None else f"{cost:.2f}" for cost in costs)
         words.append(f"{label} {shares}")
     _dress_radar(axes, angles, max([1.0, *(c for row in relative.values for c in row if c)]))
-    figure.legend(*axes.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.72, 0.97))
-    return Drawing(
-        figure=figure,
-        title="Cost, relative",
-        caption="Adaptation labels, seconds and FLOPs (training, detection and adaptation), "
-        f"{_basis(relative)} Closer to the centre is cheaper.",
-        alt="Radar chart of relative costs (labels, seconds, FLOPs): " + "; ".join(words) + ".",
-    )
+    return relative, "; ".join(words)
 
 
 def _basis(relative: RelativeCosts) -> str:
     by_basis = relative.basis.count(BASIS)
-    if by_basis == len(_AXES):
+    if by_basis == len(COST_AXES):
         return f"as multiples of full relearning: {BASIS} = 1.0."
     if not by_basis:
         return f"as multiples of the largest = 1.0, because there is no {BASIS} to compare with."
     odd = [
         name.replace("\n", " ")
-        for name, basis in zip(_AXES, relative.basis, strict=True)
+        for name, basis in zip(COST_AXES, relative.basis, strict=True)
         if basis != BASIS
     ]
     return (
@@ -136,7 +142,7 @@ def _basis(relative: RelativeCosts) -> str:
 def _dress_radar(axes: PolarAxes, angles: Sequence[float], largest: float) -> None:
     axes.set_theta_zero_location("N")
     axes.set_rlabel_position(25)  # where the sides of a full triangle cross no label
-    axes.set(xticks=angles, xticklabels=list(_AXES), ylim=(0, largest))
+    axes.set(xticks=angles, xticklabels=list(COST_AXES), ylim=(0, largest))
     axes.tick_params(axis="x", pad=7)
     ticks = [0.25, 0.5, 0.75, 1.0] if largest < 1.6 else sorted({1.0, *range(1, int(largest) + 1)})
     axes.set_yticks(ticks[:: max(1, len(ticks) // 5)])
@@ -169,8 +175,8 @@ def cost_bars(setting: Setting, looks: style.Looks) -> Drawing:
             panel.tick_params(labelleft=False)
         panel.legend(
             handles=[
-                Patch(**_filled(style.MUTED, fill), label=part.name)
-                for part, fill in zip(parts, _FILLS, strict=False)
+                Patch(**filled(style.MUTED, fill), label=part.name)
+                for part, fill in zip(parts, FILLS, strict=False)
             ],
             loc="upper left",
             bbox_to_anchor=(-0.03, -0.28 * 1.3 / (0.5 + 0.42 * count)),
@@ -194,7 +200,8 @@ def cost_bars(setting: Setting, looks: style.Looks) -> Drawing:
     )
 
 
-def _filled(colour: str, fill: str) -> dict[str, Any]:
+def filled(colour: str, fill: str) -> dict[str, Any]:
+    """How matplotlib is told to fill a bar."""
     return {
         "facecolor": colour if fill == "solid" else "white",
         "edgecolor": colour,
@@ -232,8 +239,8 @@ def _stacked_bars(
         look = looks[cell.adaptation]
         sizes = [cell.mean(part.read) for part in parts]
         start = 0.0
-        for size, fill in zip(sizes, _FILLS, strict=False):
-            panel.barh(row, size or 0.0, left=start, height=0.62, **_filled(look.colour, fill))
+        for size, fill in zip(sizes, FILLS, strict=False):
+            panel.barh(row, size or 0.0, left=start, height=0.62, **filled(look.colour, fill))
             start += size or 0.0
         sums.append(start)
         totals.append(compact(start) if any(s is not None for s in sizes) else "unknown")

@@ -27,31 +27,14 @@ def accuracy_over_tasks(setting: Setting, looks: style.Looks) -> Drawing:
     for cell, label, look in zip(
         setting.cells, setting.labels, style.looks_by_cell(setting.cells, looks), strict=True
     ):
-        tasks = np.arange(1, cell.first.num_tasks + 1)
-        stats = _by_task(cell)
-        means = np.array([stat.mean if stat else np.nan for stat in stats])
-        spread = np.array([(stat.sd if stat else None) or 0.0 for stat in stats])
-        ending = _ending(stats[-1])
+        ending = _ending(by_task(cell)[-1])
         endings.append(f"{label} {ending}")
-        axes.plot(
-            tasks,
-            means,
-            color=look.colour,
-            linestyle=look.line,
-            marker=look.marker,
-            markersize=5.5,
-            markerfacecolor="white" if look.hollow else look.colour,
-            linewidth=1.8,
-            label=f"{label}   {ending}",
-        )
-        axes.fill_between(
-            tasks, means - spread, means + spread, color=look.colour, alpha=0.14, linewidth=0
-        )
+        draw_curve(axes, cell, look, label=f"{label}   {ending}")
     _mark_changes(axes, setting)
     axes.set(
         xlim=(0.7, num_tasks + 0.3),
         ylim=(0, 102),
-        xticks=_few_ticks(num_tasks),
+        xticks=few_ticks(num_tasks),
         xlabel="after task",
         ylabel="mean accuracy (%)",
     )
@@ -76,7 +59,32 @@ def accuracy_over_tasks(setting: Setting, looks: style.Looks) -> Drawing:
     )
 
 
-def _by_task(cell: Cell) -> list[Stat | None]:
+def draw_curve(
+    axes: Axes, cell: Cell, look: style.Look, *, label: str = "", marker_size: float = 5.5
+) -> None:
+    """The mean accuracy after each task as a line, its spread over seeds as a band."""
+    tasks = np.arange(1, cell.first.num_tasks + 1)
+    stats = by_task(cell)
+    means = np.array([stat.mean if stat else np.nan for stat in stats])
+    spread = np.array([(stat.sd if stat else None) or 0.0 for stat in stats])
+    axes.plot(
+        tasks,
+        means,
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker,
+        markersize=marker_size,
+        markerfacecolor="white" if look.hollow else look.colour,
+        linewidth=1.8 * min(1.0, marker_size / 4.5),
+        label=label,
+    )
+    axes.fill_between(
+        tasks, means - spread, means + spread, color=look.colour, alpha=0.14, linewidth=0
+    )
+
+
+def by_task(cell: Cell) -> list[Stat | None]:
+    """After each task, the mean accuracy over the tasks seen so far, over seeds."""
     curves = np.stack([run.mean_accuracy for run in cell.runs])
     return [stat_of(None if np.isnan(v) else float(v) for v in after) for after in curves.T]
 
@@ -87,16 +95,19 @@ def _ending(stat: Stat | None) -> str:
     return f"{stat.mean:.1f}" if stat.sd is None else f"{stat.mean:.1f} ± {stat.sd:.1f}"
 
 
-def _few_ticks(num_tasks: int) -> list[int]:
-    return list(range(1, num_tasks + 1, max(1, num_tasks // 20)))
+def few_ticks(num_tasks: int, most: int = 20) -> list[int]:
+    """Task numbers to print below an axis.
+
+    >>> few_ticks(10, most=5)
+    [1, 3, 5, 7, 9]
+    """
+    return list(range(1, num_tasks + 1, -(-num_tasks // most)))
 
 
 def _mark_changes(axes: Axes, setting: Setting) -> None:
-    changed = changes(setting.first)
-    for (task, _), words in zip(changed.items(), _words_that_fit(setting.first), strict=True):
-        # Between the last measurement of the old look and the first one of the new.
-        at = task - 0.5
-        axes.axvline(at, color=style.DRIFT, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+    for at, words in zip(
+        draw_changes(axes, setting.first), _words_that_fit(setting.first), strict=True
+    ):
         axes.annotate(
             words,
             (at, 1.0),
@@ -107,6 +118,15 @@ def _mark_changes(axes: Axes, setting: Setting) -> None:
             fontsize=8,
             color=style.DRIFT,
         )
+
+
+def draw_changes(axes: Axes, run: Run) -> list[float]:
+    """A vertical line wherever classes change their look; where the lines stand."""
+    # Between the last measurement of the old look and the first one of the new.
+    places = [task - 0.5 for task in changes(run)]
+    for at in places:
+        axes.axvline(at, color=style.DRIFT, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+    return places
 
 
 def _words_that_fit(run: Run) -> list[str]:

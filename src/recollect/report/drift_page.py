@@ -13,20 +13,22 @@ from importlib.resources import files
 from typing import Any
 
 from recollect.report.run import clean
-from recollect.report.words import share_interval
+from recollect.report.words import plural, share_interval
 
 COLUMNS: Mapping[str, str] = {
     "class": "The name, which is what the two sides are matched by.",
     "verdict": "New and missing classes are on one side only: nothing is said about their drift.",
     "p-value": "How often two samples of one distribution would differ as much.",
     "AUC": "Effect size: how often a linear classifier that has seen neither ranks a current"
-    " picture above a reference picture; 0.5 is chance, 1 is told apart without fail.",
+    " picture above a reference picture; at 0.5 or less the two sides cannot be told apart, at 1"
+    " without fail.",
     "KS gap": "Effect size: largest difference between the two distributions of the entropy of the"
     " encoder's predictions, 0 to 1.",
     "moved": "Of a drifted class, the estimated share of current pictures that look new, with its"
     " standard error; where the change is faint, it comes out too small.",
-    "reference": "Pictures on the reference side.",
-    "current": "Pictures on the current side.",
+    "reference": "Pictures on the reference side: how many are compared, of how many that came."
+    " Copies of a picture count once, and of very many a random sample is taken.",
+    "current": "Pictures on the current side, likewise.",
 }
 """What the table shows, and what that means."""
 
@@ -99,18 +101,72 @@ def _names(report: Mapping[str, Any]) -> dict[str, list[str]]:
     return names
 
 
+def rule(report: Mapping[str, Any]) -> str:
+    """When a class is called drifted.
+
+    >>> rule({"level": 0.05, "correction": "holm", "classes": [{"threshold": 0.025}]})
+    'drifted where the p-value is at most 0.025 (level 0.05, holm)'
+    """
+    promised = f"level {report['level']:g}, {report['correction']}"
+    thresholds = [each["threshold"] for each in report["classes"] if each["threshold"] is not None]
+    if not thresholds:
+        return promised
+    return f"drifted where the p-value is at most {thresholds[0]:.3g} ({promised})"
+
+
+def remarks(report: Mapping[str, Any]) -> list[str]:
+    """What the numbers do not tell by themselves, each in one line."""
+    classes = report["classes"]
+    lines = [
+        f"{each['name']} could not be tested: {each['reason']}"
+        for each in classes
+        if each["reason"] is not None
+    ]
+    for side in ("reference", "current"):
+        if copies := _counted(classes, f"num_copies_{side}"):
+            lines.append(f"copies of compared {side} pictures, which count once: {copies}")
+    if shared := _counted(classes, "num_shared"):
+        lines.append(
+            "compared reference pictures that are on the current side too, which makes drift look"
+            f" smaller: {shared}"
+        )
+    return [clean(line) for line in lines]
+
+
+def _counted(classes: Sequence[Mapping[str, Any]], key: str) -> str:
+    """A sum over classes and its parts; empty where there is none.
+
+    >>> _counted([{"name": "cat", "n": 3}, {"name": "dog", "n": 0}, {"name": "cow", "n": 4}], "n")
+    '7 (cat: 3, cow: 4)'
+    """
+    parts = {each["name"]: each[key] for each in classes if each[key]}
+    few = _few([f"{name}: {count:,}" for name, count in parts.items()])
+    return f"{sum(parts.values()):,} ({few})" if parts else ""
+
+
 def measured_false_alarms(report: Mapping[str, Any]) -> str:
-    """What the reference split against itself has shown, in one line.
+    """What the self-check measured, and how, in one line.
 
     >>> measured_false_alarms({"self_check": {"alarms": 0, "checks": 0}})
-    'the reference split against itself: alarms in 0 of 0 checks, since no class has rows enough'
+    'self-check: no class of the reference has pictures enough to be cut into halves.'
     """
-    alarms, checks = report["self_check"]["alarms"], report["self_check"]["checks"]
-    words = f"the reference split against itself: alarms in {alarms} of {checks} checks"
+    found = report["self_check"]
+    alarms, checks = found["alarms"], found["checks"]
     if not checks:
-        return f"{words}, since no class has rows enough"
+        return "self-check: no class of the reference has pictures enough to be cut into halves."
     low, high = share_interval(alarms, checks)
-    return f"{words} ({alarms / checks:.1%}; 95 % interval {low:.1%} to {high:.1%})"
+    measured = f"{alarms / checks:.1%}, 95 % interval {low:.1%} to {high:.1%}"
+    if report["correction"] in ("holm", "bonferroni"):
+        measured += f"; promised: at most {100 * report['level']:g}%"
+    fewest, most = found["half_rows"]
+    rows = f"{most} pictures" if fewest == most else f"{fewest} to {most} pictures"
+    classes = "1 class" if found["num_classes"] == 1 else f"{found['num_classes']} classes"
+    return (
+        "self-check: the reference cut at random into two halves and compared,"
+        f" {plural(checks, 'time')} ({classes}, {rows} in a half); drift, which cannot be there,"
+        f" was found {plural(alarms, 'time')} ({measured}). This tells of false alarms only, not of"
+        " what is found: the fewer the pictures, the larger must a drift be."
+    )
 
 
 def table_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -123,8 +179,8 @@ def table_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
             _number(each["auc"], ".2f"),
             _number(each["ks_gap"], ".2f"),
             _share(each),
-            f"{each['num_reference']:,}",
-            f"{each['num_current']:,}",
+            _pictures(each["num_kept_reference"], each["num_reference"]),
+            _pictures(each["num_kept_current"], each["num_current"]),
         )
         for each in report["classes"]
     ]
@@ -134,11 +190,7 @@ def build_drift_page(report: Mapping[str, Any], telling: Sequence[Telling]) -> s
     """The page; `report` also says what was compared: `reference` and `current`."""
     title = _finding(report)
     title = title[:1].upper() + title[1:]
-    reasons = [each for each in report["classes"] if each["reason"]]
-    notes = "".join(
-        f"<li>{_text(each['name'])} could not be tested: {_text(each['reason'])}</li>"
-        for each in reasons
-    )
+    notes = "".join(f"<li>{escape(line)}</li>" for line in remarks(report))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -177,11 +229,12 @@ def _promise(report: Mapping[str, Any]) -> str:
     promise = promises.get(report["correction"], any_class).format(level=report["level"])
     words = (
         f"Detector {report['detector']}, correction {report['correction']}: {promise}."
-        f" Encoder: {report['encoder']}."
+        f" Here: {rule(report)}. Encoder: {report['encoder']}."
     )
     if report.get("self_check") is None:
         return words
-    return f"{words} Measured on {measured_false_alarms(report)}."
+    measured = measured_false_alarms(report)
+    return f"{words} {measured[:1].upper()}{measured[1:]}"
 
 
 def _html_table(report: Mapping[str, Any]) -> str:
@@ -241,6 +294,10 @@ def _text(text: str) -> str:
 def _few(names: Sequence[str], most: int = 12) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def _pictures(compared: int, came: int) -> str:
+    return f"{came:,}" if compared == came else f"{compared:,} of {came:,}"
 
 
 def _share(each: Mapping[str, Any]) -> str:

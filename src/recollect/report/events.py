@@ -15,26 +15,53 @@ class Outcome(enum.Enum):
     FOUND = "drift, found"
     MISSED = "drift, missed"
     FALSE_ALARM = "false alarm"
+    BESIDE = "flagged beside drift"
+    """itself unchanged, but its rows were not told from those of a class that has drifted"""
     QUIET = "no drift, none claimed"
     UNTESTABLE = "not testable"
 
 
-def outcome_of(verdict: Verdict, run: Run) -> Outcome:
-    """Judge a verdict: a claim is right while a class is stale.
+def outcomes_of(run: Run) -> tuple[Outcome, ...]:
+    """Judge each verdict of a run: a claim is right while a class is stale.
 
     A class is stale from its last change of look until it has been met with fresh samples. That
     happens after a task's check, so it counts from the next task on.
     """
+    stale = _stale_checks(run)
+    # Rows that nobody told apart by their class carry one class's drift into another's group.
+    mixed = drifted_checks(run) if run.monitor_labels != "given" else frozenset()
+    return tuple(
+        _outcome(verdict, is_stale=(verdict.task, verdict.label) in stale, mixed=mixed)
+        for verdict in run.verdicts
+    )
+
+
+def _outcome(verdict: Verdict, *, is_stale: bool, mixed: frozenset[int]) -> Outcome:
     if verdict.drifted is None:
         return Outcome.UNTESTABLE
-    changed = [task for task in _tasks_of_change(run, verdict.label) if task <= verdict.task]
-    last = max(changed, default=None)
-    is_stale = last is not None and not any(
-        (task, verdict.label) in run.renewals for task in range(last, verdict.task)
-    )
     if is_stale:
         return Outcome.FOUND if verdict.drifted else Outcome.MISSED
-    return Outcome.FALSE_ALARM if verdict.drifted else Outcome.QUIET
+    if not verdict.drifted:
+        return Outcome.QUIET
+    return Outcome.BESIDE if verdict.task in mixed else Outcome.FALSE_ALARM
+
+
+def drifted_checks(run: Run) -> frozenset[int]:
+    """The tasks at whose check some class was stale."""
+    return frozenset(task for task, _ in _stale_checks(run))
+
+
+def _stale_checks(run: Run) -> frozenset[tuple[int, int]]:
+    """(task, class) of each check of a class that was stale."""
+    changed = {label: _tasks_of_change(run, label) for label in {v.label for v in run.verdicts}}
+    stale = set()
+    for verdict in run.verdicts:
+        last = max((task for task in changed[verdict.label] if task <= verdict.task), default=None)
+        if last is not None and not any(
+            (task, verdict.label) in run.renewals for task in range(last, verdict.task)
+        ):
+            stale.add((verdict.task, verdict.label))
+    return frozenset(stale)
 
 
 def changes(run: Run) -> Mapping[int, tuple[int, ...]]:

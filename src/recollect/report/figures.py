@@ -13,6 +13,7 @@ from recollect.report.cells import Setting
 from recollect.report.costs import cost_bars, cost_radar
 from recollect.report.curves import accuracy_over_tasks, reliability
 from recollect.report.grids import accuracy_matrix, confusion, per_class
+from recollect.report.harms import harm_dots
 from recollect.report.pictures import sample_sheet
 from recollect.report.verdicts import verdict_grid
 
@@ -25,6 +26,7 @@ DRAWERS: Mapping[str, Drawer] = {
     "per-class": lambda setting, _: per_class(setting),
     "samples": lambda setting, _: sample_sheet(setting),
     "verdicts": lambda setting, _: verdict_grid(setting),
+    "harm": lambda setting, _: harm_dots(setting),
     "confusion": lambda setting, _: confusion(setting),
     "cost": cost_bars,
     "radar": cost_radar,
@@ -38,7 +40,7 @@ class Picture:
     """A finished figure, ready to be written or put into a page."""
 
     kind: str
-    """a key of DRAWERS"""
+    """what it shows, fit for a file name; a key of DRAWERS where it shows a setting"""
     title: str
     caption: str
     alt: str
@@ -53,14 +55,17 @@ def draw_all(setting: Setting, looks: style.Looks) -> tuple[Picture, ...]:
         for kind, draw in DRAWERS.items():
             drawing = draw(setting, looks)
             if drawing is not None:
-                pictures.append(
-                    Picture(
-                        kind=kind,
-                        title=drawing.title,
-                        caption=drawing.caption,
-                        alt=drawing.alt,
-                        png=to_png(drawing.figure),
-                        svg=to_svg(drawing.figure),
-                    )
-                )
+                pictures.append(picture_of(kind, drawing))
     return tuple(pictures)
+
+
+def picture_of(kind: str, drawing: Drawing) -> Picture:
+    """A drawing as files' contents."""
+    return Picture(
+        kind=kind,
+        title=drawing.title,
+        caption=drawing.caption,
+        alt=drawing.alt,
+        png=to_png(drawing.figure),
+        svg=to_svg(drawing.figure),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -14,6 +13,7 @@ from recollect.report.cells import Setting, Stat
 from recollect.report.columns import FURTHER, NAMES, Column, Value
 from recollect.report.figures import Picture
 from recollect.report.run import Run, clean
+from recollect.report.run_details import tell_run
 from recollect.report.tables import Table, table_of
 
 SIDE_BY_SIDE = ("radar", "reliability")
@@ -52,7 +52,7 @@ def build_page(
             _section(setting, drawn, alone=len(settings) == 1)
             for setting, drawn in zip(settings, pictures, strict=True)
         ),
-        runs="\n".join(_run(run) for cell in cells for run in cell.runs),
+        runs="\n".join(tell_run(run) for cell in cells for run in cell.runs),
         footer=escape(_footer([run for cell in cells for run in cell.runs])),
     )
 
@@ -139,19 +139,6 @@ def _figure(picture: Picture) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">'
         f'<img alt="{escape(picture.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
-    )
-
-
-def _run(run: Run) -> str:
-    faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
-    name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in (*run.warnings, *run.notes))
-    versions = ", ".join(f"{key} {clean(value)}" for key, value in sorted(run.versions.items()))
-    config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)
-    return (
-        f"<details><summary>{escape(name)} <small>({escape(clean(run.folder))})</small></summary>"
-        + (f'<ul class="facts">{notes}</ul>' if notes else "")
-        + f"<p>{escape(versions)}</p><pre>{escape(config)}</pre></details>"
     )
 
 

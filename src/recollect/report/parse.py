@@ -51,7 +51,7 @@ def _parse(result: Mapping[str, Any], folder: Path, samples: Path | None) -> Run
     if stray:
         raise DamagedError(f"has a task {min(stray)}, expected 1 to {len(accuracy)}")
     class_names = _class_names(result.get("class_names"), num_classes)
-    if confusion is not None:
+    if confusion is not None and len(confusion) < len(class_names):
         confusion = np.pad(confusion, (0, len(class_names) - len(confusion)))
     return Run(
         folder=folder,
@@ -109,6 +109,9 @@ def _last(values: Sequence[Any] | None) -> float | None:
     return _number(values[-1]) if values else None
 
 
+_PLAIN = frozenset({int, float, type(None)})
+
+
 def _square(rows: Sequence[Sequence[Any]] | None, *, fill: float = math.nan) -> Floats | None:
     """(n, n) from n rows of at most n entries; what is missing or null becomes `fill`."""
     if not rows:
@@ -117,8 +120,10 @@ def _square(rows: Sequence[Sequence[Any]] | None, *, fill: float = math.nan) -> 
     for index, row in enumerate(rows):
         if len(row) > len(rows):
             raise DamagedError(f"has a matrix of {len(rows)} rows with a row of {len(row)}")
-        values = [_number(entry) for entry in row]
-        square[index, : len(row)] = [fill if value is None else value for value in values]
+        if not _PLAIN.issuperset(map(type, row)):
+            row = [_number(entry) for entry in row]  # which names what is no number
+        square[index, : len(row)] = row  # None as NaN, and JSON holds no other NaN
+    square[np.isnan(square)] = fill
     return square
 
 
@@ -145,6 +150,19 @@ def _verdict(entry: Mapping[str, Any]) -> Verdict:
         drifted=drifted,
         score=_number(entry.get("score")),
         p_value=_number(entry.get("p_value")),
+        threshold=_number(entry.get("threshold")),
+        p_values=tuple(
+            (clean(name), float(value)) for name, value in (entry.get("p_values") or {}).items()
+        ),
+        reason=clean(entry.get("reason") or ""),
+        num_current=int(entry.get("num_current") or 0),
+        harm=_number(entry.get("harm")),
+        harm_error=_number(entry.get("harm_error")),
+        harm_unlabelled=_number(entry.get("harm_unlabelled")),
+        share=_number(entry.get("share")),
+        share_error=_number(entry.get("share_error")),
+        num_moved=len(entry.get("moved_rows") or ()),
+        spared=bool(entry.get("spared")),
     )
 
 
@@ -153,12 +171,12 @@ def _renewals(
     verdicts: tuple[Verdict, ...],
     labels: Mapping[str, float | None],
 ) -> frozenset[tuple[int, int]]:
-    """As told; else, an adaptation that asked for labels has renewed whatever was flagged."""
+    """As told; else, an adaptation that asked for labels has renewed what it did not spare."""
     if entries is not None:
         return frozenset((int(entry["task"]), int(entry["class"])) for entry in entries)
     if not labels.get("adaptation"):
         return frozenset()
-    return frozenset((verdict.task, verdict.label) for verdict in verdicts if verdict.drifted)
+    return frozenset((v.task, v.label) for v in verdicts if v.drifted and not v.spared)
 
 
 def _calibration(entry: Mapping[str, Any] | None) -> Calibration | None:

@@ -46,6 +46,41 @@ class Verdict:
     """None: not testable"""
     score: float | None
     p_value: float | None
+    threshold: float | None = None
+    """of the p-value, or of the score where a gap was chosen by hand"""
+    p_values: tuple[tuple[str, float], ...] = ()
+    """by test, where several were merged"""
+    reason: str = ""
+    """why the class was not testable"""
+    num_current: int = 0
+    """rows that were compared with the reference"""
+    harm: float | None = None
+    """points of accuracy lost on the class, counted by labels"""
+    harm_error: float | None = None
+    harm_unlabelled: float | None = None
+    """the same, estimated without labels"""
+    share: float | None = None
+    """of the current rows, those that look new"""
+    share_error: float | None = None
+    num_moved: int = 0
+    """current rows that more likely than not look new"""
+    spared: bool = False
+    """drifted, but too harmless to spend labels on"""
+
+    @property
+    def has_harm(self) -> bool:
+        """Whether anything is known of what the drift costs."""
+        return self.harm is not None or self.harm_unlabelled is not None
+
+    @property
+    def harm_words(self) -> str:
+        """The counted harm with its standard error; empty: not known."""
+        return _with_error(self.harm, self.harm_error, ".1f")
+
+    @property
+    def share_words(self) -> str:
+        """The share that looks new with its standard error; empty: not known."""
+        return _with_error(self.share, self.share_error, ".0%")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +140,22 @@ class Run:
     """the file with example pictures, if the run left one"""
 
     @property
+    def monitor_labels(self) -> str:
+        """What was known of the watched rows: their class (given), a prediction of it, nothing."""
+        return clean(self.config.get("monitor_labels") or "given")
+
+    @property
+    def min_harm(self) -> float | None:
+        """Points of accuracy below which drift was spared; None: no drift was."""
+        least = self.config.get("min_harm")
+        return float(least) if isinstance(least, int | float) else None
+
+    @property
+    def num_spared(self) -> int | None:
+        """Verdicts whose drift was spared; None: nobody weighed harm."""
+        return None if self.min_harm is None else sum(v.spared for v in self.verdicts)
+
+    @property
     def num_tasks(self) -> int:
         """How many tasks the stream had."""
         return len(self.accuracy)
@@ -136,6 +187,12 @@ def clean(value: object) -> str:
     'a�[31m b'
     """
     return "".join(letter if letter.isprintable() else "�" for letter in str(value))
+
+
+def _with_error(value: float | None, error: float | None, form: str) -> str:
+    if value is None:
+        return ""
+    return format(value, form) + ("" if error is None else f" ± {format(error, form)}")
 
 
 def _row_means(matrix: Floats) -> Floats:

@@ -30,6 +30,7 @@ OF_A_CELL = (
     "options.adaptation",
     "options.detector",
     "label_budget",
+    "min_harm",
     "device",
 )
 """Config keys, with all below them, in which the cells of one setting may differ."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from recollect.report.alarms import Promise, false_alarms_of, promise_of
 from recollect.report.cells import Cell, Setting, Stat
 from recollect.report.columns import compact
 from recollect.report.run import Run
@@ -74,33 +75,44 @@ def summary(setting: Setting) -> str:
 
 
 def _false_alarms(cell: Cell) -> list[str]:
-    """How often unchanged classes raised an alarm, beside what was promised."""
-    options = cell.first.config.get("options")
-    detector = options.get("detector") if isinstance(options, Mapping) else None
-    choices = detector if isinstance(detector, Mapping) else {}
-    level, correction = choices.get("level"), choices.get("correction")
-    for_any_class = correction in ("holm", "bonferroni")
-    keys = (
-        ("num_alarmed_rounds", "num_stable_rounds")
-        if for_any_class
-        else ("num_false_alarms", "num_stable_checks")
-    )
-    alarms, checks = (sum(int(run.detection.get(key) or 0) for run in cell.runs) for key in keys)
-    if not checks:
+    """How often there was a false alarm, beside what was promised, in the same unit."""
+    found, promise = false_alarms_of(cell), promise_of(cell.first)
+    if found is None:
         return []
-    low, high = share_interval(alarms, checks)
-    of_what = "at which unchanged classes were checked" if for_any_class else "of unchanged classes"
-    words = (
-        f"It raised false alarms in {alarms:,} of {checks:,} checks {of_what}"
-        f" ({alarms / checks:.1%}; 95 % interval {low:.1%} to {high:.1%})"
-    )
-    if isinstance(level, float) and choices.get("max_statistic") is None:
-        promises = {
-            "benjamini-hochberg": f"at most {level:.0%} of all alarms false",
-            "none": f"{level:.0%} for each class alone",
-        }
-        words += f"; promised: {promises.get(str(correction), f'at most {level:.0%}')}"
-    return [words]
+    rate = found.alarmed / found.trials
+    if promise.share_of_alarms:
+        words = (
+            f"Of its alarms at a check, {rate:.1%} were false on average over "
+            f"{plural(found.trials, 'check')} with unchanged classes"
+            if not promise.whole_stream
+            else f"Its checks' shares of false alarms, added over a run, came to {rate:.1%} on"
+            f" average over {plural(found.trials, 'run')}"
+        )
+    else:
+        low, high = share_interval(int(found.alarmed), found.trials)
+        words = (
+            f"It raised false alarms in {found.alarmed:,.0f} of {found.trials:,} {_trials(promise)}"
+            f" ({rate:.1%}; 95 % interval {low:.1%} to {high:.1%})"
+        )
+    if promise.level is None:
+        return [words]
+    whom = " for each class alone" if promise.each_class else ""
+    when = " over all checks of a run" if promise.whole_stream else ""
+    return [f"{words}; promised: at most {100 * promise.level:g}%{whom}{when}"]
+
+
+def _trials(promise: Promise) -> str:
+    """What may raise a false alarm or not, in words."""
+    if promise.whole_stream:
+        trials = "classes followed through a run" if promise.each_class else "runs"
+        unchanged = " at checks at which all classes were unchanged"
+        return trials + (unchanged if promise.all_unchanged else "")
+    if promise.each_class and promise.all_unchanged:
+        return "verdicts on single classes while all classes were unchanged"
+    if promise.each_class:
+        return "checks of single unchanged classes"
+    whose = "all classes were unchanged"
+    return f"checks at which {whose if promise.all_unchanged else 'unchanged classes were tested'}"
 
 
 def share_interval(part: int, whole: int) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from recollect.errors import RunFailure, UserError, unknown_name
 from recollect.experiment.flags import refuse_part_options
 
 if TYPE_CHECKING:
+    from recollect.experiment.stages import Stages
     from recollect.sweeps.engines import Engine
     from recollect.sweeps.job import Progress
     from recollect.sweeps.plan import Plan, PlannedRun
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 ENGINES = ("pool", "in-process", "ray")
 SEEDS = {"smoke": 1, "small": 3, "paper": 3}
 """how many, where nobody says"""
+THEORY_SEEDS = 5
 
 
 def add_sweep_commands(commands: Any) -> None:
@@ -236,5 +238,29 @@ def _engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
 
 
 def _drawn_only(arguments: argparse.Namespace) -> int:
-    """What needs no sweep."""
-    raise UserError(f"{arguments.name} is not there yet")
+    """What is no sweep: the theorems, measured anew, and the claims, from what is there."""
+    from recollect.sweeps import draw
+
+    if arguments.name == "claims":
+        drawn = draw.draw_claims(arguments.out)
+    else:
+        with _stages(arguments) as stages:
+            drawn = draw.draw_theory(
+                arguments.out,
+                arguments.benchmark or "digits-cd",
+                range(arguments.seeds or THEORY_SEEDS),
+                stages.progress,
+            )
+    if arguments.json:
+        print(json.dumps({"files": [str(path) for path in drawn.files]}, indent=1))
+    elif not arguments.quiet:
+        print(drawn.text)
+    return 0
+
+
+def _stages(arguments: argparse.Namespace) -> Stages:
+    from rich.console import Console
+
+    from recollect.experiment.stages import Stages
+
+    return Stages(Console(stderr=True, quiet=arguments.quiet))

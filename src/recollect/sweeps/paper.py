@@ -110,11 +110,12 @@ TARGETS: Mapping[str, Target] = {
         summary="six transforms at five severities: what drift costs",
         benchmarks=("cifar10-cd",),
         axes=lambda: {
-            "transform": TRANSFORMS,
+            "transform": ("identity", *TRANSFORMS),
             "severity": (1, 2, 3, 4, 5),
             "adaptation": ("vanilla",),
         },
         base={"method": "er", "buffer_size": 5000, "num_drifts": 2},
+        without=({"transform": ("identity",), "severity": (2, 3, 4, 5)},),
     ),
     "cost": Target(
         summary="labels, time and FLOPs against accuracy",

@@ -86,7 +86,8 @@ def make_plan(
         config = (
             resolve(config) if scale is None else scale.apply(config, published_on=published_on)
         )
-        run = PlannedRun(id=run_id(config), place={"seed": config.seed, **place}, config=config)
+        named = {name.rpartition(".")[2]: value for name, value in place.items()}
+        run = PlannedRun(id=run_id(config), place={"seed": config.seed, **named}, config=config)
         if run.id in runs:
             twin = dict(runs[run.id].place)
             raise UserError(

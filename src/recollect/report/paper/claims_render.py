@@ -1,0 +1,88 @@
+"""The table of claims as text, Markdown, CSV and HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+
+from recollect.report import sheet
+from recollect.report.paper import published
+from recollect.report.paper.claims import Claim
+from recollect.report.paper.intervals import NOT_MEASURED
+from recollect.report.sheet import Head, Item, Sheet
+
+TITLE = "The paper's claims"
+RULE = (
+    "A claim holds if the whole 95 % interval is on its side of the threshold, does not hold if "
+    "the whole interval is on the other, and is undecided otherwise. Runs are paired by place and "
+    "seed; the interval is Student's over cells, each a mean over seeds (over seeds where there is "
+    "one cell)."
+)
+SOURCE = f"Published numbers: {published.SOURCE}."
+
+
+def as_text(found: Sequence[Claim], *, width: int = sheet.WIDTH) -> str:
+    """One paragraph per claim, in at most `width` columns."""
+    blocks = [TITLE, textwrap.fill(RULE, width)]
+    for number, claim in enumerate(found, 1):
+        lines = [
+            textwrap.fill(f"{number}. {claim.text}", width, subsequent_indent="   "),
+            *(
+                textwrap.fill(f"   {name:<11}{text}", width, subsequent_indent=" " * 14)
+                for name, text in (
+                    ("holds if", claim.rule),
+                    ("published", f"{claim.holds_published.upper()}: {claim.published}"),
+                    ("here", _here(claim)),
+                )
+            ),
+        ]
+        blocks.append("\n".join(lines))
+    return "\n\n".join([*blocks, textwrap.fill(SOURCE, width)]) + "\n"
+
+
+def _here(claim: Claim) -> str:
+    missing = claim.holds == NOT_MEASURED
+    return claim.measured if missing else f"{claim.holds.upper()}: {claim.measured}"
+
+
+def as_markdown(found: Sequence[Claim]) -> str:
+    """One row per claim."""
+    return sheet.as_markdown(_sheet(found))
+
+
+def as_html(found: Sequence[Claim]) -> str:
+    """One row per claim, as a fragment whose columns can be sorted."""
+    return sheet.as_html(_sheet(found))
+
+
+def as_csv(found: Sequence[Claim]) -> str:
+    """One line per claim, a column for each field."""
+    file = io.StringIO()
+    names = [field.name for field in fields(Claim)]
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(claim) for claim in found)
+    return file.getvalue()
+
+
+def _sheet(found: Sequence[Claim]) -> Sheet:
+    titles = ("claim", "holds if", "published", "the paper's tables", "here", "measured here")
+    return Sheet(
+        title=TITLE,
+        about=(RULE,),
+        heads=tuple(Head(title=title, is_name=True) for title in titles),
+        rows=tuple(
+            tuple(
+                Item(text=text, key=text)
+                for text in (
+                    *(claim.text, claim.rule, claim.holds_published, claim.published),
+                    *(claim.holds, claim.measured),
+                )
+            )
+            for claim in found
+        ),
+        notes=(SOURCE,),
+    )

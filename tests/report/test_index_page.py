@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_builders import small_result, write_run
+from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_plan
+
+from recollect.errors import UserError
+from recollect.report.index.page import write_index
+from recollect.report.index.rows import MEASURES, rows_of
+from recollect.report.parse import DamagedError, parse
+from recollect.report.sweeps import read_sweep
+
+HOSTILE = "</script><script>alert('1')</script>\"&$title\n\u202emoc"
+
+
+class Reader(HTMLParser):
+    """Tags with their attributes, the text that is seen, and what each script holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside != "style":
+            self.text += data
+
+
+def read(page: Path) -> Reader:
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    return reader
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(read(page).scripts[0])
+    return found
+
+
+def test_every_run_is_a_row_and_every_finished_one_has_a_page(tmp_path: Path) -> None:
+    page = write_index(tmp_path, [read_sweep(small_sweep(tmp_path))])
+    assert page == tmp_path / "index.html"
+    rows = data_of(page)["runs"]
+    assert [row[1] for row in rows] == [f"er-{a}-{seed}" for a in ENDS for seed in (0, 1)]
+    faa = MEASURES.index("faa")
+    assert [row[5][faa] for row in rows] == [50.0, 54.0, 91.0, 93.0, 88.0, 92.0]
+    assert {p.stem for p in (tmp_path / "pages").iterdir()} == {row[1] for row in rows}
+    assert "6 of 6 runs done." in read(page).text
+
+
+def test_runs_that_are_not_done_are_counted_named_and_have_no_page(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "er-amr-0.html").write_text("of an earlier result")
+    page = write_index(tmp_path, [troubled_sweep(tmp_path)])
+    reader = read(page)
+    assert "4 of 6 runs done, 1 failed, 1 not done." in reader.text
+    assert "er-amr-0: damaged (result.json cannot be read" in reader.text
+    data = data_of(page)
+    told = {row[1]: (data["states"][row[3]], row[4], row[5]) for row in data["runs"]}
+    assert told["er-vanilla-1"] == ("failed", "2 attempts, the last: out of <b>memory</b>", [])
+    assert told["er-amr-0"] == ("not done", "its result.json is damaged", [])
+    assert told["er-vanilla-0"][:2] == ("done", "")
+    pages = {file.stem for file in (tmp_path / "pages").iterdir()}
+    assert pages == {run_id for run_id, (state, _, _) in told.items() if state == "done"}
+
+
+def test_a_note_about_a_failure_that_cannot_be_read_still_counts_as_failed(tmp_path: Path) -> None:
+    sweep = troubled_sweep(tmp_path)
+    (tmp_path / "failures" / "er-vanilla-1.json").write_text("[]")
+    data = data_of(write_index(tmp_path, [sweep]))
+    (row,) = [row for row in data["runs"] if row[1] == "er-vanilla-1"]
+    assert data["states"][row[3]] == "failed"
+    assert row[4].startswith("the note about its failure is damaged")
+
+
+def test_a_cell_of_which_nothing_is_done_keeps_its_place_and_has_no_real_buffer(
+    tmp_path: Path,
+) -> None:
+    places = {"a": place_of(), "b": place_of(adaptation="fr")}
+    write_run(tmp_path / "runs" / "a", small_result())
+    listing = rows_of([read_sweep(write_plan(tmp_path, "own", places))], {})
+    names = ("benchmark", "method", "adaptation", "buffer_size", "real_buffer", "num_drifts")
+    assert listing.names == names
+    assert [cell.coordinates for cell in listing.cells] == [
+        ("toy-cd", "er", "amr", 500, 20, 1),
+        ("toy-cd", "er", "fr", 500, None, 1),
+    ]
+    assert [row.state for row in listing.runs] == ["done", "not done"]
+
+
+def test_what_a_grid_leaves_out_is_taken_from_a_finished_run_of_the_cell(tmp_path: Path) -> None:
+    places = {f"{lr}-{seed}": {"lr": lr, "seed": seed} for lr in (0.1, 0.2) for seed in (0, 1)}
+    write_run(tmp_path / "runs" / "0.1-1", small_result(seed=1))
+    listing = rows_of([read_sweep(write_plan(tmp_path, "own", places))], {})
+    assert listing.names[:4] == ("benchmark", "method", "adaptation", "lr")
+    assert [cell.coordinates[:4] for cell in listing.cells] == [
+        ("toy-cd", "er", "amr", 0.1),
+        (None, None, None, 0.2),
+    ]
+    assert [row.cell for row in listing.runs] == [0, 0, 1, 1]
+
+
+def test_sweeps_that_share_all_runs_of_a_cell_share_its_row(tmp_path: Path) -> None:
+    small_sweep(tmp_path)
+    two = {f"er-amr-{seed}": place_of(seed=seed) for seed in (0, 1)}
+    one = {"er-amr-0": place_of()}
+    files = [
+        tmp_path / "sweeps" / "table1-smoke.json",
+        write_plan(tmp_path, "same", two),
+        write_plan(tmp_path, "fewer", one),
+    ]
+    sweeps = [read_sweep(file) for file in files]
+    listing = rows_of(sweeps, {})
+    assert [cell.sweeps for cell in listing.cells] == [(0,), (0,), (0, 1), (2,)]
+    text = read(write_index(tmp_path, sweeps)).text
+    assert "6 of 6 runs done." in text  # a run that two sweeps ask for is one run
+    assert "1 of 1 run done" in text
+    page = read(tmp_path / "pages" / "er-amr-0.html").text
+    assert "seeds in table1-smoke, same" in page
+    assert "seeds in fewer" in page
+
+
+def test_a_run_that_ends_between_the_reading_of_two_sweeps_is_done_for_both(
+    tmp_path: Path,
+) -> None:
+    files = [write_plan(tmp_path, name, {"a": place_of(tag=name)}) for name in ("one", "two")]
+    early = read_sweep(files[0])
+    write_run(tmp_path / "runs" / "a", small_result())
+    page = write_index(tmp_path, [early, read_sweep(files[1])])
+    assert "1 of 1 run done." in read(page).text
+    data = data_of(page)
+    assert [data["states"][row[3]] for row in data["runs"]] == ["done", "done"]
+    assert (tmp_path / "pages" / "a.html").is_file()
+
+
+def test_nothing_from_a_plan_or_a_run_becomes_markup(tmp_path: Path) -> None:
+    result = small_result(
+        benchmark=HOSTILE,
+        method=HOSTILE,
+        adaptation=HOSTILE,
+        detector=HOSTILE,
+        class_names=[HOSTILE] * 4,
+        notes=[{"task": 1, "text": HOSTILE}],
+        warnings=[HOSTILE],
+        versions={HOSTILE: HOSTILE},
+        config={HOSTILE: HOSTILE},
+        drift_events=[{"task": 2, "classes": [0], "transform": HOSTILE, "severity": 1}],
+    )
+    run_id = "<img src=x onerror=alert(1)>\"'&#"
+    write_run(tmp_path / "runs" / run_id, result)
+    place = place_of(method=HOSTILE, adaptation=HOSTILE, backbone=HOSTILE) | {HOSTILE: HOSTILE}
+    file = write_plan(
+        tmp_path,
+        "own",
+        {run_id: place, "other": place_of()},
+        name=HOSTILE,
+        reproduces=HOSTILE,
+        scale={"name": HOSTILE, "note": HOSTILE},
+    )
+    (tmp_path / "failures").mkdir()
+    failure = {"attempts": [{"time": 0, "error": HOSTILE}]}
+    (tmp_path / "failures" / "other.json").write_text(json.dumps(failure))
+    index = write_index(tmp_path, [read_sweep(file)])
+    pages = [index, *(tmp_path / "pages").iterdir()]
+    assert len(pages) == 2
+    for page in pages:
+        content = page.read_text(encoding="utf-8")
+        reader = read(page)
+        assert len(reader.scripts) == (2 if page == index else 1)
+        assert "<script>alert" not in content
+        assert "\u202e" not in content
+        assert not any(tag == "img" for tag, _ in reader.tags)
+        assert "alert('1')</script>\"&$title" in reader.text
+    data = data_of(index)
+    shown = HOSTILE.replace("\n", "�").replace("\u202e", "�")
+    assert data["sweeps"] == [shown]
+    assert [row[1] for row in data["runs"]] == [run_id, "other"]
+    assert data["runs"][1][4] == f"1 attempt, the last: {shown}"
+    assert [name["title"] for name in data["names"]][3:5] == ["backbone", shown]
+
+
+@pytest.mark.parametrize("run_id", ["../outside", "a\\b", "a\nb", ""])
+def test_an_id_that_cannot_name_a_file_is_refused_before_anything_is_written(
+    tmp_path: Path, run_id: str
+) -> None:
+    sweep = read_sweep(write_plan(tmp_path, "own", {run_id: place_of()}))
+    with pytest.raises(UserError, match="can name a file"):
+        write_index(tmp_path, [sweep])
+    assert {path.name for path in tmp_path.iterdir()} == {"sweeps"}
+
+
+def test_fragments_figures_and_tables_stand_in_the_section_of_their_sweep(tmp_path: Path) -> None:
+    folder = tmp_path / "table1-smoke"
+    (folder / "figures").mkdir(parents=True)
+    for name in ("faa-by #.png", "faa-by #.svg", "costs.png", "notes.txt"):
+        (folder / "figures" / name).write_text("")
+    (folder / "table.csv").write_text("")
+    sweep = read_sweep(small_sweep(tmp_path))
+    fragment = "<table><caption>as in the paper</caption></table>"
+    page = write_index(tmp_path, [sweep], fragments={"table1-smoke": fragment})
+    assert fragment in page.read_text(encoding="utf-8")
+    reader = read(page)
+    assert "Reproduces table1 at scale smoke: few images" in reader.text
+    images = [attributes["src"] for tag, attributes in reader.tags if tag == "img"]
+    at = "table1-smoke/figures"
+    assert images == [f"{at}/costs.png", f"{at}/faa-by%20%23.svg"]
+    links = [attributes["href"] for tag, attributes in reader.tags if tag == "a"]
+    assert f"{at}/faa-by%20%23.png" in links
+    assert "table1-smoke/table.csv" in links
+    assert "table1-smoke/table.tex" not in links
+
+
+def test_a_sweep_named_like_a_way_out_shows_no_files(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "secret.png").write_text("")
+    (tmp_path / "out").mkdir()
+    for name in ("..", "../", "../figures", "/", "."):
+        file = write_plan(tmp_path / "out", "own", {}, name=name)
+        reader = read(write_index(tmp_path / "out", [read_sweep(file)]))
+        assert not any(tag == "img" for tag, _ in reader.tags)
+
+
+def test_a_fragment_for_no_sweep_is_our_own_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not there: table9"):
+        write_index(tmp_path, [], fragments={"table9": ""})
+
+
+def test_pages_ask_nobody_outside_for_anything(tmp_path: Path) -> None:
+    page = write_index(tmp_path, [read_sweep(small_sweep(tmp_path))])
+    for file in (page, *(tmp_path / "pages").iterdir()):
+        assert re.findall(r"https?://", file.read_text(encoding="utf-8")) == []
+        (policy,) = [a["content"] or "" for _, a in read(file).tags if "http-equiv" in a]
+        assert policy.startswith("default-src 'none'; ")
+
+
+def test_a_run_page_tells_what_the_run_found(tmp_path: Path) -> None:
+    write_index(tmp_path, [read_sweep(small_sweep(tmp_path))])
+    page = tmp_path / "pages" / "er-amr-1.html"
+    reader = read(page)
+    for words in (
+        "toy-cd, er, amr, seed 1",
+        "92.0 % final average accuracy, 10.0 points forgotten, 10 labels",
+        "20 (stands for 500)",
+        "drift: classes 0–1",
+        "all tasks seen: 80.0",
+        "classes that drift: 70.0",
+        "classes that never drift: 90.0",
+        "after 2 drift",
+        "drift, found",
+        "drift, missed",
+        "2 verdicts that claim drift, miss it or could not be given",
+        "task 2: class 0 realigned with 10 rows",
+        '"severity": 5',
+        "recollect 0.1.0",
+    ):
+        assert words in reader.text, words
+    links = [attributes["href"] or "" for tag, attributes in reader.tags if tag == "a"]
+    assert links[:2] == ["../index.html", "er-amr-0.html"]
+    for link in links:
+        if not link.endswith("events.jsonl"):  # which these made-up runs do not have
+            assert (page.parent / link).is_file()
+    cells = re.findall(r'--share:([\d.]+)">([\d.]+)<', page.read_text(encoding="utf-8"))
+    assert cells == [("0.90", "90.0"), ("0.70", "70.0"), ("0.90", "90.0")]
+
+
+def test_a_run_that_knows_little_still_has_a_page(tmp_path: Path) -> None:
+    result = small_result(
+        faa=None,
+        forgetting=None,
+        accuracy_matrix=[[None]],
+        per_class_accuracy=[],
+        drift_events=[],
+        verdicts=[],
+        labels={},
+        flops={},
+        seconds={},
+        detection={},
+        buffer_size=None,
+    )
+    write_run(tmp_path / "runs" / "a", result)
+    page = write_index(tmp_path, [read_sweep(write_plan(tmp_path, "own", {"a": place_of()}))])
+    assert data_of(page)["runs"][0][5] == [None] * len(MEASURES)
+    text = read(tmp_path / "pages" / "a.html").text
+    assert "Nothing was checked for drift" in text
+    assert "Nothing drifts in this stream" in text
+
+
+def test_a_matrix_reads_null_as_unknown_and_refuses_what_is_no_number(tmp_path: Path) -> None:
+    run = parse(small_result(confusion_matrix=[[1, None], [0, 2]]), tmp_path, None)
+    assert run.confusion is not None
+    assert run.confusion[:2, :2].tolist() == [[1, 0], [0, 2]]
+    for wrong in ("5", True, [1]):
+        with pytest.raises(DamagedError, match="where a number is expected"):
+            parse(small_result(accuracy_matrix=[[wrong]]), tmp_path, None)
+
+
+def test_no_sweep_at_all_makes_a_page_all_the_same(tmp_path: Path) -> None:
+    assert "0 of 0 runs done." in read(write_index(tmp_path, [])).text
