@@ -55,15 +55,16 @@ def save_photos(folder: Path) -> None:
 
 def test_the_tree_names_every_file_and_no_other() -> None:
     listed: set[str] = set()
-    folder = ""
+    folders: list[str] = []
     for line in indented_block("src/recollect/")[1:]:
-        name, depth = line.split()[0], len(line) - len(line.lstrip())
+        name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
         if depth == 0:
             break
+        del folders[depth - 1 :]
         if name.endswith("/"):
-            folder = name
-            continue
-        listed.add(name if depth == 2 else folder + name)
+            folders.append(name)
+        else:
+            listed.add("".join([*folders, name]))
     package = ROOT / "src" / "recollect"
     assert listed == {str(file.relative_to(package)) for file in package.rglob("*.py")}
 

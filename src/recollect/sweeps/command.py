@@ -145,7 +145,10 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--set takes KEY=VALUE; got {text!r}")
-        given[key.replace("-", "_")] = yaml.safe_load(value)
+        try:
+            given[key.replace("-", "_")] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise UserError(f"--set {text}: {value!r} is no YAML value") from error
     return given
 
 
@@ -153,16 +156,17 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     """Run what is missing, then draw everything from what is there."""
     from rich.console import Console
 
+    from recollect.experiment.store import is_finished
     from recollect.sweeps.draw import draw
     from recollect.sweeps.overview import Overview
-    from recollect.sweeps.plan import write_plan
+    from recollect.sweeps.plan import RUNS, write_plan
     from recollect.sweeps.sweep import carry_out
 
     runs = _chosen(plan, arguments.only)
     if arguments.dry_run:
         print("\n".join(run.id for run in runs))
         return 0
-    _refuse_missing_data(runs)
+    _refuse_missing_data([run for run in runs if not is_finished(out / RUNS / run.id)], plan)
     file = write_plan(plan, out, overwrite=arguments.overwrite)
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
@@ -198,17 +202,21 @@ def _chosen(plan: Plan, only: Sequence[str]) -> list[PlannedRun]:
         there = {str(run.place.get(key)) for run in plan.runs}
         if key not in plan.runs[0].place:
             raise unknown_name("setting of the grid", key, plan.runs[0].place)
-        wanted[key] = set(values.split(","))
-        for value in sorted(wanted[key] - there):
+        chosen = set(values.split(","))
+        for value in sorted(chosen - there):
             raise unknown_name(f"value of {key}", value, there)
-    return [
+        wanted.setdefault(key, set()).update(chosen)
+    runs = [
         run
         for run in plan.runs
         if all(str(run.place[key]) in values for key, values in wanted.items())
     ]
+    if not runs:
+        raise UserError(f"the plan has no run at --only {' '.join(only)}; see --dry-run")
+    return runs
 
 
-def _refuse_missing_data(runs: Sequence[PlannedRun]) -> None:
+def _refuse_missing_data(runs: Sequence[PlannedRun], plan: Plan) -> None:
     """Find, fetch and decode the data once, before many runs look for them at once."""
     from recollect.experiment.build import load_data
 
@@ -216,6 +224,8 @@ def _refuse_missing_data(runs: Sequence[PlannedRun]) -> None:
         try:
             load_data(run.config)
         except UserError as error:
+            if plan.reproduces is None:
+                raise
             raise UserError(
                 f"{error}; or run it on other data, e.g. --benchmark digits-cd"
             ) from error
@@ -227,7 +237,7 @@ def _engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
     if arguments.engine == "in-process":
         return InProcess(progress)
     if arguments.engine == "pool":
-        return Pool(arguments.workers or cores(), progress)
+        return Pool(cores() if arguments.workers is None else arguments.workers, progress)
     from recollect.sweeps.on_ray import OnRay
 
     return OnRay(

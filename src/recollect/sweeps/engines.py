@@ -89,7 +89,7 @@ class Pool(Engine):
 
     def submit(self, job: Job) -> None:
         """Give it to a worker that is free, or to a new one."""
-        worker = next((each for each in self._workers if each.job is None), None)
+        worker = next((each for each in self._workers if each.is_free), None)
         if worker is None:
             worker = _Worker()
             self._workers.append(worker)
@@ -161,6 +161,11 @@ class _Worker:
         os.set_blocking(self.output.fileno(), False)
         self._rest = b""
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it can be given a job; one that has died between two jobs cannot."""
+        return self.job is None and self._process.poll() is None
+
     def give(self, job: Job) -> None:
         """Have a job done."""
         self.job = job
@@ -198,7 +203,7 @@ def _environment() -> dict[str, str]:
     """What a worker needs to import what its parent can, parts of one's own included."""
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
         # Runs set their own number of threads; libraries must not start more beside them.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }

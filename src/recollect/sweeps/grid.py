@@ -40,7 +40,7 @@ class Grid:
     def __post_init__(self) -> None:
         for name, values in self.axes.items():
             _refuse_bad_axis(name, values)
-            if name in self.base:
+            if name in _settings_of(self.base):
                 raise UserError(f"{name} is in the grid and in the base; leave it in one of them")
         for rule in self.without:
             for name in rule:
@@ -101,15 +101,15 @@ def read_grid_file(path: Path) -> GridFile:
         raise UserError(f"{path}: without takes a list such as '- {{num_drifts: 0}}'")
     try:
         grid = Grid(
-            axes={str(name): _listed(values) for name, values in axes.items()},
+            axes={_name(key): _listed(values) for key, values in axes.items()},
             base=_mapping(content, "base", path),
-            without=[{str(k): _listed(v) for k, v in rule.items()} for rule in without],
+            without=[{_name(k): _listed(v) for k, v in rule.items()} for rule in without],
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    scale = content.get("scale")
+    name, scale = content.get("name"), content.get("scale")
     return GridFile(
-        name=str(content.get("name", path.stem)),
+        name=path.stem if name is None else str(name),
         grid=grid,
         scale=None if scale is None else str(scale),
     )
@@ -120,6 +120,21 @@ def _mapping(content: Mapping[str, object], key: str, path: Path) -> dict[str, A
     if not isinstance(found, dict):
         raise UserError(f"{path}: {key} takes a mapping such as 'seed: [0, 1]'; got {found!r}")
     return found
+
+
+def _name(key: object) -> str:
+    """A setting as Python spells it; in files '-' will do."""
+    return str(key).replace("-", "_")
+
+
+def _settings_of(base: Mapping[str, Any]) -> set[str]:
+    """Every setting that a base names, options as `part.option`."""
+    names = {_name(key) for key in base}
+    parts = {**base, **(base.get("options") or {})}
+    for key, value in parts.items():
+        if isinstance(value, Mapping):
+            names |= {f"{_name(key)}.{_name(option)}" for option in value}
+    return names
 
 
 def _listed(values: object) -> Sequence[Any]:

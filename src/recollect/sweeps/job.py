@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,14 @@ from typing import Any, Literal
 from recollect.errors import RunFailure, UserError
 from recollect.experiment.config import RunConfig
 from recollect.experiment.listeners import Silent
-from recollect.experiment.store import RESULT, FolderBusy, RunFolder, is_finished, read_result
+from recollect.experiment.store import (
+    RESULT,
+    FolderBusy,
+    RunFolder,
+    is_finished,
+    read_config,
+    read_result,
+)
 from recollect.types import TaskRecord
 
 State = Literal["done", "busy", "failed", "hopeless"]
@@ -70,7 +78,7 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
     except FolderBusy as error:
         return outcome("busy", str(error))
     except UserError as error:
-        return outcome("hopeless", str(error))
+        return outcome("hopeless", _advice(str(error), job.folder))
     except (RunFailure, OSError, MemoryError) as error:
         return outcome("failed", str(error) or type(error).__name__)
     except Exception as error:  # a fault in a part of one's own must not end the other runs
@@ -84,12 +92,26 @@ def _run(job: Job, progress: Progress | None) -> dict[str, Any]:
 
     folder = Path(job.folder)
     assembly = assemble(RunConfig(**job.config))
-    with RunFolder.open(folder, assembly.config.to_json(), resume=True) as held:
+    with RunFolder.open(folder, _as_begun(folder, assembly.config), resume=True) as held:
         if is_damaged(folder):
             (folder / RESULT).unlink()
         tasks = len(assembly.stream)
         listener = _Telling(lambda done: progress(job.id, done, tasks)) if progress else None
         return run_in(held, assembly, listener=listener)
+
+
+def _as_begun(folder: Path, config: RunConfig) -> dict[str, Any]:
+    """The config to go on with: data that have moved since the run began are the same data."""
+    try:
+        return {**config.to_json(), "data": read_config(folder)["data"]}
+    except (UserError, KeyError):
+        return config.to_json()  # there is no run yet, or none that can be gone on with
+
+
+def _advice(error: str, folder: str) -> str:
+    """What a single run advises, as it is to be done in a sweep."""
+    flags = "(choose another --out or )?start anew with --overwrite"
+    return re.sub(flags, lambda _: f"remove {folder} to start it anew", error)
 
 
 def is_damaged(folder: Path) -> bool:

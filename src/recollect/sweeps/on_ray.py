@@ -6,8 +6,12 @@ which goes on from the run's checkpoint.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
+import threading
+import time
 from typing import Any
 
 from recollect.errors import UserError
@@ -41,6 +45,11 @@ class OnRay(Engine):
                 "the engine ray needs Ray: pip install 'recollect[ray]', or use --engine pool"
             ) from error
         self._ray: Any = ray
+        if min(cpus_per_run, gpus_per_run) < 0 or not cpus_per_run + gpus_per_run:
+            raise UserError(
+                "a run needs CPUs or GPUs, so that Ray knows how many fit: --cpus-per-run 1; got "
+                f"{cpus_per_run:g} CPUs and {gpus_per_run:g} GPUs"
+            )
         _refuse_unreachable(address)
         self._connect(address)
         resources: dict[str, float] = self._ray.cluster_resources()
@@ -61,7 +70,6 @@ class OnRay(Engine):
             num_cpus=cpus_per_run,
             num_gpus=gpus_per_run,
             max_retries=retries,
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, round(cpus_per_run)))}},
         )
         self._jobs: dict[Any, Job] = {}
 
@@ -71,6 +79,9 @@ class OnRay(Engine):
 
     def wait(self, seconds: float) -> Outcome | None:
         """The next outcome."""
+        if not self._jobs:
+            time.sleep(seconds)
+            return None
         ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=seconds)
         if not ready:
             return None
@@ -91,11 +102,16 @@ class OnRay(Engine):
         settings: dict[str, Any] = {"address": address, "log_to_driver": False}
         if address == "local":
             settings |= {"num_cpus": cores(), "include_dashboard": False}
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
+        terminate = signal.getsignal(signal.SIGTERM)
         try:
             self._ray.init(**settings, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
             line = str(error).strip().splitlines()[0]
             raise UserError(f"cannot use the Ray cluster at {address}: {line}") from error
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, terminate)  # Ray puts its own in its place
 
 
 def _perform(job: dict[str, Any]) -> dict[str, Any]:

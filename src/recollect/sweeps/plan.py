@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -12,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import UserError
+from recollect.experiment.catalogue import is_import_path
 from recollect.experiment.config import RunConfig
+from recollect.experiment.config_file import OWN_DATA
+from recollect.experiment.fields import fields_of
 from recollect.experiment.presets import resolve
 from recollect.files import alone, read_object, write_json
 from recollect.sweeps.grid import Grid, Place
@@ -24,8 +28,8 @@ FORMAT = 1
 SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
 """What a folder of sweeps holds: plans, runs (which sweeps may share), and what went wrong."""
 
-_NOT_IN_ID = ("data", "data_identity")
-"""Where the data lie on a machine makes no other run."""
+ALWAYS = ("benchmark", "method", "buffer_size", "num_drifts", "adaptation", "seed")
+"""What a place says of a run, whether the grid varies it or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +38,7 @@ class PlannedRun:
 
     id: str
     place: Place
-    """where it stands in the grid: settings as the grid says them, the seed among them"""
+    """where it stands in the grid: settings before the scale makes them smaller"""
     config: RunConfig
     """as it will run"""
 
@@ -58,7 +62,7 @@ class Plan:
             "name": self.name,
             "reproduces": self.reproduces,
             "scale": {"name": self.scale, "note": self.scale_note},
-            "grid": self.grid.to_json(),
+            "grid": json.loads(json.dumps(self.grid.to_json())),  # as it comes back from the file
             "runs": [
                 {"id": run.id, "place": dict(run.place), "config": run.config.to_json()}
                 for run in self.runs
@@ -77,17 +81,18 @@ def make_plan(
     """Every run of a grid; a setting that cannot run is refused before anything begins."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,79}", name):
         raise UserError(f"a sweep's name is made of letters, digits, '-', '_', '.'; got {name!r}")
+    names = _names_in_places(grid)
     runs: dict[str, PlannedRun] = {}
     for place in grid.places():
         config = grid.config_at(place, source=f"the sweep {name}")
         if config.threads is None:
             # One thread each makes the most of many cores, and the same digits of any number.
             config = dataclasses.replace(config, threads=1)
-        config = (
-            resolve(config) if scale is None else scale.apply(config, published_on=published_on)
-        )
-        named = {name.rpartition(".")[2]: value for name, value in place.items()}
-        run = PlannedRun(id=run_id(config), place={"seed": config.seed, **named}, config=config)
+        nominal = resolve(config)
+        config = nominal if scale is None else scale.apply(nominal, published_on=published_on)
+        named = {setting: getattr(nominal, setting) for setting in ALWAYS}
+        named |= {names[axis]: value for axis, value in place.items()}
+        run = PlannedRun(id=run_id(config), place=named, config=config)
         if run.id in runs:
             twin = dict(runs[run.id].place)
             raise UserError(
@@ -111,17 +116,25 @@ def run_id(config: RunConfig) -> str:
     >>> run_id(RunConfig(adaptation="amr", buffer_size=100, num_drifts=1))[:-11]
     'digits-cd-er-amr-b100-d1-s0'
     """
-    default = RunConfig().to_json()
+    default = _defaults()
+    left_out = {"data_identity"}
+    if config.benchmark not in OWN_DATA and not is_import_path(config.benchmark):
+        left_out.add("data")  # where a benchmark lies on a machine makes no other run
     # A setting that later versions add does not rename the runs that leave it as it is.
     plain = {
         key: value
         for key, value in config.to_json().items()
-        if key not in _NOT_IN_ID and value != default[key]
+        if key not in left_out and value != default[key]
     }
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
     words = f"{config.benchmark}-{config.method}-{config.adaptation}"
     words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
     return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    return RunConfig().to_json()
 
 
 def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
@@ -134,7 +147,7 @@ def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
     with alone(file):
         there = _read(file)
         wanted = plan.to_json()
-        if there is not None and there != wanted and not overwrite:
+        if there is not None and not overwrite and _asked(there) != _asked(wanted):
             raise UserError(
                 f"{file} is a sweep of the same name with {_difference(there, wanted)}; give yours "
                 "another name or --out, or replace the plan with --overwrite (its runs stay)"
@@ -142,6 +155,24 @@ def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
         if there != wanted:
             write_json(file, wanted)
     return file
+
+
+def _names_in_places(grid: Grid) -> dict[str, str]:
+    """What each axis is called in a place: an option goes without its part, if that is clear."""
+    short = {axis: axis.rpartition(".")[2] for axis in grid.axes}
+    settings = fields_of(RunConfig)
+    return {
+        axis: axis if name in settings or list(short.values()).count(name) > 1 else name
+        for axis, name in short.items()
+    }
+
+
+def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan asks for; a setting that only a later version names is no other run."""
+    if plan.get("format") != FORMAT:
+        return dict(plan)
+    runs = [{key: run[key] for key in ("id", "place")} for run in plan["runs"]]
+    return {**plan, "runs": runs}
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -159,4 +190,4 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         if there.get(key) != wanted[key]:
             return f"another {key}: {json.dumps(there.get(key))[:200]}"
     theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
-    return f"other settings behind the same grid ({len(theirs ^ ours)} runs differ)"
+    return f"other settings behind the same grid ({len(ours - theirs)} runs differ)"

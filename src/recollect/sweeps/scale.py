@@ -60,8 +60,9 @@ class Scale:
         whole = _size(published_on or config.benchmark)
         images = min(self.images.get(config.benchmark, own.images), own.images)
         assert config.buffer_size is not None, "the config has been resolved"
+        per_class = None if images == own.images else images // own.classes
         smaller: dict[str, Any] = {
-            "max_per_class": None if images == own.images else images // own.classes,
+            "max_per_class": min(filter(None, (per_class, config.max_per_class)), default=None),
             "buffer_size": max(1, round(config.buffer_size * images / whole.images)),
         }
         if config.detector == "ks" and config.reference == "memory":
@@ -100,7 +101,7 @@ class Scale:
         for name in backbones:
             options = self.backbones.get(name, {})
             parts.append(" ".join([name, *(f"{key} {value}" for key, value in options.items())]))
-        if self.max_epochs is not None:
+        if self.max_epochs is not None and any(name in self.images for name in benchmarks):
             parts.append(f"at most {self.max_epochs} epochs")
         if any(config.detector == "combined" for config in configs):
             parts.append("drift is looked for by the learner against held-out rows, by three tests")
@@ -108,6 +109,8 @@ class Scale:
 
     def _fewer_epochs(self, config: RunConfig) -> dict[str, Any]:
         if self.max_epochs is None or config.epochs is None or config.epochs <= self.max_epochs:
+            return {}
+        if config.benchmark not in self.images:  # small as it is
             return {}
         share = self.max_epochs / config.epochs
         milestones = config.lr_milestones

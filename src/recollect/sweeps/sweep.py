@@ -6,15 +6,17 @@ holds its folder's lock, which the kernel gives back however its holder ends.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from recollect.errors import UserError
 from recollect.experiment.store import is_busy, is_finished
-from recollect.files import read_object, write_json
+from recollect.files import read_object, write_json, writing
 from recollect.sweeps.engines import Engine
 from recollect.sweeps.job import Job, Outcome, is_damaged
 from recollect.sweeps.plan import FAILURES, RUNS, PlannedRun
@@ -33,7 +35,7 @@ class Watcher(Protocol):
         """A run is under way."""
 
     def ended(self, outcome: Outcome, *, again: bool) -> None:
-        """A run has come to an end; `again`: it will be tried once more."""
+        """A run has come to an end; `again`: it will be looked at, or tried, once more."""
 
     def waits(self, elsewhere: int) -> None:
         """Nothing is left but what so many other processes' runs will bring."""
@@ -110,6 +112,7 @@ class _Sweep:
                     f"{folder}: its result is damaged, so that it counts as not done"
                 )
             elif is_finished(folder):
+                self._failures(run_id).unlink(missing_ok=True)
                 continue
             yield run_id
 
@@ -129,11 +132,10 @@ class _Sweep:
     def _take(self, outcome: Outcome) -> None:
         """Put a run where its outcome says it belongs."""
         run_id = outcome.id
-        if outcome.state == "busy":
+        again = outcome.state == "busy"
+        if again:
             self._elsewhere[run_id] = time.monotonic()
-            return
-        again = False
-        if outcome.state == "done":
+        elif outcome.state == "done":
             self._failures(run_id).unlink(missing_ok=True)
         else:
             self._attempts[run_id] += 1
@@ -158,8 +160,11 @@ class _Sweep:
 
     def _note_failure(self, outcome: Outcome) -> None:
         file = self._failures(outcome.id)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        earlier = (read_object(file) or {}).get("attempts", [])
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        earlier: list[Any] = []
+        with contextlib.suppress(UserError):  # a damaged note must not end the sweep
+            earlier = (read_object(file) or {}).get("attempts", [])
         attempt = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "error": outcome.error}
         write_json(file, {"attempts": [*earlier, attempt]})
 

@@ -1,0 +1,65 @@
+"""Adaptations of one's own, by import path: they count, wait, chat and break.
+
+What they do is steered by files in the folder that the environment names, so that it reaches them
+in whatever process they run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from recollect.adapt.vanilla import Vanilla
+from recollect.shapes import Annotate, LabelSource, Replay
+from recollect.types import Repair
+
+FOLDER = "RECOLLECT_TEST_FOLDER"
+
+
+def folder() -> Path:
+    """Where the parts write to, and look for orders."""
+    return Path(os.environ[FOLDER])
+
+
+def tasks_begun() -> list[int]:
+    """The number of classes in memory at the beginning of each task that was begun."""
+    file = folder() / "begun"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+class Counting(Vanilla):
+    """Notes every task that begins; while there is a file `gate`, stops before the second one."""
+
+    def repair(
+        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
+    ) -> Repair:
+        with (folder() / "begun").open("a") as file:
+            file.write(f"{len(memory.counts())}\n")
+        while memory.counts() and (folder() / "gate").exists():
+            (folder() / "at-gate").touch()
+            time.sleep(0.01)
+        return super().repair(drifted, memory, labels, annotate)
+
+
+class Chatty(Vanilla):
+    """Prints what could pass for an answer."""
+
+    def repair(
+        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
+    ) -> Repair:
+        print('{"id": "nonsense", "state": "done"}', flush=True)
+        os.write(1, b"no JSON at all\n")
+        return super().repair(drifted, memory, labels, annotate)
+
+
+class Broken(Vanilla):
+    """Fails for as long as there is a file `broken`."""
+
+    def repair(
+        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
+    ) -> Repair:
+        if (folder() / "broken").exists():
+            raise ZeroDivisionError("it broke\nin two lines")
+        return super().repair(drifted, memory, labels, annotate)

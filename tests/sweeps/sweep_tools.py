@@ -1,0 +1,88 @@
+"""What tests of sweeps share: runs of a second, and an engine that runs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import recollect
+from recollect.sweeps.grid import Grid, Value
+from recollect.sweeps.job import Job, Outcome
+from recollect.sweeps.plan import RUNS, Plan, PlannedRun, make_plan
+
+TINY: Mapping[str, Any] = {"epochs": 1, "tasks": [[0, 1], [2, 3]], "adaptation": "vanilla"}
+"""Two tasks of digits in well under a second."""
+
+
+def tiny_plan(name: str = "tiny", *, axes: Mapping[str, Sequence[Value]], **base: Any) -> Plan:
+    """A plan of runs that take no time."""
+    base = {key: value for key, value in {**TINY, **base}.items() if key not in axes}
+    return make_plan(name, Grid(axes=axes, base=base))
+
+
+def job_of(run: PlannedRun, out: Path) -> Job:
+    """What an engine is given for a run."""
+    return Job(id=run.id, folder=str(out / RUNS / run.id), config=run.config.to_json())
+
+
+def undisturbed(plan: Plan, out: Path) -> Path:
+    """The folder of all runs of a plan, each made by `recollect.run`."""
+    for run in plan.runs:
+        recollect.run(run.config, out / RUNS / run.id)
+    return out
+
+
+def until(holds: Callable[[], bool], *, seconds: float = 90.0) -> None:
+    """Wait for something to be so; busy machines need patience."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is at work; one that has ended and waits to be buried is not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and folder.name != str(os.getpid()):
+                found.append(int(folder.name))
+    return found
+
+
+class Notes:
+    """A watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: tuple[int, int, int] | None = None
+        self.starts: list[str] = []
+        self.ends: list[tuple[Outcome, bool]] = []
+        self.waited: list[int] = []
+        self.warnings: list[str] = []
+
+    def begins(self, total: int, done: int, slots: int) -> None:
+        self.begun = total, done, slots
+
+    def started(self, run_id: str) -> None:
+        self.starts.append(run_id)
+
+    def ended(self, outcome: Outcome, *, again: bool) -> None:
+        self.ends.append((outcome, again))
+
+    def waits(self, elsewhere: int) -> None:
+        self.waited.append(elsewhere)
+
+    def warn(self, line: str) -> None:
+        self.warnings.append(line)

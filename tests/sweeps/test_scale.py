@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+from run_tools import complaint
+
+from recollect import RunConfig
+from recollect.experiment.presets import PAPER, resolve
+from recollect.sweeps.scale import SCALES, SIZES, Scale, scale_named
+
+SMOKE, SMALL, PAPERS = SCALES["smoke"], SCALES["small"], SCALES["paper"]
+
+
+def config_of(benchmark: str, buffer_size: int = 500, method: str = "er") -> RunConfig:
+    return RunConfig(
+        benchmark=benchmark, method=method, buffer_size=buffer_size, preset="published"
+    )
+
+
+@pytest.mark.parametrize("benchmark", SIZES)
+def test_at_the_papers_scale_a_run_is_as_it_would_be_without_one(benchmark: str) -> None:
+    config = config_of(benchmark)
+    assert PAPERS.apply(config) == resolve(config)
+    assert PAPERS.is_full
+    assert not SMOKE.is_full
+    assert PAPERS.note([resolve(config)]).endswith("as published")
+
+
+@pytest.mark.parametrize("scale", [SMOKE, SMALL], ids=["smoke", "small"])
+@pytest.mark.parametrize("method", ["er", "der++", "cls-er"])
+@pytest.mark.parametrize("buffer_size", [500, 5000])
+def test_training_settings_are_those_of_the_nominal_buffer(
+    scale: Scale, method: str, buffer_size: int
+) -> None:
+    row = PAPER["cifar10-cd", method, buffer_size]
+    config = scale.apply(config_of("cifar10-cd", buffer_size, method))
+    assert (config.lr, config.batch_size) == (row.training["lr"], row.training["batch_size"])
+    for name, value in row.options.items():
+        assert config.options["method"][name] == value
+
+
+def test_buffers_shrink_with_the_images() -> None:
+    # 2,000 of 60,000 images: 1/30 of 500 and of 5,000
+    sizes = [SMOKE.apply(config_of("fmnist-cd", size)).buffer_size for size in (500, 5000)]
+    assert sizes == [17, 167]
+    # 20,000 of 50,000
+    assert SMALL.apply(config_of("cifar100-cd", 500)).buffer_size == 200
+    assert SMOKE.apply(config_of("fmnist-cd", 1)).buffer_size == 1
+
+
+@pytest.mark.parametrize("scale", [SMOKE, SMALL], ids=["smoke", "small"])
+@pytest.mark.parametrize("benchmark", [name for name in SIZES if name != "digits-cd"])
+def test_classes_share_the_images_evenly(scale: Scale, benchmark: str) -> None:
+    per_class = scale.apply(config_of(benchmark)).max_per_class
+    assert per_class is not None
+    assert per_class * SIZES[benchmark].classes == scale.images[benchmark]
+
+
+def test_images_that_were_few_already_stay_few() -> None:
+    few = RunConfig(benchmark="fmnist-cd", max_per_class=20)
+    assert SMOKE.apply(few).max_per_class == 20
+    many = RunConfig(benchmark="fmnist-cd", max_per_class=5_000)
+    assert SMOKE.apply(many).max_per_class == 200
+    digits = RunConfig(max_per_class=30)
+    assert SMOKE.apply(digits).max_per_class == 30
+    assert SMOKE.apply(RunConfig()).max_per_class is None
+
+
+def test_epochs_are_capped_and_milestones_shrink_with_them() -> None:
+    smoke, small = (scale.apply(config_of("cifar100-cd")) for scale in (SMOKE, SMALL))
+    # the paper's: 35 and 45 of 50
+    assert (small.epochs, small.lr_milestones) == (10, (7, 9))
+    assert (smoke.epochs, smoke.lr_milestones) == (2, (1,))
+    one = SMALL.apply(config_of("fmnist-cd"))
+    assert (one.epochs, one.lr_milestones) == (1, None)
+
+
+def test_networks_get_narrower_and_keep_their_other_options() -> None:
+    assert SMOKE.apply(config_of("cifar10-cd")).options["backbone"]["width"] == 8
+    vit = RunConfig(
+        benchmark="cifar100-cd", backbone="vit-s", options={"backbone": {"patch_size": 8}}
+    )
+    options = SMALL.apply(vit).options["backbone"]
+    assert (options["dim"], options["depth"], options["heads"]) == (96, 4, 3)
+    assert options["patch_size"] == 8
+
+
+def test_a_memory_too_small_to_compare_with_is_not_compared_with() -> None:
+    config = SMOKE.apply(config_of("fmnist-cd"))
+    assert (config.detector, config.encoder, config.reference) == (
+        "combined",
+        "learner",
+        "held-out",
+    )
+    chosen = RunConfig(benchmark="fmnist-cd", detector="oracle", options={"detector": {"tpr": 0.5}})
+    assert SMOKE.apply(chosen).detector == "oracle"
+    assert SMOKE.apply(chosen).options["detector"]["tpr"] == 0.5
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+def test_on_other_data_buffers_hold_the_share_that_they_would_hold_of_the_published(
+    scale: Scale,
+) -> None:
+    config = scale.apply(config_of("digits-cd", 5000), published_on="fmnist-cd")
+    assert config.buffer_size == round(5000 * 1_438 / 60_000)
+    note = scale.note([config], published_on="fmnist-cd")
+    assert "digits-cd: 1,438 training images of the published 60,000" in note
+
+
+def test_the_note_says_all_that_was_made_smaller_in_one_line() -> None:
+    config = SMOKE.apply(config_of("cifar10-cd"))
+    note = SMOKE.note([config, config])
+    assert "\n" not in note
+    for part in ("2,000 training images", "times 0.04", "resnet18 width 8", "at most 2 epochs"):
+        assert note.count(part) == 1
+    assert "three tests" in note
+
+
+def test_strangers_are_refused() -> None:
+    assert "did you mean 'small'" in complaint(lambda: scale_named("smal"))
+    assert scale_named("smoke") is SMOKE
+    line = complaint(lambda: SMOKE.apply(RunConfig(benchmark="yearbook-cd")))
+    assert "the scales know digits-cd" in line
+    assert PAPERS.apply(RunConfig(benchmark="yearbook-cd")).benchmark == "yearbook-cd"
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+def test_a_scale_applied_to_what_it_made_changes_no_training_setting(scale: Scale) -> None:
+    once = scale.apply(config_of("fmnist-cd", 5000, "cls-er"))
+    assert resolve(once) == once

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from run_tools import complaint
+
+from recollect.report.paper.published import find
+from recollect.sweeps.paper import TARGETS
+from recollect.sweeps.plan import Plan, make_plan
+from recollect.sweeps.scale import SCALES
+
+TABLES = {"table1": 70, "table2": 70, "table3": 70, "table4": 70, "clear10": 12, "backbones": 16}
+
+
+def plan_of(name: str, scale: str = "paper", seeds: int = 1, **changes: Any) -> Plan:
+    target = TARGETS[name]
+    other = changes.get("benchmark") not in (None, *target.benchmarks)
+    return make_plan(
+        f"{name}-{scale}",
+        target.grid(range(seeds), **changes),
+        scale=SCALES[scale],
+        reproduces=name,
+        published_on=target.benchmarks[0] if other else None,
+    )
+
+
+@pytest.mark.parametrize(("name", "places"), TABLES.items())
+def test_a_table_has_a_place_for_every_published_number(name: str, places: int) -> None:
+    plan = plan_of(name)
+    assert len(plan.runs) == places
+    found = [find(**_cell(dict(run.place))) for run in plan.runs]
+    assert all(cell is not None for cell in found)
+    assert len(set(found)) == places
+
+
+def _cell(place: dict[str, Any]) -> dict[str, Any]:
+    place.pop("seed")
+    return {"method": "er", "backbone": "resnet18", **place}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_everything_can_be_planned_on_its_own_data_and_on_digits(name: str) -> None:
+    plan = plan_of(name, "small")
+    assert plan.reproduces == name
+    assert {run.config.preset for run in plan.runs} == {"published"}
+    assert {run.config.threads for run in plan.runs} == {1}
+    digits = plan_of(name, "smoke", benchmark="digits-cd")
+    assert {run.config.benchmark for run in digits.runs} == {"digits-cd"}
+
+
+def test_seeds_multiply_the_runs_and_share_their_places() -> None:
+    plan = plan_of("clear10", "smoke", seeds=3)
+    assert len(plan.runs) == 36
+    assert [run.place["seed"] for run in plan.runs[:3]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_runs_of_cost_are_runs_of_table2(scale: str) -> None:
+    cost, table = ({run.id for run in plan_of(name, scale).runs} for name in ("cost", "table2"))
+    assert len(cost) == 30
+    assert cost < table
+
+
+def test_places_speak_of_the_papers_buffers_at_every_scale() -> None:
+    smoke = plan_of("table1", "smoke")
+    assert {run.place["buffer_size"] for run in smoke.runs} == {500, 5000}
+    assert {run.config.buffer_size for run in smoke.runs} == {17, 167}
+
+
+def test_other_settings_reach_every_run_and_may_not_stand_in_for_an_axis() -> None:
+    plan = plan_of("cost", "smoke", settings={"min_harm": 5})
+    assert {run.config.min_harm for run in plan.runs} == {5}
+    line = complaint(lambda: plan_of("cost", settings={"method": "er"}))
+    assert "in the grid and in the base" in line
+
+
+def test_without_drift_there_is_nothing_to_adapt_to() -> None:
+    for name in TABLES:
+        kinds = {(run.place["num_drifts"], run.place["adaptation"]) for run in plan_of(name).runs}
+        assert {adaptation for drifts, adaptation in kinds if drifts == 0} == {"vanilla"}
