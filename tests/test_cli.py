@@ -418,7 +418,7 @@ def test_a_signal_in_the_middle_of_a_run_is_one_line_and_loses_no_finished_task(
         patch.setattr(Learner, "observe", stopped)
         outcome = call("run", *SMALL, "--out", "stopped", "--quiet")
     assert (outcome.code, outcome.out) == (code, "")
-    kept = "every finished task is kept: go on with --resume"
+    kept = "everything up to here is kept: go on with --resume"
     assert outcome.err == f"recollect: {word}; {kept}\n"
     assert signal.getsignal(number) is handler
     assert [e["task"] for e in events_of(tmp_path / "stopped") if e["event"] == "scores"] == [1]
@@ -464,7 +464,7 @@ def test_a_run_killed_and_interrupted_ends_like_one_that_was_not(tmp_path: Path)
 
     assert stop_in(2, signal.SIGKILL) == (-9, "")
     assert not (tmp_path / "run" / "result.json").exists()
-    kept = "every finished task is kept: go on with --resume"
+    kept = "everything up to here is kept: go on with --resume"
     assert stop_in(3, signal.SIGINT) == (130, f"recollect: interrupted; {kept}\n")
 
     assert cli.command(["run", *map(str, flags), "--resume"]) == 0

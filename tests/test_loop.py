@@ -54,9 +54,9 @@ class World:
         def new_labels(self) -> int:
             return 2
 
-        def batches(self, given: Rows, *, epoch: int) -> Iterator[Rows]:
+        def batches(self, given: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
             self.world.note("epoch", epoch, given.ids.tolist())
-            return (given[index] for index in torch.split(torch.arange(len(given)), 2))
+            return (given[index] for index in torch.split(torch.arange(len(given)), 2)[skip:])
 
     # the monitor, the adaptation, the learner, the ledger
 
@@ -225,15 +225,15 @@ def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:
 
 def test_listeners_are_told_everything_in_order_and_the_same() -> None:
     @dataclass
-    class Ear:
+    class Ear(Silent):
         name: str
         heard: list[object]
 
         def task_begins(self, task: Any) -> None:
             self.heard.append((self.name, "begins", task.number))
 
-        def checked(self, task: Any, verdicts: Any, repair: Repair, num_rows: int) -> None:
-            self.heard.append((self.name, "checked", len(verdicts), repair.renewed, num_rows))
+        def checked(self, task: Any, verdicts: Any, repair: Repair, rows: int) -> None:
+            self.heard.append((self.name, "checked", len(verdicts), repair.renewed, rows))
 
         def stepped(self, epoch: int, report: StepReport) -> None:
             self.heard.append((self.name, "stepped", epoch, report.loss, report.rows))

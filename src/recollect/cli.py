@@ -33,10 +33,12 @@ from recollect.experiment.flags import (
     refuse_part_options,
     split_part_options,
 )
+from recollect.experiment.interrupt import Terminated
 from recollect.sweeps.command import add_sweep_commands
 
 if TYPE_CHECKING:
     from recollect.experiment.progress import Display
+    from recollect.experiment.saving import Saving
     from recollect.experiment.stages import Stages
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -107,10 +109,6 @@ GROUPS = {
 }
 
 
-class Terminated(BaseException):
-    """SIGTERM came."""
-
-
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
@@ -161,9 +159,9 @@ def _call(argv: list[str]) -> int:
 def _how_to_go_on(argv: list[str]) -> str:
     match argv[:1]:
         case ["demo" | "sweep" | "reproduce"]:
-            return "; every finished task is kept: run it again to go on"
+            return "; what is done is kept: run it again to go on"
         case ["run" | "compare"]:
-            return "; every finished task is kept: go on with --resume"
+            return "; everything up to here is kept: go on with --resume"
     return ""
 
 
@@ -195,6 +193,16 @@ def parser() -> OneLineParser:
         each.add_argument("--out", type=_folder, metavar="FOLDER", help=_OUT)
         each.add_argument("--resume", action="store_true", help="go on where it stopped")
         each.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
+        each.add_argument(
+            "--checkpoint-seconds",
+            type=float,
+            default=60.0,
+            metavar="X",
+            help="save at least so often, also in the middle of a task (default: 60)",
+        )
+        each.add_argument(
+            "--checkpoint-steps", type=int, metavar="N", help="save after so many steps, too"
+        )
         each.epilog = (
             "Parts take options of their own, e.g. --detector.level 0.01 or --backbone.width 32; "
             "`recollect list` names them."
@@ -283,7 +291,13 @@ def _run(arguments: argparse.Namespace) -> int:
         for warning in assembly.warnings:
             display.say(f"warning: {warning}")
         listener = display.run(config.adaptation, config, len(assembly.stream))
-        result = run_in(folder, assembly, listener=listener)
+        result = run_in(
+            folder,
+            assembly,
+            listener=listener,
+            saving=_saving(arguments),
+            warn=lambda line: display.say(f"warning: {line}"),
+        )
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
@@ -294,6 +308,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _saving(arguments: argparse.Namespace) -> Saving:
+    from recollect.experiment.saving import Saving
+
+    return Saving(seconds=arguments.checkpoint_seconds, steps=arguments.checkpoint_steps)
+
+
 def _compare(arguments: argparse.Namespace) -> int:
     from recollect.experiment.compare import Comparison
 
@@ -301,11 +321,18 @@ def _compare(arguments: argparse.Namespace) -> int:
     adaptations = tuple(name.strip() for name in arguments.adaptations.split(","))
     comparison = Comparison(base=base, adaptations=adaptations, num_seeds=arguments.num_seeds)
     out = arguments.out or Path("runs") / f"compare-{base.benchmark}-{base.method}"
-    return _run_comparison(comparison, arguments, out, resume=arguments.resume)
+    return _run_comparison(
+        comparison, arguments, out, resume=arguments.resume, saving=_saving(arguments)
+    )
 
 
 def _run_comparison(
-    comparison: Any, arguments: argparse.Namespace, out: Path, *, resume: bool
+    comparison: Any,
+    arguments: argparse.Namespace,
+    out: Path,
+    *,
+    resume: bool,
+    saving: Saving | None = None,
 ) -> int:
     from recollect.experiment.benchmarks import Tell
     from recollect.experiment.compare import compare
@@ -320,6 +347,7 @@ def _run_comparison(
             overwrite=arguments.overwrite,
             display=display,
             tell=Tell(warn=display.say),
+            saving=saving,
         )
         display.say("drawing the page")
     return _print_report(arguments, write_report(paths, out))

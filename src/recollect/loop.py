@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from recollect.shapes import Adaptation, LabelSource, Learner, Ledger, Listener, Monitor, Task
-from recollect.types import Rows, TaskRecord
+from recollect.types import Midway, Rows, TaskRecord
 
 TaskT = TypeVar("TaskT", bound=Task)
 ScoresT = TypeVar("ScoresT")
@@ -23,30 +23,55 @@ def play(
     ledger: Ledger,
     epochs: int,
     listener: Listener,
+    keep: Callable[[Midway], None] = lambda _: None,
+    midway: Midway | None = None,
 ) -> Iterator[TaskRecord[ScoresT]]:
-    """Check, repair, learn and score one task after the other; yields when a task is complete."""
+    """Check, repair, learn and score one task after the other; yields when a task is complete.
+
+    `keep` is told after every step where the task stands. The first task goes on from `midway`, if
+    there is one, all parts being as they were then.
+    """
     for task in tasks:
-        listener.task_begins(task)
-        with ledger.phase("detect"):
-            verdicts = monitor.check(task)
-        drifted = [verdict.label for verdict in verdicts if verdict.calls_for_repair]
-        with ledger.phase("adapt"):
-            repair = adaptation.repair(drifted, learner.memory, labels(task), learner.annotate)
+        if midway is None:
+            listener.task_begins(task)
+            with ledger.phase("detect"):
+                verdicts = tuple(monitor.check(task))
+            drifted = [verdict.label for verdict in verdicts if verdict.calls_for_repair]
+            with ledger.phase("adapt"):
+                repair = adaptation.repair(drifted, learner.memory, labels(task), learner.annotate)
+            ledger.book_labels("stream", task.new_labels())
+        else:
+            verdicts, repair = midway.verdicts, midway.repair
 
         own = task.train()
-        ledger.book_labels("stream", task.new_labels())
         # A class that came back labelled may have been asked for as well: each row counts once.
         rows = own if repair.extra is None else Rows.concat([own, repair.extra]).distinct()
-        listener.checked(task, verdicts, repair, len(rows))
+        if midway is None:
+            listener.checked(task, verdicts, repair, len(rows))
+        else:
+            listener.resumed(task, midway, len(rows))
 
         with ledger.phase("train"):
-            learner.begin_task(task.new_classes, from_scratch=repair.from_scratch)
-            for epoch in range(1, epochs + 1):
+            if midway is None:
+                learner.begin_task(task.new_classes, from_scratch=repair.from_scratch)
+            first, done = (1, 0) if midway is None else (midway.epoch, midway.steps)
+            midway = None
+            for epoch in range(first, epochs + 1):
                 learner.begin_epoch(epoch, epochs)
-                for batch in task.batches(rows, epoch=epoch):
+                for step, batch in enumerate(task.batches(rows, epoch=epoch, skip=done), done + 1):
                     report = learner.observe(batch)
                     ledger.add_step()
                     listener.stepped(epoch, report)
+                    keep(
+                        Midway(
+                            task=task.number,
+                            epoch=epoch,
+                            steps=step,
+                            verdicts=verdicts,
+                            repair=repair,
+                        )
+                    )
+                done = 0
             learner.end_task()
         renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
         learned = [own, *(some for some in (repair.extra, repair.refilled) if some is not None)]
@@ -57,7 +82,7 @@ def play(
             scores = evaluate(task)
         record = TaskRecord(
             task=task.number,
-            verdicts=tuple(verdicts),
+            verdicts=verdicts,
             renewed=renewed,
             notes=repair.notes,
             scores=scores,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from recollect.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
+from recollect.types import Extras, Midway, Repair, Rows, StepReport, TaskRecord, Verdict
 
 Annotate = Callable[[Rows], Extras]
 """Gives the columns that the running method keeps beside rows in memory."""
@@ -87,8 +87,8 @@ class Task(Watched, Protocol):
         """How many of their labels no task before it has brought."""
         ...
 
-    def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
-        """The rows once over, in an order of the epoch's own."""
+    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
+        """The rows once over, in an order of the epoch's own, but for the first `skip` batches."""
         ...
 
 
@@ -168,6 +168,10 @@ class Listener(Protocol):
 
     def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
         """The known classes were checked and answered; training will take so many rows a time."""
+        ...
+
+    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+        """Training goes on in the middle of a task, which takes so many rows a time."""
         ...
 
     def stepped(self, epoch: int, report: StepReport) -> None:

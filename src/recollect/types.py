@@ -181,6 +181,20 @@ class Repair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Midway:
+    """Where a task under way stands: with all parts as they are, enough to go on from."""
+
+    task: int
+    """counted from 1"""
+    epoch: int
+    """counted from 1"""
+    steps: int
+    """that the epoch has made"""
+    verdicts: tuple[Verdict, ...]
+    repair: Repair
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepReport:
     """What one training step saw."""
 

@@ -129,7 +129,9 @@ def test_bytes_do_not_depend_on_the_process(tmp_path: Path) -> None:
     content = (tmp_path / "x").read_bytes()
     header = content[8 : 8 + int.from_bytes(content[:8], "little")].decode().rstrip()
     assert header == (
-        r'{"__metadata__":{"recollect":"{\"format\": 7, \"tree\": {\"dict\": [[\"a\", 1], '
+        r'{"__metadata__":{"recollect":"{\"format\": 7, \"sha256\": '
+        r"\"11d7392ead50822b94a7e71908e0dff45161cd025c4e5828e9d34097c5df8d69\", \"tree\": "
+        r"{\"dict\": [[\"a\", 1], "
         r'[2, {\"tensor\": \"state[2]\"}]]}}"},'
         r'"state[2]":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}'
     )

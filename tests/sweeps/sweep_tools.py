@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,22 +42,14 @@ def until(holds: Callable[[], bool], *, seconds: float = 90.0) -> None:
         time.sleep(0.01)
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process is at work; one that has ended and waits to be buried is not."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and folder.name != str(os.getpid()):
-                found.append(int(folder.name))
-    return found
+def is_dead(pid: int) -> bool:
+    """Whether a process has ended, all threads of it; it may still wait to be buried."""
+    try:
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return threads == 1 and state == "Z"
 
 
 class Notes:

@@ -16,6 +16,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.experiment.progress import Display
 from recollect.experiment.run import run_in, run_name
+from recollect.experiment.saving import OFTEN, Saving
 from recollect.experiment.store import RunFolder, is_run
 
 
@@ -56,6 +57,7 @@ def compare(
     overwrite: bool = False,
     display: Display,
     tell: Tell = QUIET,
+    saving: Saving | None = None,
 ) -> Sequence[Path]:
     """Run all of it in folders below `out`; every folder is taken before the first run begins."""
     configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
@@ -81,5 +83,11 @@ def compare(
                 continue
             assembly = assemble(config)
             listener = display.run(folder.path.name, config, len(assembly.stream))
-            run_in(folder, assembly, listener=listener)
+            run_in(
+                folder,
+                assembly,
+                listener=listener,
+                saving=saving or OFTEN,
+                warn=lambda line: display.say(f"warning: {line}"),
+            )
     return [folder.path for folder in folders]

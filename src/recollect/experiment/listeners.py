@@ -8,7 +8,7 @@ from typing import Any
 from recollect.experiment.result import verdict_to_json
 from recollect.experiment.store import RunFolder
 from recollect.shapes import Listener, Task
-from recollect.types import Repair, StepReport, TaskRecord, Verdict
+from recollect.types import Midway, Repair, StepReport, TaskRecord, Verdict
 
 
 class Silent:
@@ -18,6 +18,9 @@ class Silent:
         """Nothing."""
 
     def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+        """Nothing."""
+
+    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
         """Nothing."""
 
     def stepped(self, epoch: int, report: StepReport) -> None:
@@ -42,6 +45,11 @@ class Together:
         """Pass it on."""
         for listener in self._listeners:
             listener.checked(task, verdicts, repair, rows)
+
+    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+        """Pass it on."""
+        for listener in self._listeners:
+            listener.resumed(task, midway, rows)
 
     def stepped(self, epoch: int, report: StepReport) -> None:
         """Pass it on."""

@@ -20,7 +20,7 @@ from rich.progress import (
 from recollect.experiment.config import RunConfig
 from recollect.experiment.listeners import Silent
 from recollect.shapes import Task
-from recollect.types import Repair, StepReport, TaskRecord, Verdict
+from recollect.types import Midway, Repair, StepReport, TaskRecord, Verdict
 
 _SMOOTHING = 0.95
 """Share of the running loss and accuracy that a step leaves as they were."""
@@ -123,6 +123,16 @@ class RunDisplay(Silent):
         lines += [f"not testable: {', '.join(untestable)}"] if untestable else []
         for line in (*lines, *repair.notes):
             self._display.say(f"{self._title}: task {task.number}/{self._num_tasks}: {line}")
+
+    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+        """Say where it goes on."""
+        an_epoch = math.ceil(rows / self._batch_size)
+        self._task, self._steps = task.number, max(1, an_epoch * self._epochs)
+        self._step = (midway.epoch - 1) * an_epoch + midway.steps
+        self._display.say(
+            f"{self._title}: task {task.number}/{self._num_tasks} goes on after step "
+            f"{self._step} of {self._steps}"
+        )
 
     def stepped(self, epoch: int, report: StepReport) -> None:
         """Move the bar, at most ten times a second."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,14 +16,17 @@ from recollect.experiment.benchmarks import Tell
 from recollect.experiment.build import Assembly, assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.features import FeatureKeeper
+from recollect.experiment.interrupt import gently
 from recollect.experiment.listeners import EventLog, Silent, Together
+from recollect.experiment.midway import from_state, to_state
 from recollect.experiment.presets import resolve
 from recollect.experiment.result import Record, make_result, record_to_json
+from recollect.experiment.saving import OFTEN, Keeping, Saving
 from recollect.experiment.store import RunFolder
 from recollect.loop import play
 from recollect.shapes import Listener
 from recollect.streams import Stream
-from recollect.types import Dataset
+from recollect.types import Dataset, Midway
 
 
 def run(
@@ -35,6 +38,7 @@ def run(
     data: Dataset | None = None,
     network: nn.Module | None = None,
     listener: Listener | None = None,
+    saving: Saving = OFTEN,
 ) -> dict[str, Any]:
     """Run a config in a folder and return its result; a finished run is not run again.
 
@@ -54,28 +58,57 @@ def run(
         warnings.warn(warning, stacklevel=2)
     plain = assembly.config.to_json()
     with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
-        return run_in(folder, assembly, listener=listener)
+        return run_in(
+            folder,
+            assembly,
+            listener=listener,
+            saving=saving,
+            warn=lambda text: warnings.warn(text, stacklevel=4),
+        )
 
 
 def run_in(
-    folder: RunFolder, assembly: Assembly, *, listener: Listener | None = None
+    folder: RunFolder,
+    assembly: Assembly,
+    *,
+    listener: Listener | None = None,
+    saving: Saving = OFTEN,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run what has been assembled in a folder that is open, from its checkpoint if it has one."""
+    """Run what has been assembled in a folder that is open, from its checkpoint if it has one.
+
+    A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
+    """
     config = assembly.config
     if folder.finished:
         return folder.result()
     records: list[Record] = []
-    state = folder.load_checkpoint()
+    midway = None
+    state = folder.load_checkpoint(warn)
     if state is not None:
         assembly.load_state_dict(state["parts"])
         records = state["records"]
+        midway = None if state["midway"] is None else from_state(state["midway"])
     save_samples(folder, assembly.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
     if config.keep_features:
         keeper = FeatureKeeper(folder, assembly.stream, assembly.learner, assembly.ledger)
         listeners.append(keeper)
     assert config.epochs is not None, "the config has not been resolved"
-    with _threads(config.threads):
+
+    def save(midway: Midway | None) -> None:
+        folder.save_checkpoint(
+            {
+                "parts": assembly.state_dict(),
+                "records": records,
+                "midway": None if midway is None else to_state(midway),
+                "image_shape": list(assembly.stream.image_shape),
+                "class_names": list(assembly.stream.class_names),
+            }
+        )
+
+    with _threads(config.threads), gently() as interruption:
+        keeping = Keeping(saving, save, interruption)
         for record in play(
             assembly.stream.tasks(after=len(records)),
             monitor=assembly.monitor,
@@ -86,16 +119,11 @@ def run_in(
             ledger=assembly.ledger,
             epochs=config.epochs,
             listener=Together(listeners),
+            keep=keeping.stepped,
+            midway=midway,
         ):
             records.append(record_to_json(record))
-            folder.save_checkpoint(
-                {
-                    "parts": assembly.state_dict(),
-                    "records": records,
-                    "image_shape": list(assembly.stream.image_shape),
-                    "class_names": list(assembly.stream.class_names),
-                }
-            )
+            keeping.task_ended()
         result = make_result(
             config,
             assembly.stream.schedule,
@@ -104,7 +132,7 @@ def run_in(
             assembly.ledger,
             assembly.warnings,
         )
-    folder.write_result(result)
+        folder.write_result(result)
     return result
 
 

@@ -6,9 +6,10 @@ comes back as it went in, bit for bit, and shares no memory with anything. Nothi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ from torch import Tensor
 
 from recollect.errors import UserError
 from recollect.files import JSON
+
+Upgrade = Callable[[Any], Any]
+"""A state of one format -> the same in the next."""
+
+_WITH_DIGEST = 3
+"""The first format whose files hold a digest of themselves."""
 
 _HEAD = "recollect"
 """The one metadata entry: safetensors writes several in no fixed order, and equal states must give
@@ -76,29 +83,57 @@ def unflatten(tensors: Mapping[str, Tensor], tree: Any) -> Any:
     raise ValueError(f"expected a part of a state, found {tree!r}")
 
 
+class NewerFormat(UserError):
+    """The file is whole, and of a format that this version does not read."""
+
+
 def write(path: Path, state: object, *, format: int) -> None:
-    """Write a state to `path`; equal states (the order of keys included) give equal bytes."""
+    """Write a state to `path`; equal states (the order of keys included) give equal bytes.
+
+    A digest of everything is kept in the file, so that no damage passes for a state.
+    """
     tensors, tree = flatten(state)
-    head = json.dumps({"format": format, "tree": tree}, allow_nan=False)
+    digest = _digest(format, tree, tensors)
+    head = json.dumps({"format": format, "sha256": digest, "tree": tree}, allow_nan=False)
     # Not `save_file`: it makes a temporary of its own and hides which OSError stopped it.
     path.write_bytes(save(tensors, metadata={_HEAD: head}))
 
 
-def read(path: Path, *, format: int) -> Any:
-    """The state in `path`, on the CPU; UserError where it is damaged or of another format."""
+def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = None) -> Any:
+    """The state in `path`, on the CPU; UserError where it is damaged or of another format.
+
+    `upgrades` turns the state of a format into that of the next.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             head = json.loads((file.metadata() or {})[_HEAD])
-            if head["format"] == format:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return unflatten(tensors, head["tree"])
+            found, tree = int(head["format"]), head["tree"]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if found >= _WITH_DIGEST and head["sha256"] != _digest(found, tree, tensors):
+            raise ValueError("its digest does not fit its content")
+        steps = range(found, format)
+        if found <= format and all(step in (upgrades or {}) for step in steps):
+            state = unflatten(tensors, tree)
+            for step in steps:
+                state = (upgrades or {})[step](state)
+            return state
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except KeyError as error:
         raise UserError(f"{path} is damaged or not of this project: {error} is missing") from error
-    except (SafetensorError, TypeError, ValueError) as error:
+    except (SafetensorError, TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
-    raise UserError(f"{path} has format {head['format']}, this version reads format {format}")
+    raise NewerFormat(f"{path} has format {found}, this version reads format {format}")
+
+
+def _digest(format: int, tree: JSON, tensors: Mapping[str, Tensor]) -> str:
+    """Of all that a file says: what stands where, and every byte of every tensor."""
+    digest = hashlib.sha256(json.dumps([format, tree]).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()))
+    return digest.hexdigest()
 
 
 def _encode(value: object, path: str, tensors: dict[str, Tensor]) -> JSON:

@@ -11,7 +11,8 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -31,20 +32,22 @@ from recollect.files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 2
+FORMAT = 3
 """Number of the checkpoint format; raised whenever an older reader would misunderstand the file."""
 
 CONFIG = "config.json"
 RESULT = "result.json"
 EVENTS = "events.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
+PREVIOUS = "checkpoint-previous.safetensors"
+"""The checkpoint before the last, for when that one is damaged."""
 ARRAYS = {"samples": "samples.safetensors", "features": "features.safetensors"}
 """Sets of arrays that a run may keep beside its result, by name."""
 LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
-_MADE = (RESULT, CHECKPOINT, EVENTS, *ARRAYS.values())
+_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, *ARRAYS.values())
 
 
 class FolderBusy(UserError):
@@ -153,20 +156,28 @@ class RunFolder:
                 raise
 
     def save_checkpoint(self, state: object) -> None:
-        """Replace the checkpoint by `state`, which stands for all events so far."""
-        events = self._own(EVENTS)
+        """Replace the checkpoint by `state`, which stands for all events so far.
+
+        The one before is kept beside it, until the next time.
+        """
+        events, checkpoint = self._own(EVENTS), self._own(CHECKPOINT)
         with writing(events):
             if events.exists():
                 sync(events)  # a checkpoint must not outlive events that it counts
-        _write_state(self._own(CHECKPOINT), {"events": size(events), "state": state})
+        with replacing(checkpoint) as temporary:
+            _write_state(temporary, {"events": size(events), "state": state})
+            sync(temporary)
+            if checkpoint.exists():
+                _keep_as(checkpoint, self._own(PREVIOUS))
 
-    def load_checkpoint(self) -> Any:
+    def load_checkpoint(self, warn: Callable[[str], None] = lambda _: None) -> Any:
         """The state saved last, None if there is none; events that came after it are dropped.
 
         Going on from the checkpoint will tell them again. A finished run keeps all of its events.
+        Where the last checkpoint is damaged, the one before it counts, and `warn` is told so.
         """
         events = self._own(EVENTS)
-        saved = _read_checkpoint(self.path)
+        saved = _read_checkpoint(self.path, warn)
         if size(events) < saved["events"]:
             raise UserError(
                 f"{events} is damaged: expected at least {saved['events']} bytes, "
@@ -248,9 +259,11 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     return result
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Any:
+def read_checkpoint(
+    path: str | os.PathLike[str], warn: Callable[[str], None] = lambda _: None
+) -> Any:
     """The state saved last by the run in a folder, None if there is none; nothing is changed."""
-    return _read_checkpoint(Path(path))["state"]
+    return _read_checkpoint(Path(path), warn)["state"]
 
 
 # Opening
@@ -355,30 +368,61 @@ def _write_state(file: Path, state: dict[str, object]) -> None:
     # Imported here because it imports torch: `--help` and usage errors must not wait for that.
     from recollect.experiment import state as state_file
 
-    with replacing(file) as temporary:
-        state_file.write(temporary, state, format=FORMAT)
+    state_file.write(file, state, format=FORMAT)
 
 
-def _read_state(file: Path) -> dict[str, Any] | None:
-    """What `_write_state` wrote, None if there is no such file."""
+def _keep_as(file: Path, name: Path) -> None:
+    """Let a file be found under another name too, in one step."""
+    temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
+    quietly(temporary.unlink)
     try:
-        if not file.exists():
-            return None
+        try:
+            os.link(file, temporary)
+        except OSError:  # a file system without links
+            shutil.copyfile(file, temporary)
+            sync(temporary)
+        temporary.replace(name)
+    finally:
+        quietly(temporary.unlink)
+
+
+def _read_checkpoint(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
+    """What `save_checkpoint` wrote: the state, and the length of the events it stands for."""
+    files = [file for file in (path / CHECKPOINT, path / PREVIOUS) if _is_there(file)]
+    if not files:
+        return {"events": 0, "state": None}
+    from recollect.experiment import state as state_file  # late, because it imports torch
+
+    troubles = []
+    for file in files:
+        try:
+            saved: dict[str, Any] = state_file.read(file, format=FORMAT, upgrades=UPGRADES)
+        except state_file.NewerFormat as error:
+            raise UserError(f"{error}; start anew with --overwrite") from error
+        except UserError as error:
+            troubles.append(str(error))
+        else:
+            for trouble in troubles:
+                warn(f"{trouble}; going on from the checkpoint before it")
+            return saved
+    raise UserError(f"{'; '.join(troubles)}; start anew with --overwrite")
+
+
+def _from_format_2(saved: dict[str, Any]) -> dict[str, Any]:
+    """Checkpoints were made between tasks only."""
+    state = saved["state"]
+    return {**saved, "state": None if state is None else {**state, "midway": None}}
+
+
+UPGRADES = {2: _from_format_2}
+"""What turns a checkpoint of an older format into one of the next."""
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.exists()
     except OSError as error:
         raise UserError(f"cannot read {file}: {reason(error)}") from error
-    from recollect.experiment import state as state_file  # late for the same reason
-
-    try:
-        saved: dict[str, Any] = state_file.read(file, format=FORMAT)
-        return saved
-    except UserError as error:
-        raise UserError(f"{error}; start anew with --overwrite") from error
-
-
-def _read_checkpoint(path: Path) -> dict[str, Any]:
-    """What `save_checkpoint` wrote: the state, and the length of the events it stands for."""
-    saved = _read_state(path / CHECKPOINT)
-    return {"events": 0, "state": None} if saved is None else saved
 
 
 def _is_at(open_file: BinaryIO, path: Path) -> bool:

@@ -201,8 +201,11 @@ class Task:
         classes = [label for label in self.training_classes if label in labels]
         return self._stream.training_looks(classes, self.number)
 
-    def batches(self, rows: Rows, *, epoch: int) -> Iterator[Rows]:
-        """The rows once over in an order of the epoch's own, `batch_size` at a time."""
+    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
+        """The rows once over in an order of the epoch's own, `batch_size` at a time.
+
+        The first `skip` batches are left out.
+        """
         batch_size = self._stream.batch_size
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
         order = torch.randperm(len(rows), generator=shuffle)
@@ -213,7 +216,7 @@ class Task:
             rows = self._stream.while_drift_sets_in(rows, steps, self.number)
         # Many batches are gathered at once and then only cut apart: for a single one, two threads
         # would spend more time on waiting for each other than on copying.
-        for some in torch.split(order, _BATCHES_AT_ONCE * batch_size):
+        for some in torch.split(order[skip * batch_size :], _BATCHES_AT_ONCE * batch_size):
             gathered = rows[some]
             for start in range(0, len(gathered), batch_size):
                 yield gathered[start : start + batch_size]

@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from recollect.errors import UserError
 from recollect.sweeps.job import Job, Outcome, Progress, perform
@@ -31,7 +31,7 @@ class Engine(ABC):
     slots: int
     """how many"""
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

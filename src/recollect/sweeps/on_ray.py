@@ -21,6 +21,8 @@ from recollect.sweeps.job import Job, Outcome, perform
 
 REACH = 5.0
 """seconds in which a cluster must answer"""
+STORE = 100 * 2**20
+"""bytes for what Ray passes around; jobs and outcomes are a page of text"""
 
 
 class OnRay(Engine):
@@ -101,7 +103,11 @@ class OnRay(Engine):
     def _connect(self, address: str) -> None:
         settings: dict[str, Any] = {"address": address, "log_to_driver": False}
         if address == "local":
-            settings |= {"num_cpus": cores(), "include_dashboard": False}
+            settings |= {
+                "num_cpus": cores(),
+                "include_dashboard": False,
+                "object_store_memory": STORE,
+            }
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
         terminate = signal.getsignal(signal.SIGTERM)
         try:

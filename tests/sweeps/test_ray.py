@@ -1,0 +1,197 @@
+"""A real Ray of two nodes on this machine, one of which is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import own_parts
+import pytest
+from run_tools import complaint, lasting
+from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
+
+from recollect.experiment.store import CHECKPOINT, LOCK, is_busy
+from recollect.sweeps.on_ray import OnRay
+from recollect.sweeps.plan import FAILURES, RUNS
+from recollect.sweeps.sweep import Summary, carry_out
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Ray's own, while it is imported
+    ray: Any = pytest.importorskip("ray")
+
+pytestmark = [
+    # Ray leaves pipes and processes of its cluster to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+ONE_CPU = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+QUICK = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_failure_threshold": 5,
+}
+"""How soon a lost machine is noticed; as a rule Ray takes half a minute."""
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("orders")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(own_parts.FOLDER, str(folder))
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # on a busy machine a nice worker waits for long
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def cluster(orders: Path) -> Iterator[Any]:
+    """Two nodes with a processor each."""
+    from ray.cluster_utils import Cluster
+
+    head = {**ONE_CPU, "include_dashboard": False, "_system_config": QUICK}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        yield cluster
+        cluster.shutdown()
+        del cluster
+        gc.collect()
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(folder.name))
+    return found
+
+
+def test_a_cluster_that_nothing_fits_on_is_refused_and_stays(cluster: Any) -> None:
+    crowded = complaint(lambda: OnRay(cluster.address, cpus_per_run=5))
+    assert "no run fits on the cluster: it has 1 CPUs and 0 GPUs" in crowded
+    assert "no run fits" in complaint(lambda: OnRay(cluster.address, gpus_per_run=1))
+    with OnRay(cluster.address, cpus_per_run=0.5) as engine:
+        assert engine.slots == 2
+
+
+def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_path: Path) -> None:
+    plan = tiny_plan(axes={"seed": list(range(8))}, adaptation="own_parts:Counting")
+    node = cluster.add_node(**ONE_CPU)
+    raylet = node.all_processes["raylet"][0].process.pid
+    killed: list[int] = []
+    (orders / "gate").touch()
+
+    def learned_on_it() -> list[Path]:
+        """The runs on the second machine that have learned their first task."""
+        workers = set(children_of(raylet))
+        return [
+            folder
+            for folder in (tmp_path / RUNS).glob("*")
+            if (folder / CHECKPOINT).exists()
+            and is_busy(folder)
+            and int((folder / LOCK).read_text() or 0) in workers
+        ]
+
+    def lose_it() -> None:
+        try:
+            until(lambda: len(learned_on_it()) == 1, seconds=180)
+            # The raylet first: it must not tell anybody that its workers have died.
+            killed.extend([raylet, *children_of(raylet)])
+            for pid in killed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        finally:
+            (orders / "gate").unlink()
+
+    thread = threading.Thread(target=lose_it)
+    handler = signal.getsignal(signal.SIGTERM)
+    notes = Notes()
+    with OnRay(cluster.address) as engine:
+        assert signal.getsignal(signal.SIGTERM) is handler
+        assert engine.slots == 2
+        began = time.monotonic()
+        assert engine.wait(0.2) is None
+        assert time.monotonic() - began >= 0.2
+        thread.start()
+        summary = carry_out(plan.runs, tmp_path, engine, notes)
+        thread.join()
+    assert len(killed) > 1
+    assert all(map(is_dead, killed))
+    assert summary == Summary(total=8, done=8)
+    assert not (tmp_path / FAILURES).exists()
+    done = Counter(outcome.id for outcome, _ in notes.ends if outcome.state == "done")
+    assert done == Counter(run.id for run in plan.runs)
+    # Every task was learned once, but for the one that was lost in the middle.
+    assert Counter(own_parts.tasks_begun()) == {0: 8, 2: 9}
+    plain = undisturbed(plan, tmp_path / "plain")
+    for run in plan.runs:
+        assert lasting(tmp_path / RUNS / run.id) == lasting(plain / RUNS / run.id)
+
+
+def test_a_fault_is_told_in_one_line_and_the_cluster_outlives_its_sweeps(
+    cluster: Any, orders: Path, tmp_path: Path
+) -> None:
+    run = tiny_plan(axes={"adaptation": ["own_parts:Broken"]}).runs[0]
+    (orders / "broken").touch()
+    with OnRay(cluster.address) as engine:
+        engine.submit(job_of(run, tmp_path))
+        outcome = engine.wait(90)
+    (orders / "broken").unlink()
+    assert outcome is not None
+    assert (outcome.id, outcome.state) == (run.id, "failed")
+    assert outcome.error == "ZeroDivisionError: it broke in two lines"
+
+
+def test_without_an_address_ray_is_started_here_and_ended(orders: Path, tmp_path: Path) -> None:
+    run = tiny_plan(axes={"seed": [0]}).runs[0]
+    with OnRay() as engine:
+        engine.submit(job_of(run, tmp_path))
+        outcome = engine.wait(90)
+    assert outcome is not None
+    assert outcome.state == "done"
+    assert not ray.is_initialized()
+    worker = int((tmp_path / RUNS / run.id / LOCK).read_text())
+    until(partial(is_dead, worker), seconds=20)
+    plain = undisturbed(tiny_plan(axes={"seed": [0]}), tmp_path / "plain")
+    assert lasting(tmp_path / RUNS / run.id) == lasting(plain / RUNS / run.id)
+
+
+def test_an_address_where_nobody_answers_is_refused_soon() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    began = time.monotonic()
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+        assert "no Ray cluster answers" in complaint(partial(OnRay, address))
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", ""])
+def test_an_address_is_a_host_and_a_port(address: str) -> None:
+    assert "host:port, auto or local" in complaint(lambda: OnRay(address))
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(0, 0), (-1, 0), (1, -1)])
+def test_a_run_takes_something_up(cpus: float, gpus: float) -> None:
+    line = complaint(lambda: OnRay(cpus_per_run=cpus, gpus_per_run=gpus))
+    assert "needs CPUs or GPUs" in line
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'recollect[ray]'" in complaint(lambda: OnRay())

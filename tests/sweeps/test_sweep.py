@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import errno
+import json
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_tools import complaint, lasting, snapshot
+from sweep_tools import Notes, job_of, tiny_plan, undisturbed
+
+from recollect import files
+from recollect.errors import RunFailure
+from recollect.experiment.store import RunFolder, is_finished
+from recollect.report.sweeps import read_sweep
+from recollect.sweeps import sweep as sweeps
+from recollect.sweeps.engines import Engine, InProcess
+from recollect.sweeps.job import Job, Outcome, State
+from recollect.sweeps.plan import FAILURES, RUNS, Plan, write_plan
+from recollect.sweeps.sweep import Summary, carry_out
+
+
+class Scripted(Engine):
+    """Runs nothing: answers by a script, `done` where it has no line left."""
+
+    def __init__(self, script: Mapping[str, Sequence[State]] | None = None, slots: int = 2) -> None:
+        self.slots = slots
+        self.jobs: list[str] = []
+        self.most_at_once = 0
+        self._script = {run_id: deque(states) for run_id, states in (script or {}).items()}
+        self._under_way: deque[Job] = deque()
+
+    def submit(self, job: Job) -> None:
+        self.jobs.append(job.id)
+        self._under_way.append(job)
+        self.most_at_once = max(self.most_at_once, len(self._under_way))
+
+    def wait(self, seconds: float) -> Outcome | None:
+        if not self._under_way:
+            return None
+        job = self._under_way.popleft()
+        states = self._script.get(job.id)
+        state = states.popleft() if states else "done"
+        if state == "done":
+            finish(Path(job.folder))
+        error = "" if state == "done" else f"it is {state}"
+        return Outcome(id=job.id, state=state, error=error, faa=50.0, seconds=1.0)
+
+
+def finish(folder: Path) -> None:
+    """What a finished run leaves, as far as a sweep looks."""
+    with RunFolder.open(folder, {}, resume=True) as held:
+        held.write_result({"faa": 50.0})
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "POLL", 0.01)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return tiny_plan(axes={"seed": [0, 1, 2, 3]})
+
+
+def failures(out: Path, run_id: str) -> list[dict[str, Any]]:
+    attempts: list[dict[str, Any]] = json.loads((out / FAILURES / f"{run_id}.json").read_text())[
+        "attempts"
+    ]
+    return attempts
+
+
+def test_every_run_is_handed_out_once_and_never_more_than_fit(plan: Plan, tmp_path: Path) -> None:
+    engine, notes = Scripted(slots=3), Notes()
+    assert carry_out(plan.runs, tmp_path, engine, notes) == Summary(total=4, done=4)
+    assert engine.jobs == notes.starts == [run.id for run in plan.runs]
+    assert engine.most_at_once == 3
+    assert notes.begun == (4, 0, 3)
+    assert [outcome.state for outcome, _ in notes.ends] == ["done"] * 4
+
+
+def test_finished_runs_are_skipped_and_left_as_they_are(plan: Plan, tmp_path: Path) -> None:
+    first, *others = [run.id for run in plan.runs]
+    finish(tmp_path / RUNS / first)
+    before = snapshot(tmp_path / RUNS / first)
+    engine, notes = Scripted(), Notes()
+    assert carry_out(plan.runs, tmp_path, engine, notes).done == 4
+    assert engine.jobs == others
+    assert notes.begun == (4, 1, 2)
+    assert snapshot(tmp_path / RUNS / first) == before
+    again = Scripted()
+    assert carry_out(plan.runs, tmp_path, again, Notes()).done == 4
+    assert again.jobs == []
+
+
+def test_damaged_results_are_named_and_made_anew(tmp_path: Path) -> None:
+    plan = tiny_plan(axes={"seed": [0, 1]})
+    plain = undisturbed(plan, tmp_path / "plain")
+    out = tmp_path / "out"
+    with InProcess() as engine:
+        carry_out(plan.runs, out, engine, Notes())
+        folder = out / RUNS / plan.runs[0].id
+        whole = (folder / "result.json").read_bytes()
+        (folder / "result.json").write_bytes(whole[: len(whole) // 2])
+        file = write_plan(plan, out)
+        assert read_sweep(file).num_done == 1
+        notes = Notes()
+        assert carry_out(plan.runs, out, engine, notes) == Summary(total=2, done=2)
+    assert notes.begun == (2, 1, 1)
+    assert notes.starts == [plan.runs[0].id]
+    assert len(notes.warnings) == 1
+    assert str(folder) in notes.warnings[0]
+    assert "damaged" in notes.warnings[0]
+    assert read_sweep(file).num_done == 2
+    for run in plan.runs:
+        assert lasting(out / RUNS / run.id) == lasting(plain / RUNS / run.id)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_broken_run_is_tried_so_often_and_every_attempt_is_noted(
+    plan: Plan, tmp_path: Path, retries: int
+) -> None:
+    broken = plan.runs[1].id
+    engine, notes = Scripted({broken: ["failed"] * 9}), Notes()
+    summary = carry_out(plan.runs, tmp_path, engine, notes, retries=retries)
+    assert (summary.done, summary.failed) == (3, {broken: "it is failed"})
+    assert engine.jobs.count(broken) == 1 + retries
+    again = [again for outcome, again in notes.ends if outcome.id == broken]
+    assert again == [True] * retries + [False]
+    assert [attempt["error"] for attempt in failures(tmp_path, broken)] == ["it is failed"] * (
+        1 + retries
+    )
+
+
+def test_what_succeeds_in_the_end_leaves_no_note_of_failure(plan: Plan, tmp_path: Path) -> None:
+    broken = plan.runs[2].id
+    once = Scripted({broken: ["failed"]})
+    assert carry_out(plan.runs, tmp_path, once, Notes(), retries=0).failed
+    assert len(failures(tmp_path, broken)) == 1
+    assert carry_out(plan.runs, tmp_path, Scripted(), Notes()).done == 4
+    assert list((tmp_path / FAILURES).iterdir()) == []
+
+
+def test_a_note_that_a_crash_left_behind_a_finished_run_goes(plan: Plan, tmp_path: Path) -> None:
+    carry_out(plan.runs, tmp_path, Scripted(), Notes())
+    note = tmp_path / FAILURES / f"{plan.runs[0].id}.json"
+    note.parent.mkdir()
+    note.write_text('{"attempts": []}')
+    carry_out(plan.runs, tmp_path, Scripted(), Notes())
+    assert not note.exists()
+
+
+@pytest.mark.parametrize("half", ["", '{"attempts": [', "[]"])
+def test_a_damaged_note_does_not_end_a_sweep(plan: Plan, tmp_path: Path, half: str) -> None:
+    broken = plan.runs[0].id
+    (tmp_path / FAILURES).mkdir()
+    (tmp_path / FAILURES / f"{broken}.json").write_text(half)
+    engine = Scripted({broken: ["failed"]})
+    assert carry_out(plan.runs, tmp_path, engine, Notes(), retries=0).done == 3
+    assert len(failures(tmp_path, broken)) == 1
+
+
+def test_what_a_user_must_mend_is_not_tried_again(plan: Plan, tmp_path: Path) -> None:
+    hopeless = plan.runs[0].id
+    engine = Scripted({hopeless: ["hopeless"] * 9})
+    summary = carry_out(plan.runs, tmp_path, engine, Notes(), retries=5)
+    assert summary.failed == {hopeless: "it is hopeless"}
+    assert engine.jobs.count(hopeless) == 1
+
+
+def test_a_run_of_another_process_is_waited_for_not_repeated(plan: Plan, tmp_path: Path) -> None:
+    taken = plan.runs[0]
+    folder = tmp_path / RUNS / taken.id
+
+    class Elsewhere(Notes):
+        """Stands for another process, which finishes its run once this one waits for it."""
+
+        def waits(self, elsewhere: int) -> None:
+            super().waits(elsewhere)
+            if not is_finished(folder):
+                held.write_result({"faa": 60.0})
+                held.close()
+
+    held = RunFolder.open(folder, {})
+    engine, notes = Scripted(), Elsewhere()
+    assert carry_out(plan.runs, tmp_path, engine, notes) == Summary(total=4, done=4)
+    assert taken.id not in engine.jobs
+    assert set(notes.waited) == {1}
+
+
+def test_a_run_that_another_process_lets_go_unfinished_is_taken(plan: Plan, tmp_path: Path) -> None:
+    folder = tmp_path / RUNS / plan.runs[0].id
+
+    class Elsewhere(Notes):
+        def waits(self, elsewhere: int) -> None:
+            held.close()
+
+    held = RunFolder.open(folder, {})
+    engine = Scripted()
+    assert carry_out(plan.runs, tmp_path, engine, Elsewhere()).done == 4
+    assert engine.jobs[-1] == plan.runs[0].id
+
+
+def test_losing_the_race_for_a_run_is_no_failure(plan: Plan, tmp_path: Path) -> None:
+    lost = plan.runs[1].id
+    engine, notes = Scripted({lost: ["busy", "busy"]}), Notes()
+    assert carry_out(plan.runs, tmp_path, engine, notes, retries=0).done == 4
+    assert engine.jobs.count(lost) == 3
+    assert [(o.state, again) for o, again in notes.ends if o.id == lost] == [
+        ("busy", True),
+        ("busy", True),
+        ("done", False),
+    ]
+    assert not (tmp_path / FAILURES).exists()
+
+
+# A full disk
+
+
+def full_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    """So many files can still be written."""
+    left = [writes]
+    whole = files.sync
+
+    def sync(path: Path) -> None:
+        if path.is_file():
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        whole(path)
+
+    monkeypatch.setattr(files, "sync", sync)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+def test_a_full_disk_ends_the_sweep_in_one_line_and_leaves_nothing_half_written(
+    writes: int, tmp_path: Path
+) -> None:
+    plan = tiny_plan(axes={"seed": [0]})
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patch, InProcess() as engine:
+        full_after(patch, writes)
+        line = complaint(lambda: carry_out(plan.runs, out, engine, Notes()), RunFailure)
+    assert "No space left on device" in line
+    assert not [path for path in out.rglob("*") if path.name.endswith(".tmp")]
+    assert not is_finished(out / RUNS / plan.runs[0].id)
+    with InProcess() as engine:
+        assert carry_out(plan.runs, out, engine, Notes()).done == 1
+    plain = undisturbed(plan, tmp_path / "plain")
+    folder = Path(RUNS) / plan.runs[0].id
+    assert lasting(out / folder) == lasting(plain / folder)
+
+
+def test_a_folder_for_notes_that_cannot_be_made_is_told_in_one_line(
+    plan: Plan, tmp_path: Path
+) -> None:
+    (tmp_path / FAILURES).write_text("")
+    engine = Scripted({plan.runs[0].id: ["failed"]})
+    line = complaint(lambda: carry_out(plan.runs, tmp_path, engine, Notes()), RunFailure)
+    assert FAILURES in line
+
+
+def test_a_relative_folder_reaches_workers_as_an_absolute_one(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders: list[str] = []
+
+    class Noting(Scripted):
+        def submit(self, job: Job) -> None:
+            folders.append(job.folder)
+            super().submit(job)
+
+    carry_out(plan.runs[:1], Path("out"), Noting(), Notes())
+    assert folders == [job_of(plan.runs[0], tmp_path / "out").folder]
+    assert replace(plan, runs=()).to_json()["runs"] == []

@@ -1,0 +1,199 @@
+"""`recollect sweep` and `recollect reproduce` as a shell runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import own_parts
+import pytest
+from run_tools import ENVIRONMENT, command_line, lasting
+from sweep_tools import TINY, is_dead, tiny_plan, undisturbed, until
+
+from recollect.cli import command
+from recollect.experiment.store import LOCK, is_busy
+from recollect.sweeps.plan import FAILURES, RUNS, Plan
+
+SEEDS = (0, 1)
+
+
+@pytest.fixture
+def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    monkeypatch.setenv(own_parts.FOLDER, str(folder))
+    return folder
+
+
+def grid_file(folder: Path, part: str = "Counting", seeds: tuple[int, ...] = SEEDS) -> Path:
+    file = folder / "mine.json"
+    base = {**TINY, "adaptation": f"own_parts:{part}"}
+    file.write_text(json.dumps({"base": base, "grid": {"seed": list(seeds)}}))
+    return file
+
+
+def plan_of(part: str = "Counting", seeds: tuple[int, ...] = SEEDS) -> Plan:
+    return tiny_plan("mine", axes={"seed": list(seeds)}, adaptation=f"own_parts:{part}")
+
+
+def start(*words: object, orders: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command_line(*words),
+        env={**ENVIRONMENT, own_parts.FOLDER: str(orders)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_sweep_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
+    orders: Path, tmp_path: Path
+) -> None:
+    out, file = tmp_path / "out", grid_file(tmp_path)
+    first = plan_of().runs[0].id
+    stops = (("pool", signal.SIGKILL), ("in-process", signal.SIGKILL), ("pool", signal.SIGINT))
+    for engine, how in stops:
+        (orders / "gate").touch()
+        (orders / "at-gate").unlink(missing_ok=True)
+        words = ("sweep", file, "--out", out, "--engine", engine, "--workers", 1)
+        with start(*words, orders=orders) as parent:
+            until((orders / "at-gate").exists)
+            worker = int((out / RUNS / first / LOCK).read_text())
+            assert (worker == parent.pid) == (engine == "in-process")
+            parent.send_signal(how)
+            _, told = parent.communicate()
+        until(partial(is_dead, worker), seconds=10)
+        assert not is_busy(out / RUNS / first)
+        if how == signal.SIGINT:
+            assert parent.returncode == 130
+            assert told.splitlines()[-1].endswith("run it again to go on")
+            assert "Traceback" not in told
+    (orders / "gate").unlink()
+    assert command(["sweep", str(file), "--out", str(out), "--engine", "in-process"]) == 0
+    # One first task for each run; the second task of the first run was begun four times.
+    assert Counter(own_parts.tasks_begun()) == {0: 2, 2: 5}
+    plain = undisturbed(plan_of(), tmp_path / "plain")
+    for run in plan_of().runs:
+        assert lasting(out / RUNS / run.id) == lasting(plain / RUNS / run.id)
+
+
+def test_two_processes_share_the_work_of_one_folder(orders: Path, tmp_path: Path) -> None:
+    seeds = tuple(range(6))
+    out, file = tmp_path / "out", grid_file(tmp_path, seeds=seeds)
+    words = ("sweep", file, "--out", out, "--engine", "in-process")
+    both = [start(*words, orders=orders) for _ in range(2)]
+    for process in both:
+        printed, told = process.communicate(timeout=240)
+        assert process.returncode == 0, told
+        assert "6 of 6 runs done" in printed
+    assert Counter(own_parts.tasks_begun()) == {0: 6, 2: 6}
+    plain = undisturbed(plan_of(seeds=seeds), tmp_path / "plain")
+    for run in plan_of(seeds=seeds).runs:
+        assert lasting(out / RUNS / run.id) == lasting(plain / RUNS / run.id)
+
+
+def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
+    orders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "out", grid_file(tmp_path, "Broken")
+    words = ["sweep", str(file), "--out", str(out), "--engine", "in-process", "--json"]
+    (orders / "broken").touch()
+    assert command([*words, "--only", "seed=0", "--retries", "2"]) == 1
+    printed = capsys.readouterr()
+    failed = plan_of("Broken").runs[0].id
+    told: dict[str, Any] = json.loads(printed.out)
+    assert (told["total"], told["done"], list(told["failed"])) == (1, 0, [failed])
+    last = printed.err.splitlines()[-1]
+    assert last.startswith(f"recollect: failed: 1 of 1 runs failed, the first of them {failed}: ")
+    assert "it broke in two lines; the same command tries them again" in last
+    note = out / FAILURES / f"{failed}.json"
+    assert len(json.loads(note.read_text())["attempts"]) == 3
+    (orders / "broken").unlink()
+    assert command(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["total"], told["done"], told["failed"]) == (2, 2, {})
+    assert all(Path(name).exists() for name in [told["page"], *told["files"]])
+    assert not note.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "nothing"),
+        (["--workers", "0"], "at least one worker; got 0"),
+        (["--only", "seed"], "--only takes KEY=VALUE"),
+        (["--only", "sede=0"], "did you mean 'seed'"),
+        (["--only", "seed=7"], "unknown value of seed '7'"),
+        (["--engine", "rays"], "invalid choice"),
+        (["--detector.level", "0.1"], "detector"),
+    ],
+)
+def test_what_a_user_must_mend_is_one_line_and_leaves_no_run(
+    words: list[str],
+    complaint: str,
+    orders: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    file = grid_file(tmp_path) if words else tmp_path / "nothing.yaml"
+    assert command(["sweep", str(file), "--out", str(out), *words]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert complaint in told
+    assert not (out / RUNS).exists()
+
+
+def test_a_dry_run_lists_the_runs_and_touches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    chosen = ["--only", "seed=0", "--only", "seed=1"]
+    words = ["sweep", str(grid_file(tmp_path)), "--out", str(out), "--dry-run", *chosen]
+    assert command(words) == 0
+    assert capsys.readouterr().out.split() == [run.id for run in plan_of().runs]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--set", "epochs"], "--set takes KEY=VALUE"),
+        (["--set", "epochs=["], "is no YAML value"),
+        (["--set", "epoch=1"], "did you mean epochs"),
+        (["--only", "method=er", "--only", "adaptation=fr", "--only", "num_drifts=0"], "no run at"),
+    ],
+)
+def test_reproducing_refuses_what_it_cannot_in_one_line(
+    words: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["reproduce", "table1", "--scale", "smoke", "--benchmark", "digits-cd"]
+    assert command([*asked, "--out", str(tmp_path / "out"), *words]) == 2
+    told = capsys.readouterr().err
+    assert complaint in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_data_are_told_of_before_anything_begins_and_only_if_they_are_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    asked = ["reproduce", "features", "--scale", "smoke", "--data", str(gone)]
+    assert command([*asked, "--out", str(tmp_path / "out")]) == 2
+    assert "--benchmark digits-cd" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    file = tmp_path / "mine.json"
+    grid = {"base": {"benchmark": "npz", "data": str(gone)}, "grid": {"seed": [0]}}
+    file.write_text(json.dumps(grid))
+    assert command(["sweep", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert "--benchmark" not in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert os.environ.get(own_parts.FOLDER) is None
