@@ -141,11 +141,12 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 MISTAKES = {
     "": "the following arguments are required: COMMAND",
-    "runn": "COMMAND must be one of demo, run, compare, report, detect, data, list; got 'runn'",
+    "runn": "COMMAND must be one of demo, run, compare, report, sweep, reproduce, detect, data, "
+    "list; got 'runn'",
     "run --buffersize 5": "unknown flag --buffersize; did you mean --buffer-size?",
     "run --metod.alpha 5": "unknown flag --metod.alpha; did you mean --method.alpha?",
     "run --detector.lvel 5": "unknown flag --detector.lvel; did you mean --detector.level?",
-    "run --detector oracle --detector.level 0.1": "detector oracle has no options of its own",
+    "run --detector always --detector.level 0.1": "detector always has no options of its own",
     "run --detector.level 2": "the detector's level must lie between 0 and 1; got 2.0",
     "run --benchmark digit-cd": "unknown benchmark 'digit-cd'; did you mean 'digits-cd'?",
     "run --method err": "unknown method 'err'; did you mean 'er'?",
@@ -606,7 +607,7 @@ def test_an_interrupted_demo_says_how_it_goes_on(
     monkeypatch.setattr(Learner, "observe", interrupt)
     outcome = call("demo", "--quiet")
     assert outcome.code == 130
-    kept = "every finished task is kept: run it again to go on"
+    kept = "what is done is kept: run it again to go on"
     assert outcome.err == f"recollect: interrupted; {kept}\n"
 
 

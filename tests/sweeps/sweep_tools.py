@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.datasets import load_digits
+
 import recollect
 from recollect.sweeps.grid import Grid, Value
 from recollect.sweeps.job import Job, Outcome
@@ -25,6 +28,14 @@ def tiny_plan(name: str = "tiny", *, axes: Mapping[str, Sequence[Value]], **base
 def job_of(run: PlannedRun, out: Path) -> Job:
     """What an engine is given for a run."""
     return Job(id=run.id, folder=str(out / RUNS / run.id), config=run.config.to_json())
+
+
+def write_digits(file: Path) -> Path:
+    """Data of one's own: the first four digits."""
+    digits = load_digits()
+    few = digits.target < 4
+    np.savez(file, images=digits.images[few].astype(np.uint8), labels=digits.target[few])
+    return file
 
 
 def undisturbed(plan: Plan, out: Path) -> Path:

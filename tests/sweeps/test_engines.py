@@ -11,12 +11,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import own_parts
 import pytest
 from run_tools import ENVIRONMENT, complaint, lasting
-from sklearn.datasets import load_digits
-from sweep_tools import is_dead, job_of, tiny_plan, undisturbed, until
+from sweep_tools import is_dead, job_of, tiny_plan, undisturbed, until, write_digits
 
 import recollect
 from recollect.experiment.store import LOCK, RunFolder, is_busy, is_finished
@@ -222,19 +220,14 @@ def test_a_result_that_cannot_be_read_is_made_again_from_the_checkpoint(tmp_path
 
 
 def test_data_that_have_moved_are_the_same_data(tmp_path: Path) -> None:
-    digits = load_digits()
-    few = digits.target < 4
-    for name in ("here.npz", "there.npz"):
-        images = digits.images[few].astype(np.uint8)
-        np.savez(tmp_path / name, images=images, labels=digits.target[few])
-    grid = {"data": [str(tmp_path / "here.npz")]}
+    here, there = (write_digits(tmp_path / name) for name in ("here.npz", "there.npz"))
+    grid = {"data": [str(here)]}
     job = job_of(tiny_plan(axes=grid, benchmark="npz", backbone="mlp").runs[0], tmp_path)
     assert perform(job).state == "done"
     (Path(job.folder) / "result.json").unlink()
-    (tmp_path / "here.npz").unlink()
+    here.unlink()
     assert perform(job).state == "hopeless"
-    moved = replace(job, config={**job.config, "data": str(tmp_path / "there.npz")})
-    assert perform(moved).state == "done"
+    assert perform(replace(job, config={**job.config, "data": str(there)})).state == "done"
 
 
 def test_a_run_that_cannot_be_gone_on_with_says_what_to_remove(tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_pa
 
     def lose_it() -> None:
         try:
-            until(lambda: len(learned_on_it()) == 1, seconds=180)
+            until(lambda: bool(learned_on_it()), seconds=180)
+            until(lambda: own_parts.tasks_begun().count(2) == 2)  # a run on each machine
             # The raylet first: it must not tell anybody that its workers have died.
             killed.extend([raylet, *children_of(raylet)])
             for pid in killed:
@@ -118,7 +119,7 @@ def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_pa
         finally:
             (orders / "gate").unlink()
 
-    thread = threading.Thread(target=lose_it)
+    thread = threading.Thread(target=lose_it, daemon=True)
     handler = signal.getsignal(signal.SIGTERM)
     notes = Notes()
     with OnRay(cluster.address) as engine:
