@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +60,49 @@ def read_object(file: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise UserError(f"{file} is damaged: expected a JSON object; start anew with --overwrite")
     return found
+
+
+CHECKSUMS = "checksums.json"
+"""Kept in a folder: SHA-256 of the files that were written `sealed` into it, by name."""
+
+
+@contextlib.contextmanager
+def sealed(target: Path) -> Iterator[Path]:
+    """`replacing`, and the checksum of what was written is kept beside it.
+
+    The new checksum is there before the new content is, and the old one until the next time: a
+    crash in between leaves a file that fits one of them.
+    """
+    with replacing(target) as temporary:
+        yield temporary
+        kept = _checksums(target.parent)
+        seals = [*kept.get(target.name, [])[-1:], digest_of(temporary)]
+        write_json(target.parent / CHECKSUMS, {**kept, target.name: seals})
+
+
+def refuse_unsealed(file: Path) -> None:
+    """UserError if a file is not as it was written; one that has no checksum, or is not, passes."""
+    seals = _checksums(file.parent).get(file.name)
+    if seals is not None and digest_of(file) not in (*seals, None):
+        raise UserError(
+            f"{file} is damaged: its checksum does not fit; start anew with --overwrite"
+        )
+
+
+def _checksums(folder: Path) -> dict[str, list[str | None]]:
+    try:
+        return read_object(folder / CHECKSUMS) or {}
+    except UserError:
+        return {}  # damaged itself, it says nothing about others
+
+
+def digest_of(file: Path) -> str | None:
+    """SHA-256 of a file's content, None if there is no such file."""
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 def sync(path: Path) -> None:

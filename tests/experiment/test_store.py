@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from run_tools import complaint
 from safetensors.torch import load_file
 
 from recollect import files
@@ -109,7 +110,7 @@ def test_a_missing_or_empty_folder_becomes_a_run(tmp_path: Path, how: dict[str, 
             assert run.path == folder
             assert not run.finished
             assert run.load_checkpoint() is None
-        assert names(folder) == {"config.json", ".lock"}
+        assert names(folder) == {"config.json", "checksums.json", ".lock"}
         assert store.read_config(folder) == CONFIG
         shutil.rmtree(tmp_path)
         tmp_path.mkdir()
@@ -119,7 +120,7 @@ def test_remains_of_a_crash_before_the_config_count_as_empty(tmp_path: Path) -> 
     (tmp_path / ".lock").write_text("12345\n")
     (tmp_path / ".config.json.12345.tmp").write_text('{"meth')
     RunFolder.open(tmp_path, CONFIG).close()
-    assert names(tmp_path) == {"config.json", ".lock"}
+    assert names(tmp_path) == {"config.json", "checksums.json", ".lock"}
 
 
 def test_a_run_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_refused_copy_without_its_hidden_files_gets_no_lock(tmp_path: Path) ->
     folder = started(tmp_path / "run", result_json="{}")
     (folder / ".lock").unlink()
     assert "already holds a finished run" in refusal(folder)
-    assert names(folder) == {"config.json", "result.json"}
+    assert names(folder) == {"config.json", "result.json", "checksums.json"}
 
 
 def test_overwrite_removes_the_run_and_nobody_elses_files(tmp_path: Path) -> None:
@@ -152,7 +153,8 @@ def test_overwrite_removes_the_run_and_nobody_elses_files(tmp_path: Path) -> Non
     with RunFolder.open(folder, {"lr": 0.2}, overwrite=True) as run:
         assert not run.finished
         assert run.load_checkpoint() is None
-    assert names(folder) == {"config.json", ".lock", "notes.txt", ".other.tmp", "figures"}
+    ours = {"config.json", "checksums.json", ".lock"}
+    assert names(folder) == ours | {"notes.txt", ".other.tmp", "figures"}
     assert store.read_config(folder) == {"lr": 0.2}
 
 
@@ -262,9 +264,10 @@ def test_a_config_that_cannot_be_written_leaves_nothing_behind(
 ) -> None:
     failing(monkeypatch, step)
     folder = tmp_path / "deep" / "run"
-    assert refusal(folder) == (
-        f"cannot start a run: cannot write {folder / 'config.json'}: No space left on device"
-    )
+    assert refusal(folder) in [  # a file's checksum is written before the file appears
+        f"cannot start a run: cannot write {folder / first}: No space left on device"
+        for first in ("config.json", "checksums.json")
+    ]
     assert names(tmp_path) == set()
     assert "No space left" in refusal(tmp_path)
     assert names(tmp_path) == set()
@@ -391,9 +394,11 @@ def test_a_failed_write_keeps_the_old_file_and_no_temporary(
         for name, write in writes.items():
             with pytest.raises(RunFailure) as caught:
                 write()
-            # Before a checkpoint the events are made safe, so there it is they that fail to be.
-            told = "events.jsonl" if (name, step) == ("checkpoint.safetensors", "fsync") else name
-            assert str(caught.value) == f"cannot write {tmp_path / told}: No space left on device"
+            # Before a checkpoint the events are made safe, before other files their checksum is:
+            # so there it is they that fail to be.
+            firsts = {name, "checksums.json", "events.jsonl"}
+            told = [f"cannot write {tmp_path / first}: No space left on device" for first in firsts]
+            assert str(caught.value) in told
             assert snapshot(tmp_path) == before
 
 
@@ -424,11 +429,13 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_u
     """
     with child(code, tmp_path, json.dumps(CONFIG)) as process:
         pass
-    temporary = f".result.json.{process.pid}.tmp"
-    assert names(tmp_path) == {"config.json", "result.json", ".lock", temporary}
+    ours = {"config.json", "result.json", "checksums.json", ".lock"}
+    assert names(tmp_path) - ours == {
+        f".{name}.{process.pid}.tmp" for name in ("result.json", "checksums.json")
+    }
     with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
         assert run.result() == {"faa": 1}
-    assert names(tmp_path) == {"config.json", "result.json", ".lock"}
+    assert names(tmp_path) == ours
 
 
 def test_a_disk_that_fills_up_tears_neither_events_nor_result(tmp_path: Path) -> None:
@@ -452,7 +459,7 @@ def test_a_disk_that_fills_up_tears_neither_events_nor_result(tmp_path: Path) ->
         f"cannot write {tmp_path / 'result.json'}: File too large",
     ]
     assert (tmp_path / "events.jsonl").read_text() == '{"task": 1}\n{"task": 2}\n'
-    assert names(tmp_path) == {"config.json", "events.jsonl", ".lock"}
+    assert names(tmp_path) == {"config.json", "checksums.json", "events.jsonl", ".lock"}
 
 
 def test_a_folder_that_goes_away_fails_the_run_at_the_next_write(tmp_path: Path) -> None:
@@ -667,3 +674,58 @@ def test_the_store_can_be_imported_and_refuse_without_torch(tmp_path: Path) -> N
     command = python(code, tmp_path)
     done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "refused\n"
+
+
+# --- checksums ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_a_file_that_was_changed_afterwards_is_told_of(tmp_path: Path, name: str) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.write_result({"faa": 1.5})
+    store.read_config(tmp_path)
+    store.read_result(tmp_path)
+    content = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(content.replace(":", ": ", 1))  # the same JSON, other bytes
+    read = store.read_config if name == "config.json" else store.read_result
+    assert "is damaged: its checksum does not fit" in complaint(lambda: read(tmp_path))
+
+
+def test_a_folder_without_checksums_is_read_as_before(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.write_result({"faa": 1.5})
+    (tmp_path / "checksums.json").unlink()
+    assert store.read_result(tmp_path) == {"faa": 1.5}
+
+
+def test_a_crash_between_a_checksum_and_its_file_leaves_both_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.write_result({"faa": 1.0})
+        replace = Path.replace
+
+        def crash(self: Path, target: Path) -> Path:
+            if target.name == "result.json":
+                raise KeyboardInterrupt
+            return replace(self, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", crash)
+            with pytest.raises(KeyboardInterrupt):
+                run.write_result({"faa": 2.0})
+        assert run.result() == {"faa": 1.0}
+        run.write_result({"faa": 3.0})
+        assert run.result() == {"faa": 3.0}
+
+
+def test_an_event_log_that_was_changed_is_warned_of_and_stops_nobody(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"task": 1})
+        run.save_checkpoint({"step": 1})
+        events = tmp_path / "events.jsonl"
+        events.write_text(events.read_text().replace("1", "2"))
+        warnings: list[str] = []
+        assert run.load_checkpoint(warnings.append) == {"step": 1}
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"{events} is not as it was written")

@@ -239,7 +239,8 @@ def test_a_run_that_cannot_be_gone_on_with_says_what_to_remove(tmp_path: Path) -
     assert f"remove {job.folder} to start it anew" in other.error
     assert "--overwrite" not in other.error
     (Path(job.folder) / "result.json").unlink()
-    (Path(job.folder) / "checkpoint.safetensors").write_bytes(b"half")
+    for checkpoint in Path(job.folder).glob("checkpoint*"):
+        checkpoint.write_bytes(b"half")
     half = perform(job)
     assert half.state == "hopeless"
     assert f"remove {job.folder} to start it anew" in half.error

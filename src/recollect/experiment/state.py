@@ -132,7 +132,7 @@ def _digest(format: int, tree: JSON, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        digest.update(memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from recollect.errors import RunFailure, UserError
 from recollect.files import (
+    CHECKSUMS,
     JSON,
+    digest_of,
     quietly,
     read_object,
     reason,
+    refuse_unsealed,
     replacing,
+    sealed,
     size,
     sync,
-    write_json,
     writing,
 )
 
@@ -47,7 +50,7 @@ LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
-_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, *ARRAYS.values())
+_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, *ARRAYS.values(), CHECKSUMS)
 
 
 class FolderBusy(UserError):
@@ -134,7 +137,9 @@ class RunFolder:
 
     def write_result(self, result: Mapping[str, JSON]) -> None:
         """Write `result.json`, which declares the run finished."""
-        write_json(self._own(RESULT), result)
+        text = json.dumps(result, indent=1, allow_nan=False) + "\n"
+        with sealed(self._own(RESULT)) as temporary:
+            temporary.write_bytes(text.encode())
 
     def result(self) -> dict[str, Any]:
         """What `write_result` wrote."""
@@ -165,7 +170,8 @@ class RunFolder:
             if events.exists():
                 sync(events)  # a checkpoint must not outlive events that it counts
         with replacing(checkpoint) as temporary:
-            _write_state(temporary, {"events": size(events), "state": state})
+            logged = {"events": size(events), "events_sha256": digest_of(events)}
+            _write_state(temporary, {**logged, "state": state})
             sync(temporary)
             if checkpoint.exists():
                 _keep_as(checkpoint, self._own(PREVIOUS))
@@ -186,6 +192,9 @@ class RunFolder:
         if not self.finished and size(events) > saved["events"]:
             with writing(events):
                 os.truncate(events, saved["events"])
+        written = saved["events_sha256"]
+        if not self.finished and written is not None and digest_of(events) != written:
+            warn(f"{events} is not as it was written: do not trust what it says of earlier tasks")
         return saved["state"]
 
     def save_arrays(self, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -193,7 +202,7 @@ class RunFolder:
         # Imported here because it imports torch: `--help` and usage errors must not wait for that.
         from safetensors.torch import save
 
-        with replacing(self._own(ARRAYS[name])) as temporary:
+        with sealed(self._own(ARRAYS[name])) as temporary:
             temporary.write_bytes(save({key: value.clone() for key, value in tensors.items()}))
 
     def load_arrays(self, name: str) -> dict[str, Tensor]:
@@ -202,8 +211,9 @@ class RunFolder:
         from safetensors.torch import load
 
         try:
+            refuse_unsealed(self.path / ARRAYS[name])
             return load((self.path / ARRAYS[name]).read_bytes())
-        except (FileNotFoundError, SafetensorError):
+        except (FileNotFoundError, SafetensorError, UserError):
             return {}
 
     def _own(self, name: str) -> Path:
@@ -244,6 +254,7 @@ def is_busy(path: str | os.PathLike[str]) -> bool:
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The config of the run in a folder."""
     config = read_object(Path(path) / CONFIG)
+    refuse_unsealed(Path(path) / CONFIG)
     if config is None:
         raise UserError(f"{path} holds no run; expected a folder with {CONFIG}")
     return config
@@ -252,6 +263,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The result of the finished run in a folder."""
     result = read_object(Path(path) / RESULT)
+    refuse_unsealed(Path(path) / RESULT)
     if result is None and is_run(path):
         raise UserError(f"{path} holds an unfinished run; finish it with --resume")
     if result is None:
@@ -295,7 +307,8 @@ def _refuse_strangers(path: Path) -> None:
     """Leave folders alone that hold anything but a run (or what a crash at its start left)."""
     # One listing decides: between two of them another process may have started a run here.
     names = _names(path)
-    if not _is_of_run(names) and any(name != LOCK and not _is_temporary(name) for name in names):
+    left = (name for name in names if name not in (LOCK, CHECKSUMS) and not _is_temporary(name))
+    if not _is_of_run(names) and any(left):
         raise UserError(f"{path} holds files but no run; choose an empty or new folder for --out")
 
 
@@ -340,13 +353,15 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
 
 def _start(path: Path, config: Mapping[str, JSON], undo: contextlib.ExitStack) -> None:
     """Make the folder that of a new run."""
-    if not (path / CONFIG).exists():
-        undo.callback(quietly, (path / CONFIG).unlink)
+    for name in (CONFIG, CHECKSUMS):
+        if not (path / name).exists():
+            undo.callback(quietly, (path / name).unlink)
     for name in _MADE:
         (path / name).unlink(missing_ok=True)
     _remove_temporaries(path)
     # Replaced, never removed: the folder stays a run's throughout.
-    write_json(path / CONFIG, config)
+    with sealed(path / CONFIG) as temporary:
+        temporary.write_text(json.dumps(config, indent=1, allow_nan=False) + "\n")
 
 
 def _differences(
@@ -390,7 +405,7 @@ def _read_checkpoint(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
     """What `save_checkpoint` wrote: the state, and the length of the events it stands for."""
     files = [file for file in (path / CHECKPOINT, path / PREVIOUS) if _is_there(file)]
     if not files:
-        return {"events": 0, "state": None}
+        return {"events": 0, "events_sha256": None, "state": None}
     from recollect.experiment import state as state_file  # late, because it imports torch
 
     troubles = []
@@ -410,8 +425,7 @@ def _read_checkpoint(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
 
 def _from_format_2(saved: dict[str, Any]) -> dict[str, Any]:
     """Checkpoints were made between tasks only."""
-    state = saved["state"]
-    return {**saved, "state": None if state is None else {**state, "midway": None}}
+    return {**saved, "events_sha256": None, "state": {**saved["state"], "midway": None}}
 
 
 UPGRADES = {2: _from_format_2}

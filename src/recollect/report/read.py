@@ -12,6 +12,7 @@ from typing import NoReturn
 from safetensors import SafetensorError, safe_open
 
 from recollect.errors import UserError
+from recollect.files import refuse_unsealed
 from recollect.report.parse import DamagedError, parse
 from recollect.report.run import Run
 
@@ -79,14 +80,18 @@ def _walk(top: Path) -> Iterator[Path]:
 def read_run(folder: Path, warnings: list[str]) -> Run:
     """The finished run in a folder; adds a line to `warnings` for what it does without."""
     try:
+        refuse_unsealed(folder / RESULT)
         text = (folder / RESULT).read_text(encoding="utf-8")
         result = json.loads(text, parse_constant=_refuse_constant)
+    except UserError as error:
+        raise DamagedError("does not fit its checksum") from error
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"cannot be read: {error}") from error
     samples = folder / SAMPLES
     try:
+        refuse_unsealed(samples)
         has_samples = _check_samples(samples)
-    except (OSError, SafetensorError, DamagedError) as error:
+    except (OSError, SafetensorError, DamagedError, UserError) as error:
         warnings.append(f"{samples}: damaged ({error}), its pictures are left out")
         has_samples = False
     return parse(result, folder, samples if has_samples else None)
