@@ -89,6 +89,8 @@ def test_the_page_begins_with_all_cells_their_means_and_spread(visit: Visit) -> 
 
 
 def test_the_figures_of_a_sweep_are_really_shown(visit: Visit) -> None:
+    visit.page.evaluate("document.images[0].scrollIntoView()")  # it is loaded when it is near
+    visit.page.wait_for_function("document.images[0].complete")
     assert visit.page.evaluate("[...document.images].map(image => image.naturalWidth)") == [60]
 
 

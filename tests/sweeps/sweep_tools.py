@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,9 @@ import recollect
 from recollect.sweeps.grid import Grid, Value
 from recollect.sweeps.job import Job, Outcome
 from recollect.sweeps.plan import RUNS, Plan, PlannedRun, make_plan
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+"""For real processes: they find `own_parts` beside this file, too."""
 
 TINY: Mapping[str, Any] = {"epochs": 1, "tasks": [[0, 1], [2, 3]], "adaptation": "vanilla"}
 """Two tasks of digits in well under a second."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import own_parts
 import pytest
-from run_tools import ENVIRONMENT, complaint, lasting
-from sweep_tools import is_dead, job_of, tiny_plan, undisturbed, until, write_digits
+from run_tools import complaint, lasting
+from sweep_tools import ENVIRONMENT, is_dead, job_of, tiny_plan, undisturbed, until, write_digits
 
 import recollect
 from recollect.experiment.store import LOCK, RunFolder, is_busy, is_finished

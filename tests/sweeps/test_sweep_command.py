@@ -12,8 +12,8 @@ from typing import Any
 
 import own_parts
 import pytest
-from run_tools import ENVIRONMENT, command_line, lasting
-from sweep_tools import TINY, is_dead, tiny_plan, undisturbed, until, write_digits
+from run_tools import command_line, lasting
+from sweep_tools import ENVIRONMENT, TINY, is_dead, tiny_plan, undisturbed, until, write_digits
 
 from recollect.cli import command
 from recollect.experiment.store import LOCK, is_busy
