@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from run_tools import complaint
 
@@ -84,16 +86,15 @@ def test_networks_get_narrower_and_keep_their_other_options() -> None:
     assert options["patch_size"] == 8
 
 
-def test_a_memory_too_small_to_compare_with_is_not_compared_with() -> None:
-    config = SMOKE.apply(config_of("fmnist-cd"))
-    assert (config.detector, config.encoder, config.reference) == (
-        "combined",
-        "learner",
-        "held-out",
-    )
-    chosen = RunConfig(benchmark="fmnist-cd", detector="oracle", options={"detector": {"tpr": 0.5}})
-    assert SMOKE.apply(chosen).detector == "oracle"
-    assert SMOKE.apply(chosen).options["detector"]["tpr"] == 0.5
+def test_a_scale_leaves_detection_as_it_is() -> None:
+    for chosen in (
+        RunConfig(benchmark="fmnist-cd", detector="oracle", options={"detector": {"tpr": 0.5}}),
+        RunConfig(benchmark="fmnist-cd", detector="mmd", encoder="random"),
+    ):
+        smoke, whole = SMOKE.apply(chosen), resolve(chosen)
+        assert (smoke.detector, smoke.encoder) == (whole.detector, whole.encoder)
+        assert smoke.reference == whole.reference
+        assert smoke.options["detector"] == whole.options["detector"]
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
@@ -112,7 +113,8 @@ def test_the_note_says_all_that_was_made_smaller_in_one_line() -> None:
     assert "\n" not in note
     for part in ("2,000 training images", "times 0.04", "resnet18 width 8", "at most 2 epochs"):
         assert note.count(part) == 1
-    assert "three tests" in note
+    told = SMOKE.note([dataclasses.replace(config, detector="combined")])
+    assert "three tests" in told
 
 
 def test_strangers_are_refused() -> None:

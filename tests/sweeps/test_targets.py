@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
+from recollect.experiment.presets import resolve
 from recollect.report.paper.published import find
 from recollect.sweeps.paper import TARGETS
 from recollect.sweeps.plan import Plan, make_plan
@@ -79,3 +80,15 @@ def test_without_drift_there_is_nothing_to_adapt_to() -> None:
     for name in TABLES:
         kinds = {(run.place["num_drifts"], run.place["adaptation"]) for run in plan_of(name).runs}
         assert {adaptation for drifts, adaptation in kinds if drifts == 0} == {"vanilla"}
+
+
+def test_whatever_is_reproduced_looks_for_drift_in_the_same_valid_way() -> None:
+    for name, target in TARGETS.items():
+        place = next(target.grid([0]).places())
+        config = resolve(target.grid([0]).config_at(place))
+        expected = "oracle" if name == "detector-errors" else "combined"
+        assert (config.detector, config.encoder, config.reference) == (
+            expected,
+            "learner",
+            "held-out",
+        )

@@ -108,7 +108,7 @@ def read_sweep(file: Path) -> Sweep:
             entries=entries,
             warnings=tuple(warnings),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{file} is damaged: {error!r}; start the sweep again to mend it"
         ) from error

@@ -177,9 +177,13 @@ def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        return read_object(file)
-    except UserError:
+        plan = read_object(file)
+        if plan is not None and plan.get("format") == FORMAT:
+            whole = all(isinstance(run["id"], str) and "place" in run for run in plan["runs"])
+            return plan if whole else None
+    except (UserError, KeyError, TypeError):
         return None  # half a plan is no plan: it is written anew
+    return plan
 
 
 def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

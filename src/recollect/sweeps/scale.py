@@ -65,18 +65,12 @@ class Scale:
             "max_per_class": min(filter(None, (per_class, config.max_per_class)), default=None),
             "buffer_size": max(1, round(config.buffer_size * images / whole.images)),
         }
-        if config.detector == "ks" and config.reference == "memory":
-            # So small a memory has next to no rows of a class to compare with, and entropy alone
-            # says too little about a few rows.
-            smaller |= {"detector": "combined", "encoder": "learner", "reference": "held-out"}
         smaller |= self._fewer_epochs(config)
         backbone = {
             **config.options.get("backbone", {}),
             **self.backbones.get(config.backbone or "", {}),
         }
         options = {**config.options, **({"backbone": backbone} if backbone else {})}
-        if smaller.get("detector") not in (None, config.detector):
-            options.pop("detector", None)
         return resolve(dataclasses.replace(config, options=options, **smaller))
 
     @property
@@ -88,9 +82,13 @@ class Scale:
         """What the scale means for these runs, in one line."""
         benchmarks = dict.fromkeys(config.benchmark for config in configs)
         backbones = dict.fromkeys(config.backbone or "" for config in configs)
-        if self.is_full and published_on is None:
-            return "all images, networks, epochs and buffers as published"
         parts = []
+        if self.is_full and published_on is None:
+            parts, benchmarks, backbones = (
+                ["images, networks, epochs, buffers as published"],
+                {},
+                {},
+            )
         for name in benchmarks:
             own, whole = _size(name), _size(published_on or name)
             images = min(self.images.get(name, own.images), own.images)
