@@ -6,19 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recollect.experiment.catalogue import CATALOGUE
 from recollect.sweeps.grid import Grid, Value
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 ADAPTATIONS = ("vanilla", "fr", "amr")
 BUFFERS = (500, 5000)
-TRANSFORMS = (
-    "permutation",
-    "rotation",
-    "defocus-blur",
-    "gaussian-noise",
-    "shot-noise",
-    "speckle-noise",
-)
+TRANSFORMS = tuple(name for name in CATALOGUE["transform"] if name != "identity")
 RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 DETECTION: Mapping[str, Any] = {

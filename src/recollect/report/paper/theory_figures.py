@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from recollect.report import style
-from recollect.report.canvas import Drawing, Margins, panels, short, to_png, to_svg
-from recollect.report.figures import Picture
+from recollect.report.canvas import Drawing, Margins, panels, short
+from recollect.report.figures import Picture, picture_of
 from recollect.report.run import Floats
 
 Measured = Mapping[str, Any]
@@ -23,21 +23,8 @@ _CONTROL = "#009E73"
 
 def draw_theory(measured: Measured) -> tuple[Picture, ...]:
     """Every figure of the measured theorems."""
-    pictures = []
     with matplotlib.rc_context(style.RC):
-        for kind, draw in _DRAWERS.items():
-            drawing = draw(measured)
-            pictures.append(
-                Picture(
-                    kind=kind,
-                    title=drawing.title,
-                    caption=drawing.caption,
-                    alt=drawing.alt,
-                    png=to_png(drawing.figure),
-                    svg=to_svg(drawing.figure),
-                )
-            )
-    return tuple(pictures)
+        return tuple(picture_of(kind, draw(measured)) for kind, draw in _DRAWERS.items())
 
 
 def cosines(measured: Measured) -> Drawing:
