@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench faults fuzz clean
 
 help:
 	@echo "make demo    the embedded benchmark, three adaptations side by side, and the page"
@@ -13,6 +13,8 @@ help:
 	@echo "make check   format, lint, types, import rules, docs"
 	@echo "make format  rewrite the sources in the project's format"
 	@echo "make bench   the benchmarks: ratios, and the demo's claim over ten seeds"
+	@echo "make faults  runs killed, disks full, files damaged, long streams: nothing is lost"
+	@echo "make fuzz    every reader on spoilt files, for two minutes"
 	@echo "make clean   remove the environment and what tools left behind"
 
 $(READY): pyproject.toml constraints.txt
@@ -49,6 +51,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/bench_two_sample.py
 	$(BIN)/python benchmarks/detect_false_alarms.py --data digits --sizes 20
 	$(BIN)/python benchmarks/demo_claim.py
+
+faults: $(DEV)
+	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/long_stream.py
+
+fuzz: $(DEV)
+	$(BIN)/python benchmarks/fuzz.py
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -70,13 +70,13 @@ CHECKSUMS = "checksums.json"
 def sealed(target: Path) -> Iterator[Path]:
     """`replacing`, and the checksum of what was written is kept beside it.
 
-    The new checksum is there before the new content is, and the old one until the next time: a
-    crash in between leaves a file that fits one of them.
+    The new checksum is there before the new content is, and that of the content it replaces stays
+    beside it: however often it crashes in between, the file fits one of them.
     """
     with replacing(target) as temporary:
         yield temporary
         kept = _checksums(target.parent)
-        seals = [*kept.get(target.name, [])[-1:], digest_of(temporary)]
+        seals = [digest_of(target), digest_of(temporary)]
         write_json(target.parent / CHECKSUMS, {**kept, target.name: seals})
 
 

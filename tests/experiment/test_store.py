@@ -712,8 +712,9 @@ def test_a_crash_between_a_checksum_and_its_file_leaves_both_right(
 
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", crash)
-            with pytest.raises(KeyboardInterrupt):
-                run.write_result({"faa": 2.0})
+            for number in (2.0, 2.5):  # again and again
+                with pytest.raises(KeyboardInterrupt):
+                    run.write_result({"faa": number})
         assert run.result() == {"faa": 1.0}
         run.write_result({"faa": 3.0})
         assert run.result() == {"faa": 3.0}
@@ -729,3 +730,30 @@ def test_an_event_log_that_was_changed_is_warned_of_and_stops_nobody(tmp_path: P
         assert run.load_checkpoint(warnings.append) == {"step": 1}
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{events} is not as it was written")
+
+
+@pytest.mark.parametrize("damage", [b"half", None])
+def test_damaged_arrays_are_empty_and_told_of(tmp_path: Path, damage: bytes | None) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        warnings: list[str] = []
+        assert run.load_arrays("features", warnings.append) == {}
+        run.save_arrays("features", {"x": torch.ones(2)})
+        assert torch.equal(run.load_arrays("features", warnings.append)["x"], torch.ones(2))
+        assert warnings == []
+        file = tmp_path / "features.safetensors"
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1  # still a whole file of its kind
+        file.write_bytes(damage or content)
+        assert run.load_arrays("features", warnings.append) == {}
+    assert warnings == [f"{file} is damaged: what it held of earlier tasks is lost"]
+
+
+def test_a_checkpoint_that_has_gone_is_told_of_and_the_one_before_counts(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.save_checkpoint({"step": 1})
+        run.save_checkpoint({"step": 2})
+        (tmp_path / store.CHECKPOINT).unlink()
+        warnings: list[str] = []
+        assert run.load_checkpoint(warnings.append) == {"step": 1}
+    assert len(warnings) == 1
+    assert "is missing; going on from the checkpoint before it" in warnings[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,13 +25,20 @@ class FeatureKeeper(Silent):
     checkpoint goes on with them.
     """
 
-    def __init__(self, folder: RunFolder, stream: Stream, learner: Learner, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        stream: Stream,
+        learner: Learner,
+        ledger: Ledger,
+        warn: Callable[[str], None],
+    ) -> None:
         self._folder = folder
         self._stream = stream
         self._learner = learner
         self._ledger = ledger
         self._classes = next(task.new_classes for task in stream.tasks() if task.new_classes)
-        self._kept = folder.load_arrays("features")
+        self._kept = folder.load_arrays("features", warn)
 
     def task_ends(self, record: TaskRecord[Any]) -> None:
         """Keep one more task's."""

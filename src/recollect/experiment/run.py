@@ -92,7 +92,8 @@ def run_in(
     save_samples(folder, assembly.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
     if config.keep_features:
-        keeper = FeatureKeeper(folder, assembly.stream, assembly.learner, assembly.ledger)
+        parts = assembly.stream, assembly.learner, assembly.ledger
+        keeper = FeatureKeeper(folder, *parts, warn)
         listeners.append(keeper)
     assert config.epochs is not None, "the config has not been resolved"
 

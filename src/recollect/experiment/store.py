@@ -192,7 +192,7 @@ class RunFolder:
         if not self.finished and size(events) > saved["events"]:
             with writing(events):
                 os.truncate(events, saved["events"])
-        written = saved["events_sha256"]
+        written = saved.get("events_sha256")
         if not self.finished and written is not None and digest_of(events) != written:
             warn(f"{events} is not as it was written: do not trust what it says of earlier tasks")
         return saved["state"]
@@ -205,15 +205,24 @@ class RunFolder:
         with sealed(self._own(ARRAYS[name])) as temporary:
             temporary.write_bytes(save({key: value.clone() for key, value in tensors.items()}))
 
-    def load_arrays(self, name: str) -> dict[str, Tensor]:
-        """What `save_arrays` has kept under a name; empty if nothing was, or if it is damaged."""
+    def load_arrays(
+        self, name: str, warn: Callable[[str], None] = lambda _: None
+    ) -> dict[str, Tensor]:
+        """What `save_arrays` has kept under a name; empty if nothing was.
+
+        Also if it is damaged, which `warn` is told.
+        """
         from safetensors import SafetensorError
         from safetensors.torch import load
 
+        file = self.path / ARRAYS[name]
         try:
-            refuse_unsealed(self.path / ARRAYS[name])
-            return load((self.path / ARRAYS[name]).read_bytes())
-        except (FileNotFoundError, SafetensorError, UserError):
+            refuse_unsealed(file)
+            return load(file.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (SafetensorError, UserError):
+            warn(f"{file} is damaged: what it held of earlier tasks is lost")
             return {}
 
     def _own(self, name: str) -> Path:
@@ -408,7 +417,7 @@ def _read_checkpoint(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
         return {"events": 0, "events_sha256": None, "state": None}
     from recollect.experiment import state as state_file  # late, because it imports torch
 
-    troubles = []
+    troubles = [] if _is_there(path / CHECKPOINT) else [f"{path / CHECKPOINT} is missing"]
     for file in files:
         try:
             saved: dict[str, Any] = state_file.read(file, format=FORMAT, upgrades=UPGRADES)

@@ -1,0 +1,403 @@
+"""Whether a reader ever fails in a way of its own: valid small files, spoilt, thousands of times.
+
+    python benchmarks/fuzz.py [--seconds 120] [--seed 0] [--only NAME,...] [--case NUMBER]
+
+Every reader takes turns. What cannot be read must be told in one line: any exception but the
+library's own is a fault, and so is an error of several lines. A fault names its case, which
+`--only READER --case NUMBER` repeats. Exits with 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import gzip
+import itertools
+import json
+import lzma
+import random
+import resource
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import data_tools
+from same_state import same
+
+import recollect
+from recollect.data import cifar, clear, decode, folders, idx, npz, tiny_imagenet
+from recollect.data.archive import extract
+from recollect.errors import RunFailure, UserError
+from recollect.experiment.config import PARTS, RunConfig
+from recollect.experiment.config_file import (
+    from_mapping,
+    read_config_file,
+    split_parts,
+    unfold_data,
+)
+from recollect.experiment.presets import options_type, resolve
+from recollect.experiment.store import read_checkpoint
+from recollect.report.parse import DamagedError
+from recollect.report.read import read_run
+from recollect.report.sweeps import read_sweep
+from recollect.sweeps.grid import Grid
+from recollect.sweeps.plan import Plan, make_plan, write_plan
+
+OWN = (UserError, RunFailure, DamagedError)
+MEMORY = 6 * 2**30
+"""bytes of address space: a header that claims more than there is must be found out"""
+
+ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 10**30, 1e308, 0.5, "", "x", "nan", [], {}, [[]], [None], {"": None}),
+    *({"a": [1]}, "\x00", "é", [1, "2"], -0.0, "2026-01-01", [[0, 1], [2]], {"detector": {}}),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """How its files are made, and how they are read."""
+
+    make: Callable[[Path], object]
+    """writes into a new folder"""
+    read: Callable[[Path], object]
+    """reads the folder"""
+    victims: str = "*"
+    """which of its files are spoilt"""
+
+
+@dataclass
+class Tally:
+    """What came of a reader's cases."""
+
+    read: int = 0
+    refused: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+# --- spoiling -------------------------------------------------------------------------------------
+
+
+def spoilt(content: bytes, draw: random.Random) -> bytes:
+    """A few changes of the kinds that disks, networks and editors make."""
+    text = _as_tree(content) if draw.random() < 0.7 else None
+    if text is not None:
+        return _with_odd_value(*text, draw)
+    for _ in range(draw.choice((1, 1, 1, 2, 5))):
+        content = _changed(content, draw)
+    return content
+
+
+def _changed(content: bytes, draw: random.Random) -> bytes:
+    # Half of the changes near the beginning, where headers are.
+    reach = len(content) if draw.random() < 0.5 else min(len(content), 512)
+    at = draw.randrange(reach + 1)
+    end = min(len(content), at + draw.choice((1, 2, 4, 16, 300)))
+    match draw.randrange(7):
+        case 0:
+            return content[:at]
+        case 1:
+            return content[:at] + content[end:]
+        case 2:
+            return content[:end] + content[at:]
+        case 3:
+            return content[:at] + bytes(end - at) + content[end:]
+        case 4:
+            number = draw.choice((0, 1, 2**31 - 1, 2**31, 2**32 - 1, draw.getrandbits(32)))
+            four = number.to_bytes(4, "little")
+            return content[:at] + draw.choice((four, four[::-1])) + content[at + 4 :]
+        case 5:
+            return content[:at] + draw.randbytes(end - at) + content[end:]
+    if at == len(content):
+        return content + b"\n"
+    return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]
+
+
+def _as_tree(content: bytes) -> tuple[Any, Callable[[Any], str]] | None:
+    """A JSON or YAML mapping with what writes it."""
+    for load, dump in ((json.loads, json.dumps), (yaml.safe_load, yaml.safe_dump)):
+        try:
+            tree = load(content.decode())
+        except (UnicodeDecodeError, ValueError, yaml.YAMLError):
+            continue
+        if isinstance(tree, dict):
+            return tree, dump
+    return None
+
+
+def _with_odd_value(tree: Any, dump: Callable[[Any], str], draw: random.Random) -> bytes:
+    """One value, wherever it stands, becomes another, goes missing or is renamed."""
+    places: list[tuple[Any, Any]] = []
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        places += [(node, key) for key in keys]
+        stack += [node[key] for key in keys if isinstance(node[key], dict | list)]
+    if not places:
+        return b""
+    node, key = draw.choice(places)
+    if draw.random() < 0.2:
+        del node[key]
+    elif isinstance(node, dict) and draw.random() < 0.1:
+        node[f"{key}_"] = node.pop(key)
+    else:
+        node[key] = draw.choice(ODD)
+    return dump(tree).encode()
+
+
+# --- the readers ----------------------------------------------------------------------------------
+
+
+def _binary_cifar10(folder: Path) -> None:
+    place = folder / "cifar-10-batches-bin"
+    place.mkdir(parents=True)
+    rows = data_tools.pixels(10, 3073)
+    rows[:, 0] = range(10)
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        (place / f"{name}.bin").write_bytes(rows.tobytes())
+    (place / "batches.meta.txt").write_text("\n".join(f"kind {number}" for number in range(10)))
+
+
+def _pictures(ending: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        for number, mode in enumerate(("RGB", "L") if ending == "jpg" else ("RGB", "L", "P")):
+            picture = Image.fromarray(data_tools.pixels(12, 9, 3)).convert(mode)
+            picture.save(folder / f"{number}.{ending}")
+
+    return make
+
+
+def _decoded(folder: Path) -> None:
+    for file in sorted(folder.iterdir()):
+        decode.decode_all([file], np.empty((1, 8, 8, 3), dtype=np.uint8), workers=1)
+
+
+def _archive(kind: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        (folder / "in").mkdir()
+        (folder / "in" / "a.txt").write_bytes(b"some text " * 50)
+        (folder / "in" / "b.bin").write_bytes(data_tools.pixels(900).tobytes())
+        if kind == "zip":
+            with zipfile.ZipFile(folder / "it.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in (folder / "in").iterdir():
+                    archive.write(file, f"in/{file.name}")
+        else:
+            with tarfile.open(folder / "plain", "w") as tar:
+                tar.add(folder / "in", "in")
+            pack: dict[str, Callable[[bytes], bytes]]
+            pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress}
+            packed = pack.get(kind, lzma.compress)((folder / "plain").read_bytes())
+            (folder / f"it.{kind}").write_bytes(packed)
+            (folder / "plain").unlink()
+        shutil.rmtree(folder / "in")
+
+    return make
+
+
+def _extracted(folder: Path) -> None:
+    archive = next(folder.glob("it.*"))
+    before = set(folder.iterdir())
+    try:
+        extract(archive, folder / "out", max_bytes=2**20)
+    except OWN:
+        assert set(folder.iterdir()) == before, "something was left behind"
+        raise
+    finally:
+        shutil.rmtree(folder / "out", ignore_errors=True)
+
+
+_CONFIG: dict[str, Any] = {
+    "benchmark": "digits-cd",
+    "method": "der++",
+    "adaptation": "fr",
+    "seed": 3,
+    "tasks": [[0, 1], [2, 3], []],
+    "lr": 0.05,
+    "scheduler": "steps",
+    "lr_milestones": [2, 3],
+    "epochs": 4,
+    "sequential": True,
+    "label_budget": None,
+    "detector": {"name": "ks", "level": 0.01},
+}
+
+
+def _read_settings(folder: Path) -> None:
+    """What `recollect run --config` does before anything is loaded."""
+    file = next(folder.iterdir())
+    settings, options = split_parts(unfold_data(read_config_file(file), source="it"), PARTS)
+    values: dict[str, Any] = from_mapping(RunConfig, settings, source="it")
+    options = {**values.pop("options", {}), **options}
+    resolved = resolve(RunConfig(**values))
+    for part, given in options.items():
+        options[part] = from_mapping(options_type(resolved, part), given, source=part)
+    resolve(RunConfig(**values, options=options))
+
+
+def _run(folder: Path) -> None:
+    recollect.run(recollect.RunConfig(epochs=1, tasks=((0, 1), (2, 3))), folder / "run")
+    (folder / "run" / "checksums.json").unlink()  # or all of it would end there
+
+
+def _plan() -> Plan:
+    return make_plan("it", Grid(axes={"seed": range(2), "method": ["er", "ser"]}))
+
+
+def _write_plan_again(folder: Path) -> None:
+    """What starting the same sweep again does to the plan that is there."""
+    file = next(folder.rglob("it.json"))
+    content = file.read_bytes()
+    try:
+        write_plan(_plan(), folder)
+    finally:
+        file.write_bytes(content)
+
+
+def _read_no_other_checkpoint() -> Callable[[Path], object]:
+    kept: list[Any] = []
+
+    def read(folder: Path) -> None:
+        state = read_checkpoint(folder / "run")
+        if not kept:
+            kept.append(state)  # the first time, nothing is spoilt
+        assert same(state, kept[0]), "damage has passed for a state"
+
+    return read
+
+
+def _at(name: str, read: Callable[[Path], object]) -> Callable[[Path], object]:
+    return lambda folder: read(folder / name)
+
+
+READERS: dict[str, Reader] = {
+    "idx": Reader(
+        make=lambda folder: data_tools.write_fashion_mnist(folder, zipped=False),
+        read=idx.read_idx,
+    ),
+    "idx-gz": Reader(make=data_tools.write_fashion_mnist, read=idx.read_idx),
+    "cifar-pickle": Reader(make=data_tools.write_cifar10, read=cifar.read_cifar10),
+    "cifar-100": Reader(make=data_tools.write_cifar100, read=cifar.read_cifar100),
+    "cifar-binary": Reader(make=_binary_cifar10, read=cifar.read_cifar10),
+    "npz": Reader(
+        make=lambda folder: data_tools.write_yearbook(folder / "it.npz"),
+        read=_at("it.npz", npz.read_npz),
+    ),
+    "png": Reader(make=_pictures("png"), read=_decoded),
+    "jpg": Reader(make=_pictures("jpg"), read=_decoded),
+    "folders": Reader(
+        make=data_tools.write_pacs, read=lambda folder: folders.read_folder(folder, size=8)
+    ),
+    "tiny-imagenet": Reader(
+        make=data_tools.write_tiny_imagenet,
+        read=_at("tiny-imagenet-200", tiny_imagenet.read_tiny_imagenet),
+    ),
+    "clear": Reader(
+        make=data_tools.write_clear10, read=lambda folder: clear.read_clear10(folder, size=8)
+    ),
+    **{
+        kind: Reader(make=_archive(kind), read=_extracted)
+        for kind in ("zip", "tar", "tar.gz", "tar.bz2", "tar.xz")
+    },
+    "config-yaml": Reader(
+        make=lambda folder: (folder / "it.yaml").write_text(yaml.safe_dump(_CONFIG)),
+        read=_read_settings,
+    ),
+    "config-json": Reader(
+        make=lambda folder: (folder / "it.json").write_text(json.dumps(_CONFIG)),
+        read=_read_settings,
+    ),
+    "checkpoint": Reader(
+        make=_run, read=_read_no_other_checkpoint(), victims="checkpoint*.safetensors"
+    ),
+    "result": Reader(
+        make=_run, read=_at("run", lambda run: read_run(run, [])), victims="result.json"
+    ),
+    "samples": Reader(
+        make=_run, read=_at("run", lambda run: read_run(run, [])), victims="samples.safetensors"
+    ),
+    "plan": Reader(
+        make=lambda folder: write_plan(_plan(), folder),
+        read=lambda folder: read_sweep(next(folder.rglob("it.json"))),
+    ),
+    "plan-again": Reader(make=lambda folder: write_plan(_plan(), folder), read=_write_plan_again),
+}
+
+
+def try_case(name: str, reader: Reader, folder: Path, number: int, seed: int) -> str | None:
+    """Spoil one file, read, mend the file; "read", None (refused), or what is at fault."""
+    draw = random.Random(f"{seed} {name} {number}")
+    files = sorted(file for file in folder.rglob(reader.victims) if file.is_file())
+    # Both checkpoints, or the one before would do.
+    victims = files if name == "checkpoint" else [draw.choice(files)]
+    contents = {file: file.read_bytes() for file in victims}
+    for file, content in contents.items():
+        while (changed := spoilt(content, draw)) == content:
+            pass  # some changes change nothing
+        file.write_bytes(changed)
+    try:
+        reader.read(folder)
+    except OWN as error:
+        return f"several lines: {error}" if "\n" in str(error) else None
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        at = f"{Path(place.filename).name}:{place.lineno}"
+        return f"{type(error).__name__}: {error} ({at}, {victims[0].name})"
+    finally:
+        for file, content in contents.items():
+            file.write_bytes(content)
+    return "read"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default=",".join(READERS), metavar="NAME,...")
+    parser.add_argument("--case", type=int, metavar="NUMBER", help="this one case only")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    tallies = {name: Tally() for name in arguments.only.split(",")}
+    with tempfile.TemporaryDirectory() as top:
+        for name in tallies:
+            (Path(top) / name).mkdir()
+            READERS[name].make(Path(top) / name)
+            READERS[name].read(Path(top) / name)  # as it is, it can be read
+        deadline = time.monotonic() + arguments.seconds
+        cases = itertools.count() if arguments.case is None else [arguments.case]
+        for number in cases:
+            for name, tally in tallies.items():
+                came = try_case(name, READERS[name], Path(top) / name, number, arguments.seed)
+                tally.read += came == "read"
+                tally.refused += came is None
+                if came not in ("read", None):
+                    tally.faults.append(f"--only {name} --case {number}: {came}")
+            if time.monotonic() > deadline:
+                break
+    print(f"{'reader':<15}{'cases':>8}{'read':>8}{'refused':>9}{'faults':>8}")
+    for name, tally in tallies.items():
+        total = tally.read + tally.refused + len(tally.faults)
+        print(f"{name:<15}{total:>8}{tally.read:>8}{tally.refused:>9}{len(tally.faults):>8}")
+    for tally in tallies.values():
+        for fault in tally.faults[:5]:
+            print(fault)
+    return 1 if any(tally.faults for tally in tallies.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Real processes that run, get into trouble and are gone on with; and what must have survived."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from run_tools import ENVIRONMENT, events_of, lasting
+from safetensors.torch import load_file
+from same_state import same
+from troubles import Trouble
+
+from recollect.experiment import store
+
+METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """A run of digits that takes about a second once torch has been loaded."""
+
+    method: str = "er"
+    epochs: int = 4
+    tasks: str = "[[0,1],[2,3],[]]"
+    detector: str = "ks"
+    steps: int = 3
+    """between checkpoints"""
+
+    def words(self, folder: Path) -> list[str]:
+        """What comes after `recollect` on the command line."""
+        text = (
+            f"run --method {self.method} --epochs {self.epochs} --tasks {self.tasks} "
+            f"--detector {self.detector} --adaptation amr --checkpoint-steps {self.steps} "
+            "--threads 1 --keep-features --quiet --resume --out"
+        )
+        return [*text.split(), str(folder)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class End:
+    """How a process ended."""
+
+    code: int
+    """below 0: the signal that killed it"""
+    told: str
+    """on the error stream"""
+    seconds: float
+
+
+class Process:
+    """A command at work in a process of its own."""
+
+    def __init__(self, words: list[str], trouble: Trouble | None = None) -> None:
+        Path(words[-1]).parent.mkdir(parents=True, exist_ok=True)
+        self._told = Path(_scratch().name) / "told"
+        self._server = _server()
+        plain = None if trouble is None else dataclasses.asdict(trouble)
+        request = {"words": words, "told": str(self._told), "trouble": plain}
+        self._start = time.monotonic()
+        assert self._server.stdin is not None
+        self._server.stdin.write(json.dumps(request).encode() + b"\n")
+        self.pid = int(self._answer())
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long at most."""
+        assert self._server.stdout is not None
+        return bool(select.select([self._server.stdout], [], [], seconds)[0])
+
+    def end(self, timeout: float = 300.0) -> End:
+        """Wait for it."""
+        if not self.ends_within(timeout):
+            os.kill(self.pid, signal.SIGKILL)
+        code, seconds = int(self._answer()), time.monotonic() - self._start
+        return End(code=code, told=self._told.read_text(), seconds=seconds)
+
+    def _answer(self) -> bytes:
+        assert self._server.stdout is not None
+        return self._server.stdout.readline()
+
+
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """Away from the folders that get into trouble."""
+    return tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def _server() -> subprocess.Popen[bytes]:
+    file = Path(__file__).with_name("fault_server.py")
+    server = subprocess.Popen(
+        [sys.executable, file],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+    )
+    atexit.register(server.communicate)  # closes its input, which ends it
+    return server
+
+
+def attempt(
+    words: list[str], *, kill_after: float | None = None, trouble: Trouble | None = None
+) -> End:
+    """Run a command to its end, or until it is killed with SIGKILL after some seconds."""
+    process = Process(words, trouble)
+    if kill_after is not None and not process.ends_within(kill_after):
+        os.kill(process.pid, signal.SIGKILL)
+    return process.end()
+
+
+def differences(folder: Path, whole: Path) -> list[str]:
+    """In which files a finished run differs from an undisturbed one; what it left lying around."""
+    found = []
+    if lasting(folder) != lasting(whole):
+        found.append(store.RESULT)
+    for name in (store.CONFIG, store.EVENTS, *store.ARRAYS.values()):
+        if _content(folder / name) != _content(whole / name):
+            found.append(name)
+    states = [store.read_checkpoint(side) for side in (folder, whole)]
+    for state in states:
+        state["parts"]["ledger"].pop("seconds")
+    if not same(*states):
+        found.append(store.CHECKPOINT)
+    return found + [file.name for file in folder.glob(".*.tmp")]
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+def broken(folder: Path) -> list[str]:
+    """Files of an unfinished run that are there and are not whole; temporaries do not count."""
+    found = []
+    for name in (store.CONFIG, store.RESULT):
+        if (folder / name).exists():
+            try:
+                json.loads((folder / name).read_bytes())
+            except ValueError:
+                found.append(name)
+    for name in store.ARRAYS.values():
+        if (folder / name).exists():
+            try:
+                load_file(folder / name)
+            except Exception:
+                found.append(name)
+    troubles: list[str] = []
+    try:
+        store.read_checkpoint(folder, troubles.append)
+    except ValueError as error:
+        troubles.append(str(error))
+    return found + troubles
+
+
+def whereabouts(folder: Path) -> str:
+    """Where a run stands, as its files tell."""
+    events = events_of(folder)
+    if store.is_finished(folder):
+        return "finished"
+    if not events:
+        return "start"
+    phase = {"task": "detect", "verdict": "repair", "repair": "train", "scores": "task end"}
+    place = f"task {events[-1]['task']} {phase[events[-1]['event']]}"
+    with contextlib.suppress(ValueError, TypeError):
+        midway = store.read_checkpoint(folder)["midway"]
+        if midway is not None and midway["task"] == events[-1]["task"]:
+            return f"{place}, epoch {midway['epoch']}"
+    return place

@@ -1,0 +1,71 @@
+"""What a process holds while a long stream goes by."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recollect.experiment.config import RunConfig
+from recollect.experiment.listeners import Silent
+from recollect.types import TaskRecord
+
+
+class Held(NamedTuple):
+    """By one process, at one moment."""
+
+    task: int
+    anonymous: int
+    """bytes of memory that no file stands behind"""
+    files: int
+    """descriptors"""
+    threads: int
+
+
+def held(task: int) -> Held:
+    """As the kernel counts it, once the allocator has given back what is free."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # not every C library has it
+        ctypes.CDLL(None).malloc_trim(0)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    values = dict(line.split(":", 1) for line in lines)
+    return Held(
+        task=task,
+        anonymous=1024 * int(values["RssAnon"].split()[0]),
+        files=len(list(Path("/proc/self/fd").iterdir())),
+        threads=max(int(values["Threads"]), threading.active_count()),
+    )
+
+
+class Watch(Silent):
+    """Looks after every few tasks."""
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self.seen: list[Held] = []
+
+    def task_ends(self, record: TaskRecord[Any]) -> None:
+        if record.task % self._every == 0:
+            self.seen.append(held(record.task))
+
+
+def long_config(num_tasks: int, *, detector: str = "ks") -> RunConfig:
+    """Digits: five tasks with two new classes each, then none, and a drift now and then."""
+    pairs = tuple((2 * number, 2 * number + 1) for number in range(5))
+    return RunConfig(
+        tasks=pairs + ((),) * (num_tasks - len(pairs)),
+        detector=detector,
+        epochs=1,
+        num_drifts=max(2, num_tasks // 20),
+        scope="all-seen",
+        max_per_class=60,
+        threads=1,
+    )
+
+
+def is_supported() -> bool:
+    """Whether the kernel tells."""
+    return Path("/proc/self/status").exists()

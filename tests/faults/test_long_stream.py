@@ -1,0 +1,21 @@
+"""However long the stream, a run holds what it held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from long_stream_tools import Watch, is_supported, long_config
+
+from recollect import run
+from recollect.experiment.saving import Saving
+
+
+@pytest.mark.skipif(not is_supported(), reason="needs Linux's /proc")
+def test_forty_tasks_take_no_more_files_threads_or_memory_than_twenty(tmp_path: Path) -> None:
+    watch = Watch(every=20)
+    run(long_config(40), tmp_path / "run", listener=watch, saving=Saving(steps=5))
+    middle, end = watch.seen
+    assert end.files == middle.files
+    assert end.threads == middle.threads
+    assert end.anonymous - middle.anonymous < 8 * 2**20
