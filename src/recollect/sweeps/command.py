@@ -174,7 +174,7 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
         with _engine(arguments, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
         overview.say("drawing")
-        drawn = draw(file)
+        drawn = draw(file, overview.warn)
     if arguments.json:
         told = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}
         files = [str(path) for path in drawn.files]
@@ -252,7 +252,8 @@ def _drawn_only(arguments: argparse.Namespace) -> int:
     from recollect.sweeps import draw
 
     if arguments.name == "claims":
-        drawn = draw.draw_claims(arguments.out)
+        with _stages(arguments) as stages:
+            drawn = draw.draw_claims(arguments.out, stages.say)
     else:
         with _stages(arguments) as stages:
             drawn = draw.draw_theory(

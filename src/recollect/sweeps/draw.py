@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from recollect.data.progress import Progress
 from recollect.errors import UserError
 from recollect.files import replacing
 from recollect.report.sweeps import SWEEPS, Place, Sweep, read_sweep
+
+Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,11 @@ class _Table:
     html: str
 
 
-def draw(file: Path) -> Drawn:
-    """Tables and figures of one sweep into its folder, and the page over all sweeps beside it."""
+def draw(file: Path, warn: Warn) -> Drawn:
+    """Tables and figures of one sweep into its folder, and the page over all sweeps beside it.
+
+    What has to be left out is told to `warn`.
+    """
     # Late, because loading matplotlib takes a second.
     from recollect.report.index.page import write_index
 
@@ -42,20 +46,20 @@ def draw(file: Path) -> Drawn:
     out = file.parent.parent
     table = _table(sweep)
     contents = {f"table.{ending}": text.encode() for ending, text in table.forms.items()}
-    contents |= _figures(sweep)
+    contents |= _figures(sweep, warn)
     files = [_write(out / sweep.name / name, content) for name, content in contents.items()]
-    others = [each for each in all_sweeps(out) if each.name != sweep.name]
+    others = [each for each in all_sweeps(out, warn) if each.name != sweep.name]
     fragments = {each.name: _table(each).html for each in others} | {sweep.name: table.html}
     page = write_index(out, [sweep, *others], fragments=fragments)
     return Drawn(page=page, files=tuple(files), text=table.text)
 
 
-def draw_claims(out: Path) -> Drawn:
+def draw_claims(out: Path, warn: Warn) -> Drawn:
     """What the paper claims beside what the sweeps in a folder say."""
     from recollect.report.paper import claims_render
     from recollect.report.paper.claims import claims
 
-    sweeps = all_sweeps(out)
+    sweeps = all_sweeps(out, warn)
     if not sweeps:
         raise UserError(f"{out} holds no sweeps yet; reproduce a table into it first")
     found = claims(sweeps)
@@ -84,12 +88,14 @@ def draw_theory(
     return Drawn(files=tuple(files), text="\n".join(map(str, files)))
 
 
-def all_sweeps(out: Path) -> list[Sweep]:
-    """Every sweep in a folder of them, by name; a plan that cannot be read is left out."""
+def all_sweeps(out: Path, warn: Warn) -> list[Sweep]:
+    """Every sweep in a folder of them, by name; one that cannot be read is told and left out."""
     found = []
     for file in sorted((out / SWEEPS).glob("*.json")):
-        with contextlib.suppress(UserError):
+        try:
             found.append(read_sweep(file))
+        except UserError as error:
+            warn(f"{error}; it is left out")
     return found
 
 
@@ -124,13 +130,13 @@ def _table(sweep: Sweep) -> _Table:
     )
 
 
-def _figures(sweep: Sweep) -> dict[str, bytes]:
+def _figures(sweep: Sweep, warn: Warn) -> dict[str, bytes]:
     from recollect.report.paper.feature_maps import maps_of
     from recollect.report.paper.figures import draw_paper_figures
 
     if not sweep.num_done:
         return {}
-    features = maps_of(sweep) or None
+    features = maps_of(sweep, warn) or None
     pictures = draw_paper_figures(sweep, published=_published, features=features)
     return {
         f"figures/{picture.kind}.{ending}": content

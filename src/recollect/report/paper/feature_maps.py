@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from recollect.errors import UserError
+from recollect.files import refuse_unsealed
 from recollect.report.paper.feature_space import FeatureMap
 from recollect.report.run import Floats, Run
 from recollect.report.sweeps import Sweep
@@ -16,26 +19,31 @@ from recollect.report.sweeps import Sweep
 FEATURES = "features.safetensors"
 
 
-def maps_of(sweep: Sweep) -> dict[str, tuple[FeatureMap, ...]]:
-    """By what was done about drift, the maps of the first run that has kept features."""
+def maps_of(sweep: Sweep, warn: Callable[[str], None]) -> dict[str, tuple[FeatureMap, ...]]:
+    """By what was done about drift, the maps of the first run that has kept features.
+
+    Features that are damaged are told to `warn` and left out.
+    """
     found: dict[str, tuple[FeatureMap, ...]] = {}
     for entry in sweep.entries:
         if entry.run is None:
             continue
         name = f"{entry.run.adaptation}" if entry.run.num_drifts else "no drift"
-        maps = _maps(entry.run)
+        maps = _maps(entry.run, warn)
         if maps and name not in found:
             found[name] = maps
     return found
 
 
-def _maps(run: Run) -> tuple[FeatureMap, ...]:
+def _maps(run: Run, warn: Callable[[str], None]) -> tuple[FeatureMap, ...]:
     file = run.folder / FEATURES
     if not file.is_file():
         return ()
     try:
+        refuse_unsealed(file)
         kept = load_file(file)
-    except (OSError, SafetensorError):
+    except (OSError, SafetensorError, UserError) as error:
+        warn(f"{file}: damaged ({error}), its map is left out")
         return ()
     return tuple(
         FeatureMap(

@@ -13,6 +13,7 @@ from recollect.report.figures import Picture, picture_of
 from recollect.report.paper import detector_map, severity
 from recollect.report.paper.costs import cost_scatter
 from recollect.report.paper.curves import accuracy_grid
+from recollect.report.paper.feature_maps import how
 from recollect.report.paper.feature_space import FeatureRows, feature_maps
 from recollect.report.paper.gain import Published, gain_bars
 from recollect.report.paper.places import Group, Spot, distinct, groups_of, spots_of
@@ -119,7 +120,7 @@ def _features(features: FeatureRows, spots: Sequence[Spot], sweep: Sweep) -> Dra
     return feature_maps(
         features,
         title=sweep.name if done is None else done.benchmark,
-        notes=scale_words(sweep, spots),
+        notes=f"Two dimensions by {how()}. {scale_words(sweep, spots)}",
         class_names=() if done is None else done.class_names,
     )
 

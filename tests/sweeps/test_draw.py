@@ -1,0 +1,61 @@
+"""What is drawn from a sweep, and that nothing is left out without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from run_tools import complaint
+from sweep_tools import job_of, tiny_plan
+
+from recollect.sweeps.draw import draw, draw_claims
+from recollect.sweeps.job import perform
+from recollect.sweeps.plan import SWEEPS, write_plan
+
+
+def nobody(line: str) -> None:
+    raise AssertionError(f"nothing was to be told: {line}")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of one run that has kept its features."""
+    folder = tmp_path_factory.mktemp("drawn")
+    plan = tiny_plan("mine", axes={"seed": [0]}, keep_features=True)
+    assert perform(job_of(plan.runs[0], folder)).state == "done"
+    write_plan(plan, folder)
+    return folder
+
+
+def test_a_sweep_leaves_its_table_in_every_form_and_its_feature_map(out: Path) -> None:
+    drawn = draw(out / SWEEPS / "mine.json", nobody)
+    names = {str(path.relative_to(out / "mine")) for path in drawn.files}
+    assert {f"table.{ending}" for ending in ("txt", "csv", "md", "tex")} <= names
+    assert {"figures/features.png", "figures/features.svg"} <= names
+    assert all(path.stat().st_size for path in drawn.files)
+    assert drawn.page == out / "index.html"
+
+
+def test_claims_come_from_the_sweeps_of_a_folder_and_need_one(out: Path, tmp_path: Path) -> None:
+    drawn = draw_claims(out, nobody)
+    assert {path.name for path in drawn.files} == {"claims.txt", "claims.md", "claims.csv"}
+    assert "not measured" in drawn.text.lower()
+    assert "holds no sweeps yet" in complaint(lambda: draw_claims(tmp_path, nobody))
+
+
+def test_damaged_features_and_plans_are_told_and_left_out(out: Path) -> None:
+    (features,) = out.glob("runs/*/features.safetensors")
+    content = features.read_bytes()
+    other = out / SWEEPS / "other.json"
+    try:
+        features.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        other.write_text("{")
+        told: list[str] = []
+        drawn = draw(out / SWEEPS / "mine.json", told.append)
+    finally:
+        features.write_bytes(content)
+        other.unlink()
+    assert len(told) == 2
+    assert any(line.startswith(f"{features}: damaged") for line in told)
+    assert any(str(other) in line and line.endswith("it is left out") for line in told)
+    assert not any(path.stem == "features" for path in drawn.files)
