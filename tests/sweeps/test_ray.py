@@ -182,6 +182,28 @@ def test_an_address_where_nobody_answers_is_refused_soon() -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_that_is_not_rays_is_refused_soon(says: bytes) -> None:
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(ConnectionResetError):
+            connection.sendall(says)
+            while connection.recv(100):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        begun = time.monotonic()
+        assert complaint(partial(OnRay, address)) == (
+            f"what listens at {address} is not a Ray cluster; expected the address that "
+            "`ray start --head` prints (port 6379), or ray://host:10001"
+        )
+        assert time.monotonic() - begun < 10
+        thread.join()
+
+
 @pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", ""])
 def test_an_address_is_a_host_and_a_port(address: str) -> None:
     assert "host:port, auto or local" in complaint(lambda: OnRay(address))

@@ -21,6 +21,10 @@ from recollect.sweeps.job import Job, Outcome, perform
 
 REACH = 5.0
 """seconds in which a cluster must answer"""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""how HTTP/2, which Ray speaks, begins: the preface and a frame of no settings"""
+SETTINGS = 4
+"""the kind of frame by which HTTP/2 answers"""
 STORE = 100 * 2**20
 """bytes for what Ray passes around; jobs and outcomes are a page of text"""
 
@@ -133,9 +137,25 @@ def _refuse_unreachable(address: str) -> None:
     if not colon or not port.isdigit() or not host:
         raise UserError(f"a Ray cluster's address is host:port, auto or local; got {address!r}")
     try:
-        socket.create_connection((host, int(port)), timeout=REACH).close()
+        with socket.create_connection((host, int(port)), timeout=REACH) as connection:
+            speaks = os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(connection)
     except OSError as error:
         raise UserError(
             f"no Ray cluster answers at {address} ({reason(error)}); is it running, and can its "
             "port be reached from here?"
         ) from error
+    if not speaks:
+        raise UserError(
+            f"what listens at {address} is not a Ray cluster; expected the address that "
+            "`ray start --head` prints (port 6379), or ray://host:10001"
+        )
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Whether the other side answers as Ray would; a silent one counts as not."""
+    connection.sendall(GREETING)
+    try:
+        header = connection.recv(9, socket.MSG_WAITALL)
+    except (TimeoutError, ConnectionResetError):
+        return False
+    return len(header) == 9 and header[3] == SETTINGS
