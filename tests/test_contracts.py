@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from bench_tools import bench, verdicts
 from same_state import same
 
 from recollect.detect import Setting
@@ -20,6 +21,7 @@ from recollect.experiment.presets import resolve
 from recollect.learn import Learner
 from recollect.memory import Memory
 from recollect.memory.policies import Reservoir
+from recollect.shapes import Choose
 from recollect.types import Encoding, Rows
 
 SHAPE = (8, 8, 1)
@@ -111,10 +113,14 @@ class Labels:
         self.available = available
         self.asked: dict[int, int] = {}
 
-    def ask(self, label: int, count: int | None) -> Rows:
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        del choose
         granted = self.available if count is None else min(count, self.available)
         self.asked[label] = self.asked.get(label, 0) + granted
         return rows(granted, seed=7, labels=(label,))
+
+    def unlabelled(self) -> Rows:
+        return rows(0, seed=7)
 
 
 @pytest.mark.parametrize("name", names("adaptation"))
@@ -126,7 +132,7 @@ def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_noth
     memory.put(rows(12))
     adaptation = find("adaptation", name).factory()(**find("adaptation", name).fixed)
     labels = Labels(available)
-    repair = adaptation.repair([1, 2], memory, labels, lambda given: {})
+    repair = adaptation.repair(verdicts([1, 2]), bench(memory, labels, lambda given: {}))
     assert set(labels.asked) <= {1, 2}
     assert memory.counts()[0] == 4
     assert memory.rows_of(0).ids.tolist() == [0, 3, 6, 9]
@@ -145,7 +151,7 @@ def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
     before = memory.state_dict()
     entry = find("adaptation", name)
     labels = Labels(50)
-    repair = entry.factory()(**entry.fixed).repair([], memory, labels, lambda given: {})
+    repair = entry.factory()(**entry.fixed).repair([], bench(memory, labels, lambda given: {}))
     assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
     assert labels.asked == {}
     assert same(memory.state_dict(), before)

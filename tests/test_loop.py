@@ -10,7 +10,7 @@ import torch
 
 from recollect.experiment.listeners import Silent, Together
 from recollect.loop import play
-from recollect.shapes import Adaptation, Annotate, LabelSource, Replay
+from recollect.shapes import Adaptation, Workbench
 from recollect.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
 
 
@@ -68,10 +68,8 @@ class World:
         self.note("renew", task.number, tuple(labels))
         self.learned = learned
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
-        self.note("repair", list(drifted), memory, labels)
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        self.note("repair", [verdict.label for verdict in drifted], bench)
         return self.repair_with
 
     memory: Any = "the memory"
@@ -112,7 +110,7 @@ class World:
             tasks,
             monitor=self,
             adaptation=adaptation,
-            labels=lambda task: f"labels of {task.number}",  # type: ignore[arg-type, return-value]
+            bench=lambda task: f"bench of {task.number}",  # type: ignore[arg-type, return-value]
             learner=self,
             evaluate=self.evaluate,
             ledger=self,
@@ -130,7 +128,7 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
     next(world.play(epochs=2))
     assert world.log == [
         ("detect", "check", 1),
-        ("adapt", "repair", [], "the memory", "labels of 1"),
+        ("adapt", "repair", [], "bench of 1"),
         (None, "book", "stream", 2),
         ("train", "begin", (0, 1)),
         ("train", "begin epoch", 1, 2),
@@ -167,7 +165,7 @@ def test_only_classes_found_drifted_are_repaired() -> None:
     ]
     world = World(verdict=verdicts)
     record = next(world.play())
-    assert ("adapt", "repair", [4, 3], "the memory", "labels of 1") in world.log
+    assert ("adapt", "repair", [4, 3], "bench of 1") in world.log
     assert record.verdicts == tuple(verdicts)
 
 

@@ -164,7 +164,7 @@ def play_on(
             assembly.stream.tasks(after=after),
             monitor=assembly.monitor,
             adaptation=assembly.adaptation,
-            labels=assembly.labels,
+            bench=assembly.bench,
             learner=diary,
             evaluate=assembly.evaluate,
             ledger=assembly.ledger,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from recollect.shapes import Adaptation, LabelSource, Learner, Ledger, Listener, Monitor, Task
+from recollect.shapes import Adaptation, Learner, Ledger, Listener, Monitor, Task, Workbench
 from recollect.types import Midway, Rows, TaskRecord
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -17,7 +17,7 @@ def play(
     *,
     monitor: Monitor,
     adaptation: Adaptation,
-    labels: Callable[[TaskT], LabelSource],
+    bench: Callable[[TaskT], Workbench],
     learner: Learner,
     evaluate: Callable[[TaskT], ScoresT],
     ledger: Ledger,
@@ -36,9 +36,9 @@ def play(
             listener.task_begins(task)
             with ledger.phase("detect"):
                 verdicts = tuple(monitor.check(task))
-            drifted = [verdict.label for verdict in verdicts if verdict.calls_for_repair]
+            drifted = [verdict for verdict in verdicts if verdict.calls_for_repair]
             with ledger.phase("adapt"):
-                repair = adaptation.repair(drifted, learner.memory, labels(task), learner.annotate)
+                repair = adaptation.repair(drifted, bench(task))
             ledger.book_labels("stream", task.new_labels())
         else:
             verdicts, repair = midway.verdicts, midway.repair

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from recollect.types import Extras, Midway, Repair, Rows, StepReport, TaskRecord, Verdict
+from torch import Tensor
+
+from recollect.types import (
+    Encoding,
+    Extras,
+    Midway,
+    Repair,
+    Rows,
+    Share,
+    StepReport,
+    TaskRecord,
+    Verdict,
+)
 
 Annotate = Callable[[Rows], Extras]
 """Gives the columns that the running method keeps beside rows in memory."""
+
+Choose = Callable[[Tensor, int], Tensor]
+"""Positions of the pictures, (rows, height, width, channels), that are worth so many labels."""
 
 
 class HasRows(Protocol):
@@ -27,8 +43,8 @@ class Replay(HasRows, Protocol):
         """Rows per class."""
         ...
 
-    def drop(self, label: int) -> int:
-        """Free the slots of a class; how many they were."""
+    def drop(self, label: int, only: Tensor | None = None) -> int:
+        """Free the slots of a class (`only`: those of some of its rows); how many they were."""
         ...
 
     def put(self, rows: Rows, extras: Extras = ...) -> None:
@@ -39,8 +55,15 @@ class Replay(HasRows, Protocol):
 class LabelSource(Protocol):
     """Where adaptation asks for labels; every answer is booked."""
 
-    def ask(self, label: int, count: int | None) -> Rows:
-        """Up to `count` fresh rows of a class as it looks now (None: all there are)."""
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to `count` fresh rows of a class as it looks now (None: all there are).
+
+        Any of them, unless `choose` says which.
+        """
+        ...
+
+    def unlabelled(self) -> Rows:
+        """What comes in now of all known classes and has no label yet; labels are -1."""
         ...
 
 
@@ -104,12 +127,27 @@ class Monitor(Protocol):
         ...
 
 
-class Adaptation(Protocol):
-    """Answers drifted classes. It does not know which method runs."""
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """What an adaptation has at hand. It does not know which method runs."""
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
+    memory: Replay
+    labels: LabelSource
+    annotate: Annotate
+    encode: Callable[[Tensor], Encoding]
+    """what the learner makes of pictures, (rows, height, width, channels); nothing changes"""
+    rehearse: Callable[[Rows | None], StepReport]
+    """one gradient step on these rows and on memory, or on memory alone; nothing is kept of it"""
+    watched: Callable[[], Rows]
+    """the rows that the monitor saw, with the labels it saw; -1: none"""
+    compare: Callable[[Tensor, Tensor], Share]
+    """how much of the second features, (rows, d), has moved away from the first"""
+
+
+class Adaptation(Protocol):
+    """Answers drifted classes."""
+
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Mend what can be mended now, and say what the coming task should do."""
         ...
 

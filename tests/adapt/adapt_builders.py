@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recollect.experiment.catalogue import CATALOGUE
 from recollect.memory import POLICIES, Memory
-from recollect.shapes import Adaptation
+from recollect.shapes import Adaptation, Choose
 from recollect.types import Extras, Rows
 
 HELD = {0: 4, 1: 3, 2: 5}
@@ -86,15 +86,21 @@ class Shop:
         self.asked: list[tuple[int, int | None]] = []
         self.given: list[Rows] = []
 
-    def ask(self, label: int, count: int | None) -> Rows:
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
         """Up to `count` rows of the class as it looks now."""
         self.asked.append((label, count))
         granted = self.stock if count is None else min(count, self.stock)
         if self.budget is not None:
             granted = min(granted, self.budget)
             self.budget -= granted
-        self.given.append(rows(label, granted, NOW))
+        stock = rows(label, self.stock, NOW)
+        picks = torch.arange(granted) if choose is None else choose(stock.images, granted)
+        self.given.append(stock[picks])
         return self.given[-1]
+
+    def unlabelled(self) -> Rows:
+        """Nothing comes in that nobody asked for."""
+        return rows(0, 0, NOW)
 
     def ids(self) -> list[int]:
         """The rows that were given, by id."""

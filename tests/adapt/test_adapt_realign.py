@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents, memory_with
+from bench_tools import bench, verdicts
 
 from recollect import rng
 from recollect.adapt import Realign
@@ -23,7 +24,7 @@ def test_realigning_keeps_the_counts_and_asks_for_exactly_as_many_labels_as_slot
     drifted: list[int],
 ) -> None:
     memory, shop = memory_with(), Shop()
-    repair = Realign().repair(drifted, memory, shop, annotate)
+    repair = Realign().repair(verdicts(drifted), bench(memory, shop, annotate))
     assert memory.counts() == HELD
     assert shop.asked == [(label, HELD[label]) for label in drifted]
     assert repair.renewed == tuple(drifted)
@@ -32,7 +33,7 @@ def test_realigning_keeps_the_counts_and_asks_for_exactly_as_many_labels_as_slot
 
 def test_realigned_rows_show_the_new_look_and_bring_the_methods_columns() -> None:
     memory, shop = memory_with(), Shop()
-    Realign().repair([2], memory, shop, annotate)
+    Realign().repair(verdicts([2]), bench(memory, shop, annotate))
     (fresh,) = shop.given
     assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
     assert_same(contents(memory, 2), {**vars(fresh), **annotate(fresh)})
@@ -45,13 +46,13 @@ def test_columns_are_made_for_the_fresh_rows_alone() -> None:
         asked.append(rows)
         return annotate(rows)
 
-    Realign().repair([0, 2], memory_with(), Shop(), listen)
+    Realign().repair(verdicts([0, 2]), bench(memory_with(), Shop(), listen))
     assert [(len(rows), set(rows.concepts.tolist())) for rows in asked] == [(4, {NOW}), (5, {NOW})]
 
 
 def test_fewer_rows_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
     memory = memory_with()
-    repair = Realign().repair([2], memory, Shop(stock=3), annotate)
+    repair = Realign().repair(verdicts([2]), bench(memory, Shop(stock=3), annotate))
     assert memory.counts() == {**HELD, 2: 3}
     assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
     assert repair.renewed == (2,)
@@ -60,7 +61,7 @@ def test_fewer_rows_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
 
 def test_a_class_without_rows_in_memory_costs_no_label_and_is_noted() -> None:
     memory, shop = memory_with(), Shop()
-    repair = Realign().repair([9], memory, shop, annotate)
+    repair = Realign().repair(verdicts([9]), bench(memory, shop, annotate))
     assert shop.asked == []
     assert repair.renewed == ()
     assert repair.notes == ("class 9 has no rows in memory: nothing to realign",)
@@ -69,7 +70,7 @@ def test_a_class_without_rows_in_memory_costs_no_label_and_is_noted() -> None:
 def test_without_a_fresh_row_the_old_ones_stay_rather_than_lose_the_class() -> None:
     memory = memory_with()
     before = contents(memory, 0)
-    repair = Realign().repair([0], memory, Shop(stock=0), annotate)
+    repair = Realign().repair(verdicts([0]), bench(memory, Shop(stock=0), annotate))
     assert_same(contents(memory, 0), before)
     assert repair.renewed == ()
     assert repair.notes == ("class 0: no fresh rows were granted, its 4 old ones stay",)
@@ -77,7 +78,7 @@ def test_without_a_fresh_row_the_old_ones_stay_rather_than_lose_the_class() -> N
 
 def test_a_budget_that_runs_out_renews_the_first_classes_and_spares_the_rest() -> None:
     memory = memory_with()
-    repair = Realign().repair([0, 1, 2], memory, Shop(budget=6), annotate)
+    repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=6), annotate))
     assert repair.renewed == (0, 1)
     assert memory.counts() == {0: 4, 1: 2, 2: 5}
     assert set(contents(memory, 2)["concepts"].tolist()) == {OLD}
@@ -86,7 +87,7 @@ def test_a_budget_that_runs_out_renews_the_first_classes_and_spares_the_rest() -
 
 def test_a_realigned_memory_goes_on_as_a_reservoir() -> None:
     memory = memory_with()
-    Realign().repair([0], memory, Shop(), annotate)
+    Realign().repair(verdicts([0]), bench(memory, Shop(), annotate))
     assert memory.free == 0
     assert memory.seen == sum(HELD.values())
     assert len(memory.sample(12)) == 12
@@ -135,7 +136,7 @@ def test_realigning_a_stream_leaves_no_row_that_shows_how_a_drifted_class_looked
         book=lambda count: ledger.book_labels("adaptation", count),
         seed=0,
     )
-    Realign().repair([1, 3], memory, labels, lambda _: {})
+    Realign().repair(verdicts([1, 3]), bench(memory, labels, lambda _: {}))
 
     assert memory.counts() == counts
     assert ledger.labels["adaptation"] == counts[1] + counts[3]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from adapt_builders import HELD, NOW, Shop, adaptation_named, annotate, assert_same, memory_with
+from bench_tools import bench, verdicts
 
 from recollect.adapt import Vanilla
-from recollect.shapes import LabelSource
+from recollect.shapes import Choose, LabelSource
 from recollect.types import Repair, Rows
 
 VARIANTS = ("fr", "fr-flush", "fr-scratch")
@@ -18,7 +19,7 @@ every_variant = pytest.mark.parametrize("name", VARIANTS)
 @every_variant
 def test_relearning_asks_for_everything_and_trains_on_all_of_it(name: str) -> None:
     shop = Shop(stock=11)
-    repair = adaptation_named(name).repair([2, 0], memory_with(), shop, annotate)
+    repair = adaptation_named(name).repair(verdicts([2, 0]), bench(memory_with(), shop, annotate))
     assert shop.asked == [(2, None), (0, None)]
     assert repair.extra is not None
     assert_same(vars(repair.extra), vars(Rows.concat(shop.given)))
@@ -28,7 +29,7 @@ def test_relearning_asks_for_everything_and_trains_on_all_of_it(name: str) -> No
 
 @every_variant
 def test_relearning_does_not_need_the_class_in_memory(name: str) -> None:
-    repair = adaptation_named(name).repair([9], memory_with(), Shop(), annotate)
+    repair = adaptation_named(name).repair(verdicts([9]), bench(memory_with(), Shop(), annotate))
     assert repair.extra is not None
     assert set(repair.extra.labels.tolist()) == {9}
     assert set(repair.extra.concepts.tolist()) == {NOW}
@@ -38,26 +39,26 @@ def test_relearning_does_not_need_the_class_in_memory(name: str) -> None:
 def test_relearning_as_published_leaves_the_stale_rows_in_memory(name: str) -> None:
     memory = memory_with()
     before = memory.state_dict()
-    adaptation_named(name).repair([0, 2], memory, Shop(), annotate)
+    adaptation_named(name).repair(verdicts([0, 2]), bench(memory, Shop(), annotate))
     assert_same(memory.state_dict(), before)
 
 
 def test_flushing_frees_the_slots_of_the_drifted_classes() -> None:
     memory = memory_with()
-    adaptation_named("fr-flush").repair([0, 2], memory, Shop(), annotate)
+    adaptation_named("fr-flush").repair(verdicts([0, 2]), bench(memory, Shop(), annotate))
     assert memory.counts() == {1: HELD[1]}
     assert memory.free == HELD[0] + HELD[2]
 
 
 def test_flushing_spares_the_class_that_there_is_nothing_to_relearn_of() -> None:
     class SoldOut(Shop):
-        def ask(self, label: int, count: int | None) -> Rows:
-            answer = super().ask(label, count)
+        def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+            answer = super().ask(label, count, choose=choose)
             return answer[:0] if label == 0 else answer
 
     memory = memory_with()
     shop: LabelSource = SoldOut()
-    repair = adaptation_named("fr-flush").repair([0, 2], memory, shop, annotate)
+    repair = adaptation_named("fr-flush").repair(verdicts([0, 2]), bench(memory, shop, annotate))
     assert memory.counts() == {0: HELD[0], 1: HELD[1]}
     assert repair.renewed == (2,)
     assert repair.notes == ("class 0: no fresh rows were granted, nothing to relearn",)
@@ -75,14 +76,16 @@ def test_flushing_spares_the_class_that_there_is_nothing_to_relearn_of() -> None
 def test_weights_are_forgotten_only_from_scratch_and_only_for_something(
     name: str, stock: int, from_scratch: bool
 ) -> None:
-    repair = adaptation_named(name).repair([1], memory_with(), Shop(stock), annotate)
+    repair = adaptation_named(name).repair(
+        verdicts([1]), bench(memory_with(), Shop(stock), annotate)
+    )
     assert repair.from_scratch is from_scratch
 
 
 def test_vanilla_does_nothing_about_any_drift() -> None:
     memory, shop = memory_with(), Shop()
     before, generator = memory.state_dict(), torch.get_rng_state()
-    assert Vanilla().repair([0, 1, 2], memory, shop, annotate) == Repair()
+    assert Vanilla().repair(verdicts([0, 1, 2]), bench(memory, shop, annotate)) == Repair()
     assert_same(memory.state_dict(), before)
     assert shop.asked == []
     assert torch.equal(torch.get_rng_state(), generator)

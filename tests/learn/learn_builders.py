@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from bench_tools import bench, verdicts
 from same_state import same
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from recollect.adapt import Realign
 from recollect.learn import ER, Learner, Objective, Practice
 from recollect.memory import Memory
 from recollect.memory.policies import Reservoir
+from recollect.shapes import Choose
 from recollect.types import Rows
 
 CLASSES = 5
@@ -287,10 +289,14 @@ class Granted:
     def __init__(self) -> None:
         self.rows: list[Rows] = []
 
-    def ask(self, label: int, count: int | None) -> Rows:
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        del choose
         assert count is not None
         self.rows.append(labelled(900 + label, *[label] * count))
         return self.rows[-1]
+
+    def unlabelled(self) -> Rows:
+        raise NotImplementedError
 
 
 def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
@@ -301,7 +307,7 @@ def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
     held = int((rows.labels == 1).sum())
     assert held >= 2
     granted = Granted()
-    repair = Realign().repair([1], learner.memory, granted, learner.annotate)
+    repair = Realign().repair(verdicts([1]), bench(learner.memory, granted, learner.annotate))
     assert repair.renewed == (1,)
     assert [len(each) for each in granted.rows] == [held]
     after = state_of(learner)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from recollect.evaluate import Ledger
 from recollect.experiment.listeners import Silent
 from recollect.learn import Draw, Finetune, Inputs, Joint, JointOptions, Learner, Objective, Outcome
 from recollect.loop import play
+from recollect.shapes import Workbench
 from recollect.streams import Concept, DriftEvent, Schedule, Stream
 from recollect.types import Dataset, Parts, Rows, Verdict
 
@@ -137,11 +139,10 @@ class Unwatched:
         return
 
 
-class NoLabels:
-    """A source that is never asked."""
-
-    def ask(self, label: int, count: int | None) -> Rows:
-        raise AssertionError("nobody may ask for labels")
+def bare(task: object) -> Workbench:
+    """Nothing on it: nobody may ask for labels."""
+    del task
+    return Workbench(**dict.fromkeys((field.name for field in fields(Workbench)), None))  # type: ignore[arg-type]
 
 
 def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Ledger]:
@@ -152,7 +153,7 @@ def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Le
         stream_for(Joint).tasks(),
         monitor=Unwatched(),
         adaptation=Vanilla(),
-        labels=lambda task: NoLabels(),
+        bench=bare,
         learner=learner,
         evaluate=lambda task: None,
         ledger=ledger,

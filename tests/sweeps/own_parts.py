@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recollect.adapt.vanilla import Vanilla
-from recollect.shapes import Annotate, LabelSource, Replay
-from recollect.types import Repair
+from recollect.shapes import Workbench
+from recollect.types import Repair, Verdict
 
 FOLDER = "RECOLLECT_TEST_FOLDER"
 
@@ -32,34 +32,28 @@ def tasks_begun() -> list[int]:
 class Counting(Vanilla):
     """Notes every task that begins; while there is a file `gate`, stops before the second one."""
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         with (folder() / "begun").open("a") as file:
-            file.write(f"{len(memory.counts())}\n")
-        while memory.counts() and (folder() / "gate").exists():
+            file.write(f"{len(bench.memory.counts())}\n")
+        while bench.memory.counts() and (folder() / "gate").exists():
             (folder() / "at-gate").touch()
             time.sleep(0.01)
-        return super().repair(drifted, memory, labels, annotate)
+        return super().repair(drifted, bench)
 
 
 class Chatty(Vanilla):
     """Prints what could pass for an answer."""
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         print('{"id": "nonsense", "state": "done"}', flush=True)
         os.write(1, b"no JSON at all\n")
-        return super().repair(drifted, memory, labels, annotate)
+        return super().repair(drifted, bench)
 
 
 class Broken(Vanilla):
     """Fails for as long as there is a file `broken`."""
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         if (folder() / "broken").exists():
             raise ZeroDivisionError("it broke\nin two lines")
-        return super().repair(drifted, memory, labels, annotate)
+        return super().repair(drifted, bench)

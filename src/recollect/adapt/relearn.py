@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recollect.shapes import Annotate, LabelSource, Replay
-from recollect.types import Repair, Rows
+from recollect.shapes import Workbench
+from recollect.types import Repair, Rows, Verdict
 
 
 class Relearn:
@@ -16,21 +16,18 @@ class Relearn:
         self._flush = flush
         self._from_scratch = from_scratch
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Ask for all there is of each drifted class."""
-        del annotate
         extra: list[Rows] = []
         renewed: list[int] = []
         notes: list[str] = []
-        for label in drifted:
-            fresh = labels.ask(label, None)
+        for label in (verdict.label for verdict in drifted):
+            fresh = bench.labels.ask(label, None)
             if not len(fresh):
                 notes.append(f"class {label}: no fresh rows were granted, nothing to relearn")
                 continue
             if self._flush:
-                memory.drop(label)
+                bench.memory.drop(label)
             extra.append(fresh)
             renewed.append(label)
         return Repair(

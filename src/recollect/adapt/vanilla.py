@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recollect.shapes import Annotate, LabelSource, Replay
-from recollect.types import Repair
+from recollect.shapes import Workbench
+from recollect.types import Repair, Verdict
 
 
 class Vanilla:
     """Goes on as if nothing had happened."""
 
-    def repair(
-        self, drifted: Sequence[int], memory: Replay, labels: LabelSource, annotate: Annotate
-    ) -> Repair:
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Nothing."""
-        del drifted, memory, labels, annotate
+        del drifted, bench
         return Repair()

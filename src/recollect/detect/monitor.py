@@ -47,20 +47,30 @@ class Monitor:
 
     def check(self, task: Watched) -> list[Verdict]:
         """A verdict on every class that arrived before the task."""
-        classes = task.known_classes
-        if self._just_drifted is not None:
-            classes = tuple(self._just_drifted(task.number))
+        classes = self._checked(task)
         if not classes:
             return []
-        monitored = task.monitored()
-        if self._just_drifted is not None:
-            monitored = monitored[torch.isin(monitored.labels, torch.tensor(classes))]
-        if self._labels != "given":
-            monitored = replace(monitored, labels=torch.full_like(monitored.labels, -1))
-        elif self._detector.watches:
+        monitored = self.as_seen(task)
+        if self._labels == "given" and self._detector.watches:
             self._book(len(monitored))
         verdicts = self._detector.check(task.number, classes, monitored, self._reference)
         return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
+
+    def as_seen(self, task: Watched) -> Rows:
+        """The rows that are checked; labels that nobody has paid for are -1."""
+        monitored = task.monitored()
+        if self._just_drifted is not None:
+            monitored = monitored[
+                torch.isin(monitored.labels, torch.tensor(self._checked(task), dtype=torch.int64))
+            ]
+        if self._labels != "given" or not self._detector.watches:
+            monitored = replace(monitored, labels=torch.full_like(monitored.labels, -1))
+        return monitored
+
+    def _checked(self, task: Watched) -> tuple[int, ...]:
+        if self._just_drifted is None:
+            return task.known_classes
+        return tuple(self._just_drifted(task.number))
 
     def _is_harmless(self, verdict: Verdict) -> bool:
         """Whether a drifted class is known to suffer little; labels say more than confidence."""

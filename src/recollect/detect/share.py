@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,23 +23,12 @@ from recollect import rng
 from recollect.detect.c2st import held_out_scores
 from recollect.detect.evidence import Pair, batches_of_equal_sizes, observed_split
 from recollect.errors import UserError
+from recollect.types import Share
+
+__all__ = ["Share", "estimate_shares"]
 
 _DEVIATION = math.sqrt(math.log(2 / 0.05) / 2)
 """over the root of the rows: what an empirical distribution function strays, with 95 % at most"""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Share:
-    """How much of a class's current rows has moved away from its reference."""
-
-    share: float
-    """0 to 1"""
-    error: float
-    """standard error of the share, never 0, from the number of rows alone. It is too small: of
-    clear drifts, two of them hold the truth in six (small shares) to nine cases out of ten, and of
-    what the features cannot tell they know nothing"""
-    evidence: Tensor
-    """probability of having moved, by current row, (rows,), double precision"""
 
 
 def estimate_shares(pairs: Sequence[Pair], *, folds: int = 10, ridge: float = 1.0) -> list[Share]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.data.check import check_dataset
 from recollect.data.identity import identity_of
 from recollect.data.parts import make_parts, shortages
@@ -23,6 +24,7 @@ from recollect.detect import (
     Surroundings,
 )
 from recollect.detect.cached import Cached
+from recollect.detect.share import estimate_shares
 from recollect.errors import UserError
 from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
@@ -31,7 +33,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
 from recollect.learn import Learner, Objective
-from recollect.shapes import Adaptation, HasRows, LabelSource
+from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
     Schedule,
     Stream,
@@ -42,7 +44,7 @@ from recollect.streams import (
     read_event,
 )
 from recollect.streams.placement import split_classes
-from recollect.types import Dataset, Parts
+from recollect.types import Dataset, Parts, Rows, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,8 @@ class Assembly:
     learner: Learner
     monitor: Monitor
     adaptation: Adaptation
-    labels: Callable[[Task], LabelSource]
+    bench: Callable[[Task], Workbench]
+    """what the adaptation works with during a task"""
     evaluate: Callable[[Task], Scores]
     ledger: Ledger
     cache: Cached | None
@@ -68,6 +71,7 @@ class Assembly:
             "learner": self.learner.state_dict(),
             "monitor": self.monitor.state_dict(),
             "ledger": self.ledger.state_dict(),
+            "adaptation": state_of(self.adaptation),
             "cache": None if self.cache is None else self.cache.state_dict(),
         }
 
@@ -76,6 +80,7 @@ class Assembly:
         self.learner.load_state_dict(state["learner"])
         self.monitor.load_state_dict(state["monitor"])
         self.ledger.load_state_dict(state["ledger"])
+        load_state_of(self.adaptation, state.get("adaptation", {}))
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"])
 
@@ -124,12 +129,24 @@ def assemble(
         caches.append(Cached(made))
         return caches[0]
 
-    def labels(task: Task) -> LabelSource:
-        return TaskLabels(
-            task,
-            allowance=ledger.allowance,
-            book=lambda count: ledger.book_labels("adaptation", count),
-            seed=config.seed,
+    def rehearse(batch: Rows | None) -> StepReport:
+        ledger.add_step()
+        return learner.rehearse(batch)
+
+    def bench(task: Task) -> Workbench:
+        return Workbench(
+            memory=learner.memory,
+            labels=TaskLabels(
+                task,
+                allowance=ledger.allowance,
+                book=lambda count: ledger.book_labels("adaptation", count),
+                seed=config.seed,
+            ),
+            annotate=learner.annotate,
+            encode=learner.encode,
+            rehearse=rehearse,
+            watched=lambda: monitor.as_seen(task),
+            compare=lambda kept, now: estimate_shares([(kept, now)])[0],
         )
 
     def evaluate(task: Task) -> Scores:
@@ -150,20 +167,21 @@ def assemble(
         ),
     )
     reference = make_reference(config, encoder, learner)
+    monitor = Monitor(
+        detector,
+        reference,
+        labels=config.monitor_labels,
+        min_harm=config.min_harm,
+        just_drifted=drifting if config.checked == "just-drifted" else None,
+        book=lambda count: ledger.book_labels("monitoring", count),
+    )
     return Assembly(
         config=config,
         stream=stream,
         learner=learner,
-        monitor=Monitor(
-            detector,
-            reference,
-            labels=config.monitor_labels,
-            min_harm=config.min_harm,
-            just_drifted=drifting if config.checked == "just-drifted" else None,
-            book=lambda count: ledger.book_labels("monitoring", count),
-        ),
+        monitor=monitor,
         adaptation=catalogue.make("adaptation", config),
-        labels=labels,
+        bench=bench,
         evaluate=evaluate,
         ledger=ledger,
         cache=caches[0] if caches else None,

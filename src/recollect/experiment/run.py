@@ -114,7 +114,7 @@ def run_in(
             assembly.stream.tasks(after=len(records)),
             monitor=assembly.monitor,
             adaptation=assembly.adaptation,
-            labels=assembly.labels,
+            bench=assembly.bench,
             learner=assembly.learner,
             evaluate=assembly.evaluate,
             ledger=assembly.ledger,

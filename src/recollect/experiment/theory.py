@@ -186,7 +186,7 @@ def _play(assembly: Assembly, tasks: Iterable[Task], adaptation: str, listener: 
         tasks,
         monitor=assembly.monitor,
         adaptation=catalogue.make("adaptation", config),
-        labels=assembly.labels,
+        bench=assembly.bench,
         learner=assembly.learner,
         evaluate=assembly.evaluate,
         ledger=assembly.ledger,
@@ -243,7 +243,7 @@ class _Subject:
         self._incoming = task.incoming(label)[:MAX_ROWS]
         self._seen = self._memory.seen
         self._stale = self._memory.rows_of(label)
-        self._fresh = assembly.labels(task).ask(label, len(self._stale))
+        self._fresh = assembly.bench(task).labels.ask(label, len(self._stale))
         # So that which rows are rewritten first does not depend on their slots.
         shuffle = rng.fork(assembly.config.seed, "theory", label)
         self._order = torch.randperm(len(self._stale), generator=shuffle)[: len(self._fresh)]

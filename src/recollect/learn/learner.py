@@ -114,6 +114,24 @@ class Learner:
             raise ValueError("a step needs at least one row; got an empty batch")
         if strangers := set(batch.labels.tolist()) - self._known:
             self.begin_task(sorted(strangers))
+        report, logits = self._step(batch)
+        if self.objective.rehearses:
+            self.memory.offer(batch, self._columns(logits), step=self.steps)
+        return report
+
+    def rehearse(self, batch: Rows | None = None) -> StepReport:
+        """One step on a batch and on memory, or on memory alone, of which nothing is kept.
+
+        Rows drawn from memory then take the place of the stream's.
+        """
+        if batch is None:
+            batch = self.memory.sample(self._practice.minibatch_size).rows
+        if not len(batch):
+            raise ValueError("nothing to rehearse: the memory is empty")
+        return self._step(batch)[0]
+
+    def _step(self, batch: Rows) -> tuple[StepReport, Tensor]:
+        """Move the network by one batch; what it had said to it, (rows, classes)."""
         self.network.train()
         stream = self._inputs(batch, {})
         # Dropout knows the global state only: it is lent a generator that is saved with the rest.
@@ -130,10 +148,8 @@ class Learner:
         self._optimiser.step()
         self.objective.after_step(self.network)
         logits = outcome.logits.detach().float()
-        if self.objective.rehearses:
-            self.memory.offer(batch, self._columns(logits), step=self.steps)
         correct = int((logits.argmax(dim=1) == stream.y).sum())
-        return StepReport(loss=loss, correct=correct, rows=len(batch))
+        return StepReport(loss=loss, correct=correct, rows=len(batch)), logits
 
     def logits(self, images: Tensor) -> Tensor:
         """What the predicting network says, (rows, h, w, c) -> (rows, classes) on the CPU.

@@ -118,9 +118,16 @@ class Memory:
         for name, values in incoming.items():
             self._columns[name].write(slots, values)
 
-    def drop(self, label: int) -> int:
-        """Free the slots of one class; how many there were."""
-        return self._slots.release(label)
+    def drop(self, label: int, only: Tensor | None = None) -> int:
+        """Free the slots of one class; how many there were.
+
+        `only`, a mask over the class's rows as `rows_of` gives them, limits it to some of them.
+        """
+        slots = self._slots.of_class(label)
+        if only is not None:
+            slots = slots[only.numpy()]
+        self._slots.release(slots)
+        return len(slots)
 
     def sample(self, count: int) -> Stored:
         """Draw min(count, len) rows without replacement, every subset equally likely."""

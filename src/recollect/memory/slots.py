@@ -44,10 +44,6 @@ class ClassLists:
             self._lists[label][self._rank[slot]] = last
             self._rank[last] = self._rank[slot]
 
-    def clear(self, label: int) -> None:
-        """Forget the slots of one class."""
-        self._lists.pop(label, None)
-
     def flat(self) -> Ints:
         """All slots, list by list; starting over from them gives the same lists."""
         parts = [np.array(self._lists[label], dtype=np.int64) for label in sorted(self._lists)]
@@ -130,16 +126,18 @@ class Slots:
         self.lists.add(slot, label)
         self.labels[slot] = label
 
-    def release(self, label: int) -> int:
-        """Free the slots of one class; how many there were."""
-        goes = self.labels[self.occupied] == label
-        self.order[: self._held] = np.concatenate([self.occupied[~goes], self.occupied[goes]])
+    def release(self, slots: Ints) -> None:
+        """Free distinct occupied slots."""
+        goes = np.zeros(self.capacity, dtype=bool)
+        goes[slots] = True
+        leaves = goes[self.occupied]
+        self.order[: self._held] = np.concatenate([self.occupied[~leaves], self.occupied[leaves]])
         self._position[self.order] = np.arange(self.capacity)
-        if self._lists is not None:
-            self._lists.clear(label)
-        freed = self.counts.pop(label, 0)
-        self._held -= freed
-        return freed
+        for slot, label in zip(slots.tolist(), self.labels[slots].tolist(), strict=True):
+            self._count_out(label)
+            if self._lists is not None:
+                self._lists.remove(slot, label)
+        self._held -= len(slots)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The order of all slots, the classes of the occupied, and the lists if they are kept."""

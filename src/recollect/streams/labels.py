@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from recollect import rng
+from recollect.shapes import Choose
 from recollect.streams.stream import Task
 from recollect.types import Rows
 
@@ -31,17 +34,37 @@ class TaskLabels:
         self._allowance = allowance
         self._book = book
         self._seed = seed
-        self._given: dict[int, int] = {}
+        self._left: dict[int, Tensor] = {}
 
-    def ask(self, label: int, count: int | None) -> Rows:
-        """Up to `count` rows of a class as it looks now (None: all); fewer when there are fewer."""
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to `count` rows of a class as it looks now (None: all); fewer when there are fewer.
+
+        Any of them, unless `choose` says which.
+        """
         pool = self._task.incoming(label)
-        draw = rng.fork(self._seed, "labels", self._task.number, label)
-        given = self._given.get(label, 0)
-        left = torch.randperm(len(pool), generator=draw)[given:]
+        left = self._positions_left(label, len(pool))
         granted = len(left) if count is None else min(count, len(left))
         if label not in self._task.returning_classes:
             granted = self._allowance(granted)
             self._book(granted)
-        self._given[label] = given + granted
-        return pool[left[:granted]]
+        picked = torch.zeros(len(left), dtype=torch.bool)
+        chosen = slice(granted) if choose is None else choose(pool[left].images, granted)
+        picked[chosen] = True
+        self._left[label] = left[~picked]
+        return pool[left[chosen]]
+
+    def unlabelled(self) -> Rows:
+        """What comes in of all known classes and nobody has asked the label of; labels are -1."""
+        parts = []
+        for label in self._task.known_classes:
+            pool = self._task.incoming(label)
+            parts.append(pool[self._positions_left(label, len(pool)).sort().values])
+        rows = Rows.concat(parts)
+        return replace(rows, labels=torch.full_like(rows.labels, -1))
+
+    def _positions_left(self, label: int, rows: int) -> Tensor:
+        """In the order in which they are given."""
+        if label not in self._left:
+            draw = rng.fork(self._seed, "labels", self._task.number, label)
+            self._left[label] = torch.randperm(rows, generator=draw)
+        return self._left[label]

@@ -1,0 +1,50 @@
+"""Partial drift: a class keeps the looks that are still valid, and takes on the new ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recollect.adapt.current import current_rows
+from recollect.shapes import Choose, Workbench
+from recollect.types import Rows, Verdict
+
+FEWEST = 5
+"""rows on either side, below which nothing can be said of single ones"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partly:
+    """As much of a class's memory goes as of the class has moved, what fits least first."""
+
+    full_from: float = 0.8
+    """from this share on all rows go: estimates of a whole drift fall short of 1"""
+
+    def outdated(self, verdict: Verdict, held: Rows, bench: Workbench) -> Tensor:
+        """The rows that have to go, bool (rows,)."""
+        now = current_rows(verdict.label, bench)
+        everything = torch.ones(len(held), dtype=torch.bool)
+        if min(len(held), len(now)) < FEWEST:
+            return everything
+        old, new = (bench.encode(rows.images).features for rows in (held, now))
+        share = bench.compare(old, new).share if verdict.share is None else verdict.share
+        if share >= self.full_from:
+            return everything
+        misfit = bench.compare(new, old).evidence
+        goes = torch.zeros(len(held), dtype=torch.bool)
+        goes[misfit.argsort(descending=True)[: round(share * len(held))]] = True
+        return goes
+
+    def choice(self, verdict: Verdict, bench: Workbench) -> Choose:
+        """Of fresh rows, those that look least like what memory holds of the class."""
+        held = bench.memory.rows_of(verdict.label)
+
+        def choose(images: Tensor, count: int) -> Tensor:
+            if min(len(held), len(images)) < FEWEST:
+                return torch.arange(count)
+            old, new = (bench.encode(some).features for some in (held.images, images))
+            return bench.compare(old, new).evidence.argsort(descending=True, stable=True)[:count]
+
+        return choose

@@ -1,0 +1,50 @@
+"""A workbench for adaptations, and verdicts that call for repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from recollect.detect.share import estimate_shares
+from recollect.shapes import Annotate, LabelSource, Replay, Workbench
+from recollect.types import Encoding, Rows, StepReport, Verdict
+
+NOTHING = Rows(
+    images=torch.empty(0, 2, 2, 1, dtype=torch.uint8),
+    labels=torch.empty(0, dtype=torch.int64),
+    ids=torch.empty(0, dtype=torch.int64),
+    concepts=torch.empty(0, dtype=torch.int64),
+)
+
+
+def verdicts(labels: Sequence[int], **known: float) -> list[Verdict]:
+    """One for each class, which has drifted."""
+    return [Verdict(task=2, label=label, drifted=True, **known) for label in labels]  # type: ignore[arg-type]
+
+
+def pixels(images: Tensor) -> Encoding:
+    """A picture is its own logits and its own features."""
+    flat = images.flatten(1).float() / 255
+    return Encoding(logits=flat, features=flat)
+
+
+def no_step(batch: Rows | None) -> StepReport:
+    """A rehearsal that moves nothing."""
+    return StepReport(loss=0.0, correct=0, rows=0 if batch is None else len(batch))
+
+
+def bench(
+    memory: Replay, labels: LabelSource, annotate: Annotate, *, watched: Rows = NOTHING
+) -> Workbench:
+    """Pictures speak for themselves, and nothing learns."""
+    return Workbench(
+        memory=memory,
+        labels=labels,
+        annotate=annotate,
+        encode=pixels,
+        rehearse=no_step,
+        watched=lambda: watched,
+        compare=lambda kept, now: estimate_shares([(kept, now)])[0],
+    )
