@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from recollect.care import Care
 from recollect.experiment.listeners import Silent, Together
 from recollect.loop import play
 from recollect.shapes import Adaptation, Workbench
@@ -108,12 +109,9 @@ class World:
         adaptation: Adaptation = self
         return play(
             tasks,
-            monitor=self,
-            adaptation=adaptation,
+            care=Care(monitor=self, adaptation=adaptation, learner=self, ledger=self),
             bench=lambda task: f"bench of {task.number}",  # type: ignore[arg-type, return-value]
-            learner=self,
             evaluate=self.evaluate,
-            ledger=self,
             epochs=epochs,
             listener=listener or Silent(),
         )

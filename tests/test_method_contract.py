@@ -11,7 +11,7 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -162,12 +162,9 @@ def play_on(
     return list(
         play(
             assembly.stream.tasks(after=after),
-            monitor=assembly.monitor,
-            adaptation=assembly.adaptation,
+            care=replace(assembly.care, learner=diary),
             bench=assembly.bench,
-            learner=diary,
             evaluate=assembly.evaluate,
-            ledger=assembly.ledger,
             epochs=assembly.config.epochs,
             listener=listener or Silent(),
         )

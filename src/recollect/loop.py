@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from recollect.shapes import Adaptation, Learner, Ledger, Listener, Monitor, Task, Workbench
+from recollect.care import Care
+from recollect.shapes import Listener, Task, Workbench
 from recollect.types import Midway, Rows, TaskRecord
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -15,12 +16,9 @@ ScoresT = TypeVar("ScoresT")
 def play(
     tasks: Iterable[TaskT],
     *,
-    monitor: Monitor,
-    adaptation: Adaptation,
+    care: Care,
     bench: Callable[[TaskT], Workbench],
-    learner: Learner,
     evaluate: Callable[[TaskT], ScoresT],
-    ledger: Ledger,
     epochs: int,
     listener: Listener,
     keep: Callable[[Midway], None] = lambda _: None,
@@ -31,14 +29,11 @@ def play(
     `keep` is told after every step where the task stands. The first task goes on from `midway`, if
     there is one, all parts being as they were then.
     """
+    learner, ledger = care.learner, care.ledger
     for task in tasks:
         if midway is None:
             listener.task_begins(task)
-            with ledger.phase("detect"):
-                verdicts = tuple(monitor.check(task))
-            drifted = [verdict for verdict in verdicts if verdict.calls_for_repair]
-            with ledger.phase("adapt"):
-                repair = adaptation.repair(drifted, bench(task))
+            verdicts, repair = care.attend(task, bench(task))
             ledger.book_labels("stream", task.new_labels())
         else:
             verdicts, repair = midway.verdicts, midway.repair
@@ -59,9 +54,7 @@ def play(
             for epoch in range(first, epochs + 1):
                 learner.begin_epoch(epoch, epochs)
                 for step, batch in enumerate(task.batches(rows, epoch=epoch, skip=done), done + 1):
-                    report = learner.observe(batch)
-                    ledger.add_step()
-                    listener.stepped(epoch, report)
+                    listener.stepped(epoch, care.teach(batch))
                     keep(
                         Midway(
                             task=task.number,
@@ -75,8 +68,7 @@ def play(
             learner.end_task()
         renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
         learned = [own, *(some for some in (repair.extra, repair.refilled) if some is not None)]
-        with ledger.phase("detect"):
-            monitor.renew(task, (*renewed, *task.new_classes), Rows.concat(learned))
+        care.settle(task, (*renewed, *task.new_classes), Rows.concat(learned))
 
         with ledger.phase("evaluate"):
             scores = evaluate(task)

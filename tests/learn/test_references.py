@@ -26,6 +26,7 @@ from same_state import same
 from torch import Tensor, nn
 
 from recollect.adapt import Vanilla
+from recollect.care import Care
 from recollect.evaluate import Ledger
 from recollect.experiment.listeners import Silent
 from recollect.learn import Draw, Finetune, Inputs, Joint, JointOptions, Learner, Objective, Outcome
@@ -151,12 +152,9 @@ def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Le
     ledger = Ledger()
     records = play(
         stream_for(Joint).tasks(),
-        monitor=Unwatched(),
-        adaptation=Vanilla(),
+        care=Care(monitor=Unwatched(), adaptation=Vanilla(), learner=learner, ledger=ledger),
         bench=bare,
-        learner=learner,
         evaluate=lambda task: None,
-        ledger=ledger,
         epochs=epochs,
         listener=Silent(),
     )

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from recollect.adapt.wrapped import load_state_of, state_of
+from recollect.care import Care
 from recollect.data.check import check_dataset
 from recollect.data.identity import identity_of
 from recollect.data.parts import make_parts, shortages
@@ -57,13 +58,23 @@ class Assembly:
     learner: Learner
     monitor: Monitor
     adaptation: Adaptation
+    ledger: Ledger
     bench: Callable[[Task], Workbench]
     """what the adaptation works with during a task"""
     evaluate: Callable[[Task], Scores]
-    ledger: Ledger
     cache: Cached | None
     """what a fixed encoder has said so far; None: none is at work"""
     warnings: tuple[str, ...]
+
+    @property
+    def care(self) -> Care:
+        """What looks after the learner."""
+        return Care(
+            monitor=self.monitor,
+            adaptation=self.adaptation,
+            learner=self.learner,
+            ledger=self.ledger,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes while a run goes on."""

@@ -112,12 +112,9 @@ def run_in(
         keeping = Keeping(saving, save, interruption)
         for record in play(
             assembly.stream.tasks(after=len(records)),
-            monitor=assembly.monitor,
-            adaptation=assembly.adaptation,
+            care=assembly.care,
             bench=assembly.bench,
-            learner=assembly.learner,
             evaluate=assembly.evaluate,
-            ledger=assembly.ledger,
             epochs=config.epochs,
             listener=Together(listeners),
             keep=keeping.stepped,

@@ -182,14 +182,12 @@ def _twin(assembly: Assembly) -> nn.Module:
 
 def _play(assembly: Assembly, tasks: Iterable[Task], adaptation: str, listener: Listener) -> None:
     config = dataclasses.replace(assembly.config, adaptation=adaptation)
+    care = dataclasses.replace(assembly.care, adaptation=catalogue.make("adaptation", config))
     for _ in play(
         tasks,
-        monitor=assembly.monitor,
-        adaptation=catalogue.make("adaptation", config),
+        care=care,
         bench=assembly.bench,
-        learner=assembly.learner,
         evaluate=assembly.evaluate,
-        ledger=assembly.ledger,
         epochs=settled(config.epochs),
         listener=listener,
     ):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from recollect import rng
 from recollect.errors import RunFailure, UserError
 from recollect.learn.augment import Augmentation, augment
+from recollect.learn.growth import grow_head, grow_optimiser, head_of
 from recollect.learn.objective import Inputs, Objective
 from recollect.learn.rates import Rate, constant
 from recollect.memory import Memory
@@ -64,6 +65,7 @@ class Learner:
         self._known: set[int] = set()
         self._in_task = False
         self._factor = 1.0
+        self._grown_to: int | None = None
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
         self.network = make_network(0).to(self._device)
@@ -176,10 +178,25 @@ class Learner:
         """Fresh weights, a fresh optimiser and fresh copies; memory and what was seen go on."""
         self._restarts += 1
         fresh = self._make_network(self._restarts)
+        if self._grown_to is not None:
+            grow_head(fresh, self._grown_to)
         self.network.load_state_dict(fresh.state_dict())
         self._optimiser = self._make_optimiser(self.network)
         self._set_rate()
         self.objective.attach(self.network, self._seed)
+
+    def grow(self, outputs: int) -> None:
+        """Take on classes beyond those that the network was made for; nothing learned is lost.
+
+        Of rows in memory whose logits are kept, the new classes' are 0, as new outputs begin.
+        """
+        if outputs <= head_of(self.network).out_features:
+            return
+        self._grown_to = outputs
+        grow_optimiser(self._optimiser, grow_head(self.network, outputs))
+        for copy in self.objective.copies():
+            grow_head(copy, outputs)
+        self.memory.widen(outputs)
 
     def _set_rate(self) -> None:
         for group in self._optimiser.param_groups:
@@ -232,6 +249,7 @@ class Learner:
             "objective": self.objective.state_dict(),
             "steps": self.steps,
             "restarts": self._restarts,
+            "grown_to": self._grown_to,
             "known": sorted(self._known),
             "in_task": self._in_task,
             "factor": self._factor,
@@ -241,6 +259,8 @@ class Learner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        if (outputs := state.get("grown_to")) is not None:
+            self.grow(outputs)
         self.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
         self.memory.load_state_dict(state["memory"])

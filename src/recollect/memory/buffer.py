@@ -144,6 +144,12 @@ class Memory:
             rows=self._rows(slots), extras=extras, steps=torch.from_numpy(self._steps[slots])
         )
 
+    def widen(self, width: int) -> None:
+        """Columns of one number per class get more of them, 0 in every row that is there."""
+        for name, column in self._columns.items():
+            if name.startswith(_EXTRA):
+                column.widen(width)
+
     def counts(self) -> dict[int, int]:
         """Rows per class, in ascending order, only classes with rows."""
         return dict(sorted(self._slots.counts.items()))
@@ -238,6 +244,14 @@ class _Column:
                 f"expected {name} of {self._dtype} {tuple(self._shape)} per row, as at first; "
                 f"got {values.dtype} {tuple(values.shape[1:])}"
             )
+
+    def widen(self, width: int) -> None:
+        """More entries per row, all 0; rows of another kind than a list of numbers stay."""
+        if len(self._shape) != 1 or self._shape[0] >= width:
+            return
+        more = ((0, 0), (0, width - self._shape[0]))
+        self._values = np.pad(self._values, more)
+        self._shape = torch.Size([width])
 
     def read(self, slots: Ints) -> Tensor:
         """A copy of the values at `slots`."""

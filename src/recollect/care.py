@@ -1,0 +1,39 @@
+"""Watch, mend, teach: what a benchmark's loop and a live model have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recollect.shapes import Adaptation, Learner, Ledger, Monitor, Watched, Workbench
+from recollect.types import Repair, Rows, StepReport, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Care:
+    """The parts that look after one learner, and what their work costs."""
+
+    monitor: Monitor
+    adaptation: Adaptation
+    learner: Learner
+    ledger: Ledger
+
+    def attend(self, watched: Watched, bench: Workbench) -> tuple[tuple[Verdict, ...], Repair]:
+        """Check the known classes, and repair what has drifted."""
+        with self.ledger.phase("detect"):
+            verdicts = tuple(self.monitor.check(watched))
+        drifted = [verdict for verdict in verdicts if verdict.calls_for_repair]
+        with self.ledger.phase("adapt"):
+            repair = self.adaptation.repair(drifted, bench)
+        return verdicts, repair
+
+    def teach(self, batch: Rows) -> StepReport:
+        """One step."""
+        report = self.learner.observe(batch)
+        self.ledger.add_step()
+        return report
+
+    def settle(self, watched: Watched, labels: Sequence[int], learned: Rows) -> None:
+        """These classes have been learned as they look now: from here on they are watched so."""
+        with self.ledger.phase("detect"):
+            self.monitor.renew(watched, labels, learned)
