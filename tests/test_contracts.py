@@ -130,7 +130,7 @@ def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_noth
 ) -> None:
     memory = Memory(12, policy=Reservoir(), seed=0)
     memory.put(rows(12))
-    adaptation = find("adaptation", name).factory()(**find("adaptation", name).fixed)
+    adaptation = catalogue.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(available)
     repair = adaptation.repair(verdicts([1, 2]), bench(memory, labels, lambda given: {}))
     assert set(labels.asked) <= {1, 2}
@@ -149,9 +149,9 @@ def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
     memory = Memory(12, policy=Reservoir(), seed=0)
     memory.put(rows(12))
     before = memory.state_dict()
-    entry = find("adaptation", name)
+    adaptation = catalogue.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(50)
-    repair = entry.factory()(**entry.fixed).repair([], bench(memory, labels, lambda given: {}))
+    repair = adaptation.repair([], bench(memory, labels, lambda given: {}))
     assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
     assert labels.asked == {}
     assert same(memory.state_dict(), before)

@@ -21,7 +21,8 @@ OLD, NOW = 0, 1
 def adaptation_named(name: str) -> Adaptation:
     """The catalogue's adaptation of that name."""
     entry = CATALOGUE["adaptation"][name]
-    made: Adaptation = entry.factory()(**entry.fixed)
+    options = entry.options_type()
+    made: Adaptation = entry.factory()(*([options()] if options else []), **entry.fixed)
     return made
 
 

@@ -35,10 +35,9 @@ def uncertain(verdict: Verdict, bench: Workbench) -> Choose:
 
 def _medoids(features: Tensor, count: int, *, seed: int) -> Tensor:
     """Positions of distinct rows, (count,), each the one nearest to a k-means centre."""
-    if count >= len(features):
-        return torch.arange(len(features))
-    draw = rng.fork(seed, "medoids")
-    centres = features[torch.randperm(len(features), generator=draw)[:count]]
+    if count in (0, len(features)):
+        return torch.arange(count)
+    centres = features[_far_apart(features, count, seed)]
     for _ in range(_ROUNDS):
         nearest = torch.cdist(features, centres).argmin(dim=1)
         sums = torch.zeros_like(centres).index_add_(0, nearest, features)
@@ -50,4 +49,16 @@ def _medoids(features: Tensor, count: int, *, seed: int) -> Tensor:
     for row in distances:  # a row may be the nearest to two centres
         row[picked] = torch.inf
         picked.append(int(row.argmin()))
+    return torch.tensor(picked)
+
+
+def _far_apart(features: Tensor, count: int, seed: int) -> Tensor:
+    """Rows to begin with, (count,): each the one farthest from those before it."""
+    picked = [int(torch.randint(len(features), (1,), generator=rng.fork(seed, "medoids")))]
+    nearest = torch.full((len(features),), torch.inf)
+    while len(picked) < count:
+        distance = (features - features[picked[-1]]).square().sum(dim=1)
+        nearest = torch.minimum(nearest, distance)
+        nearest[picked] = -1  # copies of a picture are as near as can be, and yet others
+        picked.append(int(nearest.argmax()))
     return torch.tensor(picked)

@@ -140,6 +140,48 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="adaptive memory realignment: refill the drifted classes' slots",
             target="recollect.adapt.realign:Realign",
         ),
+        "amr-partial": Entry(
+            summary="realign as much of a class as has moved, what fits least first",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("partial",)},
+        ),
+        "amr-chosen": Entry(
+            summary="realign with the samples that are most worth a label",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("chosen",)},
+        ),
+        "amr-recovery": Entry(
+            summary="realign, then rehearse until the class has recovered",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("recovery",)},
+        ),
+        "amr-free-labels": Entry(
+            summary="realign, rehearse, then train on confident guesses as well",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("recovery", "free-labels")},
+        ),
+        "amr-remembered": Entry(
+            summary="realign, or restore a look that returns without a label",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("remembered",)},
+        ),
+        "amr-gradual": Entry(
+            summary="realign in proportion to a drift that sets in slowly, without flapping",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("partial", "gradual")},
+        ),
+        "amr-plus": Entry(
+            summary="realign with what has shown to help, together",
+            target="recollect.adapt.beyond:realign_with",
+            options="recollect.adapt.beyond:BeyondOptions",
+            fixed={"parts": ("chosen", "remembered", "recovery", "free-labels")},
+        ),
     },
     "detector": {
         "ks": Entry(

@@ -1,0 +1,83 @@
+"""What goes beyond realignment, put together: each part by itself, or several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from recollect.adapt.choice import diverse, uncertain
+from recollect.adapt.free_labels import FreeLabels
+from recollect.adapt.partial import Partly
+from recollect.adapt.realign import Realign, all_of_them
+from recollect.adapt.recovery import Recover
+from recollect.adapt.remembered import Remember
+from recollect.adapt.steady import Steady
+from recollect.errors import UserError
+from recollect.shapes import Adaptation, Choose, Workbench
+from recollect.types import Verdict
+
+PARTS = ("partial", "chosen", "recovery", "free-labels", "remembered", "gradual")
+
+_CHOICES: dict[str, Callable[[Verdict, Workbench], Choose] | None] = {
+    "random": None,
+    "diverse": diverse,
+    "uncertain": uncertain,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeyondOptions:
+    """What can be chosen about the parts; those of parts that are not there do nothing."""
+
+    full_from: float = 0.8
+    """partial: from this share of moved rows on, all of a class's rows in memory go"""
+    choice: Literal["random", "diverse", "uncertain"] = "diverse"
+    """chosen: which incoming samples are worth a label"""
+    steps_per_class: int = 100
+    """recovery: gradient steps at most, for each renewed class"""
+    patience: int = 3
+    """recovery: rounds of steps without a gain after which it ends"""
+    precision: float = 0.9
+    """free-labels: share of right guesses that is asked for"""
+    looks: int = 3
+    """remembered: earlier looks of a class that are kept"""
+    same_below: float = 0.4
+    """remembered: share of moved rows below which a class looks as it did before"""
+    begin: float = 0.3
+    """gradual: share of moved rows from which on a class is realigned"""
+    end: float = 0.15
+    """gradual: share below which a class that was being realigned is left alone again"""
+
+    def __post_init__(self) -> None:
+        if self.choice not in _CHOICES:
+            raise UserError(f"choice must be one of {', '.join(_CHOICES)}; got {self.choice!r}")
+        for name in ("full_from", "precision", "same_below", "begin", "end"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} must lie between 0 and 1; got {getattr(self, name)}")
+        if self.end > self.begin:
+            raise UserError(f"end must not exceed begin; got {self.end} and {self.begin}")
+        for name, least in (("steps_per_class", 0), ("patience", 1), ("looks", 1)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} must be at least {least}; got {getattr(self, name)}")
+
+
+def realign_with(options: BeyondOptions, *, parts: Collection[str]) -> Adaptation:
+    """Memory realignment with some of the parts."""
+    assert set(parts) <= set(PARTS), parts
+    partly = Partly(full_from=options.full_from)
+    choice = _CHOICES[options.choice] if "chosen" in parts else None
+    if "partial" in parts and choice is None:
+        choice = partly.choice
+    made: Adaptation = Realign(
+        outdated=partly.outdated if "partial" in parts else all_of_them, choice=choice
+    )
+    if "remembered" in parts:
+        made = Remember(made, looks=options.looks, same_below=options.same_below)
+    if "gradual" in parts:
+        made = Steady(made, begin=options.begin, end=options.end)
+    if "recovery" in parts:
+        made = Recover(made, steps_per_class=options.steps_per_class, patience=options.patience)
+    if "free-labels" in parts:
+        made = FreeLabels(made, precision=options.precision)
+    return made

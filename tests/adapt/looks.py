@@ -1,0 +1,112 @@
+"""Classes with looks that anybody can tell apart, and a learner that can be taught by rehearsal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from recollect import rng
+from recollect.detect.share import estimate_shares
+from recollect.memory import POLICIES, Memory
+from recollect.shapes import Choose, Workbench
+from recollect.types import Encoding, Rows, StepReport
+
+OLD, NEW = 0, 1
+SIDE = 4
+
+
+def look(label: int, count: int, concept: int, *, seed: int = 0) -> Rows:
+    """Noisy pictures: old ones are bright above, new ones below; ids tell the seed apart."""
+    draw = rng.fork(seed, "look", label, concept)
+    images = torch.randint(0, 60, (count, SIDE, SIDE, 1), generator=draw, dtype=torch.uint8)
+    half = slice(0, SIDE // 2) if concept == OLD else slice(SIDE // 2, SIDE)
+    images[:, half] += 150
+    images[:, :, label] += 40
+    return Rows(
+        images=images,
+        labels=torch.full((count,), label),
+        ids=torch.arange(count) + 1000 * (10 * seed + concept) + 100_000 * label,
+        concepts=torch.full((count,), concept),
+    )
+
+
+def mixed(label: int, count: int, share: float, *, seed: int = 0) -> Rows:
+    """So much of a class looks new."""
+    new = round(share * count)
+    both = [look(label, count - new, OLD, seed=seed), look(label, new, NEW, seed=seed)]
+    return Rows.concat([rows for rows in both if len(rows)])
+
+
+def memory_of(*parts: Rows) -> Memory:
+    """A full memory."""
+    rows = Rows.concat(list(parts))
+    memory = Memory(len(rows), policy=POLICIES["reservoir"](), seed=0)
+    memory.put(rows)
+    return memory
+
+
+@dataclass
+class Source:
+    """Fresh rows of every class, as they come."""
+
+    stock: dict[int, Rows]
+    asked: list[tuple[int, int | None]] = field(default_factory=list)
+    loose: Rows | None = None
+    """what comes in without labels, with the truth"""
+
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to so many."""
+        self.asked.append((label, count))
+        rows = self.stock.get(label, look(label, 0, NEW))
+        count = len(rows) if count is None else min(count, len(rows))
+        return rows[torch.arange(count) if choose is None else choose(rows.images, count)]
+
+    def unlabelled(self) -> Rows:
+        """Without the truth."""
+        rows = look(0, 0, NEW) if self.loose is None else self.loose
+        return Rows(**{**vars(rows), "labels": torch.full_like(rows.labels, -1)})
+
+
+class Pupil:
+    """Knows the old looks, and a class's new look once it has rehearsed it often enough."""
+
+    def __init__(self, memory: Memory, *, needs: int) -> None:
+        self.memory = memory
+        self.needs = needs
+        self.rehearsals = 0
+
+    def encode(self, images: Tensor) -> Encoding:
+        """Logits by the bright column, wrong for new looks that have not been learned."""
+        flat = images.float() / 255
+        columns = flat.mean(dim=(1, 3))  # (rows, columns)
+        columns = columns - columns.mean(dim=1, keepdim=True)
+        is_new = flat[:, SIDE // 2 :].mean(dim=(1, 2, 3)) > flat[:, : SIDE // 2].mean(dim=(1, 2, 3))
+        logits = 60 * columns
+        if self.rehearsals < self.needs:
+            logits = torch.where(is_new[:, None], logits.roll(1, dims=1), logits)
+        return Encoding(logits=logits, features=flat.flatten(1))
+
+    def rehearse(self, batch: Rows | None) -> StepReport:
+        """One step."""
+        self.rehearsals += 1
+        return StepReport(loss=0.0, correct=0, rows=0 if batch is None else len(batch))
+
+
+def bench_of(pupil: Pupil, source: Source, watched: Rows) -> Workbench:
+    """Everything at hand."""
+    return Workbench(
+        memory=pupil.memory,
+        labels=source,
+        annotate=lambda rows: {},
+        encode=pupil.encode,
+        rehearse=pupil.rehearse,
+        watched=lambda: watched,
+        compare=lambda kept, now: estimate_shares([(kept, now)])[0],
+    )
+
+
+def without_labels(rows: Rows) -> Rows:
+    """Nobody has paid for them."""
+    return Rows(**{**vars(rows), "labels": torch.full_like(rows.labels, -1)})

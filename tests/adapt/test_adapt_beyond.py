@@ -1,0 +1,260 @@
+"""What each part beyond realignment promises, on looks that anybody can tell apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from adapt_builders import adaptation_named
+from bench_tools import verdicts
+from looks import NEW, OLD, Pupil, Source, bench_of, look, memory_of, mixed, without_labels
+from run_tools import complaint
+
+from recollect.adapt.beyond import BeyondOptions, realign_with
+from recollect.adapt.wrapped import load_state_of, state_of
+from recollect.shapes import Workbench
+from recollect.types import Rows
+
+
+class World(NamedTuple):
+    """A learner, where its labels come from, and all that an adaptation has at hand."""
+
+    pupil: Pupil
+    source: Source
+    bench: Workbench
+
+
+def setting(
+    *,
+    share: float = 1.0,
+    needs: int = 0,
+    held: int = 40,
+    labels: bool = True,
+    loose: Rows | None = None,
+) -> World:
+    """Class 0 has drifted by so much, class 1 has not."""
+    pupil = Pupil(memory_of(look(0, held, OLD), look(1, 20, OLD)), needs=needs)
+    source = Source(stock={0: mixed(0, 200, share, seed=1)}, loose=loose)
+    watched = Rows.concat([mixed(0, 60, share, seed=2), look(1, 60, OLD, seed=2)])
+    bench = bench_of(pupil, source, watched if labels else without_labels(watched))
+    return World(pupil, source, bench)
+
+
+def new_looks(pupil: Pupil, label: int = 0) -> int:
+    return int((pupil.memory.rows_of(label).concepts == NEW).sum())
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_partial_realignment_makes_the_memory_as_mixed_as_the_class(share: float) -> None:
+    world = setting(share=share)
+    adaptation_named("amr-partial").repair(verdicts([0]), world.bench)
+    assert len(world.pupil.memory.rows_of(0)) == 40
+    assert abs(new_looks(world.pupil) - share * 40) <= 6
+    ((_, asked),) = world.source.asked
+    assert asked == new_looks(world.pupil), "every label went into a row that looks new"
+
+
+def test_of_a_whole_drift_partial_realignment_is_plain_realignment() -> None:
+    world = setting(share=1.0)
+    adaptation_named("amr-partial").repair(verdicts([0]), world.bench)
+    assert new_looks(world.pupil) == 40
+    assert world.source.asked == [(0, 40)]
+
+
+def test_partial_realignment_throws_out_what_fits_least() -> None:
+    world = setting(share=1.0)
+    world.pupil.memory.drop(0, torch.arange(40) < 20)
+    world.pupil.memory.put(look(0, 20, NEW, seed=5))
+    adaptation_named("amr-partial").repair(verdicts([0], share=0.5), world.bench)
+    assert new_looks(world.pupil) == 40
+    assert world.source.asked == [(0, 20)]
+
+
+def test_the_detectors_share_is_taken_for_granted() -> None:
+    world = setting(share=1.0)
+    adaptation_named("amr-partial").repair(verdicts([0], share=0.1), world.bench)
+    assert world.source.asked == [(0, 4)]
+
+
+def test_nothing_is_asked_for_a_class_whose_rows_all_fit() -> None:
+    world = setting(share=1.0)
+    repair = adaptation_named("amr-partial").repair(verdicts([0], share=0.0), world.bench)
+    assert (world.source.asked, repair.renewed) == ([], ())
+    assert repair.notes == ("class 0: its 40 rows still fit",)
+
+
+def test_diverse_samples_cover_every_cluster_where_random_ones_miss_some() -> None:
+    crowds = [look(0, 90, OLD), look(0, 5, NEW), look(2, 5, OLD)]
+    images = torch.cat([rows.images for rows in crowds])
+    world = setting(held=3)
+    world.source.stock[0] = dataclasses.replace(
+        Rows.concat(crowds), labels=torch.zeros(100, dtype=torch.int64)
+    )
+    adaptation_named("amr-chosen").repair(verdicts([0]), world.bench)
+    taken = {tuple(row.flatten().tolist()) for row in world.pupil.memory.rows_of(0).images}
+    groups = [range(90), range(90, 95), range(95, 100)]
+    found = [sum(tuple(images[i].flatten().tolist()) in taken for i in group) for group in groups]
+    assert found == [1, 1, 1]
+
+
+def test_uncertain_samples_are_those_with_the_flattest_predictions() -> None:
+    world = setting(held=5)
+    flat = look(0, 5, NEW, seed=9)
+    flat.images[:] = 100
+    world.source.stock[0] = Rows.concat([look(0, 50, NEW), flat])
+    realign_with(BeyondOptions(choice="uncertain"), parts=("chosen",)).repair(
+        verdicts([0]), world.bench
+    )
+    assert (world.pupil.memory.rows_of(0).images == 100).all()
+
+
+@pytest.mark.parametrize("name", ["amr-chosen", "amr-partial", "amr-plus"])
+def test_no_sample_is_chosen_twice(name: str) -> None:
+    world = setting(share=0.5)
+    adaptation_named(name).repair(verdicts([0]), world.bench)
+    ids = world.pupil.memory.rows_of(0).ids.tolist()
+    assert len(set(ids)) == len(ids) == 40
+
+
+def test_recovery_goes_on_until_the_class_is_back_and_no_further() -> None:
+    world = setting(needs=30)
+    repair = adaptation_named("amr-recovery").repair(verdicts([0]), world.bench)
+    assert 30 <= world.pupil.rehearsals <= 100
+    assert repair.notes[-1].endswith("from 0.0 to 100.0 percent")
+    assert repair.notes[-1].startswith(f"{world.pupil.rehearsals} steps of recovery")
+
+
+def test_recovery_ends_with_its_budget() -> None:
+    world = setting(needs=10**9)
+    options = BeyondOptions(steps_per_class=50, patience=99)
+    realign_with(options, parts=("recovery",)).repair(verdicts([0]), world.bench)
+    assert world.pupil.rehearsals == 50
+
+
+def test_without_a_repair_nothing_is_rehearsed() -> None:
+    world = setting()
+    world.source.stock.clear()
+    repair = adaptation_named("amr-plus").repair(verdicts([0]), world.bench)
+    assert (world.pupil.rehearsals, repair.renewed, repair.extra) == (0, (), None)
+
+
+def test_guesses_are_made_once_the_class_has_recovered_and_only_at_renewed_classes() -> None:
+    loose = Rows.concat([look(0, 100, NEW, seed=7), look(1, 50, OLD, seed=7)])
+    world = setting(needs=30, loose=loose)
+    repair = adaptation_named("amr-free-labels").repair(verdicts([0]), world.bench)
+    assert repair.extra is not None
+    assert set(repair.extra.labels.tolist()) == {0}
+    assert set(repair.extra.ids.tolist()) <= set(look(0, 100, NEW, seed=7).ids.tolist())
+    assert "guessed labels, 100.0 % right among watched rows" in repair.notes[-1]
+
+
+def test_guesses_that_would_be_wrong_are_not_used() -> None:
+    loose = look(0, 100, NEW, seed=7)
+    world = setting(needs=10**9, loose=loose)
+    # Class 1 takes on the look that class 0 is mistaken for.
+    repair = adaptation_named("amr-free-labels").repair(verdicts([0]), world.bench)
+    assert repair.extra is None
+    assert "no guessed labels" in repair.notes[-1]
+
+
+def test_without_labelled_rows_to_judge_by_nobody_guesses() -> None:
+    world = setting(labels=False, loose=look(0, 100, NEW, seed=7))
+    repair = adaptation_named("amr-free-labels").repair(verdicts([0]), world.bench)
+    assert repair.extra is None
+    assert repair.notes[-1] == ("no guessed labels: no labelled rows say how good they would be")
+
+
+def test_a_look_that_returns_costs_no_labels() -> None:
+    world = setting()
+    adaptation = adaptation_named("amr-remembered")
+    before = world.pupil.memory.rows_of(0)
+    adaptation.repair(verdicts([0]), world.bench)
+    assert new_looks(world.pupil) == 40
+    world.source.asked.clear()
+    back = Rows.concat([look(0, 60, OLD, seed=3), look(1, 60, OLD, seed=3)])
+    repair = adaptation.repair(
+        verdicts([0]), dataclasses.replace(world.bench, watched=lambda: back)
+    )
+    assert world.source.asked == []
+    assert sorted(world.pupil.memory.rows_of(0).ids.tolist()) == sorted(before.ids.tolist())
+    assert repair.renewed == (0,)
+    assert repair.notes == (
+        "class 0 looks as it did before: 40 rows restored, no labels asked for",
+    )
+
+
+def test_a_look_that_is_new_is_not_taken_for_an_old_one() -> None:
+    world = setting()
+    adaptation = adaptation_named("amr-remembered")
+    adaptation.repair(verdicts([0]), world.bench)
+    world.source.asked.clear()
+    third = look(0, 60, NEW, seed=4)
+    third.images[:] = 255 - third.images
+    adaptation.repair(verdicts([0]), dataclasses.replace(world.bench, watched=lambda: third))
+    assert world.source.asked == [(0, 40)]
+
+
+def test_the_archive_is_bounded_and_survives_saving() -> None:
+    world = setting()
+    adaptation = realign_with(BeyondOptions(looks=2), parts=("remembered",))
+    for seed in range(4):  # always something else
+        strange = look(0, 60, NEW, seed=seed)
+        strange.images[:] = (strange.images.int() * (seed + 1) % 256).to(torch.uint8)
+        world.source.stock[0] = strange
+        now = partial(Rows.concat, [strange])
+        adaptation.repair(verdicts([0]), dataclasses.replace(world.bench, watched=now))
+    state = state_of(adaptation)
+    assert [len(looks) for looks in state["archive"].values()] == [2]
+    again = realign_with(BeyondOptions(looks=2), parts=("remembered",))
+    load_state_of(again, state)
+    assert [
+        [rows["ids"].tolist() for rows in looks] for looks in state_of(again)["archive"].values()
+    ] == [[rows["ids"].tolist() for rows in looks] for looks in state["archive"].values()]
+
+
+def test_a_detector_that_always_fires_does_not_make_a_class_flap() -> None:
+    world = setting(share=0.0)
+    adaptation = adaptation_named("amr-gradual")
+    for _ in range(5):
+        adaptation.repair(verdicts([0], share=0.1), world.bench)
+    assert world.source.asked == []
+
+
+def test_gradual_drift_is_followed_from_the_first_clear_share_to_the_last_small_one() -> None:
+    world = setting()
+    adaptation = realign_with(BeyondOptions(begin=0.3, end=0.15), parts=("partial", "gradual"))
+    asked = []
+    for share in (0.2, 0.4, 0.2, 0.1, 0.2):
+        world.source.asked.clear()
+        adaptation.repair(verdicts([0], share=share), world.bench)
+        asked.append([count for _, count in world.source.asked])
+    assert asked == [[], [16], [8], [], []]
+
+
+def test_a_class_that_is_quiet_for_once_has_to_begin_anew() -> None:
+    world = setting()
+    adaptation = adaptation_named("amr-gradual")
+    adaptation.repair(verdicts([0], share=0.4), world.bench)
+    adaptation.repair([], world.bench)
+    world.source.asked.clear()
+    adaptation.repair(verdicts([0], share=0.2), world.bench)
+    assert world.source.asked == []
+    again = adaptation_named("amr-gradual")
+    load_state_of(again, state_of(adaptation))
+    assert state_of(again) == state_of(adaptation)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"choice": "best"}, "choice must be one of random, diverse, uncertain; got 'best'"),
+        ({"precision": 1.2}, "precision must lie between 0 and 1; got 1.2"),
+        ({"begin": 0.1, "end": 0.2}, "end must not exceed begin; got 0.2 and 0.1"),
+        ({"looks": 0}, "looks must be at least 1; got 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], words: str) -> None:
+    assert complaint(lambda: BeyondOptions(**wrong)) == words
