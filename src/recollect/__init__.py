@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from recollect.experiment.config import RunConfig
     from recollect.experiment.load import Predictor, load
     from recollect.experiment.run import run
+    from recollect.live.keeper import Keeper
     from recollect.report import write_report
 
 _HOMES = {
     "DriftDetector": "recollect.detect.standalone",
+    "Keeper": "recollect.live.keeper",
     "Predictor": "recollect.experiment.load",
     "RunConfig": "recollect.experiment.config",
     "RunFailure": "recollect.errors",
@@ -32,6 +34,7 @@ _HOMES = {
 
 __all__ = [
     "DriftDetector",
+    "Keeper",
     "Predictor",
     "RunConfig",
     "RunFailure",

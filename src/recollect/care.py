@@ -23,9 +23,12 @@ class Care:
         with self.ledger.phase("detect"):
             verdicts = tuple(self.monitor.check(watched))
         drifted = [verdict for verdict in verdicts if verdict.calls_for_repair]
+        return verdicts, self.mend(drifted, bench)
+
+    def mend(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        """Repair what is known to have drifted."""
         with self.ledger.phase("adapt"):
-            repair = self.adaptation.repair(drifted, bench)
-        return verdicts, repair
+            return self.adaptation.repair(drifted, bench)
 
     def teach(self, batch: Rows) -> StepReport:
         """One step."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from recollect.errors import UserError
 from recollect.experiment.fields import settle
 
-PARTS = ("benchmark", "method", "detector", "backbone")
+PARTS = ("benchmark", "method", "adaptation", "detector", "backbone")
 """The fields whose part has options of its own: `--detector.level 0.01`."""
 
 

@@ -33,18 +33,20 @@ def make_learner(
     image_shape: tuple[int, ...],
     num_classes: int,
     *,
+    dtype: torch.dtype = torch.uint8,
     statistics: ChannelStatistics | None = None,
     network: nn.Module | None = None,
 ) -> Learner:
-    """A fresh learner for pictures of that shape.
+    """A fresh learner for pictures of that shape, or for floats of a shape that networks take.
 
     `statistics` of the pictures are needed only where weights are not loaded afterwards. `network`
     takes the place of the config's backbone; to start afresh means to go back to its weights.
     """
+    input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = catalogue.find("buffer_policy", settled(config.buffer_policy)).factory()()
     learner = Learner(
         make_network=network_maker(
-            config, image_shape, num_classes, statistics=statistics, network=network
+            config, input_shape, num_classes, statistics=statistics, network=network
         ),
         make_optimiser=optimiser_maker(config),
         memory=Memory(settled(config.buffer_size), policy=policy, seed=config.seed),
@@ -60,22 +62,22 @@ def make_learner(
         seed=config.seed,
     )
     _check_layout(learner, config.memory_format)
-    blank = torch.zeros(2, *image_shape, dtype=torch.uint8)
+    blank = torch.zeros(2, *image_shape, dtype=dtype)
     check_head(learner.network, to_input(blank, pick_device(config.device)), num_classes)
     return learner
 
 
 def network_maker(
     config: RunConfig,
-    image_shape: tuple[int, ...],
+    input_shape: tuple[int, ...],
     num_classes: int,
     *,
     statistics: ChannelStatistics | None = None,
     network: nn.Module | None = None,
 ) -> Callable[[int], nn.Module]:
-    """What makes networks for pictures of that shape, others for every number it is given."""
+    """What makes networks for inputs of that shape, others for every number it is given."""
     backbone = catalogue.find("backbone", settled(config.backbone))
-    data_channels, *sides = input_shape_of(image_shape)
+    data_channels, *sides = input_shape
     channels = data_channels if config.channels is None else config.channels
     if channels != data_channels and (data_channels != 1 or len(sides) != 2):
         raise UserError(

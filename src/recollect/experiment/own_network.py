@@ -80,6 +80,6 @@ def check_head(network: nn.Module, pictures: Tensor, num_classes: int) -> None:
             )
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What went wrong, without the rest of a long story."""
     return f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -24,7 +24,7 @@ from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.build import Assembly, assemble, load_data
 from recollect.experiment.config import RunConfig
-from recollect.experiment.learners import network_maker, pick_device
+from recollect.experiment.learners import input_shape_of, network_maker, pick_device
 from recollect.experiment.listeners import Silent
 from recollect.experiment.presets import resolve, settled
 from recollect.files import JSON, write_json, writing
@@ -176,7 +176,7 @@ def _measure_seed(
 def _twin(assembly: Assembly) -> nn.Module:
     """A network to be measured in the learner's stead: nothing is booked to the run by it."""
     config, stream = assembly.config, assembly.stream
-    make = network_maker(config, stream.image_shape, stream.num_classes)
+    make = network_maker(config, input_shape_of(stream.image_shape), stream.num_classes)
     return make(0).to(pick_device(config.device))
 
 

@@ -17,7 +17,9 @@ COUNTERS: Mapping[str, str] = {
     "repairs_total": "classes realigned",
     "labels_asked_total": "labels asked for",
     "labels_given_total": "labels given",
-    "label_failures_total": "times that asking for labels failed",
+    "labels_late_total": "labels that came later than their rows",
+    "label_failures_total": "times that asking for labels failed, or brought fewer",
+    "callback_failures_total": "times that a callback on an event failed",
 }
 GAUGES: Mapping[str, str] = {
     "classes": "classes seen so far",
@@ -39,8 +41,8 @@ class Counters:
         self.values[name] += count
 
     def set(self, name: str, value: float) -> None:
-        """Say how something stands."""
-        assert name in GAUGES, name
+        """Say how something stands, or how often somebody else has counted it."""
+        assert name in self.values, name
         self.values[name] = value
 
     def text(self) -> str:
@@ -54,3 +56,11 @@ class Counters:
                     f"{PREFIX}{name} {self.values[name]:g}",
                 ]
         return "\n".join(lines) + "\n"
+
+    def state_dict(self) -> dict[str, float]:
+        """Everything that changes."""
+        return dict(self.values)
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Take up where `state_dict` left off."""
+        self.values = {name: state[name] for name in self.values}

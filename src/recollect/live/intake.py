@@ -20,9 +20,17 @@ UNKNOWN = -1
 class Taken:
     """Rows that can be worked with, and those that cannot."""
 
+    ids: Tensor
+    """int64 (rows,): the numbers of all rows that came"""
     rows: Rows
-    refused: tuple[int, ...]
-    """positions of rows with values that are not finite"""
+    """those that can be worked with"""
+    usable: Tensor
+    """bool (rows,): which of all that came they are"""
+
+    @property
+    def refused(self) -> tuple[int, ...]:
+        """Positions of rows with values that are not finite."""
+        return tuple((~self.usable).nonzero().squeeze(1).tolist())
 
 
 class Intake:
@@ -31,29 +39,30 @@ class Intake:
     def __init__(self) -> None:
         self.count = 0
         """rows that have come, refused ones included"""
-        self._shape: tuple[int, ...] | None = None
-        self._dtype: torch.dtype | None = None
+        self.shape: tuple[int, ...] | None = None
+        """of a row, by the first ones"""
+        self.dtype = torch.uint8
 
-    def take(self, x: Any, y: Any = None) -> Taken:
-        """Rows with labels where `y` has them; what has another shape than at first is refused."""
-        images = self._images(x)
-        labels = _labels(y, len(images))
+    def take(self, x: Any, y: Any = None, *, max_label: int) -> Taken:
+        """Rows with labels where `y` has them; what is refused as a whole leaves no trace.
+
+        The rows are copies: whoever brought them may write over theirs.
+        """
+        images = self._checked(_tensor(x)).clone()
+        labels = labels_from(y, len(images), max_label=max_label)
         ids = torch.arange(self.count, self.count + len(images))
         self.count += len(images)
+        self.shape, self.dtype = tuple(images.shape[1:]), images.dtype
+        usable = _finite(images)
         rows = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
-        if images.dtype == torch.uint8:
-            return Taken(rows=rows, refused=())
-        finite = images.flatten(1).isfinite().all(dim=1)
-        refused = tuple((~finite).nonzero().squeeze(1).tolist())
-        return Taken(rows=rows[finite] if refused else rows, refused=refused)
+        return Taken(ids=ids, rows=rows if bool(usable.all()) else rows[usable], usable=usable)
 
     def images(self, x: Any) -> Tensor:
         """Pictures or vectors to be asked about, of the shape that is known, if one is."""
-        return self._checked(_tensor(x))
-
-    def _images(self, x: Any) -> Tensor:
         images = self._checked(_tensor(x))
-        self._shape, self._dtype = tuple(images.shape[1:]), images.dtype
+        if not bool((usable := _finite(images)).all()):
+            first = int((~usable).nonzero()[0])
+            raise UserError(f"row {first} holds values that are not finite; leave such rows out")
         return images
 
     def _checked(self, images: Tensor) -> Tensor:
@@ -62,15 +71,15 @@ class Intake:
                 "pictures as bytes are (rows, height, width, channels); got the shape "
                 f"{tuple(images.shape)}"
             )
-        if images.dtype != torch.uint8 and images.ndim < 2:
-            raise UserError(f"expected one row per sample; got the shape {tuple(images.shape)}")
-        if self._shape is not None and (tuple(images.shape[1:]), images.dtype) != (
-            self._shape,
-            self._dtype,
-        ):
+        if images.ndim < 2 or 0 in images.shape[1:]:
             raise UserError(
-                f"rows were {self._dtype} of shape {self._shape} at first; got {images.dtype} of "
-                f"shape {tuple(images.shape[1:])}: resize them, or begin anew"
+                f"expected rows of numbers, (rows, ...); got the shape {tuple(images.shape)}"
+            )
+        shape = tuple(images.shape[1:])
+        if self.shape is not None and (shape, images.dtype) != (self.shape, self.dtype):
+            raise UserError(
+                f"rows were {_kind(self.dtype)} of shape {self.shape} at first; got "
+                f"{_kind(images.dtype)} of shape {shape}: bring them to one size and type"
             )
         return images
 
@@ -78,45 +87,79 @@ class Intake:
         """Everything that changes."""
         return {
             "count": self.count,
-            "shape": None if self._shape is None else list(self._shape),
-            "bytes": self._dtype == torch.uint8,
+            "shape": None if self.shape is None else list(self.shape),
+            "bytes": self.dtype == torch.uint8,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self.count = state["count"]
-        self._shape = None if state["shape"] is None else tuple(state["shape"])
-        self._dtype = torch.uint8 if state["bytes"] else torch.float32
+        self.shape = None if state["shape"] is None else tuple(state["shape"])
+        self.dtype = torch.uint8 if state["bytes"] else torch.float32
+
+
+def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
+    """int64 (rows,), UNKNOWN where there is none: None, NaN or -1."""
+    if y is None:
+        return torch.full((rows,), UNKNOWN)
+    if isinstance(y, np.ndarray) and y.dtype == object:
+        y = y.tolist()
+    if isinstance(y, list | tuple):
+        y = [UNKNOWN if label is None else label for label in y]
+    labels = _numbers(y, "labels are whole numbers, None where there is none")
+    if labels.shape != (rows,):
+        raise UserError(
+            f"expected a label for each of {rows} rows, None where there is none; got the shape "
+            f"{tuple(labels.shape)}"
+        )
+    if labels.is_floating_point():
+        labels = torch.where(labels.isnan(), float(UNKNOWN), labels)
+        if not bool((labels == labels.round()).all()):
+            raise UserError("labels are whole numbers, None where there is none; got fractions")
+    if bool((labels < UNKNOWN).any()):
+        raise UserError(f"labels are 0 or more; got {labels.min().item():g}")
+    if bool((labels > max_label).any()):
+        raise UserError(
+            f"labels are at most {max_label} here; got {labels.max().item():g}: let the network "
+            "grow (grow=True, max_classes), or number the classes from 0 without gaps"
+        )
+    return labels.to(torch.int64)
 
 
 def _tensor(x: Any) -> Tensor:
     """Bytes as they are, all other numbers as single precision; on the CPU, cut from any graph."""
-    try:
-        values = x.detach().cpu() if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
-    except (TypeError, ValueError, RuntimeError) as error:
+    values = _numbers(x, f"expected an array or a tensor of numbers; got {type(x).__name__}")
+    if values.ndim == 4 and values.dtype != torch.uint8 and not values.is_floating_point():
         raise UserError(
-            f"expected an array or a tensor of numbers; got {type(x).__name__}"
-        ) from error
+            f"pictures are bytes (uint8), or floats as the network takes them; got {values.dtype}"
+        )
     return values if values.dtype == torch.uint8 else values.float()
 
 
-def _labels(y: Any, rows: int) -> Tensor:
-    """int64 (rows,), UNKNOWN where there is none."""
-    if y is None:
-        return torch.full((rows,), UNKNOWN)
-    if isinstance(y, list | tuple):
-        y = [UNKNOWN if label is None else label for label in y]
-    try:
-        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.as_tensor(np.asarray(y))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError("labels are whole numbers, None where there is none") from error
-    if labels.shape != (rows,):
-        raise UserError(
-            f"expected a label for each of {rows} rows; got the shape {tuple(labels.shape)}"
-        )
-    if labels.is_floating_point() and not bool((labels == labels.round()).all()):
-        raise UserError("labels are whole numbers, None where there is none")
-    labels = labels.to(torch.int64)
-    if bool((labels < UNKNOWN).any()):
-        raise UserError(f"labels are 0 or more; got {int(labels.min())}")
-    return labels
+def _numbers(values: Any, complaint: str) -> Tensor:
+    if isinstance(values, Tensor):
+        numbers = values.detach().cpu()
+    else:
+        try:
+            array = np.asarray(values)
+            if array.dtype.kind not in "biuf":
+                raise UserError(complaint)
+            # As torch takes them: in this machine's byte order, forwards, and its own to write to.
+            native = array.dtype.newbyteorder("=")
+            numbers = torch.from_numpy(np.require(array, native, requirements=["C", "W"]))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UserError(complaint) from error
+    if numbers.is_complex():
+        raise UserError(complaint)
+    return numbers
+
+
+def _finite(images: Tensor) -> Tensor:
+    """Which rows have finite values only, bool (rows,)."""
+    if images.dtype == torch.uint8:
+        return torch.ones(len(images), dtype=torch.bool)
+    return images.flatten(1).isfinite().all(dim=1)
+
+
+def _kind(dtype: torch.dtype) -> str:
+    return "bytes" if dtype == torch.uint8 else "floats"

@@ -6,64 +6,75 @@ import contextlib
 import copy
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(kw_only=True, eq=False)
+class Edition:
+    """A network as it was when it was published; it changes only while nobody reads it."""
+
+    network: nn.Module
+    answers: Tensor
+    """bool (outputs,): the classes that may be predicted"""
+    readers: int = field(default=0)
 
 
 class Published:
     """Copies of a network: readers ask the newest, the writer renews one that nobody asks.
 
-    Neither ever waits for the other for longer than it takes to count.
+    Neither ever waits for the other for longer than it takes to count. There are as many copies as
+    readers hold on to at once, and two more.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, answers: Tensor) -> None:
         self._lock = threading.Lock()
-        self._newest = _Copy(network)
-        self._spare: list[_Copy] = []
+        self._newest = _edition(network, answers)
+        self._old: list[Edition] = []
 
-    def renew(self, network: nn.Module) -> None:
+    def renew(self, network: nn.Module, answers: Tensor) -> None:
         """From now on readers get the network as it is."""
         with self._lock:
-            free = [each for each in self._spare if not each.readers]
-            fresh = free[0] if free else None
-            if fresh is not None:
-                self._spare.remove(fresh)
-        if fresh is None:
-            fresh = _Copy(network)
-        else:
-            fresh.take_on(network)
+            # One that is not the newest and has no reader can get none any more.
+            unread = next((each for each in self._old if not each.readers), None)
+            self._old = [each for each in self._old if each.readers]
+        if unread is None or not _take_on(unread.network, network):
+            unread = _edition(network, answers)
+        unread.answers = answers.clone()
         with self._lock:
-            self._spare = [each for each in self._spare if each.readers][:MOST]
-            self._spare.append(self._newest)
-            self._newest = fresh
+            self._old.append(self._newest)
+            self._newest = unread
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[nn.Module]:
+    def reading(self) -> Iterator[Edition]:
         """A network that stays as it is for as long as it is used."""
         with self._lock:
             mine = self._newest
             mine.readers += 1
         try:
-            yield mine.network
+            yield mine
         finally:
             with self._lock:
                 mine.readers -= 1
 
 
-MOST = 8
-"""copies that slow readers may hold on to before new ones are made no more"""
+def _edition(network: nn.Module, answers: Tensor) -> Edition:
+    copied = copy.deepcopy(network).requires_grad_(False).eval()
+    return Edition(network=copied, answers=answers.clone())
 
 
-class _Copy:
-    def __init__(self, network: nn.Module) -> None:
-        self.network = copy.deepcopy(network).requires_grad_(False).eval()
-        self.readers = 0
-
-    def take_on(self, network: nn.Module) -> None:
-        """The weights as they are; a head that has grown is copied anew."""
-        mine, theirs = self.network.state_dict(), network.state_dict()
-        if any(mine[name].shape != theirs[name].shape for name in mine):
-            self.network = copy.deepcopy(network).requires_grad_(False).eval()
-            return
-        for name, value in theirs.items():
-            mine[name].copy_(value)
+@torch.no_grad()
+def _take_on(mine: nn.Module, theirs: nn.Module) -> bool:
+    """Copy all weights and statistics; False: a head has grown, and the shapes differ."""
+    pairs = [
+        *zip(mine.parameters(), theirs.parameters(), strict=True),
+        *zip(mine.buffers(), theirs.buffers(), strict=True),
+    ]
+    if any(kept.shape != new.shape for kept, new in pairs):
+        return False
+    if pairs:
+        kept, new = zip(*pairs, strict=True)
+        torch._foreach_copy_(list(kept), list(new))
+    return True

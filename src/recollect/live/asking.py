@@ -1,0 +1,284 @@
+"""Labels from outside: a callback that may fail, block or answer later, within a budget."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.errors import UserError
+from recollect.evaluate import Ledger
+from recollect.experiment.own_network import first_line
+from recollect.live.intake import UNKNOWN, labels_from
+from recollect.live.window import Late, Window
+from recollect.shapes import Choose
+from recollect.types import Rows
+
+FEWEST = 10
+"""fresh rows, below which a class waits for more: its old rows would go for next to nothing"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Request:
+    """Rows that somebody is asked to label: rows that look like a class that has drifted."""
+
+    label: int
+    """the class that has drifted"""
+    ids: np.ndarray
+    """int64 (rows,): by which labels that come later are told, see `Keeper.answer`"""
+    images: np.ndarray
+    """as they came, (rows, ...)"""
+    predicted: np.ndarray
+    """int64 (rows,): what the learner takes them for"""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+Callback = Callable[[Request], Any]
+"""Gives a label per row (None where it knows none), a mapping of ids to labels, or None: later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Labels by row number."""
+
+    ids: Tensor
+    """int64 (labels,)"""
+    labels: Tensor
+    """int64 (labels,)"""
+
+
+class Inbox:
+    """Answers that wait to be taken up, in the order in which they came; any thread may add."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: list[Answer] = []
+        self._troubles: list[str] = []
+
+    def add(self, answer: Answer) -> None:
+        """Put an answer behind those that wait."""
+        with self._lock:
+            self._answers.append(answer)
+
+    def complain(self, trouble: str) -> None:
+        """Say what went wrong with an answer."""
+        with self._lock:
+            self._troubles.append(trouble)
+
+    def empty(self) -> tuple[list[Answer], list[str]]:
+        """All that wait, and what went wrong meanwhile."""
+        with self._lock:
+            answers, self._answers = self._answers, []
+            troubles, self._troubles = self._troubles, []
+        return answers, troubles
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        with self._lock:
+            return {"answers": [dict(vars(answer)) for answer in self._answers]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        with self._lock:
+            self._answers = [Answer(**answer) for answer in state["answers"]]
+
+
+class Asker:
+    """Calls the label callback, one request at a time, and waits for it so long and no longer."""
+
+    def __init__(
+        self, callback: Callback, inbox: Inbox, *, seconds: float, max_label: Callable[[], int]
+    ) -> None:
+        """`max_label` says what is the largest label that can be used now."""
+        self._callback = callback
+        self._inbox = inbox
+        self._seconds = seconds
+        self._max_label = max_label
+        self._busy = threading.Lock()
+
+    def ask(self, request: Request) -> Answer | None:
+        """The labels it gives; None: it may still give them. UserError: it failed."""
+        if not self._busy.acquire(blocking=False):
+            raise UserError("the label callback is still at work on an earlier request")
+        call = _Call()
+        thread = threading.Thread(target=self._work, args=(request, call), daemon=True)
+        thread.start()
+        call.done.wait(self._seconds)
+        with call.lock:
+            if not call.done.is_set():
+                call.is_late = True
+                return None
+        if call.failure is not None:
+            raise UserError(call.failure)
+        return call.answer
+
+    def _work(self, request: Request, call: _Call) -> None:
+        try:
+            answer, failure = self._read(request, self._callback(request)), None
+        except UserError as error:
+            answer, failure = None, f"the label callback gave what cannot be used: {error}"
+        except BaseException as error:  # anybody's code runs here, and may raise anything
+            answer, failure = None, f"the label callback failed: {first_line(error)}"
+        self._busy.release()
+        with call.lock:
+            call.answer, call.failure = answer, failure
+            call.done.set()
+            if call.is_late and failure is not None:
+                self._inbox.complain(failure)
+                answer = _no_answer(request)
+            if call.is_late and answer is not None:
+                self._inbox.add(answer)
+
+    def _read(self, request: Request, said: Any) -> Answer | None:
+        if said is None:
+            return None
+        ids = torch.from_numpy(request.ids)
+        if isinstance(said, Mapping):
+            known = set(request.ids.tolist())
+            if strangers := [key for key in said if key not in known]:
+                raise UserError(f"row {strangers[0]!r} was not asked for")
+            ids = torch.tensor(list(said), dtype=torch.int64)
+            said = list(said.values())
+        labels = labels_from(said, len(ids), max_label=self._max_label())
+        return Answer(ids=ids, labels=labels)
+
+
+def _no_answer(request: Request) -> Answer:
+    """Nobody will label these rows."""
+    ids = torch.from_numpy(request.ids)
+    return Answer(ids=ids, labels=torch.full_like(ids, UNKNOWN))
+
+
+class _Call:
+    """One call of the callback, as the thread that makes it and the one that waits share it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.done = threading.Event()
+        self.is_late = False
+        self.answer: Answer | None = None
+        self.failure: str | None = None
+
+
+class Tell(Protocol):
+    """Is told what happens while labels are asked for."""
+
+    def __call__(self, kind: str, **details: Any) -> None:
+        """An event."""
+        ...
+
+
+class LiveLabels:
+    """A label source for one repair: recent labelled rows first, which cost nothing, then the
+    callback."""
+
+    def __init__(
+        self,
+        window: Window,
+        ledger: Ledger,
+        *,
+        asker: Asker | None,
+        predict: Callable[[Tensor], Tensor],
+        tell: Tell,
+    ) -> None:
+        """`asker` None: nobody is asked."""
+        self._window = window
+        self._ledger = ledger
+        self._asker = asker
+        self._predict = predict
+        self._tell = tell
+        self._given: list[Rows] = []
+        self.unmet: set[int] = set()
+        """classes for which there were no rows, or too few"""
+
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to `count` fresh rows of a class (None: all there are); none rather than a few."""
+        free = self._window.fresh(label)
+        if count is not None and len(free) >= count:
+            return free[len(free) - count :] if choose is None else free[choose(free.images, count)]
+        given = self._ask(label, None if count is None else count - len(free), choose)
+        rows = Rows.concat([free, given.of_class(label)])
+        self._given.append(given[given.labels != label])
+        if len(rows) < (FEWEST if count is None else min(count, FEWEST)):
+            self.unmet.add(label)
+            self._given.append(given.of_class(label))
+            return rows[:0]
+        self.unmet.discard(label)
+        return rows
+
+    def unlabelled(self) -> Rows:
+        """What came lately and has no label; labels are -1."""
+        rows = self._window.unlabelled.rows()
+        return rows[~self._window.guessed.refers_to(rows.ids)]
+
+    def to_learn(self) -> list[Rows]:
+        """Rows with labels that were given, of which the repair had no use."""
+        return [rows for rows in self._given if len(rows)]
+
+    def _ask(self, label: int, count: int | None, choose: Choose | None) -> Rows:
+        """Rows that look like the class, with the labels that the callback gives them."""
+        pool = self._window.unasked(label)
+        if self._asker is None or not len(pool) or count == 0:
+            return pool[:0]
+        predicted = self._predict(pool.images)
+        pool = pool[predicted == label]
+        wanted = self._allowance(len(pool) if count is None else min(count, len(pool)))
+        if not wanted:
+            return pool[:0]
+        rows = pool[len(pool) - wanted :] if choose is None else pool[choose(pool.images, wanted)]
+        request = Request(
+            label=label,
+            ids=rows.ids.numpy().copy(),
+            images=rows.images.numpy().copy(),
+            predicted=np.full(len(rows), label),
+        )
+        self._window.ask_for(rows)
+        self._tell("asked", rows=len(rows), label=label)
+        try:
+            answer = self._asker.ask(request)
+        except UserError as error:
+            self._window.take_back(rows)
+            self._tell("trouble", label=label, text=f"class {label}: {error}")
+            return rows[:0]
+        if answer is None:
+            text = f"class {label}: {len(rows)} labels were asked for and may still come"
+            self._tell("trouble", label=label, text=text)
+            return rows[:0]
+        known = answer.labels != UNKNOWN
+        late = self._window.answered(answer.ids[known], answer.labels[known])
+        self._ledger.book_labels("adaptation", late.asked)
+        # What was asked for and not answered is known to nobody: it need not be asked for again.
+        self._window.asked.remove(rows.ids)
+        if late.asked < len(rows):
+            text = f"class {label}: {late.asked} of {len(rows)} labels that were asked for came"
+            self._tell("trouble", label=label, text=text)
+        self._tell("answered", given=late.asked, late=0, label=label)
+        return late.learn
+
+    def _allowance(self, wanted: int) -> int:
+        """How many of so many labels the budget still has, those that may yet come left out."""
+        granted = self._ledger.allowance(wanted)
+        if self._ledger.label_budget is not None:
+            spent = self._ledger.labels["adaptation"] + len(self._window.asked)
+            granted = min(granted, max(0, self._ledger.label_budget - spent))
+        return granted
+
+
+def take_up(answers: list[Answer], window: Window, ledger: Ledger) -> list[Late]:
+    """What has become of late answers, one after the other."""
+    taken = []
+    for answer in answers:
+        known = answer.labels != UNKNOWN
+        late = window.answered(answer.ids[known], answer.labels[known])
+        window.asked.remove(answer.ids[~known])
+        ledger.book_labels("adaptation", late.asked)
+        ledger.book_labels("stream", late.unasked)
+        taken.append(late)
+    return taken

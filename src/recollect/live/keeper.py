@@ -1,0 +1,452 @@
+"""A learner that an engineer can put beside a running model."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recollect.errors import UserError
+from recollect.experiment import catalogue
+from recollect.experiment.learners import pick_device
+from recollect.experiment.store import RunFolder, is_run, read_config
+from recollect.live.asking import Answer, Asker, Callback, Inbox
+from recollect.live.counters import Counters
+from recollect.live.head import can_grow, outputs_of
+from recollect.live.intake import UNKNOWN, Intake, Taken, labels_from
+from recollect.live.log import Callback as EventCallback
+from recollect.live.log import Event, Log
+from recollect.live.observation import Observation
+from recollect.live.parts import make_parts
+from recollect.live.piles import no_rows
+from recollect.live.published import Edition, Published
+from recollect.live.settings import settings_from
+from recollect.live.upkeep import Done, Upkeep
+from recollect.models.inputs import to_input
+from recollect.types import Rows
+
+RECENT = 1000
+"""labelled rows over which recent accuracy is counted"""
+
+
+class Keeper:
+    """Keeps a model right while the world changes: it predicts, watches, mends and learns.
+
+    >>> images = torch.randint(256, (40, 8, 8, 1), dtype=torch.uint8)
+    >>> keeper = Keeper("mlp", lr=0.1)
+    >>> keeper.observe(images, torch.arange(40) % 4).new_classes
+    (0, 1, 2, 3)
+    >>> keeper.predict(images).shape
+    (40,)
+    """
+
+    def __init__(
+        self,
+        network: nn.Module | str,
+        *,
+        buffer_size: int = 500,
+        method: str = "er",
+        detector: str = "combined",
+        adaptation: str = "amr",
+        labels: Callback | None = None,
+        label_budget: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        **settings: Any,
+    ) -> None:
+        """A learner around a copy of a network, or around a backbone of the catalogue by name.
+
+        `labels` is called with a `Request` when a class has drifted and fresh labels are needed, up
+        to `label_budget` of them. In a `folder` events are logged, and `save` works. All other
+        `settings`: see `LiveSettings`, and those of `RunConfig` that do not concern benchmarks.
+        """
+        if labels is not None and not callable(labels):
+            raise UserError(f"labels must be a function to call; got {type(labels).__name__}")
+        given = {
+            "buffer_size": buffer_size,
+            "method": method,
+            "detector": detector,
+            "adaptation": adaptation,
+            "label_budget": label_budget,
+            **settings,
+        }
+        self._network = network if isinstance(network, nn.Module) else None
+        self._config, self._settings = settings_from(given, backbone=_backbone(network))
+        self._lock = threading.RLock()
+        self._inbox = Inbox()
+        self._asker = labels and Asker(
+            labels,
+            self._inbox,
+            seconds=self._settings.label_seconds,
+            max_label=lambda: self._max_label(self._upkeep),
+        )
+        self._intake = Intake()
+        self._counters = Counters()
+        self._hits: deque[bool] = deque(maxlen=RECENT)
+        self._upkeep: Upkeep | None = None
+        self._published: Published | None = None
+        self._first_outputs = 0
+        self._steps = 0
+        self._closed = False
+        self._given = {**given, "backbone": network if isinstance(network, str) else None}
+        self._folder = None if folder is None else self._open(Path(folder))
+        self._log = Log(self._folder)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        network: nn.Module | None = None,
+        *,
+        labels: Callback | None = None,
+    ) -> Keeper:
+        """Go on exactly where `save` left off; a network that was given is to be given again."""
+        kept = read_config(folder).get("keeper")
+        if kept is None:
+            raise UserError(f"{Path(folder)} holds a run of a benchmark, and no keeper")
+        backbone = kept.pop("backbone")
+        if (backbone is None) != (network is not None):
+            need = "the network it was made with" if backbone is None else "no network but its own"
+            raise UserError(f"the keeper in {Path(folder)} needs {need}: a {backbone or 'module'}")
+        keeper = cls(backbone if network is None else network, labels=labels, **kept)
+        keeper._resume(Path(folder))
+        return keeper
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:  # what an error left behind is not worth keeping
+            self._let_go()
+
+    # What it does
+
+    def observe(self, x: Any, y: Any = None) -> Observation:
+        """Predict rows, then watch, mend and learn; `y` may be missing, or None for some rows.
+
+        `x`: pictures as bytes, (rows, height, width, channels), or floats as the network takes
+        them. What cannot be used at all is a UserError, and leaves everything as it was.
+        """
+        with self._lock:
+            self._refuse_if_closed()
+            taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
+            try:
+                upkeep = self._begun(taken.rows) if len(taken.rows) else self._upkeep
+            except BaseException:
+                self._intake = Intake()
+                raise
+            self._steps += 1
+            answers, troubles = self._inbox.empty() if upkeep is not None else ([], [])
+            if upkeep is None:
+                done = Done(predicted=torch.empty(0, dtype=torch.int64))
+            else:
+                done = upkeep.observe(taken.rows, answers, next_row=self._intake.count)
+                if done.losses or done.repaired:
+                    self._publish(upkeep)
+            for trouble in troubles:
+                done.tell("trouble", text=trouble)
+            return self._told(taken, done)
+
+    def answer(self, ids: Any, labels: Any) -> None:
+        """Labels for rows that came without, by the ids of `Observation` or `Request`.
+
+        May be called from any thread; they are taken up, in order, by the next `observe`.
+        """
+        self._refuse_if_closed()
+        numbers = labels_from(ids, np.size(ids), max_label=2**62)
+        known = labels_from(labels, len(numbers), max_label=self._max_label(self._upkeep))
+        if bool((numbers >= self._intake.count).any()):
+            raise UserError(f"row {int(numbers.max())} has not come yet; see Observation.ids")
+        self._inbox.add(Answer(ids=numbers, labels=known))
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Classes, int64 (rows,). From any thread; it waits for no step."""
+        with self._reading(x) as (images, edition):
+            return self._logits(images, edition).argmax(dim=1).numpy()
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Probabilities, (rows, outputs); 0 for classes that nobody has seen. From any thread."""
+        with self._reading(x) as (images, edition):
+            return self._logits(images, edition).softmax(dim=1).numpy()
+
+    def on(self, event: str, callback: EventCallback) -> None:
+        """Have a callback called with every `Event` of a kind, see `live.log.EVENTS`; `*`: all."""
+        self._log.on(event, callback)
+
+    # How it stands
+
+    @property
+    def rows(self) -> int:
+        """Rows that have come so far, refused ones included: where a stream is to be taken up."""
+        return self._intake.count
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Classes whose labels have been seen."""
+        return () if self._upkeep is None else tuple(sorted(self._upkeep.classes))
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Classes that have drifted, and there are no labels to realign them with."""
+        return () if self._upkeep is None else tuple(sorted(self._upkeep.waiting))
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of right predictions among the last 1,000 labelled rows; None: there were none."""
+        return sum(self._hits) / len(self._hits) if self._hits else None
+
+    @property
+    def counters(self) -> str:
+        """Counters and gauges in the text form that Prometheus reads."""
+        return self._counters.text()
+
+    # Keeping it
+
+    def save(self) -> None:
+        """Keep everything in the folder, whole or not at all; the state before stays beside it."""
+        with self._lock:
+            self._refuse_if_closed()
+            if self._folder is None:
+                raise UserError("there is nowhere to save to: make the keeper with a folder")
+            self._tell("saved", rows=self._intake.count)
+            self._folder.save_checkpoint(self._state())
+
+    def close(self) -> None:
+        """Save, if there is a folder, and let it go: nothing is observed after it."""
+        with self._lock:
+            if not self._closed and self._folder is not None:
+                self._tell("closed", rows=self._intake.count)
+                self._folder.save_checkpoint(self._state())
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._closed = True
+        if self._folder is not None:
+            self._folder.close()
+
+    def _open(self, path: Path, *, resume: bool = False) -> RunFolder:
+        plain = {**self._config.to_json(), "keeper": self._given}
+        if not resume and is_run(path):
+            raise UserError(
+                f"{path} already holds a keeper or a run; go on with Keeper.load, or choose a new "
+                "folder"
+            )
+        if not resume and path.is_dir() and any(path.iterdir()):
+            raise UserError(f"{path} holds other files; choose an empty or new folder")
+        return RunFolder.open(path, plain, resume=resume)
+
+    def _resume(self, path: Path) -> None:
+        self._folder = self._open(path, resume=True)
+        self._log = Log(self._folder)
+        try:
+            state = self._folder.load_checkpoint()
+            if state is not None:
+                self._load_state(state)
+        except BaseException:
+            self._folder.close()
+            raise
+
+    def _state(self) -> dict[str, Any]:
+        begun = self._upkeep is not None
+        return {
+            "parts": self._upkeep.parts.state_dict() if self._upkeep else None,
+            "upkeep": self._upkeep.state_dict() if self._upkeep else None,
+            "intake": self._intake.state_dict(),
+            "inbox": self._inbox.state_dict(),
+            "counters": self._counters.state_dict(),
+            "hits": list(self._hits),
+            "steps": self._steps,
+            "first_outputs": self._first_outputs,
+            # By these `recollect.load` knows the network of a folder.
+            "image_shape": list(self._intake.shape or ()) if begun else None,
+            "class_names": [str(n) for n in range(self._upkeep.outputs)] if self._upkeep else None,
+            "midway": None,
+        }
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        self._intake.load_state_dict(state["intake"])
+        self._inbox.load_state_dict(state["inbox"])
+        self._counters.load_state_dict(state["counters"])
+        self._hits.extend(state["hits"])
+        self._steps = state["steps"]
+        if state["parts"] is not None:
+            assert self._intake.shape is not None
+            nothing = no_rows(self._intake.shape, self._intake.dtype)
+            self._upkeep = self._begin(nothing, state["first_outputs"])
+            self._upkeep.parts.load_state_dict(state["parts"])
+            self._upkeep.load_state_dict(state["upkeep"])
+            self._publish(self._upkeep)
+
+    # How it begins
+
+    def _begun(self, first: Rows) -> Upkeep:
+        """The parts, made when the first rows say what they look like."""
+        if self._upkeep is None:
+            if self._network is not None:
+                outputs = outputs_of(self._network, first.images)
+            elif bool((first.labels >= 0).any()):
+                outputs = int(first.labels.max()) + 1
+            else:
+                raise UserError(
+                    "a network by name is made for the classes of the first batch: give its labels"
+                )
+            upkeep = self._begin(first, outputs)
+            labels_from(first.labels, len(first), max_label=self._max_label(upkeep))
+            self._publish(upkeep)
+            self._upkeep = upkeep
+        return self._upkeep
+
+    def _begin(self, first: Rows, outputs: int) -> Upkeep:
+        self._first_outputs = outputs
+        return Upkeep(
+            make_parts(self._config, first, outputs, self._network),
+            self._config,
+            self._settings,
+            outputs=outputs,
+            own_outputs=0 if self._network is None else outputs,
+            nothing=first[:0],
+            asker=self._asker,
+        )
+
+    def _max_label(self, upkeep: Upkeep | None) -> int:
+        """The largest label that there is room for, or can be made."""
+        if upkeep is None:
+            return self._settings.max_classes - 1
+        grows = self._settings.grow and can_grow(upkeep.parts.learner.network, upkeep.outputs)
+        return max(self._settings.max_classes if grows else 0, upkeep.outputs) - 1
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise UserError("the keeper has been closed; go on with Keeper.load, or make a new one")
+
+    # Asking the network
+
+    def _publish(self, upkeep: Upkeep) -> None:
+        learner = upkeep.parts.learner
+        network = learner.objective.predictor(learner.network)
+        if self._published is None:
+            self._published = Published(network, upkeep.answers)
+        else:
+            self._published.renew(network, upkeep.answers)
+
+    @contextlib.contextmanager
+    def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition]]:
+        images = self._intake.images(x)
+        if self._published is None:
+            with self._lock:  # nobody learns yet: there is nothing to wait for
+                self._prepare(images)
+        assert self._published is not None
+        with self._published.reading() as edition:
+            yield images, edition
+
+    def _prepare(self, images: Tensor) -> None:
+        """A network that was given predicts before anything has come in."""
+        if self._network is None:
+            raise UserError("nothing has been learned yet: observe labelled rows first")
+        if self._published is None:
+            upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
+            self._publish(upkeep)
+            self._upkeep = upkeep
+            self._intake.shape, self._intake.dtype = tuple(images.shape[1:]), images.dtype
+
+    @torch.no_grad()
+    def _logits(self, images: Tensor, edition: Edition) -> Tensor:
+        """(rows, outputs) on the CPU, as the learner itself would say it."""
+        device = pick_device(self._config.device)
+        bf16 = self._config.precision == "bf16"
+        parts = [torch.empty(0, len(edition.answers))]
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            for part in torch.split(images, 512) if len(images) else ():
+                parts.append(edition.network(to_input(part, device)).float().cpu())
+        return torch.cat(parts).masked_fill(~edition.answers, -torch.inf)
+
+    # Telling
+
+    def _tell(self, kind: str, **details: Any) -> list[str]:
+        failures = self._log.tell(Event(kind=kind, step=self._steps, details=details))
+        self._counters.add("callback_failures_total", len(failures))
+        return failures
+
+    def _told(self, taken: Taken, done: Done) -> Observation:
+        """Count, tell whoever listens, and say it all in one."""
+        upkeep = self._upkeep
+        predicted = torch.full((len(taken.usable),), -1)
+        predicted[taken.usable] = done.predicted
+        has_label = taken.rows.labels >= 0
+        hits = (done.predicted == taken.rows.labels)[has_label].tolist()
+        self._hits.extend(hits)
+        loss = sum(done.losses) / len(done.losses) if done.losses else None
+        self._count(taken, done, hits)
+        if taken.refused:
+            done.notes.append(f"{len(taken.refused)} rows were refused: not finite")
+            done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
+        details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
+        done.events.append(("observed", {**details, "loss": loss, "accuracy": self.accuracy}))
+        for kind, more in done.events:
+            done.notes += self._tell(kind, **more)
+        return Observation(
+            step=self._steps,
+            ids=taken.ids.numpy(),
+            predicted=predicted.numpy(),
+            labelled=len(hits),
+            correct=sum(hits),
+            loss=loss,
+            refused=taken.refused,
+            new_classes=done.new_classes,
+            verdicts=tuple(done.verdicts),
+            repaired=tuple(done.repaired),
+            waiting=() if upkeep is None else tuple(sorted(upkeep.waiting)),
+            notes=tuple(done.notes),
+        )
+
+    def _count(self, taken: Taken, done: Done, hits: list[bool]) -> None:
+        count = self._counters.add
+        count("rows_total", len(taken.usable))
+        count("rows_refused_total", len(taken.refused))
+        count("rows_labelled_total", len(hits))
+        count("correct_total", sum(hits))
+        count("drifts_total", sum(bool(verdict.drifted) for verdict in done.verdicts))
+        count("repairs_total", len(done.repaired))
+        for kind, details in done.events:
+            if kind == "checked":
+                count("checks_total")
+            elif kind == "trouble":
+                count("label_failures_total")
+            elif kind == "answered":
+                count("labels_given_total", details["given"])
+                count("labels_late_total", details["late"])
+            elif kind == "asked":
+                count("labels_asked_total", details["rows"])
+        if self._upkeep is not None:
+            self._counters.set("steps_total", self._upkeep.parts.ledger.steps)
+            self._counters.set("classes", len(self._upkeep.classes))
+            self._counters.set("memory_rows", len(self._upkeep.parts.learner.memory))
+            self._counters.set("classes_waiting", len(self._upkeep.waiting))
+        self._counters.set("accuracy_recent", self.accuracy or 0.0)
+
+
+def _backbone(network: object) -> str:
+    """What a config calls the network."""
+    if isinstance(network, str):
+        catalogue.find("backbone", network)
+        return network
+    if isinstance(network, nn.Module):
+        return f"{type(network).__module__}:{type(network).__qualname__}"
+    raise UserError(f"expected a torch module or a backbone's name; got {type(network).__name__}")
+
+
+def _unlabelled(images: Tensor) -> Rows:
+    none = torch.full((len(images),), UNKNOWN)
+    return Rows(images=images, labels=none, ids=none, concepts=none)

@@ -1,0 +1,126 @@
+"""From a config to the parts of a live learner, once the shape of its rows is known."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from recollect.adapt.wrapped import load_state_of, state_of
+from recollect.care import Care
+from recollect.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
+from recollect.detect.cached import Cached
+from recollect.detect.grouping import KnownLabels
+from recollect.evaluate import Ledger
+from recollect.experiment import catalogue
+from recollect.experiment.config import RunConfig
+from recollect.experiment.learners import channel_statistics, make_learner
+from recollect.experiment.presets import settled
+from recollect.learn import Learner
+from recollect.types import Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveParts:
+    """The parts of a live learner: the same as a run's, but for the stream."""
+
+    learner: Learner
+    ledger: Ledger
+    given: Care
+    """looks after the learner by watched rows with labels"""
+    guessed: Care
+    """by watched rows without, told apart by what they are taken for"""
+    detectors: tuple[Detector, Detector]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        monitors = [monitor_of(care).state_dict() for care in (self.given, self.guessed)]
+        return {
+            "learner": self.learner.state_dict(),
+            "ledger": self.ledger.state_dict(),
+            "monitors": monitors,
+            "detectors": [_state_of(detector) for detector in self.detectors],
+            "adaptation": state_of(self.given.adaptation),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self.learner.load_state_dict(state["learner"])
+        self.ledger.load_state_dict(state["ledger"])
+        for care, monitor in zip((self.given, self.guessed), state["monitors"], strict=True):
+            monitor_of(care).load_state_dict(monitor)
+        for detector, kept in zip(self.detectors, state["detectors"], strict=True):
+            if kept:
+                detector.load_state_dict(kept)  # type: ignore[attr-defined]
+        load_state_of(self.given.adaptation, state["adaptation"])
+
+
+def monitor_of(care: Care) -> Monitor:
+    """The monitor, by more than its shape."""
+    assert isinstance(care.monitor, Monitor)
+    return care.monitor
+
+
+def make_parts(
+    config: RunConfig, first: Rows, outputs: int, network: nn.Module | None
+) -> LiveParts:
+    """All parts, for rows like the `first` ones and so many classes."""
+    shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
+    statistics = None
+    if config.normalise and dtype == torch.uint8:
+        statistics = channel_statistics(first)
+    learner = make_learner(
+        config, shape, outputs, dtype=dtype, statistics=statistics, network=network
+    )
+    ledger = Ledger(label_budget=config.label_budget)
+    adaptation = catalogue.make("adaptation", config)
+
+    @functools.cache  # one for both ways of watching
+    def encoder() -> Encoder:
+        made: Encoder = catalogue.find("encoder", settled(config.encoder)).factory()(
+            Surroundings(learner=learner.encode, image_shape=shape, seed=config.seed)
+        )
+        return Cached(made) if made.fixed else made
+
+    def detector(labels: KnownLabels) -> Detector:
+        asks = labels == "predicted" or config.min_harm is not None
+        setting = Setting(
+            encoder=encoder,
+            drifting=lambda _: (),
+            seed=config.seed,
+            labels=labels,
+            learner=learner.encode if asks else None,
+        )
+        made: Detector = catalogue.make("detector", config, setting)
+        return made
+
+    detectors = detector("given"), detector("predicted")
+    given = Monitor(
+        detectors[0],
+        HeldOutReference(),
+        book=lambda count: ledger.book_labels("monitoring", count),
+        min_harm=config.min_harm,
+    )
+    guessed = Monitor(
+        detectors[1],
+        HeldOutReference(),
+        book=lambda _: None,  # guesses are nobody's labels
+        labels="predicted",
+        min_harm=config.min_harm,
+    )
+    cares = [
+        Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
+        for monitor in (given, guessed)
+    ]
+    return LiveParts(
+        learner=learner, ledger=ledger, given=cares[0], guessed=cares[1], detectors=detectors
+    )
+
+
+def _state_of(detector: Detector) -> dict[str, Any]:
+    """Everything that changes in a detector; most have nothing that does."""
+    state: dict[str, Any] = getattr(detector, "state_dict", dict)()
+    return state

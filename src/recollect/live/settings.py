@@ -1,0 +1,114 @@
+"""What can be said about a live learner, beside what can be said about any run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.errors import UserError, unknown_name
+from recollect.experiment import catalogue
+from recollect.experiment.config import RunConfig
+from recollect.experiment.fields import settle
+from recollect.experiment.presets import options_type, resolve
+
+OF_RUNS = (
+    "buffer_size",
+    "buffer_policy",
+    "method",
+    "detector",
+    "adaptation",
+    "encoder",
+    "min_harm",
+    "label_budget",
+    "minibatch_size",
+    "optimiser",
+    "lr",
+    "momentum",
+    "weight_decay",
+    "augmentation",
+    "normalise",
+    "channels",
+    "precision",
+    "memory_format",
+    "device",
+    "preset",
+    "seed",
+    "options",
+)
+"""Settings of a run that mean something without tasks, epochs and a schedule."""
+
+_NOT_LIVE = {
+    "method": {"joint": "trains on all rows ever seen, which a live learner does not keep"},
+    "detector": {"oracle": "knows the schedule of a benchmark, and a live stream has none"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSettings:
+    """How a live learner watches, asks and grows."""
+
+    grow: bool = True
+    """whether labels beyond the network's outputs give it new ones"""
+    max_classes: int = 10_000
+    """labels from here on are refused: one mistaken label must not cost gigabytes"""
+    batch_size: int | None = None
+    """rows of a gradient step at most; None: all that one call brings"""
+    watch_every: int = 6
+    """of so many labelled rows of a class one is watched, and never trained on"""
+    reference_size: int = 100
+    """rows of a class that say what it looked like when it was learned"""
+    check_rows: int = 50
+    """rows of a class since its last check that make a check due"""
+    recent_rows: int = 2000
+    """labelled rows, and unlabelled ones, that are kept for realignment and for late answers"""
+    label_seconds: float = 30.0
+    """how long a step waits for the label callback; later answers are taken up when they come"""
+
+    def __post_init__(self) -> None:
+        settle(self)
+        least = {
+            "max_classes": 1,
+            "batch_size": 1,
+            "watch_every": 2,
+            "reference_size": 2,
+            "check_rows": 1,
+            "recent_rows": 1,
+        }
+        for name, fewest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < fewest:
+                raise UserError(f"{name} must be at least {fewest}; got {value}")
+        if not 0 < self.label_seconds < 10**6:
+            raise UserError(
+                f"label_seconds must lie above 0, up to a week; got {self.label_seconds}"
+            )
+
+
+def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunConfig, LiveSettings]:
+    """The config of the parts, complete, and how they are used; unknown names are refused."""
+    own = {field.name for field in dataclasses.fields(LiveSettings)}
+    for name in settings:
+        if name not in own and name not in OF_RUNS:
+            raise unknown_name("setting of a keeper", name, [*own, *OF_RUNS])
+    of_run = {name: value for name, value in settings.items() if name not in own}
+    config = RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
+    for part, reasons in _NOT_LIVE.items():
+        if (name := getattr(config, part)) in reasons:
+            raise UserError(f"{part} {name} {reasons[name]}; choose another one")
+    live = LiveSettings(**{name: value for name, value in settings.items() if name in own})
+    return resolve(_over_the_whole_stream(config)), live
+
+
+def _over_the_whole_stream(config: RunConfig) -> RunConfig:
+    """Unless told otherwise, a detector that can promises its level once for all checks."""
+    catalogue.find("detector", config.detector)
+    if catalogue.find("detector", config.detector).options is None:
+        return config
+    names = {field.name for field in dataclasses.fields(options_type(config, "detector"))}
+    given = config.options.get("detector", {})
+    if "spending" not in names or "spending" in given:
+        return config
+    options = {**config.options, "detector": {**given, "spending": "inverse-square"}}
+    return dataclasses.replace(config, options=options)

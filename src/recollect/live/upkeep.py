@@ -1,0 +1,322 @@
+"""One batch after the other: predict, watch, mend, teach. The order is all that is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recollect.care import Care
+from recollect.detect.share import estimate_shares
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import settled
+from recollect.live.asking import Answer, Asker, LiveLabels, take_up
+from recollect.live.parts import LiveParts, monitor_of
+from recollect.live.settings import LiveSettings
+from recollect.live.window import Track, Window
+from recollect.shapes import Workbench
+from recollect.types import Repair, Rows, StepReport, Verdict
+
+
+@dataclass(kw_only=True)
+class Done:
+    """What was done with one batch."""
+
+    predicted: Tensor
+    """int64 (rows,)"""
+    new_classes: tuple[int, ...] = ()
+    verdicts: list[Verdict] = field(default_factory=list)
+    repaired: list[int] = field(default_factory=list)
+    extra: list[Rows] = field(default_factory=list)
+    """rows that repairs want trained on"""
+    given: list[Rows] = field(default_factory=list)
+    """rows with labels that were asked for, of which no repair had use"""
+    losses: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def tell(self, kind: str, **details: Any) -> None:
+        """Something happened; what a person should be told of is also noted."""
+        self.events.append((kind, details))
+        if kind == "trouble":
+            self.notes.append(details["text"])
+
+
+class Upkeep:
+    """Looks after one learner, batch by batch."""
+
+    def __init__(
+        self,
+        parts: LiveParts,
+        config: RunConfig,
+        settings: LiveSettings,
+        *,
+        outputs: int,
+        own_outputs: int,
+        nothing: Rows,
+        asker: Asker | None,
+    ) -> None:
+        """Of the network's `outputs`, the first `own_outputs` were trained before."""
+        self.parts = parts
+        self.outputs = outputs
+        self.classes: set[int] = set()
+        self.waiting: dict[int, Verdict] = {}
+        self.checks = 0
+        self.window = Window(nothing, settings, trust_guesses=config.min_harm is None)
+        self._tells_harm = config.min_harm is not None
+        self._own_outputs = own_outputs
+        self._asker = asker
+        self._step_rows = settings.batch_size
+        self._extra_rows = settled(config.batch_size)
+
+    @property
+    def answers(self) -> Tensor:
+        """bool (outputs,): the classes that may be predicted, trained before or seen since."""
+        may = torch.zeros(self.outputs, dtype=torch.bool)
+        may[: self._own_outputs] = True
+        may[list(self.classes)] = True
+        return may
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Classes, (rows,), as the learner stands."""
+        if not len(images):
+            return torch.empty(0, dtype=torch.int64)
+        logits = self.parts.learner.logits(images)
+        return logits.masked_fill(~self.answers, -torch.inf).argmax(dim=1)
+
+    def observe(self, rows: Rows, answers: list[Answer], *, next_row: int) -> Done:
+        """Everything that is to be done about a batch and about labels that came since."""
+        done = Done(predicted=self.predict(rows.images))
+        has_label = rows.labels >= 0
+        learn, watch = self.window.split(rows[has_label])
+        self.window.watch(watch)
+        self.window.watch_guessed(rows[~has_label], done.predicted[~has_label])
+        late = self._take_up(answers, done)
+
+        self._check(done, next_row)
+        self._mend_waiting(done, next_row)
+        self.parts.ledger.book_labels("stream", len(learn))
+        self._teach([*late, *done.given, learn], done)
+        self._settle(done)
+        return done
+
+    def _take_up(self, answers: list[Answer], done: Done) -> list[Rows]:
+        """Rows to learn from whose labels came late."""
+        taken = take_up(answers, self.window, self.parts.ledger)
+        asked, unasked, gone = (
+            sum(getattr(late, name) for late in taken) for name in ("asked", "unasked", "gone")
+        )
+        if taken:
+            done.tell("answered", given=asked, late=asked + unasked, gone=gone)
+        if gone:
+            done.notes.append(f"{gone} labels came for rows that are no longer kept")
+        return [late.learn for late in taken]
+
+    # Watching and mending
+
+    def _check(self, done: Done, next_row: int) -> None:
+        """Check what is due, and repair what has drifted."""
+        for care, track in (
+            (self.parts.given, self.window.given),
+            (self.parts.guessed, self.window.guessed),
+        ):
+            if not (due := track.due()):
+                continue
+            self.checks += 1
+            look = _Look(number=self.checks + 1, known_classes=due, track=track)
+            labels = self._labels(done, asking=True)
+            verdicts, repair = care.attend(look, self._bench(care, look, labels))
+            if track is self.window.guessed and not self._tells_harm:
+                # What a reference of guesses says about accuracy is the learner's own opinion.
+                verdicts = tuple(
+                    replace(each, harm=None, harm_error=None, harm_unlabelled=None)
+                    for each in verdicts
+                )
+            quiet = [each.label for each in verdicts if each.drifted is False]
+            self.window.checked([label for label in quiet if label not in self.waiting], next_row)
+            done.verdicts += verdicts
+            drifted = {each.label: each for each in verdicts if each.calls_for_repair}
+            done.tell("checked", classes=list(due), number=self.checks)
+            if drifted:
+                done.tell("drifted", classes=sorted(drifted))
+            others = {each: v for each, v in self.waiting.items() if each not in drifted}
+            self._answer(repair, drifted, labels, done, next_row)
+            if others:  # those who were asked before may have labels now
+                self._mend(care, look, others, done, next_row, asking=True)
+            track.end_check(due)
+
+    def _mend_waiting(self, done: Done, next_row: int) -> None:
+        """Realign waiting classes for which enough labels have come by themselves."""
+        if not self.waiting:
+            return
+        care, track = self.parts.given, self.window.given
+        look = _Look(number=self.checks + 1, known_classes=tuple(self.waiting), track=track)
+        self._mend(care, look, dict(self.waiting), done, next_row, asking=False)
+
+    def _mend(
+        self,
+        care: Care,
+        look: _Look,
+        drifted: dict[int, Verdict],
+        done: Done,
+        next_row: int,
+        *,
+        asking: bool,
+    ) -> None:
+        """Another attempt at classes that are known to have drifted."""
+        labels = self._labels(done, asking=asking)
+        repair = care.mend(list(drifted.values()), self._bench(care, look, labels))
+        if asking or repair.renewed:  # that nothing has changed need not be told every time
+            self._answer(repair, drifted, labels, done, next_row)
+
+    def _answer(
+        self,
+        repair: Repair,
+        drifted: dict[int, Verdict],
+        labels: LiveLabels,
+        done: Done,
+        next_row: int,
+    ) -> None:
+        """What follows from a repair."""
+        for label in repair.renewed:
+            self.window.renew(label, next_row)
+            self.waiting.pop(label, None)
+        for label in sorted(labels.unmet - set(repair.renewed)):
+            if label not in self.waiting:
+                self.waiting[label] = drifted[label]
+                done.tell("waiting", label=label)
+                done.notes.append(f"class {label} has drifted, no labels to realign with")
+        done.repaired += repair.renewed
+        done.notes += repair.notes
+        if repair.renewed:
+            done.tell("realigned", classes=list(repair.renewed), notes=list(repair.notes))
+            # For methods that know of tasks, a class that looks new begins one.
+            self.parts.learner.begin_task((), from_scratch=repair.from_scratch)
+        if repair.extra is not None:
+            self.window.forget(repair.extra.ids)
+            done.extra.append(repair.extra)
+        done.given += labels.to_learn()
+
+    def _labels(self, done: Done, *, asking: bool) -> LiveLabels:
+        return LiveLabels(
+            self.window,
+            self.parts.ledger,
+            asker=self._asker if asking else None,
+            predict=self.predict,
+            tell=done.tell,
+        )
+
+    def _bench(self, care: Care, look: _Look, labels: LiveLabels) -> Workbench:
+        learner, ledger = self.parts.learner, self.parts.ledger
+
+        def rehearse(batch: Rows | None) -> StepReport:
+            ledger.add_step()
+            return learner.rehearse(batch)
+
+        return Workbench(
+            memory=learner.memory,
+            labels=labels,
+            annotate=learner.annotate,
+            encode=learner.encode,
+            rehearse=rehearse,
+            watched=lambda: monitor_of(care).as_seen(look),
+            compare=lambda kept, now: estimate_shares([(kept, now)])[0],
+        )
+
+    # Learning
+
+    def _teach(self, batches: Sequence[Rows], done: Done) -> None:
+        """Steps on what repairs want trained on, then one or more on the labelled rows."""
+        rows = [each for each in batches if len(each)]
+        for each in (*done.extra, *rows):
+            self._meet(set(each.labels.tolist()), done)
+        with self.parts.ledger.phase("train"):
+            for some in done.extra:
+                self._steps(some, self._extra_rows, done)
+            if rows:
+                batch = Rows.concat(rows)
+                self._steps(batch, self._step_rows or len(batch), done)
+                self.window.learned.add(batch)
+
+    def _steps(self, rows: Rows, size: int, done: Done) -> None:
+        for start in range(0, len(rows), size):
+            done.losses.append(self.parts.given.teach(rows[start : start + size]).loss)
+
+    def _meet(self, labels: set[int], done: Done) -> None:
+        """Make room for labels that were never seen."""
+        if not (new := labels - self.classes):
+            return
+        done.new_classes = tuple(sorted({*done.new_classes, *new}))
+        done.tell("classes", classes=sorted(new))
+        self.classes |= new
+        if max(new) >= self.outputs:
+            self.outputs = max(new) + 1
+            self.parts.learner.grow(self.outputs)
+            done.tell("grown", outputs=self.outputs)
+
+    def _settle(self, done: Done) -> None:
+        """Classes of which enough rows have been collected are watched from here on."""
+        for care, track in (
+            (self.parts.given, self.window.given),
+            (self.parts.guessed, self.window.guessed),
+        ):
+            if not (complete := track.complete()):
+                continue
+            rows = {label: track.settle(label) for label in complete}
+            look = _Collected(rows)
+            care.settle(look, complete, look.monitored())
+            if track is self.window.given:
+                done.tell("watched", classes=complete)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {
+            "window": self.window.state_dict(),
+            "outputs": self.outputs,
+            "classes": sorted(self.classes),
+            "checks": self.checks,
+            "waiting": [asdict(verdict) for verdict in self.waiting.values()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self.window.load_state_dict(state["window"])
+        self.outputs = state["outputs"]
+        self.classes = set(state["classes"])
+        self.checks = state["checks"]
+        verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
+        self.waiting = {verdict.label: verdict for verdict in verdicts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """What a check looks at."""
+
+    number: int
+    known_classes: tuple[int, ...]
+    track: Track
+
+    def monitored(self) -> Rows:
+        return self.track.current(self.known_classes)
+
+    def reference(self, label: int) -> Rows:
+        raise AssertionError(f"a check renews nothing, nor class {label}")
+
+
+class _Collected:
+    """What has been collected of classes."""
+
+    number = 1
+    known_classes: tuple[int, ...] = ()
+
+    def __init__(self, rows: dict[int, Rows]) -> None:
+        self._rows = rows
+
+    def monitored(self) -> Rows:
+        return Rows.concat(list(self._rows.values()))
+
+    def reference(self, label: int) -> Rows:
+        return self._rows[label]

@@ -1,0 +1,271 @@
+"""What is kept of the stream: bounded, and no row that says how a class looks is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recollect.live.piles import Pile, Tally, occurrences, with_labels
+from recollect.live.settings import LiveSettings
+from recollect.types import Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """What has become of rows that got their labels after they had come."""
+
+    learn: Rows
+    """rows to learn from"""
+    asked: int
+    """labels that had been asked for"""
+    unasked: int
+    """labels that came by themselves"""
+    gone: int
+    """labels whose rows are no longer there"""
+
+
+class Window:
+    """The rows of a live learner that are neither in its memory nor gone."""
+
+    def __init__(self, nothing: Rows, settings: LiveSettings, *, trust_guesses: bool) -> None:
+        """`trust_guesses`: rows may say what a class looked like that were only taken for it."""
+        self._watch_every = settings.watch_every
+        self._trust_guesses = trust_guesses
+        reference_size, check_rows = settings.reference_size, settings.check_rows
+        self.given = Track(nothing, reference_size=reference_size, check_rows=check_rows)
+        """watched rows that came with labels"""
+        self.guessed = Track(
+            nothing, reference_size=reference_size, check_rows=check_rows, together=True
+        )
+        """watched rows by what they are taken for"""
+        self.learned = Pile(nothing, most=settings.recent_rows)
+        """labelled rows that were trained on"""
+        self.unlabelled = Pile(nothing, most=settings.recent_rows)
+        """rows that nobody has labelled yet"""
+        self.asked = Pile(nothing, most=settings.recent_rows)
+        """rows that somebody was asked to label and has not"""
+        self._numbers = Tally()
+        self._since: dict[int, int] = {}
+
+    def split(self, labelled: Rows) -> tuple[Rows, Rows]:
+        """Rows to learn from, and rows to watch: the sixth, twelfth, ... of each class."""
+        numbers = self._numbers.number(labelled.labels)
+        watched = numbers % self._watch_every == self._watch_every - 1
+        return labelled[~watched], labelled[watched]
+
+    def watch(self, labelled: Rows) -> None:
+        """Take labelled rows to be watched."""
+        self.given.look_at(labelled)
+        # How a class looked when it was learned is what labelled rows say best.
+        self.guessed.collect(labelled)
+
+    def watch_guessed(self, unlabelled: Rows, guesses: Tensor) -> None:
+        """Take unlabelled rows to be watched by what they are taken for."""
+        guessed = replace(unlabelled, labels=guesses)
+        if self._trust_guesses:
+            self.guessed.look_at(guessed)
+        else:
+            self.guessed.follow(guessed)
+        self.unlabelled.add(unlabelled)
+
+    def fresh(self, label: int) -> Rows:
+        """Rows of a class that were learned from since its last check found nothing."""
+        rows = self.learned.rows()
+        return rows[(rows.labels == label) & (rows.ids >= self._since.get(label, 0))]
+
+    def unasked(self, label: int) -> Rows:
+        """Unlabelled rows that came since the class's last check, and are nobody's reference."""
+        rows = self.unlabelled.rows()
+        return rows[(rows.ids >= self._since.get(label, 0)) & ~self.guessed.refers_to(rows.ids)]
+
+    def ask_for(self, rows: Rows) -> None:
+        """Labels of these are being asked for."""
+        self.unlabelled.remove(rows.ids)
+        self.asked.add(rows)
+
+    def take_back(self, rows: Rows) -> None:
+        """Nobody will label these after all."""
+        self.asked.remove(rows.ids)
+        self.unlabelled.add(rows)
+
+    def answered(self, ids: Tensor, labels: Tensor) -> Late:
+        """Labels came for these rows, which are unlabelled no longer."""
+        asked = with_labels(self.asked.remove(ids), ids, labels)
+        came = with_labels(self.unlabelled.remove(ids), ids, labels)
+        # A row by which classes are told apart from what they were is never trained on.
+        refers = self.guessed.refers_to(came.ids)
+        learn, watched = self.split(came[~refers])
+        self.guessed.forget(torch.cat([asked.ids, came.ids]))
+        self.watch(Rows.concat([came[refers], watched]))
+        return Late(
+            learn=Rows.concat([asked, learn]),
+            asked=len(asked),
+            unasked=len(came),
+            gone=len(set(ids.tolist())) - len(asked) - len(came),
+        )
+
+    def checked(self, labels: Sequence[int], row: int) -> None:
+        """Nothing was found in these classes up to a row."""
+        self._since.update(dict.fromkeys(labels, row))
+
+    def renew(self, label: int, row: int) -> None:
+        """A class was met as it looks at a row: what says how it looks begins anew."""
+        self._since[label] = row
+        self.given.renew(label)
+        self.guessed.renew(label)
+
+    def forget(self, ids: Tensor) -> None:
+        """These rows are trained on without labels: they say nothing more of how classes look."""
+        self.unlabelled.remove(ids)
+        self.guessed.forget(ids)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        parts = {name: getattr(self, name).state_dict() for name in _PARTS}
+        return {**parts, "numbers": self._numbers.state_dict(), "since": dict(self._since)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        for name in _PARTS:
+            getattr(self, name).load_state_dict(state[name])
+        self._numbers.load_state_dict(state["numbers"])
+        self._since = dict(state["since"])
+
+
+_PARTS = ("given", "guessed", "learned", "unlabelled", "asked")
+
+
+class Track:
+    """One way of watching: what classes looked like when they were learned, how they look now."""
+
+    def __init__(
+        self, nothing: Rows, *, reference_size: int, check_rows: int, together: bool = False
+    ) -> None:
+        """`together`: rows are told apart by class only when they are checked, all at once."""
+        self._reference_size = reference_size
+        self._check_rows = check_rows
+        self._together = together
+        self._collected = Pile(nothing)
+        self._current = Pile(nothing)
+        self._num_collected = Tally()
+        self._num_current = Tally()
+        self._references: dict[int, Tensor] = {}
+
+    @property
+    def watched(self) -> tuple[int, ...]:
+        """The classes of which it is known what they looked like."""
+        return tuple(sorted(self._references))
+
+    def look_at(self, rows: Rows) -> None:
+        """Rows say what their class looked like, until there are enough; then how it looks now."""
+        if len(rows):
+            collects = self._collects(rows.labels)
+            self._collect(rows[collects])
+            self._follow(rows[~collects])
+
+    def collect(self, rows: Rows) -> None:
+        """Rows say what their class looked like, if there are not enough yet."""
+        if len(rows):
+            self._collect(rows[self._collects(rows.labels)])
+
+    def follow(self, rows: Rows) -> None:
+        """Rows say how their class looks now, if it is known what it looked like."""
+        if len(rows):
+            self._follow(rows[torch.isin(rows.labels, torch.tensor(self.watched).long())])
+
+    def complete(self) -> list[int]:
+        """Classes of which enough has been collected."""
+        return self._num_collected.reaching(self._reference_size)
+
+    def settle(self, label: int) -> Rows:
+        """What was collected of a class; from now on it is compared with these rows."""
+        rows = self._collected.remove_classes([label])
+        self._num_collected.clear(label)
+        self._references[label] = rows.ids
+        return rows
+
+    def due(self) -> tuple[int, ...]:
+        """The classes to be checked now: none, as long as none of them has rows enough.
+
+        A check that is due for one class is made for all that have at least half as many rows:
+        the fewer checks there are, the more of its level each of them may spend.
+        """
+        watched = set(self._references)
+        if watched.isdisjoint(self._num_current.reaching(self._check_rows)):
+            return ()
+        if self._together:
+            return self.watched
+        half = (self._check_rows + 1) // 2
+        return tuple(sorted(watched.intersection(self._num_current.reaching(half))))
+
+    def current(self, labels: Sequence[int]) -> Rows:
+        """The rows that say how these classes look now."""
+        rows = self._current.rows()
+        if self._together:
+            return rows
+        return rows[torch.isin(rows.labels, torch.tensor(labels))]
+
+    def end_check(self, labels: Sequence[int]) -> None:
+        """A check of these classes was made: their next one takes other rows."""
+        if self._together:
+            labels = [*self._references, *self._num_current.reaching(1)]
+        self._current.remove_classes(list(labels))
+        for label in labels:
+            self._num_current.clear(label)
+
+    def renew(self, label: int) -> None:
+        """Forget how a class looked and looks."""
+        self._collected.remove_classes([label])
+        self._current.remove_classes([label])
+        self._num_collected.clear(label)
+        self._num_current.clear(label)
+        self._references.pop(label, None)
+
+    def forget(self, ids: Tensor) -> None:
+        """Take rows out, unless they are a reference."""
+        for pile, tally in (
+            (self._collected, self._num_collected),
+            (self._current, self._num_current),
+        ):
+            tally.add(pile.remove(ids).labels, sign=-1)
+
+    def refers_to(self, ids: Tensor) -> Tensor:
+        """bool (rows,): which rows are part of a reference."""
+        if not self._references:
+            return torch.zeros(len(ids), dtype=torch.bool)
+        return torch.isin(ids, torch.cat(list(self._references.values())))
+
+    def _collects(self, labels: Tensor) -> Tensor:
+        known = torch.isin(labels, torch.tensor(self.watched, dtype=torch.int64))
+        numbers = self._num_collected.at(labels) + occurrences(labels)
+        return ~known & (numbers < self._reference_size)
+
+    def _collect(self, rows: Rows) -> None:
+        self._collected.add(rows)
+        self._num_collected.add(rows.labels)
+
+    def _follow(self, rows: Rows) -> None:
+        self._current.add(rows)
+        self._num_current.add(rows.labels)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {
+            "collected": self._collected.state_dict(),
+            "current": self._current.state_dict(),
+            "num_collected": self._num_collected.state_dict(),
+            "num_current": self._num_current.state_dict(),
+            "references": dict(self._references),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._collected.load_state_dict(state["collected"])
+        self._current.load_state_dict(state["current"])
+        self._num_collected.load_state_dict(state["num_collected"])
+        self._num_current.load_state_dict(state["num_current"])
+        self._references = dict(state["references"])
