@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from recollect.care import Care
 from recollect.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
 from recollect.detect.cached import Cached
 from recollect.detect.grouping import KnownLabels
+from recollect.errors import UserError
 from recollect.evaluate import Ledger
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
@@ -31,13 +33,18 @@ class LiveParts:
     ledger: Ledger
     given: Care
     """looks after the learner by watched rows with labels"""
-    guessed: Care
-    """by watched rows without, told apart by what they are taken for"""
-    detectors: tuple[Detector, Detector]
+    guessed: Care | None
+    """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
+    detectors: tuple[Detector, ...]
+
+    @property
+    def cares(self) -> tuple[Care, ...]:
+        """All ways of looking after the learner."""
+        return (self.given,) if self.guessed is None else (self.given, self.guessed)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        monitors = [monitor_of(care).state_dict() for care in (self.given, self.guessed)]
+        monitors = [monitor_of(care).state_dict() for care in self.cares]
         return {
             "learner": self.learner.state_dict(),
             "ledger": self.ledger.state_dict(),
@@ -50,7 +57,7 @@ class LiveParts:
         """Take up where `state_dict` left off."""
         self.learner.load_state_dict(state["learner"])
         self.ledger.load_state_dict(state["ledger"])
-        for care, monitor in zip((self.given, self.guessed), state["monitors"], strict=True):
+        for care, monitor in zip(self.cares, state["monitors"], strict=True):
             monitor_of(care).load_state_dict(monitor)
         for detector, kept in zip(self.detectors, state["detectors"], strict=True):
             if kept:
@@ -97,26 +104,24 @@ def make_parts(
         made: Detector = catalogue.make("detector", config, setting)
         return made
 
-    detectors = detector("given"), detector("predicted")
-    given = Monitor(
-        detectors[0],
-        HeldOutReference(),
-        book=lambda count: ledger.book_labels("monitoring", count),
-        min_harm=config.min_harm,
-    )
-    guessed = Monitor(
-        detectors[1],
-        HeldOutReference(),
-        book=lambda _: None,  # guesses are nobody's labels
-        labels="predicted",
-        min_harm=config.min_harm,
-    )
-    cares = [
-        Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
-        for monitor in (given, guessed)
-    ]
+    def care(made: Detector, labels: KnownLabels, book: Callable[[int], None]) -> Care:
+        monitor = Monitor(
+            made, HeldOutReference(), book=book, labels=labels, min_harm=config.min_harm
+        )
+        return Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
+
+    by_label = detector("given")
+    given = care(by_label, "given", lambda count: ledger.book_labels("monitoring", count))
+    try:
+        by_guess = detector("predicted")
+    except UserError:  # what it says to given labels it has said: it cannot do without
+        return LiveParts(
+            learner=learner, ledger=ledger, given=given, guessed=None, detectors=(by_label,)
+        )
+    guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
+    detectors = by_label, by_guess
     return LiveParts(
-        learner=learner, ledger=ledger, given=cares[0], guessed=cares[1], detectors=detectors
+        learner=learner, ledger=ledger, given=given, guessed=guessed, detectors=detectors
     )
 
 

@@ -69,6 +69,7 @@ class Upkeep:
         self._tells_harm = config.min_harm is not None
         self._own_outputs = own_outputs
         self._asker = asker
+        self._told_of_unwatched = False
         self._step_rows = settings.batch_size
         self._extra_rows = settled(config.batch_size)
 
@@ -93,15 +94,33 @@ class Upkeep:
         has_label = rows.labels >= 0
         learn, watch = self.window.split(rows[has_label])
         self.window.watch(watch)
-        self.window.watch_guessed(rows[~has_label], done.predicted[~has_label])
+        self._watch_unlabelled(rows[~has_label], done.predicted[~has_label], done)
         late = self._take_up(answers, done)
 
         self._check(done, next_row)
-        self._mend_waiting(done, next_row)
         self.parts.ledger.book_labels("stream", len(learn))
         self._teach([*late, *done.given, learn], done)
+        self._mend_waiting(done, next_row)
+        self._teach([], done)
         self._settle(done)
         return done
+
+    def _watch_unlabelled(self, rows: Rows, guesses: Tensor, done: Done) -> None:
+        if not len(rows):
+            return
+        self.window.wait(rows)
+        if self.parts.guessed is not None:
+            self.window.watch_guessed(rows, guesses)
+        elif not self._told_of_unwatched:
+            self._told_of_unwatched = True
+            done.notes.append("this detector goes by labels: rows without are not watched")
+
+    def _ways(self) -> list[tuple[Care, Track]]:
+        """The ways in which rows are watched."""
+        ways = [(self.parts.given, self.window.given)]
+        if self.parts.guessed is not None:
+            ways.append((self.parts.guessed, self.window.guessed))
+        return ways
 
     def _take_up(self, answers: list[Answer], done: Done) -> list[Rows]:
         """Rows to learn from whose labels came late."""
@@ -119,10 +138,7 @@ class Upkeep:
 
     def _check(self, done: Done, next_row: int) -> None:
         """Check what is due, and repair what has drifted."""
-        for care, track in (
-            (self.parts.given, self.window.given),
-            (self.parts.guessed, self.window.guessed),
-        ):
+        for care, track in self._ways():
             if not (due := track.due()):
                 continue
             self.checks += 1
@@ -234,8 +250,8 @@ class Upkeep:
         for each in (*done.extra, *rows):
             self._meet(set(each.labels.tolist()), done)
         with self.parts.ledger.phase("train"):
-            for some in done.extra:
-                self._steps(some, self._extra_rows, done)
+            while done.extra:
+                self._steps(done.extra.pop(0), self._extra_rows, done)
             if rows:
                 batch = Rows.concat(rows)
                 self._steps(batch, self._step_rows or len(batch), done)
@@ -259,10 +275,7 @@ class Upkeep:
 
     def _settle(self, done: Done) -> None:
         """Classes of which enough rows have been collected are watched from here on."""
-        for care, track in (
-            (self.parts.given, self.window.given),
-            (self.parts.guessed, self.window.guessed),
-        ):
+        for care, track in self._ways():
             if not (complete := track.complete()):
                 continue
             rows = {label: track.settle(label) for label in complete}

@@ -63,6 +63,10 @@ class Window:
         # How a class looked when it was learned is what labelled rows say best.
         self.guessed.collect(labelled)
 
+    def wait(self, unlabelled: Rows) -> None:
+        """Keep unlabelled rows, for labels that may come."""
+        self.unlabelled.add(unlabelled)
+
     def watch_guessed(self, unlabelled: Rows, guesses: Tensor) -> None:
         """Take unlabelled rows to be watched by what they are taken for."""
         guessed = replace(unlabelled, labels=guesses)
@@ -70,7 +74,6 @@ class Window:
             self.guessed.look_at(guessed)
         else:
             self.guessed.follow(guessed)
-        self.unlabelled.add(unlabelled)
 
     def fresh(self, label: int) -> Rows:
         """Rows of a class that were learned from since its last check found nothing."""

@@ -1,0 +1,136 @@
+"""Labelled streams: drift in the middle is found, answered, and the learner recovers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from live_tools import SOON, accuracy, digits, keeper, play
+
+import recollect
+from recollect.experiment.catalogue import CATALOGUE
+from recollect.live.upkeep import Upkeep
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_drift_in_mid_stream_is_found_and_realigned_and_accuracy_recovers(seed: int) -> None:
+    stream = digits(seed)
+    mine = recollect.Keeper("mlp", detector="combined", seed=seed, **SOON)
+    seen = play(mine, stream)
+    turn = stream.turn // 10
+    drifted = {label for each in seen[turn:] for label in each.drifted}
+    repaired = {label for each in seen[turn:] for label in each.repaired}
+    assert not any(each.drifted for each in seen[:turn]), "nothing had changed yet"
+    assert drifted == set(range(10))
+    assert len(repaired) >= 9
+    before, shock, end = seen[turn - 20 : turn], seen[turn : turn + 15], seen[-30:]
+    assert accuracy(before) > 0.7
+    assert accuracy(shock) < 0.5
+    assert accuracy(end) > 0.8
+
+
+def test_realignment_leaves_only_rows_that_came_since_nothing_was_found() -> None:
+    stream = digits(1)
+    mine = keeper(seed=1)
+    quiet = dict.fromkeys(range(10), 0)
+    for start, images, labels in stream.batches():
+        seen = mine.observe(images, labels)
+        quiet |= {each.label: start + 10 for each in seen.verdicts if each.drifted is False}
+        if start >= stream.turn and seen.repaired:
+            break
+    memory = upkeep_of(mine).parts.learner.memory
+    oldest = {label: int(memory.rows_of(label).ids.min()) for label in memory.counts()}
+    for label in seen.repaired:
+        assert oldest[label] >= quiet[label] > 0
+    assert min(oldest[label] for label in oldest if label not in seen.repaired) < 300
+
+
+def test_only_the_class_that_moved_is_flagged() -> None:
+    seen = play(keeper(detector="combined"), digits(3, moving=4))
+    assert {label for each in seen for label in each.drifted} == {4}
+
+
+def test_predictions_are_made_before_anything_is_learned_of_the_batch() -> None:
+    stream = digits(0, turn=None)
+    mine = keeper()
+    play(mine, stream, rows=200)
+    images, labels = stream.images[200:300], stream.labels[200:300]
+    before, sure = mine.predict(images), mine.predict_proba(images)
+    seen = mine.observe(images, labels)
+    assert np.array_equal(seen.predicted, before)
+    assert seen.correct == int((before == labels).sum())
+    assert not np.array_equal(mine.predict_proba(images), sure), "and then it learned"
+
+
+def test_watched_rows_are_never_trained_on_and_never_in_memory() -> None:
+    stream = digits(0)
+    mine = keeper(watch_every=6, buffer_size=2000)
+    play(mine, stream, rows=600)
+    upkeep = upkeep_of(mine)
+    ids = {
+        int(number)
+        for label in range(10)
+        for number in upkeep.parts.learner.memory.rows_of(label).ids
+    }
+    expected = set()
+    counts = dict.fromkeys(range(10), 0)
+    for number, label in enumerate(stream.labels[:600].tolist()):  # the rule, row by row
+        counts[label] += 1
+        if counts[label] % 6:
+            expected.add(number)
+    assert ids == expected
+
+
+def test_checks_spend_their_level_over_the_whole_stream() -> None:
+    seen = play(keeper(), digits(0, turn=None))
+    checks = [each.verdicts for each in seen if each.verdicts]
+    tasks = [verdicts[0].task for verdicts in checks]
+    assert tasks == list(range(2, 2 + len(checks)))
+    thresholds = [
+        max(v.threshold for v in verdicts if v.threshold is not None) for verdicts in checks[:3]
+    ]
+    assert thresholds == sorted(thresholds, reverse=True)
+
+
+@pytest.mark.parametrize("detector", sorted(set(CATALOGUE["detector"]) - {"oracle"}))
+def test_any_detector_of_the_catalogue_watches_a_live_stream(detector: str) -> None:
+    seen = play(keeper(detector=detector), digits(2, classes=4, turn=400))
+    checks = [each for each in seen if each.verdicts]
+    assert checks
+    flagged = [each for each in checks if each.drifted]
+    assert (flagged == []) == (detector == "never")
+
+
+def test_any_adaptation_of_the_catalogue_answers_a_live_drift() -> None:
+    for adaptation in CATALOGUE["adaptation"]:
+        mine = keeper(adaptation=adaptation)
+        seen = play(mine, digits(2, classes=4, turn=360))
+        assert any(each.drifted for each in seen), adaptation
+        repaired = any(each.repaired for each in seen)
+        assert repaired == (adaptation != "vanilla"), adaptation
+
+
+def test_what_is_kept_of_a_long_stream_is_bounded() -> None:
+    stream = digits(0)
+    mine = keeper(recent_rows=50, detector="never")
+    sizes = []
+    for _ in range(3):
+        play(mine, stream, known=0.5)
+        sizes.append(kept_rows(upkeep_of(mine)))
+    assert max(sizes) <= 3 * 50 + 2 * 10 * (15 + 10 + 10)
+    assert sizes[2] <= sizes[1] + 100
+
+
+def kept_rows(upkeep: Upkeep) -> int:
+    state = upkeep.window.state_dict()
+    piles = [state[name]["ids"] for name in ("learned", "unlabelled", "asked")]
+    piles += [
+        state[track][pile]["ids"]
+        for track in ("given", "guessed")
+        for pile in ("collected", "current")
+    ]
+    return sum(len(ids) for ids in piles)
+
+
+def upkeep_of(mine: recollect.Keeper) -> Upkeep:
+    assert mine._upkeep is not None
+    return mine._upkeep
