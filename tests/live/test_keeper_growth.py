@@ -1,0 +1,109 @@
+"""Classes that arrive at any time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from live_tools import digits, keeper, play, small_network
+from run_tools import complaint
+from test_keeper_drift import upkeep_of
+
+METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
+QUICK = {"stable_update_freq": 0.9, "stable_alpha": 0.9, "plastic_alpha": 0.9}
+"""averages that keep pace with so short a stream"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_classes_that_arrive_in_mid_stream_are_learned_and_old_ones_kept(method: str) -> None:
+    stream = digits(0, turn=None)
+    early, late = stream.labels < 3, stream.labels == 5
+    options = {"method": QUICK} if method == "cls-er" else {}
+    mine = keeper(method=method, lr=0.1, options=options)
+    for rows in np.array_split(np.flatnonzero(early)[:300], 30):
+        mine.observe(stream.images[rows], stream.labels[rows])
+    asked = stream.images[early][300:400]
+    before = mine.predict_proba(asked)
+    assert before.shape[1] == 3
+    upkeep = upkeep_of(mine)
+    kept = upkeep.parts.learner.logits(torch.from_numpy(asked))
+    upkeep.parts.learner.grow(6)  # what the next batch is going to do first
+    upkeep.outputs = 6
+    grown = upkeep.parts.learner.logits(torch.from_numpy(asked))
+    torch.testing.assert_close(grown[:, :3], kept, rtol=1e-6, atol=1e-6)
+    assert torch.equal(upkeep.predict(torch.from_numpy(asked)), kept.argmax(dim=1))
+
+    both = np.flatnonzero(late | early)[300:]
+    seen = mine.observe(stream.images[late][:20], stream.labels[late][:20])
+    assert seen.new_classes == (5,)
+    for rows in np.array_split(np.tile(both, 2), 150):
+        mine.observe(stream.images[rows], stream.labels[rows])
+    assert mine.classes == (0, 1, 2, 5)
+    proba = mine.predict_proba(stream.images[late])
+    assert proba.shape == (late.sum(), 6)
+    assert not proba[:, 3:5].any(), "classes that nobody has seen are not predicted"
+    assert (mine.predict(stream.images[late]) == 5).mean() > 0.7
+    assert (mine.predict(asked) == stream.labels[early][300:400]).mean() > 0.7
+
+
+def test_a_network_of_ones_own_grows_and_its_original_is_left_alone() -> None:
+    network = small_network(3)
+    before = [weight.clone() for weight in network.parameters()]
+    stream = digits(0, turn=None)
+    mine = keeper(network, lr=0.1)
+    play(mine, stream, rows=200)
+    assert mine.classes == tuple(range(10))
+    assert mine.predict_proba(stream.images[:4]).shape == (4, 10)
+    assert all(map(torch.equal, before, network.parameters()))
+
+
+def test_all_outputs_of_a_network_that_was_given_may_be_predicted_before_anything_is_seen() -> None:
+    network = small_network(4)
+    stream = digits(0, turn=None)
+    mine = keeper(network)
+    with torch.no_grad():
+        said = network(torch.from_numpy(stream.images[:50]).permute(0, 3, 1, 2).float() / 255)
+    assert np.array_equal(mine.predict(stream.images[:50]), said.argmax(dim=1).numpy())
+    seen = mine.observe(stream.images[:50])
+    assert np.array_equal(seen.predicted, said.argmax(dim=1).numpy())
+    assert mine.classes == ()
+
+
+def test_a_label_never_seen_is_refused_where_growth_is_switched_off() -> None:
+    stream = digits(0, turn=None)
+    few = stream.labels < 3
+    mine = keeper(small_network(3), grow=False)
+    mine.observe(stream.images[few][:20], stream.labels[few][:20])
+    before = mine.rows, mine.predict_proba(stream.images[:9])
+    text = complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
+    assert "labels are at most 2 here; got 7" in text
+    assert mine.rows == before[0], "and nothing was taken of the batch"
+    assert np.array_equal(mine.predict_proba(stream.images[:9]), before[1])
+    mine.observe(stream.images[few][20:30], stream.labels[few][20:30])
+
+
+def test_growth_switched_off_holds_for_the_first_batch_and_for_answers_too() -> None:
+    stream = digits(0, turn=None)
+    mine = keeper(small_network(3), grow=False)
+    assert "at most 2" in complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
+    assert mine.rows == 0
+    mine.observe(stream.images[:2])
+    assert "at most 2" in complaint(lambda: mine.answer([0], [3]))
+
+
+def test_one_mistaken_label_does_not_cost_gigabytes() -> None:
+    mine = keeper()
+    images = digits(0).images
+    assert "labels are at most 9999 here; got 1e+09" in complaint(
+        lambda: mine.observe(images[:1], [10**9])
+    )
+    mine.observe(images[:1], [1])
+    assert "at most 9999" in complaint(lambda: mine.observe(images[:1], [10_000]))
+
+
+def test_a_head_that_is_not_linear_takes_its_own_classes_and_no_more() -> None:
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 8), torch.nn.Flatten())
+    mine = keeper(network)
+    images = digits(0).images
+    mine.observe(images[:3], [0, 1, 2])
+    assert "labels are at most 2" in complaint(lambda: mine.observe(images[:1], [3]))

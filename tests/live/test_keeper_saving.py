@@ -1,0 +1,266 @@
+"""Saved and loaded, a keeper goes on as if nothing had been: to the last bit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from live_tools import digits, keeper, play, small_network
+from run_tools import ENVIRONMENT, complaint, events_of
+from same_state import same
+
+import recollect
+from recollect.live.asking import Request
+
+
+def state_of(mine: recollect.Keeper) -> dict[str, Any]:
+    """All that may change, but for seconds on a clock."""
+    state = mine._state()
+    if state["parts"] is not None:
+        del state["parts"]["ledger"]["seconds"]
+    return state
+
+
+Load = Callable[..., recollect.Keeper]
+
+
+@pytest.fixture
+def load() -> Iterator[Load]:
+    """Loads keepers that are let go at the end, saved or not."""
+    loaded: list[recollect.Keeper] = []
+
+    def it(*arguments: Any, **more: Any) -> recollect.Keeper:
+        loaded.append(recollect.Keeper.load(*arguments, **more))
+        return loaded[-1]
+
+    yield it
+    for each in loaded:
+        each._let_go()
+
+
+@pytest.mark.parametrize(
+    ("known", "settings"),
+    [
+        (1.0, {"method": "der++", "optimiser": "adam", "lr": 0.003}),
+        (0.4, {"method": "cls-er", "adaptation": "amr-plus", "check_rows": 15}),
+        (1.0, {"method": "ser", "encoder": "random", "adaptation": "fr-scratch", "lr": 0.05}),
+    ],
+)
+def test_pauses_change_no_bit(
+    tmp_path: Path, load: Load, known: float, settings: dict[str, Any]
+) -> None:
+    stream = digits(2, classes=5, turn=450)
+    answers = iter_labels(stream.labels)
+    whole = keeper(labels=answers, **settings)
+    paused = keeper(labels=answers, folder=tmp_path / "it", **settings)
+    draw = np.random.default_rng(5)
+    drifted = False
+    for start, images, labels in stream.batches():
+        given = [int(y) if draw.random() < known else None for y in labels]
+        one = whole.observe(images, given)
+        if start % 100 == 50:
+            paused.save()
+            paused.close()
+            paused = load(tmp_path / "it", labels=answers)
+        other = paused.observe(images, given)
+        assert np.array_equal(one.predicted, other.predicted)
+        assert (one.loss, one.notes, one.verdicts) == (other.loss, other.notes, other.verdicts)
+        drifted |= bool(one.repaired)
+    assert drifted, "or nothing worth saving happened"
+    assert same(state_of(whole), state_of(paused))
+
+
+def iter_labels(labels: np.ndarray) -> Any:
+    return lambda request: labels[request.ids]
+
+
+def test_a_keeper_around_a_network_of_ones_own_is_loaded_around_the_same(
+    tmp_path: Path, load: Load
+) -> None:
+    stream = digits(0, turn=None)
+    with keeper(small_network(3), folder=tmp_path / "it") as mine:
+        play(mine, stream, rows=300)  # ten classes: it has grown
+        expected = mine.predict_proba(stream.images)
+    assert "needs the network" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    loaded = load(tmp_path / "it", small_network(3))
+    assert np.array_equal(loaded.predict_proba(stream.images), expected)
+    assert loaded.rows == 300
+    assert loaded.classes == tuple(range(10))
+    assert same(state_of(loaded), state_of(mine))
+
+
+def test_a_folder_of_a_backbone_by_name_also_opens_as_a_predictor(
+    tmp_path: Path, load: Load
+) -> None:
+    stream = digits(0, turn=None)
+    with keeper("mlp", folder=tmp_path / "it") as mine:
+        play(mine, stream, rows=200)
+    predictor = recollect.load(tmp_path / "it")
+    assert np.array_equal(predictor.predict(stream.images), mine.predict(stream.images))
+
+
+def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
+    tmp_path: Path, load: Load
+) -> None:
+    stream = digits(0, turn=None)
+    mine = keeper(folder=tmp_path / "it")
+    play(mine, stream, rows=100)
+    ids = mine.observe(stream.images[100:150]).ids
+    mine.answer(ids, stream.labels[ids])
+    mine.save()
+    after = mine.observe(stream.images[150:160])
+    mine._let_go()  # as a crash would: nothing is saved
+    loaded = load(tmp_path / "it")
+    again = loaded.observe(stream.images[150:160])
+    assert again.loss == after.loss is not None
+    assert same(state_of(loaded), state_of(mine))
+
+
+def test_requests_that_nobody_has_answered_survive_a_restart(tmp_path: Path, load: Load) -> None:
+    stream = digits(0, classes=5, turn=450)
+    asked: list[Request] = []
+    settings = {"detector": "combined", "check_rows": 20}
+    mine = keeper(labels=asked.append, folder=tmp_path / "it", **settings)
+    for start, images, labels in stream.batches():
+        if mine.observe(images, labels if start < 350 else None).drifted:
+            break
+    assert asked
+    mine.close()
+    loaded = load(tmp_path / "it")
+    loaded.answer(asked[0].ids, stream.labels[asked[0].ids])
+    loaded.observe(stream.images[:0])
+    assert f"labels_late_total {len(asked[0])}\n" in loaded.counters
+
+
+SCRIPT = """
+import sys
+import torch
+torch.set_num_threads(1)
+sys.path[:0] = {path!r}
+from live_tools import digits, keeper
+import recollect
+stream = digits(1, classes=4, turn=300)
+folder = {folder!r}
+mine = recollect.Keeper.load(folder) if {load} else keeper(folder=folder, method="der++")
+for start, images, labels in stream.batches():
+    if start < mine.rows:
+        continue
+    mine.observe(images, labels)
+    if start % 30 == 0:
+        mine.save()
+    print(start, flush=True)
+mine.close()
+"""
+
+
+def process(folder: Path, *, load: bool) -> subprocess.Popen[str]:
+    script = SCRIPT.format(path=sys.path, folder=str(folder), load=load)
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+
+
+def test_a_process_killed_in_mid_stream_is_resumed_to_the_same_bits(
+    tmp_path: Path, load: Load
+) -> None:
+    whole = keeper(folder=tmp_path / "whole", method="der++")
+    stream = digits(1, classes=4, turn=300)
+    for start, images, labels in stream.batches():
+        whole.observe(images, labels)
+        if start % 30 == 0:
+            whole.save()
+    whole.close()
+
+    first = process(tmp_path / "killed", load=False)
+    assert first.stdout is not None
+    for line in first.stdout:
+        if int(line) >= 400:  # past the drift, and between two saves
+            os.kill(first.pid, signal.SIGKILL)
+            break
+    first.wait()
+    first.stdout.close()
+    assert first.returncode == -signal.SIGKILL
+    second = process(tmp_path / "killed", load=True)
+    out, _ = second.communicate(timeout=300)
+    assert second.returncode == 0
+    assert 100 < int(out.split()[0]) <= 420
+
+    loaded = load(tmp_path / "killed")
+    assert same(state_of(loaded), state_of(whole))
+    assert events_of(tmp_path / "killed") == events_of(tmp_path / "whole")
+    assert any(event["event"] == "realigned" for event in events_of(tmp_path / "whole"))
+
+
+def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
+    mine = keeper(folder=tmp_path / "it")
+    mine.observe(digits(0).images[:10], digits(0).labels[:10])
+    mine.save()
+    script = f"import recollect; recollect.Keeper.load({str(tmp_path / 'it')!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=ENVIRONMENT, check=False
+    )
+    assert done.returncode == 1
+    assert f"is in use by another process (pid {os.getpid()})" in done.stderr
+    assert "in use" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    mine.close()
+    recollect.Keeper.load(tmp_path / "it").close()
+
+
+def test_a_folder_that_is_taken_or_holds_other_things_is_refused(tmp_path: Path) -> None:
+    keeper(folder=tmp_path / "it").close()
+    text = complaint(lambda: keeper(folder=tmp_path / "it"))
+    assert "go on with Keeper.load" in text
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("dear")
+    assert "holds other files" in complaint(lambda: keeper(folder=tmp_path / "letters"))
+    assert "holds no run" in complaint(lambda: recollect.Keeper.load(tmp_path / "letters"))
+
+
+def test_a_run_of_a_benchmark_is_no_keeper(finished: Path) -> None:
+    assert "no keeper" in complaint(lambda: recollect.Keeper.load(finished))
+
+
+def test_a_keeper_without_a_folder_cannot_be_saved_and_says_so() -> None:
+    assert "make the keeper with a folder" in complaint(keeper().save)
+
+
+def test_a_keeper_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, load: Load) -> None:
+    keeper(folder=tmp_path / "it").close()
+    loaded = load(tmp_path / "it")
+    assert loaded.rows == 0
+    loaded.observe(digits(0).images[:10], digits(0).labels[:10])
+
+
+def test_what_an_error_left_behind_is_not_saved(tmp_path: Path, load: Load) -> None:
+    stream = digits(0)
+    with contextlib.suppress(KeyError), keeper(folder=tmp_path / "it") as mine:
+        mine.observe(stream.images[:10], stream.labels[:10])
+        mine.save()
+        mine.observe(stream.images[10:20], stream.labels[10:20])
+        raise KeyError("somebody's mistake")
+    assert load(tmp_path / "it").rows == 10
+
+
+def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
+    stream = digits(2, classes=4, turn=360)
+    with keeper(folder=tmp_path / "it") as mine:
+        seen = play(mine, stream)
+    lines = (tmp_path / "it" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "classes"
+    assert kinds[-1] == "closed"
+    assert kinds.count("checked") == sum(bool(each.verdicts) for each in seen)
+    realigned = [event["classes"] for event in events if event["event"] == "realigned"]
+    assert realigned == [list(each.repaired) for each in seen if each.repaired]
+    steps = [event["step"] for event in events]
+    assert steps == sorted(steps)

@@ -1,0 +1,72 @@
+"""Columns with a number per class get wider when there are more classes."""
+
+from __future__ import annotations
+
+import torch
+
+from recollect.memory import Memory
+from recollect.memory.policies import Reservoir
+from recollect.types import Rows
+
+
+def filled(width: int, rows: int = 5, dtype: torch.dtype = torch.float32) -> tuple[Memory, Rows]:
+    column = torch.arange(rows)
+    some = Rows(
+        images=torch.arange(rows * 3, dtype=torch.uint8).reshape(rows, 3, 1, 1),
+        labels=column % 2,
+        ids=column,
+        concepts=column * 0,
+    )
+    memory = Memory(8, policy=Reservoir(), seed=0)
+    logits = torch.arange(rows * width).reshape(rows, width).to(dtype)
+    extras = {"logits": logits, "age": column, "maps": torch.ones(rows, 2, 2)}
+    memory.offer(some, extras, step=3)
+    return memory, some
+
+
+def test_widening_adds_zeros_and_leaves_all_else_as_it_was() -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        memory, rows = filled(2, dtype=dtype)
+        memory.widen(4)
+        stored = memory.sample(5)
+        order = stored.rows.ids.argsort()
+        expected = torch.arange(10).reshape(5, 2).to(dtype)
+        assert torch.equal(stored.extras["logits"][order][:, :2], expected)
+        assert not stored.extras["logits"][:, 2:].any()
+        assert stored.extras["logits"].dtype == dtype
+        assert torch.equal(stored.rows.images[order], rows.images)
+        assert torch.equal(stored.extras["age"][order], rows.ids)
+        assert stored.extras["maps"].shape == (5, 2, 2)
+
+
+def test_rows_that_come_after_widening_have_the_new_width() -> None:
+    memory, rows = filled(2)
+    memory.widen(3)
+    more = Rows(
+        images=rows.images[:2], labels=rows.labels[:2], ids=rows.ids[:2] + 50, concepts=rows.ids[:2]
+    )
+    extras = {"logits": torch.ones(2, 3), "age": more.ids, "maps": torch.ones(2, 2, 2)}
+    memory.put(more, extras)
+    assert len(memory) == 7
+
+
+def test_nothing_gets_narrower() -> None:
+    memory, _ = filled(3)
+    memory.widen(2)
+    assert memory.sample(1).extras["logits"].shape == (1, 3)
+
+
+def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
+    memory, _ = filled(2)
+    memory.widen(4)
+    loaded = Memory(8, policy=Reservoir(), seed=1)
+    loaded.load_state_dict(memory.state_dict())
+    one, other = memory.sample(5), loaded.sample(5)
+    assert torch.equal(one.extras["logits"], other.extras["logits"])
+    assert torch.equal(one.rows.ids, other.rows.ids)
+
+
+def test_an_empty_memory_can_be_widened() -> None:
+    memory = Memory(4, policy=Reservoir(), seed=0)
+    memory.widen(7)
+    assert len(memory) == 0
