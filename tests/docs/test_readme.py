@@ -40,7 +40,7 @@ def commands() -> list[list[str]]:
 
 
 def python_blocks() -> list[str]:
-    """From Python, on pictures of one's own, and parts of one's own: the README's three."""
+    """From Python, on pictures of one's own, live, and parts of one's own: the README's four."""
     return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -90,7 +90,7 @@ def test_every_command_parses(words: list[str]) -> None:
 
 def test_the_readme_has_commands_and_code_to_check() -> None:
     assert len(commands()) >= 12
-    assert len(python_blocks()) == 3
+    assert len(python_blocks()) == 4
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
@@ -127,8 +127,19 @@ def test_pictures_of_ones_own_take_five_lines_or_one_file(
     assert (event["transform"], event["kind"]) == ("rotation+gaussian-noise", "partial")
 
 
+def test_a_keeper_keeps_what_the_readme_promises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(python_blocks()[2], found)
+    assert found["keeper"].rows == 1797
+    assert "recollect_rows_total 1797" in capsys.readouterr().out
+    assert (tmp_path / "runs/live/checkpoint.safetensors").is_file()
+
+
 def test_parts_of_ones_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_parts.py").write_text(python_blocks()[2])
+    (tmp_path / "my_parts.py").write_text(python_blocks()[3])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     own = [words for words in commands() if any("my_parts:" in word for word in words)]

@@ -50,14 +50,14 @@ def test_the_head_is_the_last_linear_layer_and_a_network_without_one_is_refused(
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_new_outputs_begin_at_zero_and_the_weights_of_old_ones_stay(bias: bool) -> None:
-    network = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3, bias=bias))
-    network[0].requires_grad_(False)
+    body, head = nn.Linear(6, 5).requires_grad_(False), nn.Linear(5, 3, bias=bias)
+    network = nn.Sequential(body, nn.ReLU(), head)
     x = torch.randn(20, 6, generator=torch.Generator().manual_seed(3))
-    before, weight = network(x), network[2].weight.detach().clone()
+    before, weight = network(x), head.weight.detach().clone()
     replaced = grow_head(network, 7)
     after = network(x)
     assert after.shape == (20, 7)
-    assert torch.equal(network[2].weight[:3], weight)
+    assert torch.equal(head.weight[:3], weight)
     assert_same_but_for_rounding(after[:, :3], before)
     assert torch.equal(after[:, 3:], torch.zeros(20, 4))
     assert len(replaced) == 1 + bias
@@ -151,7 +151,7 @@ def test_a_grown_learner_saved_and_loaded_ends_in_the_same_bits(method: str) -> 
         learner.restart()
         learner.observe(labelled(22, 7, 5, 0, 3))
     assert same(loaded.state_dict(), whole.state_dict())
-    assert loaded.network.head.out_features == GROWN
+    assert head_of(loaded.network).out_features == GROWN
 
 
 def test_a_grown_network_made_anew_has_as_many_outputs() -> None:

@@ -85,6 +85,7 @@ def test_checks_spend_their_level_over_the_whole_stream() -> None:
     checks = [each.verdicts for each in seen if each.verdicts]
     tasks = [verdicts[0].task for verdicts in checks]
     assert tasks == list(range(2, 2 + len(checks)))
+    assert not any(each.drifted for each in seen)
     thresholds = [
         max(v.threshold for v in verdicts if v.threshold is not None) for verdicts in checks[:3]
     ]
@@ -107,6 +108,14 @@ def test_any_adaptation_of_the_catalogue_answers_a_live_drift() -> None:
         assert any(each.drifted for each in seen), adaptation
         repaired = any(each.repaired for each in seen)
         assert repaired == (adaptation != "vanilla"), adaptation
+
+
+def test_drift_that_costs_too_little_is_told_and_left_alone() -> None:
+    stream = digits(2, classes=4, turn=400)
+    spared = play(keeper(min_harm=100), stream)
+    assert any(each.drifted for each in spared)
+    assert not any(each.repaired for each in spared)
+    assert any(each.repaired for each in play(keeper(min_harm=5), stream))
 
 
 def test_what_is_kept_of_a_long_stream_is_bounded() -> None:

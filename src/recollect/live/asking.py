@@ -23,6 +23,10 @@ FEWEST = 10
 """fresh rows, below which a class waits for more: its old rows would go for next to nothing"""
 
 
+MOST_ANSWERS = 100_000
+"""labels that may wait to be taken up"""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
     """Rows that somebody is asked to label: rows that look like a class that has drifted."""
@@ -63,8 +67,12 @@ class Inbox:
         self._troubles: list[str] = []
 
     def add(self, answer: Answer) -> None:
-        """Put an answer behind those that wait."""
+        """Put an answer behind those that wait; UserError where too many do."""
         with self._lock:
+            if sum(len(each.ids) for each in self._answers) + len(answer.ids) > MOST_ANSWERS:
+                raise UserError(
+                    f"{MOST_ANSWERS} labels wait to be taken up: call observe before giving more"
+                )
             self._answers.append(answer)
 
     def complain(self, trouble: str) -> None:

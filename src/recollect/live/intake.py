@@ -116,6 +116,8 @@ def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
         labels = torch.where(labels.isnan(), float(UNKNOWN), labels)
         if not bool((labels == labels.round()).all()):
             raise UserError("labels are whole numbers, None where there is none; got fractions")
+    else:  # before anything is compared: bytes know no number below 0
+        labels = labels.to(torch.int64)
     if bool((labels < UNKNOWN).any()):
         raise UserError(f"labels are 0 or more; got {labels.min().item():g}")
     if bool((labels > max_label).any()):

@@ -29,7 +29,7 @@ from recollect.live.observation import Observation
 from recollect.live.parts import make_parts
 from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
-from recollect.live.settings import settings_from
+from recollect.live.settings import settings_from, to_json
 from recollect.live.upkeep import Done, Upkeep
 from recollect.models.inputs import to_input
 from recollect.types import Rows
@@ -96,7 +96,6 @@ class Keeper:
         self._first_outputs = 0
         self._steps = 0
         self._closed = False
-        self._given = {**given, "backbone": network if isinstance(network, str) else None}
         self._folder = None if folder is None else self._open(Path(folder))
         self._log = Log(self._folder)
 
@@ -107,15 +106,29 @@ class Keeper:
         network: nn.Module | None = None,
         *,
         labels: Callback | None = None,
+        trust_imports: bool = False,
     ) -> Keeper:
-        """Go on exactly where `save` left off; a network that was given is to be given again."""
-        kept = read_config(folder).get("keeper")
+        """Go on exactly where `save` left off; a network that was given is to be given again.
+
+        A folder that came from somebody else could name any code as a part of one's own, so such
+        parts are imported only with `trust_imports`.
+        """
+        config = read_config(folder)
+        kept = config.get("keeper")
         if kept is None:
             raise UserError(f"{Path(folder)} holds a run of a benchmark, and no keeper")
-        backbone = kept.pop("backbone")
-        if (backbone is None) != (network is not None):
-            need = "the network it was made with" if backbone is None else "no network but its own"
-            raise UserError(f"the keeper in {Path(folder)} needs {need}: a {backbone or 'module'}")
+        backbone = config["backbone"]
+        if kept.pop("network") != (network is not None):
+            need = f"the network it was made with, a {backbone}" if network is None else "none"
+            raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
+        named = [kept[kind] for kind in ("method", "detector", "adaptation")]
+        named += [backbone] if network is None else []
+        for name in filter(catalogue.is_import_path, named):
+            if not trust_imports:
+                raise UserError(
+                    f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
+                    "it, load with trust_imports=True"
+                )
         keeper = cls(backbone if network is None else network, labels=labels, **kept)
         keeper._resume(Path(folder))
         return keeper
@@ -141,11 +154,12 @@ class Keeper:
         """
         with self._lock:
             self._refuse_if_closed()
+            before = self._intake.state_dict()
             taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
             try:
                 upkeep = self._begun(taken.rows) if len(taken.rows) else self._upkeep
             except BaseException:
-                self._intake = Intake()
+                self._intake.load_state_dict(before)
                 raise
             self._steps += 1
             answers, troubles = self._inbox.empty() if upkeep is not None else ([], [])
@@ -237,7 +251,8 @@ class Keeper:
             self._folder.close()
 
     def _open(self, path: Path, *, resume: bool = False) -> RunFolder:
-        plain = {**self._config.to_json(), "keeper": self._given}
+        own = {"network": self._network is not None, **to_json(self._config, self._settings)}
+        plain = {**self._config.to_json(), "keeper": own}
         if not resume and is_run(path):
             raise UserError(
                 f"{path} already holds a keeper or a run; go on with Keeper.load, or choose a new "
@@ -353,13 +368,14 @@ class Keeper:
 
     def _prepare(self, images: Tensor) -> None:
         """A network that was given predicts before anything has come in."""
-        if self._network is None:
+        if self._published is not None:
+            return
+        if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled rows first")
-        if self._published is None:
-            upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
-            self._publish(upkeep)
-            self._upkeep = upkeep
-            self._intake.shape, self._intake.dtype = tuple(images.shape[1:]), images.dtype
+        upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
+        self._publish(upkeep)
+        self._upkeep = upkeep
+        self._intake.shape, self._intake.dtype = tuple(images.shape[1:]), images.dtype
 
     @torch.no_grad()
     def _logits(self, images: Tensor, edition: Edition) -> Tensor:

@@ -86,6 +86,12 @@ class LiveSettings:
             )
 
 
+def to_json(config: RunConfig, live: LiveSettings) -> dict[str, Any]:
+    """All settings as plain data, none of them left open."""
+    plain = config.to_json()
+    return {**{name: plain[name] for name in OF_RUNS}, **dataclasses.asdict(live)}
+
+
 def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunConfig, LiveSettings]:
     """The config of the parts, complete, and how they are used; unknown names are refused."""
     own = {field.name for field in dataclasses.fields(LiveSettings)}

@@ -1,0 +1,276 @@
+"""What may come in, and what is refused: in one line, and without a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from live_tools import digits, keeper, play, small_network
+from run_tools import complaint
+from same_state import same
+from test_keeper_drift import upkeep_of
+from test_keeper_saving import state_of
+
+import recollect
+from recollect import rng
+from recollect.live.intake import Intake, labels_from
+from recollect.live.log import Event
+
+
+def vectors(rows: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(0)
+    labels = np.arange(rows) % 3
+    return draw.normal(size=(rows, width)) + labels[:, None], labels
+
+
+def on_vectors() -> recollect.Keeper:
+    with rng.as_global(rng.fork(0, "linear")):
+        return keeper(torch.nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_rows_that_are_not_finite_are_refused_counted_and_told(value: float) -> None:
+    x, y = vectors()
+    x[[3, 17], 2] = value
+    heard: list[Event] = []
+    mine = on_vectors()
+    mine.on("refused", heard.append)
+    seen = mine.observe(x, y)
+    assert seen.refused == (3, 17)
+    assert seen.labelled == 38
+    assert seen.predicted[[3, 17]].tolist() == [-1, -1]
+    assert (np.delete(seen.predicted, [3, 17]) >= 0).all()
+    assert "2 rows were refused: not finite" in seen.notes
+    assert "recollect_rows_refused_total 2\n" in mine.counters
+    assert heard[0].details == {"rows": [3, 17]}
+    assert np.isfinite(mine.predict_proba(np.delete(x, [3, 17], axis=0))).all()
+    assert {3, 17}.isdisjoint(upkeep_of(mine).window.learned.rows().ids.tolist())
+
+
+def test_a_batch_of_which_no_row_can_be_used_changes_nothing_but_the_counts() -> None:
+    x, y = vectors()
+    mine = on_vectors()
+    mine.observe(x, y)
+    before = mine.predict_proba(x)
+    seen = mine.observe(np.full((5, 6), np.nan), [0] * 5)
+    assert seen.refused == (0, 1, 2, 3, 4)
+    assert seen.loss is None
+    assert np.array_equal(mine.predict_proba(x), before)
+
+
+WRONG: dict[str, tuple[Any, Any, str]] = {
+    "lengths differ": (np.zeros((3, 6)), [0, 1], "a label for each of 3 rows"),
+    "another size": (np.zeros((3, 7)), [0, 1, 2], "floats of shape (6,) at first; got floats"),
+    "another type": (np.zeros((3, 8, 8, 1), np.uint8), None, "got bytes of shape (8, 8, 1)"),
+    "bytes of no picture": (np.zeros((3, 6), np.uint8), None, "(rows, height, width, channels)"),
+    "one number": (3.0, None, "expected rows of numbers"),
+    "no numbers in rows": (np.zeros((3, 0)), None, "expected rows of numbers"),
+    "words": (["cat"], None, "an array or a tensor of numbers; got list"),
+    "objects": ([object()], None, "an array or a tensor of numbers"),
+    "ragged": ([[1, 2], [3]], None, "an array or a tensor of numbers"),
+    "complex": (np.zeros((3, 6), complex), None, "an array or a tensor of numbers"),
+    "whole numbers as pictures": (np.zeros((3, 8, 8, 1), int), None, "uint8"),
+    "labels are words": (np.zeros((3, 6)), ["a", "b", "c"], "labels are whole numbers"),
+    "labels are fractions": (np.zeros((3, 6)), [0.5, 1, 2], "labels are whole numbers"),
+    "labels are infinite": (np.zeros((3, 6)), [np.inf, 1, 2], "labels are at most"),
+    "labels below zero": (np.zeros((3, 6)), [-2, 1, 2], "labels are 0 or more; got -2"),
+    "labels in a column": (np.zeros((3, 6)), [[0], [1], [2]], "got the shape (3, 1)"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_what_cannot_be_used_is_refused_and_leaves_no_trace(mistake: str) -> None:
+    x, y, text = WRONG[mistake]
+    mine = on_vectors()
+    mine.observe(*vectors())
+    before = state_of(mine)
+    assert text in complaint(lambda: mine.observe(x, y))
+    assert same(state_of(mine), before)
+
+
+def test_a_changed_picture_size_in_mid_stream_is_refused_and_the_stream_goes_on() -> None:
+    stream = digits(0)
+    mine = keeper()
+    play(mine, stream, rows=50)
+    text = complaint(lambda: mine.observe(np.zeros((2, 9, 9, 1), np.uint8), [0, 1]))
+    assert "bytes of shape (8, 8, 1) at first; got bytes of shape (9, 9, 1)" in text
+    assert "(9, 9, 1)" in complaint(lambda: mine.predict(np.zeros((2, 9, 9, 1), np.uint8)))
+    mine.observe(stream.images[50:60], stream.labels[50:60])
+    assert mine.rows == 60
+
+
+def test_nothing_is_observed_after_closing_and_predictions_still_work() -> None:
+    stream = digits(0)
+    with keeper() as mine:
+        mine.observe(stream.images[:10], stream.labels[:10])
+    assert "has been closed" in complaint(lambda: mine.observe(stream.images[:10]))
+    assert "has been closed" in complaint(lambda: mine.answer([0], [0]))
+    assert "has been closed" in complaint(mine.save)
+    assert len(mine.predict(stream.images[:10])) == 10
+    mine.close()  # once more does no harm
+
+
+def test_a_network_by_name_needs_labels_first_and_says_so() -> None:
+    mine = keeper("mlp")
+    images = digits(0).images
+    assert "give its labels" in complaint(lambda: mine.observe(images[:5]))
+    assert "observe labelled rows first" in complaint(lambda: mine.predict(images[:5]))
+    assert mine.rows == 0
+    mine.observe(images[:3], [4, None, 0])
+    assert mine.predict_proba(images[:2]).shape == (2, 5)
+
+
+def test_a_network_that_cannot_take_the_rows_is_refused_and_another_try_is_free() -> None:
+    mine = on_vectors()
+    assert "cannot take pictures" in complaint(
+        lambda: mine.observe(digits(0).images[:3], [0, 1, 2])
+    )
+    assert mine.rows == 0
+    mine.observe(*vectors())
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"checkrows": 3}, "did you mean 'check_rows'?"),
+        ({"epochs": 3}, "unknown setting of a keeper 'epochs'"),
+        ({"check_rows": 0}, "check_rows must be at least 1"),
+        ({"check_rows": "many"}, "check_rows"),
+        ({"label_seconds": 0}, "label_seconds must lie above 0"),
+        ({"method": "joint"}, "method joint trains on all rows ever seen"),
+        ({"detector": "oracle"}, "detector oracle knows the schedule"),
+        ({"method": "err"}, "did you mean 'er'?"),
+        ({"labels": 3}, "labels must be a function"),
+        ({"network": 3}, "a torch module or a backbone's name; got int"),
+        ({"network": "mpl"}, "did you mean 'mlp'?"),
+        ({"options": {"detector": {"levle": 0.1}}}, "level"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_at_once(
+    settings: dict[str, Any], text: str
+) -> None:
+    network = settings.pop("network", "mlp")
+    assert text in complaint(lambda: keeper(network, **settings))
+
+
+def test_a_detector_keeps_the_level_of_each_check_where_that_is_asked_for() -> None:
+    told = {"options": {"detector": {"spending": "none"}}}
+    assert keeper(**told)._config.options["detector"]["spending"] == "none"
+    assert keeper()._config.options["detector"]["spending"] == "inverse-square"
+
+
+def test_rows_belong_to_the_keeper_once_they_have_come() -> None:
+    stream = digits(0)
+    buffer = stream.images[:10].copy()
+    mine = keeper(buffer_size=50)
+    mine.observe(buffer, stream.labels[:10])
+    buffer[:] = 0  # as a camera's ring would
+    memory = upkeep_of(mine).parts.learner.memory
+    for label in memory.counts():
+        rows = memory.rows_of(label)
+        assert np.array_equal(rows.images.numpy(), stream.images[rows.ids.numpy()])
+
+
+def test_arrays_of_any_make_mean_the_same() -> None:
+    x, y = vectors()
+    answers = []
+    for kind in (
+        (x, y),
+        (x.astype(">f8"), y.astype(np.uint8)),
+        (torch.from_numpy(x).requires_grad_(), torch.from_numpy(y)),
+        (x.tolist(), y.tolist()),
+        (np.asfortranarray(x), y.astype(float)),
+        (x[::-1][::-1], [int(label) for label in y]),
+    ):
+        mine = on_vectors()
+        mine.observe(*kind)
+        answers.append(mine.predict_proba(x))
+    assert all(np.array_equal(answers[0], answer) for answer in answers)
+
+
+def test_missing_labels_may_be_none_nan_or_minus_one() -> None:
+    expected = [1, -1, 0]
+    for y in ([1, None, 0], [1, np.nan, 0], [1, -1, 0], np.array([1, None, 0], object)):
+        assert labels_from(y, 3, max_label=9).tolist() == expected
+    assert labels_from(None, 2, max_label=9).tolist() == [-1, -1]
+
+
+def test_an_empty_batch_is_no_mistake() -> None:
+    mine = keeper()
+    assert mine.observe(np.zeros((0, 8, 8, 1), np.uint8)).predicted.shape == (0,)
+    stream = digits(0)
+    play(mine, stream, rows=30)
+    seen = mine.observe(stream.images[:0], [])
+    assert (seen.labelled, seen.loss, seen.accuracy) == (0, None, None)
+    assert mine.predict(stream.images[:0]).shape == (0,)
+
+
+def test_a_single_row_is_a_batch_even_for_a_batch_norm() -> None:
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), small_network(10))
+    mine = keeper(network, watch_every=100)
+    stream = digits(0)
+    for number in range(5):
+        seen = mine.observe(stream.images[number : number + 1], stream.labels[number : number + 1])
+        assert seen.loss is not None
+
+
+def test_predictions_for_rows_that_are_not_finite_are_refused() -> None:
+    mine = on_vectors()
+    x, y = vectors()
+    mine.observe(x, y)
+    x[4, 0] = np.nan
+    assert "row 4 holds values that are not finite" in complaint(lambda: mine.predict(x))
+
+
+def test_large_batches_are_learned_in_steps_of_a_size() -> None:
+    stream = digits(0)
+    mine = keeper(batch_size=8, watch_every=10**6)
+    mine.observe(stream.images[:50], stream.labels[:50])
+    assert "recollect_steps_total 7\n" in mine.counters
+
+
+def test_each_row_has_a_number_of_its_own_refused_ones_included() -> None:
+    intake = Intake()
+    x = np.zeros((3, 2))
+    x[1] = np.nan
+    first = intake.take(x, None, max_label=9)
+    second = intake.take(np.zeros((2, 2)), None, max_label=9)
+    assert first.rows.ids.tolist() == [0, 2]
+    assert second.rows.ids.tolist() == [3, 4]
+
+
+def test_callbacks_hear_what_they_asked_for_and_their_mistakes_stop_nothing() -> None:
+    stream = digits(0)
+    mine = keeper()
+    heard: list[str] = []
+    mine.on("*", lambda event: heard.append(event.kind))
+
+    def broken(event: Event) -> None:
+        raise RuntimeError(f"cannot stand {event.kind}\nat all")
+
+    mine.on("observed", broken)
+    seen = mine.observe(stream.images[:10], stream.labels[:10])
+    assert "a callback on observed failed: RuntimeError: cannot stand observed" in seen.notes
+    assert heard == ["classes", "observed"]
+    assert "recollect_callback_failures_total 1\n" in mine.counters
+    assert "did you mean 'drifted'?" in complaint(lambda: mine.on("drift", print))
+    assert "a function to call" in complaint(lambda: mine.on("drifted", 3))  # type: ignore[arg-type]
+
+
+def test_counters_read_as_prometheus_wants_them() -> None:
+    stream = digits(0)
+    mine = keeper()
+    right = sum(each.correct for each in play(mine, stream, rows=100))
+    lines = mine.counters.splitlines()
+    assert f"recollect_correct_total {right}" in lines
+    assert "recollect_rows_total 100" in lines
+    assert "recollect_classes 10" in lines
+    samples = [line for line in lines if not line.startswith("#")]
+    for sample in samples:
+        name, value = sample.split(" ")
+        float(value)
+        assert f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}" in lines
+        assert sum(line.startswith(f"# HELP {name} ") for line in lines) == 1
+    assert mine.accuracy == right / 100

@@ -1,0 +1,192 @@
+"""What is kept of a stream, against the same written out row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from same_state import same
+
+from recollect.live.piles import Pile, Tally, no_rows, occurrences, with_labels
+from recollect.live.settings import LiveSettings
+from recollect.live.window import Track, Window
+from recollect.types import Rows
+
+NOTHING = no_rows((2,), torch.float32)
+
+
+def rows(labels: list[int], first: int = 0) -> Rows:
+    ids = torch.arange(first, first + len(labels))
+    return Rows(
+        images=torch.stack([ids, ids], dim=1).float(),
+        labels=torch.tensor(labels, dtype=torch.int64),
+        ids=ids,
+        concepts=ids * 0,
+    )
+
+
+def track(*, together: bool = False) -> Track:
+    return Track(NOTHING, reference_size=3, check_rows=4, together=together)
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=7), max_size=8))
+def test_the_sixth_row_of_a_class_is_watched_however_rows_are_batched(
+    batches: list[list[int]],
+) -> None:
+    window = Window(NOTHING, LiveSettings(watch_every=3), trust_guesses=True)
+    counts = [0] * 5
+    first = 0
+    for batch in batches:
+        learn, watch = window.split(rows(batch, first))
+        expected = []
+        for number, label in enumerate(batch, first):
+            counts[label] += 1
+            if counts[label] % 3 == 0:
+                expected.append(number)
+        assert watch.ids.tolist() == expected
+        assert sorted(learn.ids.tolist() + expected) == list(range(first, first + len(batch)))
+        first += len(batch)
+
+
+@given(st.lists(st.integers(0, 3), max_size=30))
+def test_occurrences_count_equal_labels_before_each(labels: list[int]) -> None:
+    expected = [labels[:place].count(label) for place, label in enumerate(labels)]
+    assert occurrences(torch.tensor(labels, dtype=torch.int64)).tolist() == expected
+
+
+@given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 9))
+def test_a_pile_keeps_the_newest_rows_in_order(sizes: list[int], most: int) -> None:
+    pile = Pile(NOTHING, most=most)
+    total = 0
+    for size in sizes:
+        pile.add(rows([0] * size, total))
+        total += size
+        newest = list(range(max(0, total - most), total))
+        assert len(pile) == len(newest)
+        assert pile.rows().ids.tolist() == newest
+    state = pile.state_dict()
+    other = Pile(NOTHING, most=most)
+    other.load_state_dict(state)
+    assert same(other.state_dict(), state)
+
+
+def test_rows_taken_out_of_a_pile_are_returned_and_gone() -> None:
+    pile = Pile(NOTHING)
+    pile.add(rows([0, 1, 0, 2]))
+    assert pile.remove(torch.tensor([2, 9])).ids.tolist() == [2]
+    assert pile.remove_classes([1, 7]).ids.tolist() == [1]
+    assert pile.rows().ids.tolist() == [0, 3]
+    assert len(pile) == 2
+
+
+def test_a_tally_counts_by_class_and_begins_anew() -> None:
+    tally = Tally()
+    assert tally.number(torch.tensor([2, 2, 0])).tolist() == [0, 1, 0]
+    assert tally.number(torch.tensor([2, 5])).tolist() == [2, 0]
+    assert tally.reaching(2) == [2]
+    tally.clear(2)
+    tally.clear(99)
+    assert [tally.of(label) for label in (0, 2, 5, 99)] == [1, 0, 1, 0]
+
+
+def test_the_first_rows_of_a_class_say_what_it_looked_like_and_later_ones_how_it_looks() -> None:
+    some = track()
+    some.look_at(rows([0, 0, 1, 0, 0, 0]))
+    assert some.complete() == [0]
+    assert some.settle(0).ids.tolist() == [0, 1, 3], "exactly as many as asked for, the first ones"
+    assert some.watched == (0,)
+    some.look_at(rows([0, 1, 0], 10))
+    assert some.current([0]).ids.tolist() == [4, 5, 10, 12]
+    assert some.due() == (0,)
+
+
+def test_a_check_that_is_due_for_one_class_takes_along_those_that_have_half() -> None:
+    some = track()
+    for label in (0, 1, 2):
+        some.look_at(rows([label] * 3, 10 * label))
+        some.settle(label)
+    some.look_at(rows([0, 0, 0, 1, 1, 2], 100))
+    assert some.due() == ()
+    some.look_at(rows([0], 110))
+    assert some.due() == (0, 1)
+    some.end_check((0, 1))
+    assert some.current([0, 1]).ids.tolist() == []
+    assert some.current([2]).ids.tolist() == [105]
+    assert some.due() == ()
+
+
+def test_rows_told_apart_by_guesses_are_checked_all_together() -> None:
+    some = track(together=True)
+    for label in (0, 1):
+        some.look_at(rows([label] * 3, 10 * label))
+        some.settle(label)
+    some.look_at(rows([0] * 4 + [1], 100))
+    assert some.due() == (0, 1)
+    assert some.current((0, 1)).ids.tolist() == [100, 101, 102, 103, 104]
+    some.end_check((0, 1))
+    assert len(some.current((0, 1))) == 0
+
+
+def test_a_renewed_class_begins_anew() -> None:
+    some = track()
+    some.look_at(rows([0] * 5))
+    some.settle(0)
+    some.renew(0)
+    assert some.watched == ()
+    assert len(some.current([0])) == 0
+    some.look_at(rows([0, 0], 20))
+    assert some.complete() == []
+    some.look_at(rows([0], 30))
+    assert some.settle(0).ids.tolist() == [20, 21, 30]
+
+
+def test_rows_that_are_taken_back_make_room_for_others() -> None:
+    some = track()
+    some.look_at(rows([0, 0]))
+    some.forget(torch.tensor([1]))
+    some.look_at(rows([0, 0], 10))
+    assert some.settle(0).ids.tolist() == [0, 10, 11]
+    some.forget(torch.tensor([0]))
+    assert some.refers_to(torch.tensor([0, 1, 10])).tolist() == [True, False, True]
+
+
+def test_fresh_rows_are_those_since_nothing_was_found() -> None:
+    window = Window(NOTHING, LiveSettings(), trust_guesses=True)
+    window.learned.add(rows([0, 1, 0, 0]))
+    window.checked([0], 2)
+    assert window.fresh(0).ids.tolist() == [2, 3]
+    assert window.fresh(1).ids.tolist() == [1]
+    window.renew(0, 4)
+    assert window.fresh(0).ids.tolist() == []
+
+
+def test_a_window_is_saved_and_loaded_as_it_is() -> None:
+    settings = LiveSettings(watch_every=2, reference_size=2, check_rows=2)
+    window, other = (Window(NOTHING, settings, trust_guesses=True) for _ in range(2))
+    draw = np.random.default_rng(0)
+    for number in range(6):
+        learn, watch = window.split(rows(draw.integers(0, 3, 10).tolist(), 100 * number))
+        window.watch(watch)
+        window.learned.add(learn)
+        unlabelled = rows([-1] * 5, 100 * number + 50)
+        window.wait(unlabelled)
+        window.watch_guessed(unlabelled, torch.from_numpy(draw.integers(0, 3, 5)))
+        for some in (window.given, window.guessed):
+            for label in some.complete():
+                some.settle(label)
+    window.ask_for(window.unasked(0)[:3])
+    window.checked([1], 300)
+    other.load_state_dict(window.state_dict())
+    assert same(other.state_dict(), window.state_dict())
+    late, again = (
+        each.answered(torch.tensor([50, 553, 9999]), torch.tensor([0, 1, 2]))
+        for each in (window, other)
+    )
+    assert late.gone == again.gone >= 1
+    assert same(other.state_dict(), window.state_dict())
+
+
+def test_the_last_of_two_labels_for_a_row_counts() -> None:
+    some = with_labels(rows([-1, -1]), torch.tensor([1, 0, 1]), torch.tensor([3, 4, 5]))
+    assert some.labels.tolist() == [4, 5]
