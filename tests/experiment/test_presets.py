@@ -131,7 +131,7 @@ def test_options_are_completed_by_their_defaults() -> None:
         (
             {"detectr": {"level": 0.1}},
             "unknown part with options 'detectr'; did you mean 'detector'? "
-            "(known: backbone, benchmark, detector, method)",
+            "(known: adaptation, backbone, benchmark, detector, method)",
         ),
         ({"method": {"alpha": 1}}, "method er has no options of its own"),
         ({"detector": {"lvel": 1}}, "detector ks: unknown key 'lvel'; did you mean level?"),

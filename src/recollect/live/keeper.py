@@ -60,13 +60,15 @@ class Keeper:
         labels: Callback | None = None,
         label_budget: int | None = None,
         folder: str | os.PathLike[str] | None = None,
+        grow: bool = True,
         **settings: Any,
     ) -> None:
         """A learner around a copy of a network, or around a backbone of the catalogue by name.
 
         `labels` is called with a `Request` when a class has drifted and fresh labels are needed, up
-        to `label_budget` of them. In a `folder` events are logged, and `save` works. All other
-        `settings`: see `LiveSettings`, and those of `RunConfig` that do not concern benchmarks.
+        to `label_budget` of them. In a `folder` events are logged, and `save` works. `grow`: labels
+        that the network has no output for give it one. All other `settings`: see `LiveSettings`,
+        and those of `RunConfig` that do not concern benchmarks.
         """
         if labels is not None and not callable(labels):
             raise UserError(f"labels must be a function to call; got {type(labels).__name__}")
@@ -76,6 +78,7 @@ class Keeper:
             "detector": detector,
             "adaptation": adaptation,
             "label_budget": label_budget,
+            "grow": grow,
             **settings,
         }
         self._network = network if isinstance(network, nn.Module) else None

@@ -13,7 +13,7 @@ from recollect.care import Care
 from recollect.detect.share import estimate_shares
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import settled
-from recollect.live.asking import Answer, Asker, LiveLabels, take_up
+from recollect.live.asking import FEWEST, Answer, Asker, LiveLabels, take_up
 from recollect.live.parts import LiveParts, monitor_of
 from recollect.live.settings import LiveSettings
 from recollect.live.window import Track, Window
@@ -158,35 +158,24 @@ class Upkeep:
             done.tell("checked", classes=list(due), number=self.checks)
             if drifted:
                 done.tell("drifted", classes=sorted(drifted))
-            others = {each: v for each, v in self.waiting.items() if each not in drifted}
             self._answer(repair, drifted, labels, done, next_row)
-            if others:  # those who were asked before may have labels now
-                self._mend(care, look, others, done, next_row, asking=True)
             track.end_check(due)
 
     def _mend_waiting(self, done: Done, next_row: int) -> None:
-        """Realign waiting classes for which enough labels have come by themselves."""
-        if not self.waiting:
+        """Realign waiting classes for which enough labels have come meanwhile."""
+        memory = self.parts.learner.memory.counts() if self.waiting else {}
+        ready = {
+            label: verdict
+            for label, verdict in self.waiting.items()
+            if len(self.window.fresh(label)) >= min(FEWEST, memory.get(label, 1))
+        }
+        if not ready:
             return
         care, track = self.parts.given, self.window.given
-        look = _Look(number=self.checks + 1, known_classes=tuple(self.waiting), track=track)
-        self._mend(care, look, dict(self.waiting), done, next_row, asking=False)
-
-    def _mend(
-        self,
-        care: Care,
-        look: _Look,
-        drifted: dict[int, Verdict],
-        done: Done,
-        next_row: int,
-        *,
-        asking: bool,
-    ) -> None:
-        """Another attempt at classes that are known to have drifted."""
-        labels = self._labels(done, asking=asking)
-        repair = care.mend(list(drifted.values()), self._bench(care, look, labels))
-        if asking or repair.renewed:  # that nothing has changed need not be told every time
-            self._answer(repair, drifted, labels, done, next_row)
+        look = _Look(number=self.checks + 1, known_classes=tuple(ready), track=track)
+        labels = self._labels(done, asking=False)
+        repair = care.mend(list(ready.values()), self._bench(care, look, labels))
+        self._answer(repair, ready, labels, done, next_row)
 
     def _answer(
         self,
@@ -199,10 +188,11 @@ class Upkeep:
         """What follows from a repair."""
         for label in repair.renewed:
             self.window.renew(label, next_row)
-            self.waiting.pop(label, None)
-        for label in sorted(labels.unmet - set(repair.renewed)):
-            if label not in self.waiting:
-                self.waiting[label] = drifted[label]
+        for label, verdict in drifted.items():
+            if label not in labels.unmet:
+                self.waiting.pop(label, None)
+            elif label not in self.waiting:
+                self.waiting[label] = verdict
                 done.tell("waiting", label=label)
                 done.notes.append(f"class {label} has drifted, no labels to realign with")
         done.repaired += repair.renewed
@@ -291,6 +281,7 @@ class Upkeep:
             "outputs": self.outputs,
             "classes": sorted(self.classes),
             "checks": self.checks,
+            "told_of_unwatched": self._told_of_unwatched,
             "waiting": [asdict(verdict) for verdict in self.waiting.values()],
         }
 
@@ -300,6 +291,7 @@ class Upkeep:
         self.outputs = state["outputs"]
         self.classes = set(state["classes"])
         self.checks = state["checks"]
+        self._told_of_unwatched = state["told_of_unwatched"]
         verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
 
