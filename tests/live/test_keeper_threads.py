@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from live_tools import digits, keeper, small_network
 from test_keeper_drift import upkeep_of
@@ -56,9 +58,16 @@ def test_asking_changes_nothing_of_what_is_learned() -> None:
     assert np.array_equal(states[0], states[1])
 
 
-def test_what_is_published_is_what_the_learner_itself_would_say() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "cls-er", "normalise": True},
+        {"precision": "bf16", "memory_format": "channels-last"},
+    ],
+)
+def test_what_is_published_is_what_the_learner_itself_would_say(settings: dict[str, Any]) -> None:
     stream = digits(0, turn=None)
-    mine = keeper("cnn", method="cls-er", normalise=True)
+    mine = keeper("cnn", **settings)
     for _, images, labels in list(stream.batches())[:10]:
         mine.observe(images, labels)
     asked = torch.from_numpy(stream.images[:600])

@@ -160,6 +160,16 @@ class Learner:
         """
         return self._ask(self.objective.predictor(self.network), images)
 
+    @torch.no_grad()
+    def said_by(self, network: nn.Module, images: Tensor) -> Tensor:
+        """What a copy of a network says in the mode it is in, asked as the learner asks its own.
+
+        Nothing of the learner is touched: other threads may ask while it learns.
+        """
+        with self._precision():
+            parts = [self._to_input(part) for part in torch.split(images, 512)]
+            return torch.cat([network(part).float().cpu() for part in parts])
+
     def encode(self, images: Tensor) -> Encoding:
         """What the predicting network says and what its head reads, on the CPU; nothing changes."""
         network = self.objective.predictor(self.network)
@@ -206,8 +216,7 @@ class Learner:
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the rows at a time."""
         with self._asking(network):
-            parts = [self._to_input(part) for part in torch.split(images, 512)]
-            return torch.cat([network(part).float().cpu() for part in parts])
+            return self.said_by(network, images)
 
     @contextlib.contextmanager
     def _asking(self, network: nn.Module) -> Iterator[None]:

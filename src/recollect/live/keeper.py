@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
-from recollect.experiment.learners import pick_device
 from recollect.experiment.store import RunFolder, is_run, read_config
 from recollect.live.asking import Answer, Asker, Callback, Inbox
 from recollect.live.counters import Counters
@@ -31,7 +30,6 @@ from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
 from recollect.live.settings import settings_from, to_json
 from recollect.live.upkeep import Done, Upkeep
-from recollect.models.inputs import to_input
 from recollect.types import Rows
 
 RECENT = 1000
@@ -322,8 +320,8 @@ class Keeper:
                 )
             upkeep = self._begin(first, outputs)
             labels_from(first.labels, len(first), max_label=self._max_label(upkeep))
-            self._publish(upkeep)
             self._upkeep = upkeep
+            self._publish(upkeep)
         return self._upkeep
 
     def _begin(self, first: Rows, outputs: int) -> Upkeep:
@@ -376,20 +374,17 @@ class Keeper:
         if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled rows first")
         upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
-        self._publish(upkeep)
         self._upkeep = upkeep
+        self._publish(upkeep)
         self._intake.shape, self._intake.dtype = tuple(images.shape[1:]), images.dtype
 
-    @torch.no_grad()
     def _logits(self, images: Tensor, edition: Edition) -> Tensor:
         """(rows, outputs) on the CPU, as the learner itself would say it."""
-        device = pick_device(self._config.device)
-        bf16 = self._config.precision == "bf16"
-        parts = [torch.empty(0, len(edition.answers))]
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            for part in torch.split(images, 512) if len(images) else ():
-                parts.append(edition.network(to_input(part, device)).float().cpu())
-        return torch.cat(parts).masked_fill(~edition.answers, -torch.inf)
+        if not len(images):
+            return torch.empty(0, len(edition.answers))
+        assert self._upkeep is not None, "what is published is kept up"
+        logits = self._upkeep.parts.learner.said_by(edition.network, images)
+        return logits.masked_fill(~edition.answers, -torch.inf)
 
     # Telling
 
