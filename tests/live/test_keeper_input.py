@@ -166,7 +166,9 @@ def test_rows_belong_to_the_keeper_once_they_have_come() -> None:
     buffer = stream.images[:10].copy()
     mine = keeper(buffer_size=50)
     mine.observe(buffer, stream.labels[:10])
+    taken = Intake().take(buffer, None, max_label=9)
     buffer[:] = 0  # as a camera's ring would
+    assert np.array_equal(taken.rows.images.numpy(), stream.images[:10])
     memory = upkeep_of(mine).parts.learner.memory
     for label in memory.counts():
         rows = memory.rows_of(label)

@@ -94,6 +94,19 @@ def test_no_more_labels_are_asked_for_than_the_budget_allows(budget: int) -> Non
     assert bool(ask.requests) == (budget > 0)
 
 
+def test_labels_that_may_still_come_are_kept_within_the_budget() -> None:
+    stream = digits(0, classes=5, turn=450)
+    asked: list[Request] = []
+    mine = keeper(detector="combined", check_rows=20, labels=asked.append, label_budget=12)
+    learned_then_silent(mine, stream, until=4)
+    assert 0 < sum(map(len, asked)) <= 12, "an answer to each of them is still affordable"
+    for request in asked:
+        mine.answer(request.ids, stream.labels[request.ids])
+    mine.observe(stream.images[:0])
+    ledger = upkeep_of(mine).parts.ledger
+    assert ledger.labels["adaptation"] == sum(map(len, asked))
+
+
 def test_partly_labelled_streams_are_watched_in_both_ways() -> None:
     mine = keeper(detector="combined", check_rows=15)
     stream = digits(1, turn=900)

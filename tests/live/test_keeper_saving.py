@@ -127,6 +127,17 @@ def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
     assert same(state_of(loaded), state_of(mine))
 
 
+def test_a_detector_that_goes_by_labels_says_once_that_other_rows_are_not_watched(
+    tmp_path: Path, load: Load
+) -> None:
+    stream = digits(0, turn=None)
+    with keeper(detector="reconstruction", folder=tmp_path / "it") as mine:
+        play(mine, stream, rows=20)
+        first = mine.observe(stream.images[20:30])
+    assert "this detector goes by labels: rows without are not watched" in first.notes
+    assert load(tmp_path / "it").observe(stream.images[30:40]).notes == ()
+
+
 def test_requests_that_nobody_has_answered_survive_a_restart(tmp_path: Path, load: Load) -> None:
     stream = digits(0, classes=5, turn=450)
     asked: list[Request] = []

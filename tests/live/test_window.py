@@ -151,6 +151,23 @@ def test_rows_that_are_taken_back_make_room_for_others() -> None:
     assert some.refers_to(torch.tensor([0, 1, 10])).tolist() == [True, False, True]
 
 
+def test_a_row_that_got_its_label_is_no_longer_watched_by_guess() -> None:
+    settings = LiveSettings(watch_every=100, reference_size=2, check_rows=9)
+    window = Window(NOTHING, settings, trust_guesses=True)
+    unlabelled = rows([-1] * 6)
+    window.wait(unlabelled)
+    window.watch_guessed(unlabelled, torch.tensor([0, 0, 0, 0, 1, 0]))
+    window.guessed.settle(0)
+    late = window.answered(torch.tensor([1, 2, 4]), torch.tensor([0, 3, 3]))
+    assert late.learn.ids.tolist() == [2, 4], "row 1 is a reference, and never trained on"
+    assert late.learn.labels.tolist() == [3, 3]
+    assert window.guessed.current([0]).ids.tolist() == [3, 5]
+    assert window.guessed.complete() == []
+    assert window.unlabelled.rows().ids.tolist() == [0, 3, 5]
+    window.given.look_at(rows([0], 50))
+    assert window.given.settle(0).ids.tolist() == [1, 50], "it is watched by its label"
+
+
 def test_fresh_rows_are_those_since_nothing_was_found() -> None:
     window = Window(NOTHING, LiveSettings(), trust_guesses=True)
     window.learned.add(rows([0, 1, 0, 0]))
