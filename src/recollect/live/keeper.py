@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -19,21 +18,18 @@ from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.store import RunFolder, is_run, read_config
 from recollect.live.asking import Answer, Asker, Callback, Inbox
-from recollect.live.counters import Counters
 from recollect.live.head import can_grow, outputs_of
-from recollect.live.intake import UNKNOWN, Intake, Taken, labels_from
+from recollect.live.intake import UNKNOWN, Intake, labels_from
 from recollect.live.log import Callback as EventCallback
-from recollect.live.log import Event, Log
+from recollect.live.log import Log
 from recollect.live.observation import Observation
 from recollect.live.parts import make_parts
 from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
 from recollect.live.settings import settings_from, to_json
+from recollect.live.telling import Teller
 from recollect.live.upkeep import Done, Upkeep
 from recollect.types import Rows
-
-RECENT = 1000
-"""labelled rows over which recent accuracy is counted"""
 
 
 class Keeper:
@@ -90,15 +86,12 @@ class Keeper:
             max_label=lambda: self._max_label(self._upkeep),
         )
         self._intake = Intake()
-        self._counters = Counters()
-        self._hits: deque[bool] = deque(maxlen=RECENT)
         self._upkeep: Upkeep | None = None
         self._published: Published | None = None
         self._first_outputs = 0
-        self._steps = 0
         self._closed = False
         self._folder = None if folder is None else self._open(Path(folder))
-        self._log = Log(self._folder)
+        self._teller = Teller(Log(self._folder))
 
     @classmethod
     def load(
@@ -162,7 +155,7 @@ class Keeper:
             except BaseException:
                 self._intake.load_state_dict(before)
                 raise
-            self._steps += 1
+            self._teller.steps += 1
             answers, troubles = self._inbox.empty() if upkeep is not None else ([], [])
             if upkeep is None:
                 done = Done(predicted=torch.empty(0, dtype=torch.int64))
@@ -172,7 +165,7 @@ class Keeper:
                     self._publish(upkeep)
             for trouble in troubles:
                 done.tell("trouble", text=trouble)
-            return self._told(taken, done)
+            return self._teller.report(taken, done, upkeep)
 
     def answer(self, ids: Any, labels: Any) -> None:
         """Labels for rows that came without, by the ids of `Observation` or `Request`.
@@ -198,7 +191,7 @@ class Keeper:
 
     def on(self, event: str, callback: EventCallback) -> None:
         """Have a callback called with every `Event` of a kind, see `live.log.EVENTS`; `*`: all."""
-        self._log.on(event, callback)
+        self._teller.log.on(event, callback)
 
     # How it stands
 
@@ -220,12 +213,12 @@ class Keeper:
     @property
     def accuracy(self) -> float | None:
         """Share of right predictions among the last 1,000 labelled rows; None: there were none."""
-        return sum(self._hits) / len(self._hits) if self._hits else None
+        return self._teller.accuracy
 
     @property
     def counters(self) -> str:
         """Counters and gauges in the text form that Prometheus reads."""
-        return self._counters.text()
+        return self._teller.counters.text()
 
     # Keeping it
 
@@ -235,14 +228,14 @@ class Keeper:
             self._refuse_if_closed()
             if self._folder is None:
                 raise UserError("there is nowhere to save to: make the keeper with a folder")
-            self._tell("saved", rows=self._intake.count)
+            self._teller.tell("saved", rows=self._intake.count)
             self._folder.save_checkpoint(self._state())
 
     def close(self) -> None:
         """Save, if there is a folder, and let it go: nothing is observed after it."""
         with self._lock:
             if not self._closed and self._folder is not None:
-                self._tell("closed", rows=self._intake.count)
+                self._teller.tell("closed", rows=self._intake.count)
                 self._folder.save_checkpoint(self._state())
             self._let_go()
 
@@ -265,7 +258,7 @@ class Keeper:
 
     def _resume(self, path: Path) -> None:
         self._folder = self._open(path, resume=True)
-        self._log = Log(self._folder)
+        self._teller = Teller(Log(self._folder))
         try:
             state = self._folder.load_checkpoint()
             if state is not None:
@@ -281,9 +274,7 @@ class Keeper:
             "upkeep": self._upkeep.state_dict() if self._upkeep else None,
             "intake": self._intake.state_dict(),
             "inbox": self._inbox.state_dict(),
-            "counters": self._counters.state_dict(),
-            "hits": list(self._hits),
-            "steps": self._steps,
+            "teller": self._teller.state_dict(),
             "first_outputs": self._first_outputs,
             # By these `recollect.load` knows the network of a folder.
             "image_shape": list(self._intake.shape or ()) if begun else None,
@@ -294,9 +285,7 @@ class Keeper:
     def _load_state(self, state: dict[str, Any]) -> None:
         self._intake.load_state_dict(state["intake"])
         self._inbox.load_state_dict(state["inbox"])
-        self._counters.load_state_dict(state["counters"])
-        self._hits.extend(state["hits"])
-        self._steps = state["steps"]
+        self._teller.load_state_dict(state["teller"])
         if state["parts"] is not None:
             assert self._intake.shape is not None
             nothing = no_rows(self._intake.shape, self._intake.dtype)
@@ -385,70 +374,6 @@ class Keeper:
         assert self._upkeep is not None, "what is published is kept up"
         logits = self._upkeep.parts.learner.said_by(edition.network, images)
         return logits.masked_fill(~edition.answers, -torch.inf)
-
-    # Telling
-
-    def _tell(self, kind: str, **details: Any) -> list[str]:
-        failures = self._log.tell(Event(kind=kind, step=self._steps, details=details))
-        self._counters.add("callback_failures_total", len(failures))
-        return failures
-
-    def _told(self, taken: Taken, done: Done) -> Observation:
-        """Count, tell whoever listens, and say it all in one."""
-        upkeep = self._upkeep
-        predicted = torch.full((len(taken.usable),), -1)
-        predicted[taken.usable] = done.predicted
-        has_label = taken.rows.labels >= 0
-        hits = (done.predicted == taken.rows.labels)[has_label].tolist()
-        self._hits.extend(hits)
-        loss = sum(done.losses) / len(done.losses) if done.losses else None
-        self._count(taken, done, hits)
-        if taken.refused:
-            done.notes.append(f"{len(taken.refused)} rows were refused: not finite")
-            done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
-        details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
-        done.events.append(("observed", {**details, "loss": loss, "accuracy": self.accuracy}))
-        for kind, more in done.events:
-            done.notes += self._tell(kind, **more)
-        return Observation(
-            step=self._steps,
-            ids=taken.ids.numpy(),
-            predicted=predicted.numpy(),
-            labelled=len(hits),
-            correct=sum(hits),
-            loss=loss,
-            refused=taken.refused,
-            new_classes=done.new_classes,
-            verdicts=tuple(done.verdicts),
-            repaired=tuple(done.repaired),
-            waiting=() if upkeep is None else tuple(sorted(upkeep.waiting)),
-            notes=tuple(done.notes),
-        )
-
-    def _count(self, taken: Taken, done: Done, hits: list[bool]) -> None:
-        count = self._counters.add
-        count("rows_total", len(taken.usable))
-        count("rows_refused_total", len(taken.refused))
-        count("rows_labelled_total", len(hits))
-        count("correct_total", sum(hits))
-        count("drifts_total", sum(bool(verdict.drifted) for verdict in done.verdicts))
-        count("repairs_total", len(done.repaired))
-        for kind, details in done.events:
-            if kind == "checked":
-                count("checks_total")
-            elif kind == "trouble":
-                count("label_failures_total")
-            elif kind == "answered":
-                count("labels_given_total", details["given"])
-                count("labels_late_total", details["late"])
-            elif kind == "asked":
-                count("labels_asked_total", details["rows"])
-        if self._upkeep is not None:
-            self._counters.set("steps_total", self._upkeep.parts.ledger.steps)
-            self._counters.set("classes", len(self._upkeep.classes))
-            self._counters.set("memory_rows", len(self._upkeep.parts.learner.memory))
-            self._counters.set("classes_waiting", len(self._upkeep.waiting))
-        self._counters.set("accuracy_recent", self.accuracy or 0.0)
 
 
 def _backbone(network: object) -> str:

@@ -1,0 +1,110 @@
+"""What has happened, counted, told to whoever listens, and said in one report."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from recollect.live.counters import Counters
+from recollect.live.intake import Taken
+from recollect.live.log import Event, Log
+from recollect.live.observation import Observation
+from recollect.live.upkeep import Done, Upkeep
+
+RECENT = 1000
+"""labelled rows over which recent accuracy is counted"""
+
+
+class Teller:
+    """Keeps the counts of a live learner, and passes on its events."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.counters = Counters()
+        self.steps = 0
+        """calls of `observe` so far"""
+        self._hits: deque[bool] = deque(maxlen=RECENT)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of right predictions among the last labelled rows; None: there were none."""
+        return sum(self._hits) / len(self._hits) if self._hits else None
+
+    def tell(self, kind: str, **details: Any) -> list[str]:
+        """Pass an event on; what callbacks failed with."""
+        failures = self.log.tell(Event(kind=kind, step=self.steps, details=details))
+        self.counters.add("callback_failures_total", len(failures))
+        return failures
+
+    def report(self, taken: Taken, done: Done, upkeep: Upkeep | None) -> Observation:
+        """Count a batch and what was done with it, tell it, and say it all in one."""
+        predicted = torch.full((len(taken.usable),), -1)
+        predicted[taken.usable] = done.predicted
+        has_label = taken.rows.labels >= 0
+        hits = (done.predicted == taken.rows.labels)[has_label].tolist()
+        loss = sum(done.losses) / len(done.losses) if done.losses else None
+        self._hits.extend(hits)
+        self._count(taken, done, hits)
+        self._gauge(upkeep)
+        if taken.refused:
+            done.notes.append(f"{len(taken.refused)} rows were refused: not finite")
+            done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
+        details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
+        done.events.append(("observed", {**details, "loss": loss, "accuracy": self.accuracy}))
+        for kind, more in done.events:
+            done.notes += self.tell(kind, **more)
+        return Observation(
+            step=self.steps,
+            ids=taken.ids.numpy(),
+            predicted=predicted.numpy(),
+            labelled=len(hits),
+            correct=sum(hits),
+            loss=loss,
+            refused=taken.refused,
+            new_classes=done.new_classes,
+            verdicts=tuple(done.verdicts),
+            repaired=tuple(done.repaired),
+            waiting=() if upkeep is None else tuple(sorted(upkeep.waiting)),
+            notes=tuple(done.notes),
+        )
+
+    def _count(self, taken: Taken, done: Done, hits: list[bool]) -> None:
+        add = self.counters.add
+        add("rows_total", len(taken.usable))
+        add("rows_refused_total", len(taken.refused))
+        add("rows_labelled_total", len(hits))
+        add("correct_total", sum(hits))
+        add("drifts_total", sum(bool(verdict.drifted) for verdict in done.verdicts))
+        add("repairs_total", len(done.repaired))
+        for kind, details in done.events:
+            match kind:
+                case "checked":
+                    add("checks_total")
+                case "trouble":
+                    add("label_failures_total")
+                case "asked":
+                    add("labels_asked_total", details["rows"])
+                case "answered":
+                    add("labels_given_total", details["given"])
+                    add("labels_late_total", details["late"])
+
+    def _gauge(self, upkeep: Upkeep | None) -> None:
+        self.counters.set("accuracy_recent", self.accuracy or 0.0)
+        if upkeep is not None:
+            self.counters.set("steps_total", upkeep.parts.ledger.steps)
+            self.counters.set("classes", len(upkeep.classes))
+            self.counters.set("memory_rows", len(upkeep.parts.learner.memory))
+            self.counters.set("classes_waiting", len(upkeep.waiting))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        counts = self.counters.state_dict()
+        return {"counters": counts, "steps": self.steps, "hits": list(self._hits)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self.counters.load_state_dict(state["counters"])
+        self.steps = state["steps"]
+        self._hits = deque(state["hits"], maxlen=RECENT)
