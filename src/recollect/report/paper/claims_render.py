@@ -17,9 +17,10 @@ from recollect.report.sheet import Head, Item, Sheet
 TITLE = "The paper's claims"
 RULE = (
     "A claim holds if the whole 95 % interval is on its side of the threshold, does not hold if "
-    "the whole interval is on the other, and is undecided otherwise. Runs are paired by place and "
-    "seed; the interval is Student's over cells, each a mean over seeds (over seeds where there is "
-    "one cell)."
+    "the whole interval is on the other, and is undecided otherwise, or if nothing varies. Only "
+    "runs of one scale and equal settings are laid beside each other, paired by place and seed; "
+    "the interval is Student's over cells, each a mean over seeds (over seeds where there is one "
+    "cell)."
 )
 SOURCE = f"Published numbers: {published.SOURCE}."
 
