@@ -80,7 +80,9 @@ def detector_errors(pool: Pool) -> Finding | None:
 
 
 def _slopes(runs: list[Done]) -> Slopes | None:
-    """By least squares; None where the rates do not vary enough to tell one from the other."""
+    """By least squares; None as long as no run has one of the ends, 0 or 1, of both rates."""
+    if any({0, 1} - {done.place[name] for done in runs} for name in RATES):
+        return None
     rates = np.array([[_rate(done, "tpr"), _rate(done, "fpr")] for done in runs])
     design = np.column_stack([np.ones(len(runs)), 1 - rates[:, 0], rates[:, 1]])
     if np.linalg.matrix_rank(design) < design.shape[1]:
