@@ -77,7 +77,8 @@ def test_where_the_accuracy_lies_is_said_right(
     cells: dict[Cell, list[dict[str, Any]]], method: str
 ) -> None:
     def mean(adaptation: str, key: str) -> float:
-        return statistics.mean(result[key] for result in cells[method, adaptation, 1])
+        values: list[float] = [result[key] for result in cells[method, adaptation, 1]]
+        return statistics.mean(values)
 
     for better, worse, key in (("fr", "amr", "faa_drifted"), ("amr", "fr", "faa_stable")):
         assert mean(better, key) > mean(worse, key)
