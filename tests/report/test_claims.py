@@ -162,6 +162,13 @@ def test_a_sweep_decides_what_it_measures(tmp_path: Path) -> None:
     assert "mean +5.00 points" in found["larger-buffers-hurt"].measured
 
 
+def test_a_claim_on_every_buffer_does_not_hold_by_one_of_them(tmp_path: Path) -> None:
+    small = [place for place in FEW if place["buffer_size"] == 500]
+    told = found_in(write_sweep(tmp_path, small, ends()))["fewer-labels"]
+    assert told.holds == "undecided"
+    assert "40 to 40, holds; not measured with 5000" in told.measured
+
+
 def test_what_is_worse_by_more_than_the_margin_does_not_hold(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, FEW, ends(gap=-3, stable_gap=-4, labels=100))
     found = found_in(sweep)

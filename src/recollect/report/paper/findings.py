@@ -66,9 +66,14 @@ def factor(known: Evidence, measure: str) -> Finding | None:
             f"buffer {size}: {_span(fr, here)} against {_span(amr, here)}, {_times(members)}, "
             f"{verdicts[-1]}"
         )
+    verdict = both(*verdicts)
+    absent = sorted(_SIZES - {where.buffer_size for where in found.values})
+    if absent:
+        said.append(f"not measured with {' and '.join(map(str, absent))}")
+        verdict = "undecided" if verdict == "holds" else verdict
     text = f"fr against amr with {'; '.join(said)}"
     text = told(text, known, pairs, found, spread=lambda sd: f"a factor of {10**sd:.3g}")
-    return Finding(text=text, verdict=both(*verdicts))
+    return Finding(text=text, verdict=verdict)
 
 
 def _span(values: Values, pairs: Compared) -> str:
@@ -78,6 +83,8 @@ def _span(values: Values, pairs: Compared) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
+_SIZES = {cell.buffer_size for name in published.MAIN for cell in published.table(name)}
+"""of the buffers that the claims speak of"""
 _STREAMS = {
     "fmnist-cd": (5, 2, 6000),
     "cifar10-cd": (5, 2, 5000),
