@@ -103,6 +103,7 @@ GROUPS = {
         "channels",
         "precision",
         "memory_format",
+        "compile",
         "device",
         "threads",
     ],
