@@ -44,7 +44,14 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)
-	$(BIN)/python benchmarks/bench_memory.py
+	-$(BIN)/python benchmarks/bench_step.py
+	-$(BIN)/python benchmarks/bench_avalanche.py
+	-$(BIN)/python benchmarks/bench_memory.py
+	-$(BIN)/python benchmarks/bench_evaluate.py
+	-$(BIN)/python benchmarks/bench_run.py
+	-$(BIN)/python benchmarks/bench_startup.py
+	-$(BIN)/python benchmarks/bench_growth.py
+	$(BIN)/python benchmarks/performance_page.py
 	$(BIN)/python benchmarks/bench_transforms.py
 	$(BIN)/python benchmarks/bench_stream.py
 	$(BIN)/python benchmarks/bench_large_data.py

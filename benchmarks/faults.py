@@ -40,6 +40,7 @@ from campaigns import (
 from fault_tools import METHODS, End, Work, attempt, broken, differences
 
 from recollect.experiment import store
+from recollect.files import CHECKSUMS
 
 SECTIONS = ("kill", "calls", "disk", "tmpfs", "damage")
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
@@ -64,6 +65,8 @@ def kinds_of_trouble(arguments: argparse.Namespace, top: Path) -> Iterator[tuple
         yield tried("disk full at each change", full_at_calls(SMALL, top / "full"))
         stays = full_at_calls(SMALL, top / "stays", kind="stays full")
         yield tried("disk full from each change on", stays)
+        closed = full_at_calls(SMALL, top / "closed", kind="read-only")
+        yield tried("read-only from each change on", closed)
         yield tried("one run, full at every change once", full_once_each(SMALL, top / "each"))
     if "tmpfs" in wanted:
         yield on_tmpfs(top / "tmpfs")
@@ -74,6 +77,8 @@ def kinds_of_trouble(arguments: argparse.Namespace, top: Path) -> Iterator[tuple
             (store.CHECKPOINT, store.PREVIOUS),
             (store.CONFIG,),
             (store.EVENTS,),
+            (store.RECORDS,),
+            (CHECKSUMS,),
             *((name,) for name in store.ARRAYS.values()),
         ):
             cases = damaged_files(

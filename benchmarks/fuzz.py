@@ -51,7 +51,7 @@ from recollect.experiment.config_file import (
     unfold_data,
 )
 from recollect.experiment.presets import options_type, resolve
-from recollect.experiment.store import read_checkpoint
+from recollect.experiment.store import RunFolder, read_checkpoint, read_config, read_result
 from recollect.report.parse import DamagedError
 from recollect.report.read import read_run
 from recollect.report.sweeps import read_sweep
@@ -249,9 +249,18 @@ def _read_settings(folder: Path) -> None:
     resolve(RunConfig(**values, options=options))
 
 
-def _run(folder: Path) -> None:
+def _sealed_run(folder: Path) -> None:
     recollect.run(recollect.RunConfig(epochs=1, tasks=((0, 1), (2, 3))), folder / "run")
+
+
+def _run(folder: Path) -> None:
+    _sealed_run(folder)
     (folder / "run" / "checksums.json").unlink()  # or all of it would end there
+
+
+def _stopped_run(folder: Path) -> None:
+    _run(folder)
+    (folder / "run" / "result.json").unlink()
 
 
 def _plan() -> Plan:
@@ -276,6 +285,25 @@ def _read_no_other_checkpoint() -> Callable[[Path], object]:
         if not kept:
             kept.append(state)  # the first time, nothing is spoilt
         assert same(state, kept[0]), "damage has passed for a state"
+
+    return read
+
+
+def _go_on_with_no_other_records() -> Callable[[Path], object]:
+    kept: list[Any] = []
+
+    def read(folder: Path) -> None:
+        copy = folder / "copy"  # going on changes what is there
+        shutil.copytree(folder / "run", copy)
+        try:
+            with RunFolder.open(copy, read_config(copy), resume=True) as run:
+                run.load_checkpoint()
+                records = run.records()
+        finally:
+            shutil.rmtree(copy)
+        if not kept:
+            kept.extend(records)  # the first time, nothing is spoilt
+        assert records == kept[: len(records)], "damage has passed for a record"
 
     return read
 
@@ -323,6 +351,14 @@ READERS: dict[str, Reader] = {
     ),
     "checkpoint": Reader(
         make=_run, read=_read_no_other_checkpoint(), victims="checkpoint*.safetensors"
+    ),
+    "records": Reader(
+        make=_stopped_run, read=_go_on_with_no_other_records(), victims="records.jsonl"
+    ),
+    "checksums": Reader(
+        make=_sealed_run,
+        read=_at("run", lambda run: (read_config(run), read_result(run))),
+        victims="checksums.json",
     ),
     "result": Reader(
         make=_run, read=_at("run", lambda run: read_run(run, [])), victims="result.json"

@@ -262,7 +262,10 @@ def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.Mo
     monkeypatch.setattr(Learner, "observe", fail)
     outcome = call("run", *SMALL, "--quiet")
     assert outcome.code == 1
-    assert outcome.err == "recollect: failed: out of memory: Unable to allocate 59.6 GiB\n"
+    assert outcome.err == (
+        "recollect: failed: out of memory (Unable to allocate 59.6 GiB); everything up to the last "
+        "checkpoint is kept: free some memory, then go on with --resume\n"
+    )
 
 
 # --- files and flags ----------------------------------------------------------------------------

@@ -103,6 +103,7 @@ GROUPS = {
         "channels",
         "precision",
         "memory_format",
+        "compile",
         "device",
         "threads",
     ],
@@ -251,7 +252,7 @@ def _add(commands: Any, name: str, call: Any, summary: str) -> argparse.Argument
 
 
 def _add_output_flags(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    command.add_argument("--quiet", action="store_true", help="print errors and damage only")
     command.add_argument("--json", action="store_true", help="print the outcome as JSON")
 
 
@@ -296,7 +297,7 @@ def _run(arguments: argparse.Namespace) -> int:
             assembly,
             listener=listener,
             saving=_saving(arguments),
-            warn=lambda line: display.say(f"warning: {line}"),
+            warn=display.warn,
         )
     if arguments.json:
         print(json.dumps(result, indent=1))

@@ -47,7 +47,7 @@ def writing(file: Path, remedy: str = "") -> Iterator[None]:
         raise RunFailure(f"cannot write {file}: {reason(error)}{advice}") from error
 
 
-def read_object(file: Path) -> dict[str, Any] | None:
+def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict[str, Any] | None:
     """A JSON object from a file, None if there is no such file."""
     try:
         found = json.loads(file.read_bytes())
@@ -55,15 +55,15 @@ def read_object(file: Path) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise UserError(f"cannot read {file}: {reason(error)}") from error
-    except ValueError as error:
-        raise UserError(f"{file} is damaged: {error}; start anew with --overwrite") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is damaged: {error}; {remedy}") from error
     if not isinstance(found, dict):
-        raise UserError(f"{file} is damaged: expected a JSON object; start anew with --overwrite")
+        raise UserError(f"{file} is damaged: expected a JSON object; {remedy}")
     return found
 
 
 CHECKSUMS = "checksums.json"
-"""Kept in a folder: SHA-256 of the files that were written `sealed` into it, by name."""
+"""Kept in a folder: SHA-256 of the files that were written `sealed` into it, and of itself."""
 
 
 @contextlib.contextmanager
@@ -75,9 +75,9 @@ def sealed(target: Path) -> Iterator[Path]:
     """
     with replacing(target) as temporary:
         yield temporary
-        kept = _checksums(target.parent)
-        seals = [digest_of(target), digest_of(temporary)]
-        write_json(target.parent / CHECKSUMS, {**kept, target.name: seals})
+        seals = _checksums(target.parent)
+        seals[target.name] = [digest_of(target), digest_of(temporary)]
+        write_json(target.parent / CHECKSUMS, {**seals, CHECKSUMS: [_digest_of_json(seals)]})
 
 
 def refuse_unsealed(file: Path) -> None:
@@ -85,15 +85,31 @@ def refuse_unsealed(file: Path) -> None:
     seals = _checksums(file.parent).get(file.name)
     if seals is not None and digest_of(file) not in (*seals, None):
         raise UserError(
-            f"{file} is damaged: its checksum does not fit; start anew with --overwrite"
+            f"{file} is damaged: its checksum in {CHECKSUMS} does not fit; "
+            "start anew with --overwrite"
         )
 
 
 def _checksums(folder: Path) -> dict[str, list[str | None]]:
-    try:
-        return read_object(folder / CHECKSUMS) or {}
-    except UserError:
-        return {}  # damaged itself, it says nothing about others
+    """By name; UserError if they are damaged themselves.
+
+    Whatever damaged them may have been at the files beside them, which nothing would tell then.
+    """
+    file = folder / CHECKSUMS
+    remedy = "start anew with --overwrite, or remove it to go on without checksums"
+    seals = read_object(file, remedy) or {}
+    own = seals.pop(CHECKSUMS, None)
+    if own is None:  # as earlier versions wrote it
+        whole = all(isinstance(each, list) for each in seals.values())
+    else:
+        whole = own == [_digest_of_json(seals)]
+    if not whole:
+        raise UserError(f"{file} is damaged: its own checksum does not fit; {remedy}")
+    return seals
+
+
+def _digest_of_json(value: JSON) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def digest_of(file: Path) -> str | None:

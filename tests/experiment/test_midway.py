@@ -22,6 +22,7 @@ from recollect import RunConfig, run
 from recollect.experiment import midway as module
 from recollect.experiment import state as state_file
 from recollect.experiment import store
+from recollect.experiment.listeners import Silent
 from recollect.experiment.saving import Saving
 from recollect.experiment.store import RunFolder, read_checkpoint
 from recollect.types import Midway, Repair, Rows, Verdict
@@ -151,7 +152,7 @@ def test_an_interrupted_run_keeps_the_step_it_was_in(
     assert process.returncode == code
     assert told.endswith("; everything up to here is kept: go on with --resume\n")
     saved = read_checkpoint(tmp_path / "run")
-    assert saved["records"] == []
+    assert saved["tasks_done"] == 0
     assert saved["midway"]["task"] == 1
     assert saved["parts"]["learner"]["steps"] > 0
 
@@ -215,19 +216,52 @@ def test_no_damage_passes_for_a_checkpoint(kind: str, tmp_path: Path) -> None:
 # --- older formats ------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_of_the_format_before_is_gone_on_with(
-    tmp_path: Path, whole: Callable[[str, str], Path]
+def as_format_3(saved: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """With the records of all tasks in the checkpoint, and no file for them."""
+    state = {key: value for key, value in saved["state"].items() if key != "tasks_done"}
+    lines = (folder / store.RECORDS).read_bytes()[: saved["records"]["bytes"]].splitlines()
+    (folder / store.RECORDS).unlink(missing_ok=True)
+    return {
+        "events": saved["events"]["bytes"],
+        "events_sha256": saved["events"]["sha256"],
+        "state": {**state, "records": [json.loads(line) for line in lines]},
+    }
+
+
+@pytest.mark.parametrize("step", [3, 8])
+@pytest.mark.parametrize("format", [2, 3])
+def test_a_checkpoint_of_an_older_format_is_gone_on_with(
+    format: int, step: int, tmp_path: Path, whole: Callable[[str, str], Path]
 ) -> None:
+    saving = Saving(seconds=None, steps=4 if format == 3 else None)
     with pytest.raises(Stop):
-        run(SMALL, tmp_path / "run", listener=StopAt(2, 3), saving=Saving(seconds=None))
+        run(SMALL, tmp_path / "run", listener=StopAt(2, step), saving=saving)
+    (tmp_path / "run" / store.PREVIOUS).unlink(missing_ok=True)
     file = tmp_path / "run" / store.CHECKPOINT
-    saved = state_file.read(file, format=store.FORMAT)
-    del saved["state"]["midway"]
-    tensors, tree = state_file.flatten(saved)  # as version 2 wrote it: no digest, tasks only
-    head = json.dumps({"format": 2, "tree": tree})
-    file.write_bytes(save(tensors, metadata={"recollect": head}))
+    saved = as_format_3(state_file.read(file, format=store.FORMAT), tmp_path / "run")
+    if format == 3:
+        state_file.write(file, saved, format=3)
+    else:
+        del saved["state"]["midway"], saved["events_sha256"]
+        tensors, tree = state_file.flatten(saved)  # as version 2 wrote it: no digest, tasks only
+        head = json.dumps({"format": 2, "tree": tree})
+        file.write_bytes(save(tensors, metadata={"recollect": head}))
+    # A crash right after the upgrade, before anything was saved in the new format.
+    with pytest.raises(Stop):
+        run(SMALL, tmp_path / "run", resume=True, listener=StopAtOnce())
     run(SMALL, tmp_path / "run", resume=True)
     assert lasting(tmp_path / "run") == lasting(whole("er", "amr"))
+    contents = [
+        (folder / store.RECORDS).read_bytes() for folder in (tmp_path / "run", whole("er", "amr"))
+    ]
+    assert contents[0] == contents[1]
+
+
+class StopAtOnce(Silent):
+    """Crashes at the first step."""
+
+    def stepped(self, epoch: int, report: Any) -> None:
+        raise Stop
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused_although_an_older_one_is_there(

@@ -188,3 +188,14 @@ def test_the_time_left_is_what_the_pace_so_far_says(clock: Clock) -> None:
     for _ in range(3):
         display.finished()
     assert display.left(0.0) == "0 s left"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_warning_is_heard_by_those_who_want_to_hear_nothing_else(quiet: bool) -> None:
+    display, stream = make(terminal=False, quiet=quiet)
+    with display:
+        display.say("first")
+        display.warn("it is damaged")
+        display.say("second")
+    heard = ["warning: it is damaged"] if quiet else ["first", "warning: it is damaged", "second"]
+    assert stream.getvalue().splitlines() == heard

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from recollect import rng
@@ -42,7 +42,8 @@ class Point(NamedTuple):
 
 def bits(tensor: Tensor) -> bytes:
     """The raw bytes of a tensor: unlike ==, they tell -0.0 from 0.0 and one NaN from another."""
-    return bytes(tensor.contiguous().flatten().view(torch.uint8).tolist())
+    dense = tensor.clone(memory_format=torch.contiguous_format)
+    return bytes(dense.flatten().view(torch.uint8).tolist())
 
 
 def assert_same(left: Any, right: Any) -> None:
@@ -136,6 +137,35 @@ def test_bytes_do_not_depend_on_the_process(tmp_path: Path) -> None:
         r'"state[2]":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}'
     )
     assert content.endswith(b"\x01\x02")
+
+
+def test_safetensors_itself_reads_what_was_written(tmp_path: Path) -> None:
+    tensors = {f"ü{i}": random_bits(5, dtype, i) for i, dtype in enumerate(DTYPES)}
+    tensors["transposed"] = torch.arange(6.0).view(2, 3).T
+    state_file.write(tmp_path / "x", tensors, format=1)
+    found = load_file(tmp_path / "x")
+    assert_same(tensors, {name: found.pop(f"state[{name!r}]") for name in tensors})
+    assert found == {}
+
+
+def test_strides_that_mean_nothing_do_no_harm(tmp_path: Path) -> None:
+    state = [torch.arange(10)[3:4:7], torch.empty(0).as_strided((0,), (0,)), torch.ones(3, 4)[:1].T]
+    state_file.write(tmp_path / "x", state, format=1)
+    assert_same(state, state_file.read(tmp_path / "x", format=1))
+
+
+def test_writing_copies_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"large": torch.arange(100), "view": torch.arange(10.0)[2:5]}
+    written: list[int] = []
+    bytes_of = state_file._bytes_of
+
+    def noting(tensor: Tensor) -> memoryview:
+        written.append(tensor.data_ptr())
+        return bytes_of(tensor)
+
+    monkeypatch.setattr(state_file, "_bytes_of", noting)
+    state_file.write(tmp_path / "x", state, format=1)
+    assert set(written) == {tensor.data_ptr() for tensor in state.values()}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 import random
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from fault_tools import End, Work, attempt, broken, differences, whereabouts
-from troubles import Kind, Trouble
+from troubles import ERRORS, Kind, Trouble
 
 from recollect.experiment import store
 
@@ -127,9 +129,10 @@ def killed_twice(work: Work, top: Path, names: Sequence[str] | None = None) -> I
 def full_at_calls(
     work: Work, top: Path, calls: Sequence[int] | None = None, *, kind: Kind = "full"
 ) -> Iterator[Case]:
-    """Let the disk be full at the k-th write (None: at each in turn), then go on with space."""
+    """Let the k-th write fail (None: each in turn), then go on where one can write again."""
     whole = top / "whole"
-    names = _writes(change_calls(work, whole))
+    names = change_calls(work, whole)
+    names = names if kind == "read-only" else _writes(names)
     for call in calls or range(1, len(names) + 1):
         if call > len(names):
             return
@@ -137,10 +140,13 @@ def full_at_calls(
         trouble = Trouble(folder=str(folder), log=f"{folder}.log", kind=kind, call=call)
         end = attempt(work.words(folder), trouble=trouble)
         place = names[call - 1]
-        fault = complaint_about(end, place, begun=_has_begun(Path(trouble.log)))
+        fault = complaint_about(
+            end, place, begun=_has_begun(Path(trouble.log)), reason=os.strerror(ERRORS[kind])
+        )
         if not fault and folder.exists() and (found := broken(folder)):
             fault = f"broken: {', '.join(found)}"
-        if not fault and folder.exists() and any(folder.glob(".*.tmp")):
+        # Where nothing can be removed, temporaries stay until the next one tidies up.
+        if kind != "read-only" and not fault and folder.exists() and any(folder.glob(".*.tmp")):
             fault = "left a temporary"
         fault = fault or _gone_on(work, folder, whole)
         yield Case(where=place, came=f"code {end.code}", fault=fault)
@@ -172,20 +178,23 @@ def _writes(calls: Sequence[str]) -> list[str]:
     return [call for call in calls if not call.startswith("unlink")]
 
 
-def complaint_about(end: End, place: str, *, begun: bool) -> str:
-    """What is wrong with how a process ended that found the disk full."""
-    if end.code == 0:  # what a file system without links does without
-        return "" if place.startswith("link") else "went on although a write had failed"
+def complaint_about(
+    end: End, place: str, *, begun: bool, reason: str = os.strerror(errno.ENOSPC)
+) -> str:
+    """What is wrong with how a process ended that could not write."""
+    if end.code == 0:  # what a file system without links does without, and tidying up
+        spared = place.startswith(("link", "unlink"))
+        return "" if spared else "went on although a write had failed"
     if end.code != (1 if begun else 2):
         return f"ended with {end.code}: {end.told}"
     if end.told.count("\n") != 1 or not end.told.startswith("recollect: "):
         return f"expected one line, it said {end.told!r}"
-    return "" if "No space left on device" in end.told else f"said {end.told!r}"
+    return "" if reason in end.told else f"said {end.told!r}"
 
 
 def _has_begun(log: Path) -> bool:
     """Whether a process had got beyond taking its folder, which fails as a usage error."""
-    made = ("samples", "events", "checkpoint", "features", "result")
+    made = ("samples", "events", "records", "checkpoint", "features", "result")
     lines = [line for line in _lines(log) if not line.startswith("unlink")]
     return any(line.split(" ", 1)[1].lstrip(".").startswith(made) for line in lines)
 
@@ -228,7 +237,7 @@ def damaged_files(
     else:
         stopped(work, before, whole)
     draw = random.Random(f"{seed} {names}")
-    words = [word for word in work.words(folder) if word != "--quiet"]
+    words = work.words(folder)  # with --quiet, which must not keep damage from being told
     smallest = min((before / name).stat().st_size for name in names)
     for number in range(places):
         kind: Damage = ("flip", "cut", "zeros")[number % 3]
@@ -251,14 +260,13 @@ def damaged_files(
 def _verdict(end: End, folder: Path, whole: Path) -> tuple[str, str]:
     told = " ".join(end.told.split())
     if end.code == 2:
-        lines = [line for line in end.told.splitlines() if not line.startswith("preset ")]
-        one = len(lines) == 1 and lines[0].startswith("recollect: error: ")
+        one = end.told.count("\n") == 1 and end.told.startswith("recollect: error: ")
         return "refused", "" if one else f"expected one line, it said {end.told!r}"
     if end.code != 0:
         return "failed", f"ended with {end.code}: {told}"
     says = "warning: " in told and ("damaged" in told or "not as it was written" in told)
     found = differences(folder, whole)
-    if says and found == [store.EVENTS]:
-        return "said so", ""  # a log of what was; nothing is computed from it
+    if says and set(found) <= {store.EVENTS, store.ARRAYS["features"]}:
+        return "said so", ""  # what was seen on the way; nothing is computed from it
     came = "said so" if says else "unnoticed" if found else "no effect"
     return came, f"differs: {', '.join(found)}" if found else ""

@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import own_trouble
 from run_tools import ENVIRONMENT, events_of, lasting
 from safetensors.torch import load_file
 from same_state import same
@@ -36,12 +38,14 @@ class Work:
     detector: str = "ks"
     steps: int = 3
     """between checkpoints"""
+    backbone: str = "mlp"
 
     def words(self, folder: Path) -> list[str]:
         """What comes after `recollect` on the command line."""
         text = (
             f"run --method {self.method} --epochs {self.epochs} --tasks {self.tasks} "
             f"--detector {self.detector} --adaptation amr --checkpoint-steps {self.steps} "
+            f"--backbone {self.backbone} "
             "--threads 1 --keep-features --quiet --resume --out"
         )
         return [*text.split(), str(folder)]
@@ -63,7 +67,7 @@ class Process:
 
     def __init__(self, words: list[str], trouble: Trouble | None = None) -> None:
         Path(words[-1]).parent.mkdir(parents=True, exist_ok=True)
-        self._told = Path(_scratch().name) / "told"
+        self._told = Path(scratch().name) / "told"
         self._server = _server()
         plain = None if trouble is None else dataclasses.asdict(trouble)
         request = {"words": words, "told": str(self._told), "trouble": plain}
@@ -90,7 +94,7 @@ class Process:
 
 
 @functools.cache
-def _scratch() -> tempfile.TemporaryDirectory[str]:
+def scratch() -> tempfile.TemporaryDirectory[str]:
     """Away from the folders that get into trouble."""
     return tempfile.TemporaryDirectory()
 
@@ -103,7 +107,7 @@ def _server() -> subprocess.Popen[bytes]:
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+        env={**ENVIRONMENT, "OMP_NUM_THREADS": "1", own_trouble.FOLDER: scratch().name},
     )
     atexit.register(server.communicate)  # closes its input, which ends it
     return server
@@ -119,12 +123,20 @@ def attempt(
     return process.end()
 
 
+def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Wait for something to be so; busy machines need patience."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
 def differences(folder: Path, whole: Path) -> list[str]:
     """In which files a finished run differs from an undisturbed one; what it left lying around."""
     found = []
     if lasting(folder) != lasting(whole):
         found.append(store.RESULT)
-    for name in (store.CONFIG, store.EVENTS, *store.ARRAYS.values()):
+    for name in (store.CONFIG, store.EVENTS, store.RECORDS, *store.ARRAYS.values()):
         if _content(folder / name) != _content(whole / name):
             found.append(name)
     states = [store.read_checkpoint(side) for side in (folder, whole)]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from recollect.experiment.config import RunConfig
 from recollect.experiment.listeners import Silent
+from recollect.experiment.store import CHECKPOINT
 from recollect.types import TaskRecord
 
 
@@ -23,9 +24,11 @@ class Held(NamedTuple):
     files: int
     """descriptors"""
     threads: int
+    checkpoint: int
+    """bytes in the last checkpoint"""
 
 
-def held(task: int) -> Held:
+def held(task: int, folder: Path) -> Held:
     """As the kernel counts it, once the allocator has given back what is free."""
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # not every C library has it
@@ -37,19 +40,21 @@ def held(task: int) -> Held:
         anonymous=1024 * int(values["RssAnon"].split()[0]),
         files=len(list(Path("/proc/self/fd").iterdir())),
         threads=max(int(values["Threads"]), threading.active_count()),
+        checkpoint=(folder / CHECKPOINT).stat().st_size,
     )
 
 
 class Watch(Silent):
     """Looks after every few tasks."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, folder: Path, every: int) -> None:
+        self._folder = folder
         self._every = every
         self.seen: list[Held] = []
 
     def task_ends(self, record: TaskRecord[Any]) -> None:
         if record.task % self._every == 0:
-            self.seen.append(held(record.task))
+            self.seen.append(held(record.task, self._folder))
 
 
 def long_config(num_tasks: int, *, detector: str = "ks") -> RunConfig:

@@ -9,6 +9,7 @@ from campaigns import damaged_files
 from fault_tools import Work
 
 from recollect.experiment import store
+from recollect.files import CHECKSUMS
 
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 
@@ -20,8 +21,11 @@ SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
         ((store.PREVIOUS,), {"no effect"}),
         ((store.CHECKPOINT, store.PREVIOUS), {"refused"}),
         ((store.CONFIG,), {"refused"}),
-        ((store.EVENTS,), {"refused", "said so", "no effect"}),
+        ((store.EVENTS,), {"said so", "no effect"}),
+        ((store.RECORDS,), {"refused", "said so", "no effect"}),
+        ((CHECKSUMS,), {"refused", "no effect"}),
         ((store.ARRAYS["samples"],), {"no effect"}),
+        ((store.ARRAYS["features"],), {"said so"}),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
 )

@@ -1,4 +1,4 @@
-"""A full disk at any write: one line, what was there stays, and with space the run goes on."""
+"""A disk that is full, or read-only, at any write: one line, and what was there stays."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from troubles import Kind
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 
 
-@pytest.mark.parametrize("kind", ["full", "stays full"])
-def test_a_write_that_finds_no_space_costs_one_line_and_nothing_that_was_saved(
+@pytest.mark.parametrize("kind", ["full", "stays full", "read-only"])
+def test_a_write_that_is_refused_costs_one_line_and_nothing_that_was_saved(
     kind: Kind, tmp_path: Path
 ) -> None:
-    calls = {"full": range(1, 130, 17), "stays full": range(4, 130, 17)}[kind]
+    first = {"full": 1, "stays full": 4, "read-only": 7}[kind]
+    calls = range(first, 130, 17)
     cases = list(full_at_calls(SMALL, tmp_path, calls, kind=kind))
     assert [case for case in cases if case.fault] == []
     assert {case.came for case in cases} >= {"code 1", "code 2"}

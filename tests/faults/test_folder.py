@@ -1,27 +1,18 @@
-"""What happens to a run's folder from outside, and a user in a hurry."""
+"""What happens to a run's folder from outside."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import signal
-import time
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_tools import Process, Work, attempt, broken, differences
-from run_tools import events_of
+from fault_tools import Process, Work, broken, until
+from run_tools import ENVIRONMENT, command_line
 
 LONG = Work(epochs=400, steps=10)
-SHORT = Work(epochs=8, steps=10)
-
-
-def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 def has_checkpoint(folder: Path) -> Callable[[], bool]:
@@ -57,16 +48,19 @@ def test_a_folder_made_read_only_under_a_run_ends_it_in_one_line(tmp_path: Path)
     assert broken(folder) == []
 
 
-def test_a_second_interrupt_ends_a_run_at_once_and_it_can_be_gone_on_with(tmp_path: Path) -> None:
-    folder, whole = tmp_path / "run", tmp_path / "whole"
-    process = Process(dataclasses.replace(SHORT, steps=1000).words(folder))
-    until(lambda: len(events_of(folder)) >= 2)  # in the middle of the first task
-    for _ in range(2):
-        os.kill(process.pid, signal.SIGINT)
-    end = process.end()
-    assert end.code == 130
-    assert end.told.count("\n") == 1
-    assert broken(folder) == []
-    assert attempt(SHORT.words(folder)).code == 0
-    assert attempt(SHORT.words(whole)).code == 0
-    assert differences(folder, whole) == []
+def test_a_file_system_that_is_read_only_is_told_of_before_a_run_begins(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
+        pytest.skip("no file system may be mounted here")
+    (tmp_path / "closed").mkdir()
+    words = command_line("run", "--out", tmp_path / "closed" / "run")
+    mount = f"mount -t tmpfs -o ro none {tmp_path / 'closed'}"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh", *words],
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("recollect: error: cannot start a run in ")
+    assert done.stderr.endswith("Read-only file system\n")
+    assert done.stderr.count("\n") == 1

@@ -12,10 +12,12 @@ from recollect.experiment.saving import Saving
 
 
 @pytest.mark.skipif(not is_supported(), reason="needs Linux's /proc")
-def test_forty_tasks_take_no_more_files_threads_or_memory_than_twenty(tmp_path: Path) -> None:
-    watch = Watch(every=20)
+def test_forty_tasks_take_no_more_of_anything_than_twenty(tmp_path: Path) -> None:
+    watch = Watch(tmp_path / "run", every=20)
     run(long_config(40), tmp_path / "run", listener=watch, saving=Saving(steps=5))
     middle, end = watch.seen
     assert end.files == middle.files
     assert end.threads == middle.threads
-    assert end.anonymous - middle.anonymous < 8 * 2**20
+    assert end.anonymous - middle.anonymous < 2 * 2**20
+    # A larger checkpoint would be slower to save, too; numbers in it may have one more digit.
+    assert abs(end.checkpoint - middle.checkpoint) < 256

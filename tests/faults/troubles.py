@@ -8,11 +8,17 @@ import errno
 import io
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-Kind = Literal["none", "full", "stays full", "kill"]
+Kind = Literal["none", "full", "stays full", "read-only", "kill", "stuck"]
+ERRORS: dict[Kind, int] = {
+    "full": errno.ENOSPC,
+    "stays full": errno.ENOSPC,
+    "read-only": errno.EROFS,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,8 +29,9 @@ class Trouble:
     log: str
     """a line for each change that was tried, the one that met trouble being the last"""
     kind: Kind = "none"
-    """full: that one fails for want of space; stays full: all from it on; kill: as by `kill -9`.
-    Removing a file takes no space, and does not count for the first two."""
+    """full: that one fails for want of space; stays full: all from it on; read-only: all from it
+    on, for another reason; kill: as by `kill -9`; stuck: the disk does not answer. Removing a file
+    takes no space, and does not count for the first two."""
     call: int = 0
     """counted from 1"""
     only: str = ""
@@ -66,12 +73,16 @@ class _Patches:
         kind, call = self._trouble.kind, self._trouble.call
         if kind == "none" or self._calls < call:
             return
-        if kind != "stays full" and self._calls > call:
+        if kind not in ("stays full", "read-only") and self._calls > call:
             return
         half()
         if kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if kind == "stuck":
+            Path(f"{self._trouble.log}.stuck").touch()
+            time.sleep(60)
+            return
+        raise OSError(ERRORS[kind], os.strerror(ERRORS[kind]), str(path))
 
     def _with_trouble(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:
         def changed(path: Any, *rest: Any, **options: Any) -> Any:

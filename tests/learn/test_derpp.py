@@ -26,7 +26,6 @@ from torch import Tensor
 from recollect.errors import UserError
 from recollect.learn import DERpp, DERppOptions
 from recollect.memory import Memory
-from recollect.memory.buffer import Stored
 from recollect.memory.policies import Reservoir
 from recollect.types import Rows
 
@@ -68,16 +67,16 @@ def test_no_weight_may_be_negative() -> None:
 
 
 class Recording(Memory):
-    """Writes down the identities of every draw."""
+    """Writes down the pictures of every draw."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, policy=Reservoir(), seed=0)
-        self.drawn: list[set[int]] = []
+        self.drawn: list[set[bytes]] = []
 
-    def sample(self, count: int) -> Stored:
-        stored = super().sample(count)
-        self.drawn.append(set(stored.rows.ids.tolist()))
-        return stored
+    def recall(self, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        images, labels, extras = super().recall(count)
+        self.drawn.append({image.numpy().tobytes() for image in images})
+        return images, labels, extras
 
 
 def test_the_two_draws_of_a_step_are_independent() -> None:

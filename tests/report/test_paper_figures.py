@@ -229,6 +229,17 @@ def test_a_sweep_without_drift_shows_curves_alone(tmp_path: Path) -> None:
     assert "Nothing drifts" in picture.caption
 
 
+def test_a_panel_of_which_nothing_has_run_stays_where_its_method_and_its_buffer_have_others(
+    tmp_path: Path,
+) -> None:
+    sweep = sweep_of(
+        tmp_path, grid(), is_done=lambda p: (p["method"], p["buffer_size"]) != ("der++", 500)
+    )
+    drawing = accuracy_grid(only_group(sweep), sweep, LOOKS)
+    remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
+    assert remarks == [[], ["not run yet"], [], []]
+
+
 def test_missing_cells_are_named_where_they_are_missing(tmp_path: Path) -> None:
     sweep = sweep_of(
         tmp_path,
@@ -239,7 +250,8 @@ def test_missing_cells_are_named_where_they_are_missing(tmp_path: Path) -> None:
     )
     drawing = accuracy_grid(only_group(sweep), sweep, LOOKS)
     remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
-    assert remarks == [["not yet: fr"], ["not run yet"], [], ["not run yet"]]
+    assert remarks == [["not yet: fr"], []]
+    assert "Not run yet: der++." in drawing.caption
     assert "er, buffer 500: vanilla 50.5, fr missing, amr 75.5" in drawing.alt
 
 

@@ -38,7 +38,8 @@ def test_a_sweep_leaves_its_table_in_every_form_and_its_feature_map(out: Path) -
 
 def test_claims_come_from_the_sweeps_of_a_folder_and_need_one(out: Path, tmp_path: Path) -> None:
     drawn = draw_claims(out, nobody)
-    assert {path.name for path in drawn.files} == {"claims.txt", "claims.md", "claims.csv"}
+    endings = ("txt", "md", "csv", "html")
+    assert {path.name for path in drawn.files} == {f"claims.{ending}" for ending in endings}
     assert "not measured" in drawn.text.lower()
     assert "holds no sweeps yet" in complaint(lambda: draw_claims(tmp_path, nobody))
 

@@ -21,6 +21,7 @@ def refusal(folder: Path, text: str) -> str:
     file = written(folder, text)
     line = complaint(lambda: read_grid_file(file))
     assert line.startswith(f"{file}:")
+    assert line.count(str(file)) == 1
     return line
 
 
@@ -62,6 +63,19 @@ def test_the_config_of_a_run_is_a_base() -> None:
     config = grid.config_at({"seed": 3})
     assert config.options == {"detector": {"level": 0.01}}
     assert (config.method, config.seed) == ("ser", 3)
+
+
+def test_options_in_a_base_are_named_in_every_way_and_each_once() -> None:
+    base = {
+        "options": {"detector": {"level": 0.01}},
+        "detector": {"name": "mmd", "correction": "none"},
+        "detector.min-rows": 7,
+    }
+    options = {"level": 0.01, "correction": "none", "min_rows": 7}
+    assert Grid(axes={"seed": [0]}, base=base).config_at({"seed": 0}).options["detector"] == options
+    for twice in ({"detector.level": 0.1}, {"detector": {"level": 0.1}}):
+        line = complaint(lambda: Grid(axes={"seed": [0]}, base={**base, **twice}))  # noqa: B023
+        assert "detector.level is given twice in the base" in line
 
 
 def test_data_of_ones_own_stand_in_a_base_as_in_a_config_file() -> None:
@@ -108,6 +122,34 @@ def test_what_to_json_says_makes_the_same_grid() -> None:
     assert list(again.places()) == list(grid.places()) == [{"seed": 0}]
 
 
+@pytest.mark.parametrize("empty", ["base:", "without:", "base: {}\nwithout: []"])
+def test_a_key_that_stands_empty_says_nothing(tmp_path: Path, empty: str) -> None:
+    found = read_grid_file(written(tmp_path, f"grid: {{seed: [0]}}\n{empty}\n"))
+    assert found.grid == Grid(axes={"seed": [0]}, without=[])
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["{options: 3}", "{options: {detector: 3}}", "{options: [detector]}"],
+)
+def test_options_are_given_by_part(tmp_path: Path, base: str) -> None:
+    line = refusal(tmp_path, f"{{base: {base}, grid: {{detector.level: [0.1]}}}}")
+    assert "options are given as" in line
+
+
+@pytest.mark.parametrize("base", ["events: [{at: 2020-01-01}]", "2020-01-01: 3", "data: !!set {a}"])
+def test_what_json_cannot_say_is_refused_in_one_line(tmp_path: Path, base: str) -> None:
+    line = refusal(tmp_path, f"{{base: {{{base}}}, grid: {{seed: [0]}}}}")
+    assert "texts, numbers, lists and mappings" in line
+
+
+def test_a_setting_spelled_in_two_ways_is_refused(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "grid: {buffer-size: [50], buffer_size: [100]}")
+    assert "buffer_size is given twice" in line
+    rule = "{grid: {buffer_size: [5, 6]}, without: [{buffer-size: 5, buffer_size: 6}]}"
+    assert "buffer_size is given twice" in refusal(tmp_path, rule)
+
+
 def test_an_unknown_key_of_the_file_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert "did you mean 'grid'" in refusal(tmp_path, "gird: {seed: [0]}")
 
@@ -148,5 +190,9 @@ def test_a_setting_stands_in_the_base_or_in_the_grid(tmp_path: Path, base: str, 
 def test_without_speaks_of_settings_of_the_grid_and_leaves_something(tmp_path: Path) -> None:
     stranger = refusal(tmp_path, "{grid: {method: [er]}, without: [{metod: er}]}")
     assert "did you mean 'method'" in stranger
+    mistyped = refusal(tmp_path, "{grid: {adaptation: [fr, amr]}, without: [{adaptation: ammr}]}")
+    assert "unknown value of adaptation under without 'ammr'; did you mean 'amr'" in mistyped
+    dated = refusal(tmp_path, "{grid: {seed: [0, 1]}, without: [{seed: 2020-01-01}]}")
+    assert "unknown value of seed under without" in dated
     nothing = refusal(tmp_path, "{grid: {method: [er]}, without: [{method: er}]}")
     assert "leaves no combination" in nothing

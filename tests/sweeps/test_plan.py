@@ -11,10 +11,13 @@ from sweep_tools import TINY, tiny_plan
 
 from recollect import RunConfig
 from recollect.experiment.presets import resolve
+from recollect.report.paper.plate import scale_words
+from recollect.report.paper.table import paper_table
 from recollect.report.sweeps import read_sweep
 from recollect.sweeps import plan as plans
 from recollect.sweeps.grid import Grid
 from recollect.sweeps.plan import Plan, make_plan, run_id, write_plan
+from recollect.sweeps.scale import SCALES
 
 
 def tiny(**axes: Any) -> Plan:
@@ -52,6 +55,27 @@ def test_a_sweep_has_a_name_that_can_be_a_file(name: str) -> None:
     assert "a sweep's name" in complaint(lambda: tiny_plan(name, axes={"seed": [0]}))
 
 
+TAKEN = ["index.html", "runs", "sweeps", "claims", "pages", "failures", "theory-digits-cd", "Runs"]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_sweep_is_not_called_like_something_else_in_its_folder(name: str) -> None:
+    line = complaint(lambda: tiny_plan(name, axes={"seed": [0]}))
+    assert f"cannot be called {name}" in line
+    assert "--name" in line
+
+
+def test_a_grid_that_is_far_too_large_is_refused_with_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plans, "MOST_RUNS", 4)
+    assert len(tiny(seed=range(4)).runs) == 4
+    line = complaint(lambda: tiny(seed=range(1000), buffer_size=range(1, 1001)))
+    assert "more than 4 runs (its axes make 1,000,000)" in line
+    rule = [{"seed": range(2, 9)}]
+    assert len(make_plan("p", Grid(axes={"seed": range(9)}, base=TINY, without=rule)).runs) == 2
+
+
 def test_one_run_at_two_places_is_refused() -> None:
     line = complaint(lambda: tiny(buffer_size=[None, 100]))  # 100 is the preset's
     assert "one run at two places" in line
@@ -80,9 +104,9 @@ def test_a_place_says_what_tables_ask_for_also_where_the_grid_does_not() -> None
 
 def test_options_of_two_parts_by_the_same_name_keep_their_parts() -> None:
     grid = Grid(axes={"backbone.width": [8], "method.width": [1]})
-    assert plans._names_in_places(grid) == {key: key for key in grid.axes}
+    assert plans.names_in_places(grid) == {key: key for key in grid.axes}
     seed = Grid(axes={"detector.seed": [1], "detector.level": [0.1]})
-    assert plans._names_in_places(seed) == {
+    assert plans.names_in_places(seed) == {
         "detector.seed": "detector.seed",
         "detector.level": "level",
     }
@@ -180,6 +204,46 @@ def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path
     assert file.read_bytes() == before
     write_plan(other, tmp_path, overwrite=True)
     assert len(json.loads(file.read_text())["runs"]) == 2
+
+
+def test_data_that_have_moved_are_no_other_plan(tmp_path: Path) -> None:
+    def plan(**base: Any) -> Plan:
+        return make_plan("p", Grid(axes={"seed": [0]}, base={"benchmark": "cifar10-cd", **base}))
+
+    places: list[dict[str, Any]] = [{"data": "/mnt/a"}, {"data": "/home/b"}, {}]
+    for base in places:
+        written = json.loads(write_plan(plan(**base), tmp_path).read_text())
+        assert written["runs"][0]["config"]["data"] == base.get("data")
+    own = [
+        make_plan("own", Grid(axes={"seed": [0]}, base={"benchmark": "npz", "data": name}))
+        for name in ("here.npz", "there.npz")
+    ]
+    write_plan(own[0], tmp_path)
+    assert "another grid" in complaint(lambda: write_plan(own[1], tmp_path))
+
+
+def test_a_note_in_other_words_is_no_other_plan_and_is_replaced(tmp_path: Path) -> None:
+    plan = make_plan("p", Grid(axes={"seed": [0]}), scale=SCALES["smoke"])
+    file = write_plan(plan, tmp_path)
+    there = json.loads(file.read_text())
+    there["scale"]["note"] = "as an older version put it"
+    file.write_text(json.dumps(there))
+    assert read_sweep(file).scale_note == "as an older version put it"
+    write_plan(plan, tmp_path)
+    assert read_sweep(file).scale_note == plan.scale_note
+    other = make_plan("p", Grid(axes={"seed": [0]}), scale=SCALES["small"])
+    assert other.runs == plan.runs  # digits are small as they are
+    assert "another scale: smoke" in complaint(lambda: write_plan(other, tmp_path))
+
+
+def test_what_was_changed_by_hand_stands_on_table_and_figures(tmp_path: Path) -> None:
+    changed = {"detector": "oracle", "backbone": {"name": "mlp", "hidden": [8]}}
+    grid = Grid(axes={"seed": [0]}, base=changed)
+    plan = make_plan("p", grid, scale=SCALES["smoke"], changed=changed)
+    sweep = read_sweep(write_plan(plan, tmp_path))
+    told = 'changed by --set: detector=oracle, backbone={"name": "mlp", "hidden": [8]}'
+    assert told in " ".join(paper_table(sweep).about)
+    assert told in scale_words(sweep, [])
 
 
 def test_a_plan_with_other_runs_behind_the_same_grid_is_refused(tmp_path: Path) -> None:

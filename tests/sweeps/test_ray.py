@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -156,6 +157,55 @@ def test_a_fault_is_told_in_one_line_and_the_cluster_outlives_its_sweeps(
     assert outcome is not None
     assert (outcome.id, outcome.state) == (run.id, "failed")
     assert outcome.error == "ZeroDivisionError: it broke in two lines"
+
+
+def test_machines_that_join_a_cluster_are_used_and_those_that_leave_are_not(cluster: Any) -> None:
+    def slots() -> int:
+        assert engine.wait(0.05) is None
+        return engine.slots
+
+    with OnRay(cluster.address) as engine:
+        until(lambda: slots() == 1)  # a machine killed before may still count
+        node = cluster.add_node(**ONE_CPU)
+        until(lambda: slots() == 2)
+        cluster.remove_node(node)
+        until(lambda: slots() == 1)
+
+
+LISTENERS = """
+import os, pathlib, sys
+from recollect.sweeps.on_ray import OnRay
+
+def descendants(pid):
+    for child in map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        yield child
+        yield from descendants(child)
+
+with OnRay():
+    held = set()
+    for pid in [os.getpid(), *descendants(os.getpid())]:
+        for file in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                held.add(os.readlink(file))
+            except OSError:
+                pass
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in held:
+                print("listens at", local.split(":")[0])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_ray_started_here_listens_on_loopback_only(orders: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENERS], capture_output=True, text=True, timeout=120, check=False
+    )
+    heard = {line for line in done.stdout.splitlines() if line.startswith("listens at")}
+    loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+    assert heard, done.stderr
+    assert heard <= {f"listens at {address}" for address in loopback}
 
 
 def test_without_an_address_ray_is_started_here_and_ended(orders: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from run_tools import complaint
@@ -24,7 +25,8 @@ def test_at_the_papers_scale_a_run_is_as_it_would_be_without_one(benchmark: str)
     assert PAPERS.apply(config) == resolve(config)
     assert PAPERS.is_full
     assert not SMOKE.is_full
-    assert PAPERS.note([resolve(config)]).endswith("as published")
+    size = SIZES[benchmark].images
+    assert PAPERS.note([resolve(config)]).startswith(f"{benchmark}: all {size:,} training images; ")
 
 
 @pytest.mark.parametrize("scale", [SMOKE, SMALL], ids=["smoke", "small"])
@@ -57,14 +59,30 @@ def test_classes_share_the_images_evenly(scale: Scale, benchmark: str) -> None:
     assert per_class * SIZES[benchmark].classes == scale.images[benchmark]
 
 
-def test_images_that_were_few_already_stay_few() -> None:
-    few = RunConfig(benchmark="fmnist-cd", max_per_class=20)
-    assert SMOKE.apply(few).max_per_class == 20
-    many = RunConfig(benchmark="fmnist-cd", max_per_class=5_000)
-    assert SMOKE.apply(many).max_per_class == 200
-    digits = RunConfig(max_per_class=30)
-    assert SMOKE.apply(digits).max_per_class == 30
+def test_what_is_asked_for_wins_over_the_scale() -> None:
+    for per_class in (20, 5_000):
+        asked = RunConfig(benchmark="fmnist-cd", max_per_class=per_class)
+        assert SMOKE.apply(asked).max_per_class == per_class
+    assert SMOKE.apply(RunConfig(max_per_class=30)).max_per_class == 30
     assert SMOKE.apply(RunConfig()).max_per_class is None
+    long = SMOKE.apply(dataclasses.replace(config_of("cifar10-cd"), epochs=5))
+    assert long.epochs == 5
+    steps = dataclasses.replace(config_of("cifar100-cd"), lr_milestones=(2, 3))
+    assert SMOKE.apply(steps).lr_milestones == (2, 3)
+    narrow = RunConfig(
+        benchmark="cifar100-cd",
+        backbone="vit-s",
+        options={"backbone": {"dim": 24, "patch-size": 8}},
+    )
+    options = SMOKE.apply(narrow).options["backbone"]
+    assert (options["dim"], options["depth"], options["patch_size"]) == (24, 2, 8)
+
+
+def test_buffers_shrink_with_images_that_were_asked_for() -> None:
+    # 20 of each of 10 classes out of 60,000: 1/300 of 5,000
+    few = dataclasses.replace(config_of("fmnist-cd", 5000), max_per_class=20)
+    assert SMOKE.apply(few).buffer_size == 17
+    assert PAPERS.apply(few).buffer_size == 5000  # this scale makes nothing smaller
 
 
 def test_epochs_are_capped_and_milestones_shrink_with_them() -> None:
@@ -107,22 +125,82 @@ def test_on_other_data_buffers_hold_the_share_that_they_would_hold_of_the_publis
     assert "digits-cd: 1,438 training images of the published 60,000" in note
 
 
-def test_the_note_says_all_that_was_made_smaller_in_one_line() -> None:
+def test_the_note_says_what_runs_in_one_line() -> None:
     config = SMOKE.apply(config_of("cifar10-cd"))
     note = SMOKE.note([config, config])
     assert "\n" not in note
-    for part in ("2,000 training images", "times 0.04", "resnet18 width 8", "at most 2 epochs"):
+    for part in ("2,000 training images", "times 0.04", "resnet18 width 8", "2 epochs", "ks"):
         assert note.count(part) == 1
-    told = SMOKE.note([dataclasses.replace(config, detector="combined")])
-    assert "three tests" in told
+    combined: dict[str, Any] = {
+        "detector": "combined",
+        "encoder": "learner",
+        "reference": "held-out",
+    }
+    assert "three tests" in SMOKE.note([dataclasses.replace(config, **combined)])
+    assert "three tests" not in SMOKE.note([dataclasses.replace(config, detector="combined")])
+
+
+CHANGES: list[tuple[Scale, dict[str, Any], str]] = [
+    (PAPERS, {}, "fmnist-cd: all 60,000 training images; resnet18; 1 epoch; "),
+    (
+        PAPERS,
+        {"epochs": 3, "max_per_class": 10},
+        "fmnist-cd: 100 training images of the published 60,000, buffers as named; resnet18; 3 ep",
+    ),
+    (PAPERS, {"backbone": "mlp"}, "fmnist-cd: all 60,000 training images; mlp; "),
+    (
+        SMOKE,
+        {"max_per_class": 20},
+        "fmnist-cd: 200 training images of the published 60,000, buffers times 0.00333; ",
+    ),
+    (SMOKE, {"epochs": 5}, "0.0333; resnet18 width 8; 5 epochs; "),
+    (SMOKE, {"options": {"backbone": {"width": 4}}}, "resnet18 width 4; "),
+    (SMOKE, {"detector": "oracle"}, "detector oracle"),
+    (PAPERS, {"benchmark": "pacs-cd"}, "pacs-cd: all training images; "),
+    (
+        PAPERS,
+        {"benchmark": "pacs-cd", "max_per_class": 10},
+        "pacs-cd: at most 10 training images of a class; ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("scale", "change", "told"), CHANGES)
+def test_the_note_is_true_of_settings_that_were_changed(
+    scale: Scale, change: dict[str, Any], told: str
+) -> None:
+    asked = dataclasses.replace(config_of("fmnist-cd"), **change)
+    note = scale.note([scale.apply(asked)])
+    assert told in note
+    assert "as published" not in note
+
+
+def test_the_note_gives_lowest_and_highest_where_runs_differ() -> None:
+    runs = [
+        SMOKE.apply(dataclasses.replace(config_of("fmnist-cd"), max_per_class=count, epochs=count))
+        for count in (30, 10, 20)
+    ]
+    note = SMOKE.note(runs)
+    assert "100 to 300 training images" in note
+    assert "times 0.00167 to 0.005" in note
+    assert "10 to 30 epochs" in note
 
 
 def test_strangers_are_refused() -> None:
     assert "did you mean 'small'" in complaint(lambda: scale_named("smal"))
     assert scale_named("smoke") is SMOKE
-    line = complaint(lambda: SMOKE.apply(RunConfig(benchmark="yearbook-cd")))
-    assert "the scales know digits-cd" in line
-    assert PAPERS.apply(RunConfig(benchmark="yearbook-cd")).benchmark == "yearbook-cd"
+    yearbook = RunConfig(benchmark="yearbook-cd")
+    line = complaint(lambda: SMOKE.apply(yearbook))
+    assert "the scale smoke does not know how large yearbook-cd is; use the scale paper" in line
+    assert PAPERS.apply(yearbook).benchmark == "yearbook-cd"
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))
+def test_advice_for_other_data_does_not_name_the_scale_that_was_given(scale: Scale) -> None:
+    pacs = RunConfig(benchmark="pacs-cd")
+    line = complaint(lambda: scale.apply(pacs, published_on="fmnist-cd"))
+    assert "what the buffers of fmnist-cd would be on pacs-cd is not known" in line
+    assert "scale" not in line
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=list(SCALES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from sweep_tools import ENVIRONMENT, TINY, is_dead, tiny_plan, undisturbed, unti
 
 from recollect.cli import command
 from recollect.experiment.store import LOCK, is_busy
+from recollect.sweeps import command as sweep_command
+from recollect.sweeps import engines, on_ray
 from recollect.sweeps.plan import FAILURES, RUNS, Plan
 
 SEEDS = (0, 1)
@@ -131,6 +134,7 @@ def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
         (["--only", "seed=7"], "unknown value of seed '7'"),
         (["--engine", "rays"], "did you mean ray?"),
         (["--detector.level", "0.1"], "detector"),
+        (["--retries", "-1"], "--retries must be at least 0"),
     ],
 )
 def test_what_a_user_must_mend_is_one_line_and_leaves_no_run(
@@ -168,6 +172,11 @@ def test_a_dry_run_lists_the_runs_and_touches_nothing(
         (["--set", "epochs=["], "is no YAML value"),
         (["--set", "epoch=1"], "did you mean epochs"),
         (["--only", "method=er", "--only", "adaptation=fr", "--only", "num_drifts=0"], "no run at"),
+        (["--set", "detektor.level=1"], "did you mean 'detector'"),
+        (["--set", "detector.levl=1"], "did you mean level"),
+        (["--set", "epochs=2020-01-01"], "texts, numbers, lists and mappings"),
+        (["--name", "index.html"], "cannot be called index.html"),
+        (["--data", "nowhere"], "nowhere"),
     ],
 )
 def test_reproducing_refuses_what_it_cannot_in_one_line(
@@ -178,7 +187,90 @@ def test_reproducing_refuses_what_it_cannot_in_one_line(
     told = capsys.readouterr().err
     assert complaint in told
     assert told.count("\n") == 1
+    assert "--benchmark digits-cd" not in told  # it was given
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_called_like_a_folder_of_sweeps_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grid_file(tmp_path).rename(tmp_path / "runs.json")
+    assert command(["sweep", "runs.json"]) == 2
+    assert "cannot be called runs" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
+
+
+UNHEEDED = [
+    ("theory", ["--scale", "paper", "--only", "x=1", "--dry-run"], "--scale"),
+    ("theory", ["--scale", "small"], "--scale"),
+    ("theory", ["--only", "x=1", "--seeds", "1"], "--only"),
+    ("theory", ["--dry-run", "--benchmark", "digits-cd"], "--dry-run"),
+    ("theory", ["--data", "here"], "--data"),
+    ("claims", ["--set", "foo=1"], "--set"),
+    ("claims", ["--name", "mine", "--quiet"], "--name"),
+    ("claims", ["--seeds", "3"], "--seeds"),
+    ("claims", ["--benchmark", "digits-cd"], "--benchmark"),
+    ("claims", ["--engine", "ray"], "--engine"),
+    ("claims", ["--workers", "2"], "--workers"),
+    ("claims", ["--overwrite"], "--overwrite"),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "flag"), UNHEEDED)
+def test_what_is_no_sweep_refuses_flags_that_would_do_nothing(
+    name: str, words: list[str], flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["reproduce", name, "--out", str(tmp_path / "out"), *words]) == 2
+    assert f"reproduce {name} takes no {flag}; leave it out" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
+    """What `recollect reproduce` would carry out."""
+    plans: list[Plan] = []
+
+    def keep(_: object, plan: Plan, __: Path) -> int:
+        plans.append(plan)
+        return 0
+
+    monkeypatch.setattr(sweep_command, "_carry_out", keep)
+    assert command(["reproduce", *words]) == 0
+    return plans[0]
+
+
+def test_what_is_set_by_hand_reaches_every_run_and_is_told_but_for_where_data_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["own-concepts", "--set", "detector.level=0.2", "--set", "epochs=3", "--data", "here"]
+    plan = planned(monkeypatch, *words)
+    assert (plan.name, plan.scale) == ("own-concepts-small", "small")
+    for run in plan.runs:
+        assert (run.config.epochs, run.config.options["detector"]["level"]) == (3, 0.2)
+        assert (run.config.detector, run.config.data) == ("combined", "here")
+    assert plan.scale_note.endswith("; changed by --set: detector.level=0.2, epochs=3")
+    assert "--set" not in planned(monkeypatch, "own-concepts", "--data", "here").scale_note
+
+
+@pytest.mark.parametrize(("threads", "workers"), [(1, 8), (3, 2), (64, 1)])
+def test_the_pool_has_as_many_workers_as_there_are_cores_for_their_threads(
+    threads: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "cores", lambda: 8)
+    runs = tiny_plan(axes={"seed": [0], "threads": sorted({1, threads})}).runs
+    asked = argparse.Namespace(engine="pool", workers=None)
+    with sweep_command._engine(asked, runs, lambda *_: None) as pool:
+        assert pool.slots == workers
+
+
+def test_ray_tries_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(on_ray, "OnRay", lambda *_, **settings: given.update(settings))
+    asked = argparse.Namespace(
+        engine="ray", ray_address="local", cpus_per_run=2.0, gpus_per_run=0.0, retries=5
+    )
+    sweep_command._engine(asked, plan_of().runs, lambda *_: None)
+    assert given == {"cpus_per_run": 2.0, "gpus_per_run": 0.0, "retries": 5}
 
 
 def test_a_sweep_whose_runs_are_done_needs_no_data(tmp_path: Path) -> None:

@@ -86,9 +86,23 @@ def test_whatever_is_reproduced_looks_for_drift_in_the_same_valid_way() -> None:
     for name, target in TARGETS.items():
         place = next(target.grid([0]).places())
         config = resolve(target.grid([0]).config_at(place))
-        expected = "oracle" if name == "detector-errors" else "combined"
+        expected = {"detector-errors": "oracle", "natural": "ks"}.get(name, "combined")
         assert (config.detector, config.encoder, config.reference) == (
             expected,
             "learner",
             "held-out",
         )
+
+
+def test_natural_drift_is_looked_at_by_two_detectors_on_any_data_that_have_it() -> None:
+    runs = plan_of("natural", "smoke").runs
+    assert [(run.config.benchmark, run.config.detector) for run in runs] == [
+        ("clear10-cd", "ks"),
+        ("clear10-cd", "mmd"),
+    ]
+    for benchmark, drifts in (("pacs-cd", 3), ("yearbook-cd", 7)):
+        runs = plan_of("natural", "paper", benchmark=benchmark).runs
+        assert {(run.config.benchmark, run.config.num_drifts) for run in runs} == {
+            (benchmark, drifts)
+        }
+        assert {run.config.detector for run in runs} == {"ks", "mmd"}

@@ -88,6 +88,6 @@ def compare(
                 assembly,
                 listener=listener,
                 saving=saving or OFTEN,
-                warn=lambda line: display.say(f"warning: {line}"),
+                warn=display.warn,
             )
     return [folder.path for folder in folders]

@@ -127,6 +127,9 @@ class Settings:
     """of forwards; bf16 pays only where the processor has instructions for it"""
     memory_format: Literal["contiguous", "channels-last"] = "contiguous"
     """how pictures lie in memory: channels-last suits wide convolutions; late digits differ"""
+    compile: bool = False
+    """training forwards through torch.compile; the first steps take minutes, and whether later ones
+    gain must be measured; late digits differ"""
     device: str = "auto"
     """cpu, cuda, mps, or auto: the fastest there is"""
     threads: int | None = None

@@ -14,6 +14,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.own_network import check_head, first_line, taken_over
 from recollect.experiment.presets import settled
 from recollect.learn import Learner, Practice, rates
+from recollect.learn.compiled import refuse_without_compiler
 from recollect.memory import Memory
 from recollect.models.inputs import to_input
 from recollect.models.prepared import Prepared
@@ -58,13 +59,24 @@ def make_learner(
             bf16=config.precision == "bf16",
             augmentation=config.augmentation,
             rate=_rate(config),
+            compiled_rows=_full_steps(config) if config.compile else (),
         ),
         seed=config.seed,
     )
-    _check_layout(learner, config.memory_format)
+    # What is compiled chooses its own layout.
+    if config.memory_format == "channels-last" or config.compile:
+        _check_layout(learner)
     blank = torch.zeros(2, *image_shape, dtype=dtype)
     check_head(learner.network, to_input(blank, pick_device(config.device)), num_classes)
     return learner
+
+
+def _full_steps(config: RunConfig) -> tuple[int, ...]:
+    """How many rows a network is given at once in full steps, whatever the method."""
+    refuse_without_compiler(pick_device(config.device))
+    batch, size = settled(config.batch_size), settled(config.buffer_size)
+    drawn = min(settled(config.minibatch_size), size)
+    return tuple({batch: None, drawn: None, batch + drawn: None})
 
 
 def network_maker(
@@ -112,10 +124,10 @@ def network_maker(
     return make_network
 
 
-def _check_layout(learner: Learner, memory_format: str) -> None:
+def _check_layout(learner: Learner) -> None:
     """Refuse what torch's convolutions on the CPU cannot do: they corrupt the heap (torch 2.13)."""
     device = next(learner.network.parameters(), torch.empty(0)).device
-    if memory_format != "channels-last" or device.type != "cpu":
+    if device.type != "cpu":
         return
     convolutions = [m for m in learner.network.modules() if isinstance(m, nn.Conv2d)]
     if any(
@@ -123,8 +135,8 @@ def _check_layout(learner: Learner, memory_format: str) -> None:
         for each in convolutions
     ):
         raise UserError(
-            "memory_format channels-last needs convolutions of at least 8 maps on a CPU; use "
-            "contiguous, or a wider network"
+            "memory_format channels-last needs convolutions of at least 8 maps on a CPU, and so "
+            "does compile; use contiguous without it, or a wider network"
         )
 
 

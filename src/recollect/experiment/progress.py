@@ -71,6 +71,12 @@ class Display:
         """A line that stays."""
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
+    def warn(self, line: str) -> None:
+        """Something a person must know, also one who wants to hear nothing else."""
+        quiet, self._console.quiet = self._console.quiet, False
+        self.say(f"warning: {line}")
+        self._console.quiet = quiet
+
     def update(self, description: str, detail: str, share_of_run: float) -> None:
         """Where the current run stands; `share_of_run` from 0 to 1."""
         if self._live:

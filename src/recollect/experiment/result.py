@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -155,7 +156,7 @@ def versions() -> Mapping[str, Any]:
     packages = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
     return {
         "recollect": recollect.__version__,
-        "commit": _commit(),
+        "commit": source_commit(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},
         "platform": platform.platform(),
@@ -163,8 +164,12 @@ def versions() -> Mapping[str, Any]:
     }
 
 
-def _commit() -> str | None:
-    """The commit of the source that runs, where it runs from a checkout of its own."""
+@functools.cache
+def source_commit() -> str | None:
+    """The commit of the source that runs, where it runs from a checkout of its own.
+
+    As it was when first asked: the source may change while a run goes on, what runs does not.
+    """
     home = Path(__file__).resolve().parents[3]
     if not (home / ".git").exists():
         return None

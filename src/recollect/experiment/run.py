@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from recollect.errors import RunFailure
 from recollect.experiment.benchmarks import Tell
 from recollect.experiment.build import Assembly, assemble
 from recollect.experiment.config import RunConfig
@@ -20,7 +21,7 @@ from recollect.experiment.interrupt import gently
 from recollect.experiment.listeners import EventLog, Silent, Together
 from recollect.experiment.midway import from_state, to_state
 from recollect.experiment.presets import resolve
-from recollect.experiment.result import Record, make_result, record_to_json
+from recollect.experiment.result import make_result, record_to_json, source_commit
 from recollect.experiment.saving import OFTEN, Keeping, Saving
 from recollect.experiment.store import RunFolder
 from recollect.loop import play
@@ -79,15 +80,15 @@ def run_in(
 
     A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
     """
+    source_commit()  # of what has been loaded now
     config = assembly.config
     if folder.finished:
         return folder.result()
-    records: list[Record] = []
-    midway = None
+    done, midway = 0, None
     state = folder.load_checkpoint(warn)
     if state is not None:
         assembly.load_state_dict(state["parts"])
-        records = state["records"]
+        done = state["tasks_done"]
         midway = None if state["midway"] is None else from_state(state["midway"])
     save_samples(folder, assembly.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
@@ -101,17 +102,17 @@ def run_in(
         folder.save_checkpoint(
             {
                 "parts": assembly.state_dict(),
-                "records": records,
+                "tasks_done": done,
                 "midway": None if midway is None else to_state(midway),
                 "image_shape": list(assembly.stream.image_shape),
                 "class_names": list(assembly.stream.class_names),
             }
         )
 
-    with _threads(config.threads), gently() as interruption:
+    with _threads(config.threads), _memory_told(), gently() as interruption:
         keeping = Keeping(saving, save, interruption)
         for record in play(
-            assembly.stream.tasks(after=len(records)),
+            assembly.stream.tasks(after=done),
             care=assembly.care,
             bench=assembly.bench,
             evaluate=assembly.evaluate,
@@ -120,13 +121,14 @@ def run_in(
             keep=keeping.stepped,
             midway=midway,
         ):
-            records.append(record_to_json(record))
+            folder.append_record(record_to_json(record))
+            done = record.task
             keeping.task_ended()
         result = make_result(
             config,
             assembly.stream.schedule,
             assembly.stream.class_names,
-            records,
+            folder.records(),
             assembly.ledger,
             assembly.warnings,
         )
@@ -162,6 +164,27 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _memory_told() -> Iterator[None]:
+    """Tell in one line that memory has run out, whoever asked for it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        details = " ".join(str(error).split()) or type(error).__name__
+        raise RunFailure(
+            f"out of memory ({details}); everything up to the last checkpoint is kept: free some "
+            "memory, then go on with --resume"
+        ) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # On the CPU, torch has no type of its own for it.
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or "can't allocate memory" in str(error)
 
 
 def run_name(config: RunConfig, varied: Sequence[str]) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from recollect.errors import UserError
 from recollect.files import JSON
+from recollect.room import copy_of
 
 Upgrade = Callable[[Any], Any]
 """A state of one format -> the same in the next."""
@@ -31,26 +31,24 @@ _HEAD = "recollect"
 """The one metadata entry: safetensors writes several in no fixed order, and equal states must give
 equal bytes."""
 
-# What every safetensors release that the project admits can hold.
-_DTYPES = frozenset(
-    {
-        torch.bool,
-        torch.uint8,
-        torch.uint16,
-        torch.uint32,
-        torch.uint64,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float8_e4m3fn,
-        torch.float8_e5m2,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    }
-)
+# What every safetensors release that the project admits can hold, by its names.
+_DTYPES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.uint16: "U16",
+    torch.uint32: "U32",
+    torch.uint64: "U64",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
 
 
 def flatten(state: object) -> tuple[dict[str, Tensor], JSON]:
@@ -64,7 +62,8 @@ def flatten(state: object) -> tuple[dict[str, Tensor], JSON]:
     (['state[7][0]'], {'dict': [['seen', 2], [7, {'tuple': [{'tensor': 'state[7][0]'}]}]]})
     """
     tensors: dict[str, Tensor] = {}
-    return tensors, _encode(state, "state", tensors)
+    tree = _encode(state, "state", tensors)
+    return {name: copy_of(tensor) for name, tensor in tensors.items()}, tree
 
 
 def unflatten(tensors: Mapping[str, Tensor], tree: Any) -> Any:
@@ -73,7 +72,7 @@ def unflatten(tensors: Mapping[str, Tensor], tree: Any) -> Any:
         case None | bool() | int() | float() | str():
             return tree
         case {"tensor": name}:
-            return tensors[name].clone()
+            return copy_of(tensors[name])
         case {"dict": items}:
             return {key: unflatten(tensors, item) for key, item in items}
         case {"list": items}:
@@ -92,11 +91,11 @@ def write(path: Path, state: object, *, format: int) -> None:
 
     A digest of everything is kept in the file, so that no damage passes for a state.
     """
-    tensors, tree = flatten(state)
+    tensors: dict[str, Tensor] = {}
+    tree = _encode(state, "state", tensors)
     digest = _digest(format, tree, tensors)
     head = json.dumps({"format": format, "sha256": digest, "tree": tree}, allow_nan=False)
-    # Not `save_file`: it makes a temporary of its own and hides which OSError stopped it.
-    path.write_bytes(save(tensors, metadata={_HEAD: head}))
+    _write_safetensors(path, tensors, {_HEAD: head})
 
 
 def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = None) -> Any:
@@ -126,20 +125,51 @@ def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = No
     raise NewerFormat(f"{path} has format {found}, this version reads format {format}")
 
 
+def _write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: JSON) -> None:
+    """The file that safetensors would write, tensor by tensor.
+
+    Its own `save` needs the whole file in memory, twice; `save_file` makes a temporary of its own
+    and hides which OSError stopped it.
+    """
+    # Wide ones first: every tensor then begins at a multiple of its width.
+    names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
+    entries: dict[str, JSON] = {"__metadata__": metadata}
+    end = 0
+    for name in names:
+        tensor, start = tensors[name], end
+        end += tensor.nbytes
+        entries[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, end],
+        }
+    header = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for name in names:
+            file.write(_bytes_of(tensors[name]))
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    """What a dense tensor consists of, uncopied."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
 def _digest(format: int, tree: JSON, tensors: Mapping[str, Tensor]) -> str:
     """Of all that a file says: what stands where, and every byte of every tensor."""
     digest = hashlib.sha256(json.dumps([format, tree]).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes_of(tensor.contiguous()))
     return digest.hexdigest()
 
 
 def _encode(value: object, path: str, tensors: dict[str, Tensor]) -> JSON:
     """The JSON node of `value`; its tensors are put into `tensors` on the way."""
     if isinstance(value, Tensor):
-        tensors[path] = _copy(value, path)
+        tensors[path] = _dense(value, path)
         return {"tensor": path}
     # Subclasses of dict are welcome (a network's state_dict is one); all others would change their
     # type on the way, so only the exact types pass.
@@ -165,9 +195,11 @@ def _key(key: object, path: str) -> str | int:
     raise TypeError(f"{path} has the key {key!r} of type {type(key).__name__}; expected str or int")
 
 
-def _copy(tensor: Tensor, path: str) -> Tensor:
-    """A dense copy on the CPU with a storage of its own."""
+def _dense(tensor: Tensor, path: str) -> Tensor:
+    """The tensor on the CPU, its rows one after the other; copied only where it is not so."""
     if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided or tensor.is_meta:
         kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
         raise TypeError(f"{path} is a tensor of {kind}; a state holds dense real tensors with data")
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    dense = tensor.detach().cpu().contiguous()
+    # Of a single element, or of none, torch calls any stride contiguous; bytes need one of 1.
+    return dense if dense.numel() > 1 else dense.clone(memory_format=torch.contiguous_format)

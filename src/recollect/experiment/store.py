@@ -1,8 +1,8 @@
 """One store for everything a run writes: a folder, one writer at a time, never half a file.
 
-A run's folder holds `config.json` from the start, `events.jsonl` which grows line by line,
-`checkpoint.safetensors` and `samples.safetensors` which are replaced as a whole, and `result.json`
-once the run is complete.
+A run's folder holds `config.json` from the start, `events.jsonl` and `records.jsonl` which grow
+line by line, `checkpoint.safetensors` and `samples.safetensors` which are replaced as a whole, and
+`result.json` once the run is complete.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from recollect.errors import RunFailure, UserError
+from recollect.experiment.journal import EMPTY, Journal
 from recollect.files import (
     CHECKSUMS,
     JSON,
-    digest_of,
     quietly,
     read_object,
     reason,
     refuse_unsealed,
     replacing,
     sealed,
-    size,
     sync,
     writing,
 )
@@ -35,12 +34,14 @@ from recollect.files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 3
+FORMAT = 4
 """Number of the checkpoint format; raised whenever an older reader would misunderstand the file."""
 
 CONFIG = "config.json"
 RESULT = "result.json"
 EVENTS = "events.jsonl"
+RECORDS = "records.jsonl"
+"""What the result is made of: a line for each complete task."""
 CHECKPOINT = "checkpoint.safetensors"
 PREVIOUS = "checkpoint-previous.safetensors"
 """The checkpoint before the last, for when that one is damaged."""
@@ -50,7 +51,7 @@ LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
-_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, *ARRAYS.values(), CHECKSUMS)
+_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, RECORDS, *ARRAYS.values(), CHECKSUMS)
 
 
 class FolderBusy(UserError):
@@ -67,6 +68,8 @@ class RunFolder:
     def __init__(self, path: Path, lock: BinaryIO) -> None:
         self.path = path
         self._lock = lock
+        self._events = Journal(path / EVENTS)
+        self._records = Journal(path / RECORDS)
 
     @classmethod
     def open(
@@ -147,55 +150,65 @@ class RunFolder:
 
     def append_event(self, event: Mapping[str, JSON]) -> None:
         """Add one line to `events.jsonl`, whole or not at all."""
-        line = memoryview(json.dumps(event, allow_nan=False).encode() + b"\n")
-        events = self._own(EVENTS)
-        # Opened anew for each event: a handle kept open would go on writing into a removed folder.
-        with writing(events), events.open("ab", buffering=0) as file:
-            length = file.tell()
-            try:
-                while line:
-                    line = line[file.write(line) :]
-            except OSError:
-                with contextlib.suppress(OSError):  # what went wrong first is what gets told
-                    file.truncate(length)
-                raise
+        self._refuse_if_closed()
+        self._events.append(event)
+
+    def append_record(self, record: Mapping[str, JSON]) -> None:
+        """Add a complete task's line to `records.jsonl`; the next checkpoint counts it."""
+        self._refuse_if_closed()
+        self._records.append(record)
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was recorded of every complete task, in their order."""
+        return self._records.lines()
 
     def save_checkpoint(self, state: object) -> None:
-        """Replace the checkpoint by `state`, which stands for all events so far.
+        """Replace the checkpoint by `state`, which stands for all events and records so far.
 
         The one before is kept beside it, until the next time.
         """
-        events, checkpoint = self._own(EVENTS), self._own(CHECKPOINT)
-        with writing(events):
-            if events.exists():
-                sync(events)  # a checkpoint must not outlive events that it counts
+        checkpoint = self._own(CHECKPOINT)
+        # On the disk first: a checkpoint must not outlive lines that it counts.
+        counted = {"events": self._events.seal(), "records": self._records.seal()}
         with replacing(checkpoint) as temporary:
-            logged = {"events": size(events), "events_sha256": digest_of(events)}
-            _write_state(temporary, {**logged, "state": state})
+            _write_state(temporary, {**counted, "state": state})
             sync(temporary)
             if checkpoint.exists():
                 _keep_as(checkpoint, self._own(PREVIOUS))
 
     def load_checkpoint(self, warn: Callable[[str], None] = lambda _: None) -> Any:
-        """The state saved last, None if there is none; events that came after it are dropped.
+        """The state saved last, None if there is none; what was told after it is dropped.
 
-        Going on from the checkpoint will tell them again. A finished run keeps all of its events.
-        Where the last checkpoint is damaged, the one before it counts, and `warn` is told so.
+        Going on from the checkpoint will tell it again. A finished run keeps all of its lines.
+        Where the last checkpoint is damaged, or counts records that are, the one before it takes
+        its place, and `warn` is told so.
         """
-        events = self._own(EVENTS)
-        saved = _read_checkpoint(self.path, warn)
-        if size(events) < saved["events"]:
-            raise UserError(
-                f"{events} is damaged: expected at least {saved['events']} bytes, "
-                f"found {size(events)}; start anew with --overwrite"
+        self._refuse_if_closed()
+        saved, file = _read_checkpoint(self.path, warn, self._refuse_unless_recorded)
+        if self.finished:
+            return saved["state"]
+        if file == self.path / PREVIOUS:
+            with writing(self.path / CHECKPOINT):
+                # Now, or the next one saved would have a damaged one beside it for a moment.
+                _keep_as(file, self.path / CHECKPOINT)
+        for journal, name in ((self._events, "events"), (self._records, "records")):
+            journal.return_to(saved[name])
+        for record in saved.get("unwritten", ()):
+            self._records.append(record)
+        if not self._events.fits(saved["events"]):
+            warn(
+                f"{self._events.path} is not as it was written: "
+                "do not trust what it says of earlier tasks"
             )
-        if not self.finished and size(events) > saved["events"]:
-            with writing(events):
-                os.truncate(events, saved["events"])
-        written = saved.get("events_sha256")
-        if not self.finished and written is not None and digest_of(events) != written:
-            warn(f"{events} is not as it was written: do not trust what it says of earlier tasks")
         return saved["state"]
+
+    def _refuse_unless_recorded(self, saved: Mapping[str, Any]) -> None:
+        """UserError if the records that a checkpoint counts are not there as they were written."""
+        if not self._records.fits(saved["records"]):
+            raise UserError(
+                f"{self._records.path} is damaged: "
+                f"its first {saved['records']['bytes']} bytes are not as they were written"
+            )
 
     def save_arrays(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Replace the set of arrays called `name` (one of `ARRAYS`), a plain safetensors file."""
@@ -227,8 +240,11 @@ class RunFolder:
 
     def _own(self, name: str) -> Path:
         """A file to write, for as long as the folder is held."""
-        assert not self._lock.closed, f"{self.path} was written to after it had been closed"
+        self._refuse_if_closed()
         return self.path / name
+
+    def _refuse_if_closed(self) -> None:
+        assert not self._lock.closed, f"{self.path} was written to after it had been closed"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -284,7 +300,8 @@ def read_checkpoint(
     path: str | os.PathLike[str], warn: Callable[[str], None] = lambda _: None
 ) -> Any:
     """The state saved last by the run in a folder, None if there is none; nothing is changed."""
-    return _read_checkpoint(Path(path), warn)["state"]
+    saved, _ = _read_checkpoint(Path(path), warn)
+    return saved["state"]
 
 
 # Opening
@@ -410,17 +427,25 @@ def _keep_as(file: Path, name: Path) -> None:
         quietly(temporary.unlink)
 
 
-def _read_checkpoint(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
-    """What `save_checkpoint` wrote: the state, and the length of the events it stands for."""
+def _read_checkpoint(
+    path: Path,
+    warn: Callable[[str], None],
+    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> tuple[dict[str, Any], Path | None]:
+    """What `save_checkpoint` wrote, the seals included, and the file that it was found in.
+
+    `check` raises a UserError where one cannot be gone on with.
+    """
     files = [file for file in (path / CHECKPOINT, path / PREVIOUS) if _is_there(file)]
     if not files:
-        return {"events": 0, "events_sha256": None, "state": None}
+        return {"events": EMPTY, "records": EMPTY, "state": None}, None
     from recollect.experiment import state as state_file  # late, because it imports torch
 
     troubles = [] if _is_there(path / CHECKPOINT) else [f"{path / CHECKPOINT} is missing"]
     for file in files:
         try:
             saved: dict[str, Any] = state_file.read(file, format=FORMAT, upgrades=UPGRADES)
+            check(saved)
         except state_file.NewerFormat as error:
             raise UserError(f"{error}; start anew with --overwrite") from error
         except UserError as error:
@@ -428,8 +453,8 @@ def _read_checkpoint(path: Path, warn: Callable[[str], None]) -> dict[str, Any]:
         else:
             for trouble in troubles:
                 warn(f"{trouble}; going on from the checkpoint before it")
-            return saved
-    raise UserError(f"{'; '.join(troubles)}; start anew with --overwrite")
+            return saved, file
+    raise UserError(f"{'; '.join(dict.fromkeys(troubles))}; start anew with --overwrite")
 
 
 def _from_format_2(saved: dict[str, Any]) -> dict[str, Any]:
@@ -437,7 +462,19 @@ def _from_format_2(saved: dict[str, Any]) -> dict[str, Any]:
     return {**saved, "events_sha256": None, "state": {**saved["state"], "midway": None}}
 
 
-UPGRADES = {2: _from_format_2}
+def _from_format_3(saved: dict[str, Any]) -> dict[str, Any]:
+    """The records of all tasks stood in the checkpoint."""
+    state = dict(saved["state"])
+    records = state.pop("records")
+    return {
+        "events": {"bytes": saved["events"], "sha256": saved["events_sha256"]},
+        "records": EMPTY,
+        "unwritten": records,
+        "state": {**state, "tasks_done": len(records)},
+    }
+
+
+UPGRADES = {2: _from_format_2, 3: _from_format_3}
 """What turns a checkpoint of an older format into one of the next."""
 
 

@@ -19,12 +19,14 @@ class ERACE(Objective):
         self._tasks = 0
         self._arrived: list[int] = []
         self._newest = -1
+        self._place: Tensor | None = None
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Masked cross-entropy on the stream plus a full one on a draw, each in its own forward."""
         logits = network(stream.x)
         place = self._places(logits)
-        self._newest = max(self._newest, int(place[stream.y].max()))
+        if self._newest < len(self._arrived) - 1 or not self._arrived:  # one is still to be seen
+            self._newest = max(self._newest, int(place[stream.y].max()))
         if self._tasks < 2:
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         competing = logits.masked_fill(self._absent(stream.y, place), float("-inf"))
@@ -36,10 +38,12 @@ class ERACE(Objective):
 
     def _places(self, logits: Tensor) -> Tensor:
         """(classes,): the place of each class in the order of arrival; unknown ones come last."""
-        num_classes = logits.shape[1]
-        place = torch.full((num_classes,), num_classes)
-        place[self._arrived] = torch.arange(len(self._arrived))
-        return place.to(logits.device)
+        if self._place is None:  # the same until classes arrive
+            num_classes = logits.shape[1]
+            place = torch.full((num_classes,), num_classes)
+            place[self._arrived] = torch.arange(len(self._arrived))
+            self._place = place.to(logits.device)
+        return self._place
 
     def _absent(self, y: Tensor, place: Tensor) -> Tensor:
         """(classes,): true where a class is neither in the batch nor still to come.
@@ -57,6 +61,7 @@ class ERACE(Objective):
         """Masking and replay start with the second task; the first is one that brings classes."""
         del network
         self._arrived += [label for label in classes if label not in self._arrived]
+        self._place = None
         if self._arrived:
             self._tasks += 1
 
@@ -68,3 +73,4 @@ class ERACE(Objective):
         """Take up where `state_dict` left off."""
         self._tasks, self._newest = state["tasks"], state["newest"]
         self._arrived = list(state["arrived"])
+        self._place = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recollect import rng
+from recollect import rng, room
 from recollect.errors import UserError
 from recollect.memory.policies import Policy
 from recollect.memory.slots import Ints, Slots
@@ -87,14 +88,12 @@ class Memory:
             return
         incoming = self._admit(rows, extras)
         labels = rows.labels.numpy()
-        landing = self._policy.place(
+        slots, kept = self._policy.place(
             self._slots, labels, seen=self._seen, generator=self._offer_generator
         )
         self._seen += len(labels)
         self._step = step
-        if landing:
-            slots = np.fromiter(landing, dtype=np.int64)
-            kept = np.fromiter(landing.values(), dtype=np.int64)
+        if len(slots):
             self._steps[slots] = step
             for name, values in incoming.items():
                 self._columns[name].write(slots, values, kept)
@@ -131,18 +130,31 @@ class Memory:
 
     def sample(self, count: int) -> Stored:
         """Draw min(count, len) rows without replacement, every subset equally likely."""
+        slots = self._draw(count)
+        steps = torch.from_numpy(self._steps[slots])
+        return Stored(rows=self._rows(slots), extras=self._extras(slots), steps=steps)
+
+    def recall(self, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """What a training step needs of a `sample`: its images, labels and extras.
+
+        The same draw; not reading the rest spares a third of its time.
+        """
+        slots = self._draw(count)
+        labels = torch.from_numpy(self._slots.labels[slots])
+        return self._columns["images"].read(slots), labels, self._extras(slots)
+
+    def _draw(self, count: int) -> Ints:
         if count < 0:
             raise ValueError(f"expected a count of at least 0 rows; got {count}")
         picks = _distinct(min(count, len(self)), len(self), self._sample_generator)
-        slots = self._slots.occupied[picks]
-        extras = {
+        return self._slots.occupied[picks]
+
+    def _extras(self, slots: Ints) -> dict[str, Tensor]:
+        return {
             name.removeprefix(_EXTRA): column.read(slots)
             for name, column in self._columns.items()
             if name.startswith(_EXTRA)
         }
-        return Stored(
-            rows=self._rows(slots), extras=extras, steps=torch.from_numpy(self._steps[slots])
-        )
 
     def widen(self, width: int) -> None:
         """Columns of one number per class get more of them, 0 in every row that is there."""
@@ -152,7 +164,7 @@ class Memory:
 
     def counts(self) -> dict[int, int]:
         """Rows per class, in ascending order, only classes with rows."""
-        return dict(sorted(self._slots.counts.items()))
+        return self._slots.counts()
 
     def rows_of(self, label: int) -> Rows:
         """The rows of one class, in slot order."""
@@ -199,8 +211,8 @@ class Memory:
         incoming = {"images": rows.images, "ids": rows.ids, "concepts": rows.concepts}
         for name, values in extras.items():
             incoming[_EXTRA + name] = values
-        _check_lengths(incoming, len(rows))
         if not self._columns:
+            _check_lengths(incoming, len(rows))
             self._columns = {n: _Column(values, self.capacity) for n, values in incoming.items()}
         if incoming.keys() != self._columns.keys():
             raise ValueError(
@@ -208,7 +220,7 @@ class Memory:
                 f"got {', '.join(incoming)}"
             )
         for name, values in incoming.items():
-            self._columns[name].check(name, values)
+            self._columns[name].check(name, values, len(rows))
         return incoming
 
     def _rows(self, slots: Ints) -> Rows:
@@ -227,40 +239,66 @@ class _Column:
     """One value per slot, of one shape and dtype.
 
     Kept in numpy, which reads and writes whole rows by their numbers where torch goes element by
-    element; as integers of the same width, because numpy does not know all of torch's dtypes.
+    element. What is not integers is kept as integers of the same width: numpy does not know all of
+    torch's dtypes, and integers carry no graph. A large column lies in a file.
     """
 
     def __init__(self, like: Tensor, capacity: int) -> None:
         self._dtype = like.dtype
-        self._shape = like.shape[1:]
-        # Untouched pages cost nothing: a large capacity is paid for as it fills up.
-        self._values = np.empty((capacity, *self._shape), dtype=f"i{like.itemsize}")
-        self._stand_in = torch.from_numpy(self._values).dtype
+        is_plain = like.dtype in (torch.uint8, torch.int64)
+        self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
+        self._make_room(capacity, like.shape[1:])
 
-    def check(self, name: str, values: Tensor) -> None:
-        """Refuse values of another shape or dtype."""
-        if values.dtype != self._dtype or values.shape[1:] != self._shape:
-            raise ValueError(
-                f"expected {name} of {self._dtype} {tuple(self._shape)} per row, as at first; "
-                f"got {values.dtype} {tuple(values.shape[1:])}"
-            )
+    def _make_room(self, capacity: int, shape: torch.Size) -> None:
+        self._shape = shape
+        self._values = room.room_for((capacity, *shape), self._stand_in).numpy()
+        row_bytes = max(1, math.prod(shape) * self._dtype.itemsize)
+        self._most_at_once = room.MOST_IN_MEMORY // row_bytes
+
+    def check(self, name: str, values: Tensor, rows: int) -> None:
+        """Refuse values of another shape or dtype, or not one per row."""
+        if values.dtype == self._dtype and values.shape == (rows, *self._shape):
+            return
+        _check_lengths({name: values}, rows)
+        raise ValueError(
+            f"expected {name} of {self._dtype} {tuple(self._shape)} per row, as at first; "
+            f"got {values.dtype} {tuple(values.shape[1:])}"
+        )
 
     def widen(self, width: int) -> None:
         """More entries per row, all 0; rows of another kind than a list of numbers stay."""
         if len(self._shape) != 1 or self._shape[0] >= width:
             return
-        more = ((0, 0), (0, width - self._shape[0]))
-        self._values = np.pad(self._values, more)
-        self._shape = torch.Size([width])
+        before = self._values
+        self._make_room(len(before), torch.Size([width]))
+        self._values[:, : before.shape[1]] = before
+        self._values[:, before.shape[1] :] = 0
 
     def read(self, slots: Ints) -> Tensor:
-        """A copy of the values at `slots`."""
-        return torch.from_numpy(self._values.take(slots, axis=0)).view(self._dtype)
+        """A copy of the values at `slots`, which lies in a file, too, where it is large."""
+        if len(slots) <= self._most_at_once:
+            values = torch.from_numpy(self._values.take(slots, axis=0))
+        else:
+            values = room.room_for((len(slots), *self._shape), self._stand_in)
+            filled = values.numpy()
+            for start in range(0, len(slots), _SLOTS_AT_ONCE):
+                some = slots[start : start + _SLOTS_AT_ONCE]
+                filled[start : start + len(some)] = self._values[some]
+        return values if self._stand_in is self._dtype else values.view(self._dtype)
 
     def write(self, slots: Ints, values: Tensor, kept: Ints | None = None) -> None:
-        """Copy the values, or those at the positions `kept`, into `slots`."""
-        array = values.cpu().view(self._stand_in).numpy()  # integers carry no graph
-        self._values[slots] = array if kept is None else array.take(kept, axis=0)
+        """Copy the values, or those at the ascending positions `kept`, into `slots`."""
+        if self._stand_in is not self._dtype:
+            values = values.view(self._stand_in)
+        array = values.cpu().numpy()
+        if kept is not None and len(kept) < len(array):
+            array = array.take(kept, axis=0)
+        self._values[slots] = array
+
+
+_SLOTS_AT_ONCE = 4096
+"""of a large copy, so that nothing large lies in plain memory on the way"""
+_SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _distinct(count: int, out_of: int, generator: torch.Generator) -> Ints:

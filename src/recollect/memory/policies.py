@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -12,6 +12,9 @@ from recollect.memory.slots import Ints, Slots
 _DRAW_RANGE = 2**62
 """Reduced modulo n, a draw from this range misses uniform by less than n / 2**62."""
 
+Landing: TypeAlias = tuple[Ints, Ints]
+"""slots (kept,) and positions (kept,)"""
+
 
 class Policy(Protocol):
     """Says where offered rows go; holds no state, all it needs is passed."""
@@ -20,8 +23,8 @@ class Policy(Protocol):
 
     def place(
         self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> dict[int, int]:
-        """Write the rows to keep into the book; their slot -> position in the offer.
+    ) -> Landing:
+        """Write the rows to keep into the book; their slots, and their positions in the offer.
 
         labels (rows,) are the classes offered after `seen` rows. Of several rows for one slot the
         last one stands. The same stream in other batches ends in the same slots.
@@ -40,16 +43,14 @@ class Reservoir:
 
     def place(
         self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> dict[int, int]:
+    ) -> Landing:
         """Each row goes where algorithm R sends it."""
         (draws,) = _draws(1, len(labels), generator)
         sent = _vitter_slots(draws, seen, slots.capacity)
         (accepted,) = (sent < slots.capacity).nonzero()
-        landing = dict(zip(sent[accepted].tolist(), accepted.tolist(), strict=True))
-        if landing:
-            rows = np.fromiter(landing.values(), dtype=np.int64)
-            slots.write(np.fromiter(landing, dtype=np.int64), labels[rows])
-        return landing
+        landed = sent[accepted]
+        slots.write(landed, labels[accepted])
+        return landed, accepted
 
 
 class Balanced:
@@ -63,21 +64,19 @@ class Balanced:
 
     def place(
         self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> dict[int, int]:
+    ) -> Landing:
         """Each row that algorithm R accepts, free slots first."""
         draws, class_draws, row_draws = _draws(3, len(labels), generator)
         (accepted,) = (_vitter_slots(draws, seen, slots.capacity) < slots.capacity).nonzero()
         free = slots.free[: len(accepted)].copy()  # writing moves what the view shows
         filling, replacing = accepted[: len(free)], accepted[len(free) :]
-        if len(filling):
-            slots.write(free, labels[filling])
-        landing = dict(zip(free.tolist(), filling.tolist(), strict=True))
-        if len(replacing):
-            replaced = _replace_in_largest(
-                slots, labels[replacing], class_draws[replacing], row_draws[replacing]
-            )
-            landing.update(zip(replaced, replacing.tolist(), strict=True))
-        return landing
+        slots.write(free, labels[filling])
+        if not len(replacing):
+            return free, accepted
+        replaced = _replace_in_largest(
+            slots, labels[replacing], class_draws[replacing], row_draws[replacing]
+        )
+        return np.concatenate([free, replaced]), accepted
 
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Reservoir, Balanced)}
@@ -107,9 +106,10 @@ def _replace_in_largest(
     slots: Slots, labels: Ints, class_draws: Ints, row_draws: Ints
 ) -> list[int]:
     """Write each row of `labels` over one of a largest class in a full book; the slots, in turn."""
-    classes = sorted(slots.counts.keys() | set(labels.tolist()))
+    held = slots.lists.sizes()
+    classes = sorted(held.keys() | set(labels.tolist()))
     column = {label: i for i, label in enumerate(classes)}
-    sizes = np.array([slots.counts[label] for label in classes])
+    sizes = np.array([held.get(label, 0) for label in classes])
     replaced = []
     for label, class_draw, row_draw in zip(
         labels.tolist(), class_draws.tolist(), row_draws.tolist(), strict=True

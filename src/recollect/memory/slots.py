@@ -7,7 +7,7 @@ torch's.
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -32,6 +32,10 @@ class ClassLists:
         """The slots of one class; not to be changed."""
         return self._lists[label]
 
+    def sizes(self) -> dict[int, int]:
+        """How many slots each class has."""
+        return {label: len(slots) for label, slots in self._lists.items()}
+
     def add(self, slot: int, label: int) -> None:
         """Append a slot to the list of its class."""
         self._rank[slot] = len(self._lists[label])
@@ -54,21 +58,18 @@ class Slots:
     """The book of slots: which are occupied, and by which class.
 
     Slots stand in one list, the occupied ones first, so drawing among the occupied, finding a free
-    one and occupying it cost the same at any capacity. Only what concerns a whole class walks over
+    one and occupying it cost the same at any capacity. Only what concerns whole classes walks over
     all slots.
     """
 
     labels: Ints
     """(capacity,): the class in each slot; without meaning where a slot is free"""
-    counts: Counter[int]
-    """rows per class, only classes with rows"""
     order: Ints
     """(capacity,): every slot once, the occupied ones first"""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.labels = np.zeros(capacity, dtype=np.int64)
-        self.counts = Counter()
         self.order = np.arange(capacity)
         self._position = np.arange(capacity)
         self._held = 0
@@ -99,30 +100,32 @@ class Slots:
         """The slots of one class, ascending."""
         return np.flatnonzero((self.labels == label) & (self._position < self._held))
 
+    def counts(self) -> dict[int, int]:
+        """Rows per class, in ascending order, only classes with rows."""
+        labels, counts = np.unique(self.labels[self.occupied], return_counts=True)
+        return dict(zip(labels.tolist(), counts.tolist(), strict=True))
+
     def write(self, slots: Ints, labels: Ints) -> None:
-        """Put `labels` (rows,) into distinct `slots` (rows,), free or occupied."""
-        replaced = slots
+        """Put `labels` (rows,) into `slots` (rows,), free or occupied.
+
+        Of several rows for one slot the last one stands, as numpy assigns them.
+        """
+        entering: dict[int, None] = {}
         if self._held < self.capacity:
-            was_free = self._position[slots] >= self._held
-            replaced = slots[~was_free]
-            self._occupy(slots[was_free])
-        old, new = self.labels[replaced].tolist(), labels.tolist()
-        for label in old:
-            self._count_out(label)
-        self.counts.update(new)
+            entering = dict.fromkeys(slots[self._position[slots] >= self._held].tolist())
+            self._occupy(np.array(list(entering), dtype=np.int64))
         if self._lists is not None:
-            for slot, label in zip(replaced.tolist(), old, strict=True):
-                self._lists.remove(slot, label)
-            for slot, label in zip(slots.tolist(), new, strict=True):
+            latest = dict(zip(slots.tolist(), labels.tolist(), strict=True))
+            for slot in latest:
+                if slot not in entering:
+                    self._lists.remove(slot, int(self.labels[slot]))
+            for slot, label in latest.items():
                 self._lists.add(slot, label)
         self.labels[slots] = labels
 
     def replace(self, slot: int, label: int) -> None:
         """Give one occupied slot to `label`; the quick way for a single one."""
-        old = int(self.labels[slot])
-        self._count_out(old)
-        self.counts[label] += 1
-        self.lists.remove(slot, old)
+        self.lists.remove(slot, int(self.labels[slot]))
         self.lists.add(slot, label)
         self.labels[slot] = label
 
@@ -133,9 +136,8 @@ class Slots:
         leaves = goes[self.occupied]
         self.order[: self._held] = np.concatenate([self.occupied[~leaves], self.occupied[leaves]])
         self._position[self.order] = np.arange(self.capacity)
-        for slot, label in zip(slots.tolist(), self.labels[slots].tolist(), strict=True):
-            self._count_out(label)
-            if self._lists is not None:
+        if self._lists is not None:
+            for slot, label in zip(slots.tolist(), self.labels[slots].tolist(), strict=True):
                 self._lists.remove(slot, label)
         self._held -= len(slots)
 
@@ -156,15 +158,9 @@ class Slots:
         self._position[order] = np.arange(self.capacity)
         self._held = len(labels)
         self.labels[self.occupied] = labels
-        self.counts = Counter(labels.tolist())
         self._lists = None
         if len(lists):
             self._lists = ClassLists(self.capacity, lists, self.labels[lists])
-
-    def _count_out(self, label: int) -> None:
-        self.counts[label] -= 1
-        if self.counts[label] == 0:
-            del self.counts[label]
 
     def _occupy(self, slots: Ints) -> None:
         """Move distinct free slots to the occupied part of the list, in the order given."""

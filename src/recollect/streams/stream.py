@@ -15,8 +15,8 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.errors import UserError
+from recollect.room import room_for
 from recollect.streams import transforms
-from recollect.streams.room import room_for
 from recollect.streams.roster import Roster
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import RunFailure, UserError, unknown_name
+from recollect.errors import RunFailure, UserError
 from recollect.experiment.flags import refuse_part_options
 
 if TYPE_CHECKING:
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
     from recollect.sweeps.job import Progress
     from recollect.sweeps.plan import Plan, PlannedRun
 
+AT_HAND = "digits-cd"
+"""needs no download"""
 ENGINES = ("pool", "in-process", "ray")
+SCALE = "small"
 SEEDS = {"smoke": 1, "small": 3, "paper": 3}
 """how many, where nobody says"""
 THEORY_SEEDS = 5
+DRAWN_ONLY = {"theory": ("benchmark", "seeds"), "claims": ()}
+"""What is no sweep, and the flags that it heeds beside those of the output."""
 
 
 def add_sweep_commands(commands: Any) -> None:
@@ -44,12 +50,10 @@ def add_sweep_commands(commands: Any) -> None:
         description=f"Redraw a table or figure of the paper. {known}; theory: the theorems, "
         "measured; claims: what the text claims beside what was measured in the same folder.",
     )
-    reproduce.set_defaults(call=_reproduce)
-    names = (*TARGETS, "theory", "claims")
+    reproduce.set_defaults(call=partial(_reproduce, reproduce))
+    names = (*TARGETS, *DRAWN_ONLY)
     reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
-    reproduce.add_argument(
-        "--scale", choices=tuple(SCALES), default="small", help="how large (default: small)"
-    )
+    reproduce.add_argument("--scale", choices=tuple(SCALES), help=f"how large (default: {SCALE})")
     reproduce.add_argument("--benchmark", metavar="NAME", help="run it on other data")
     reproduce.add_argument("--data", metavar="FOLDER", help="where the data lie")
     reproduce.add_argument(
@@ -77,11 +81,11 @@ def add_sweep_commands(commands: Any) -> None:
             action="append",
             default=[],
             metavar="KEY=VALUE,...",
-            help="of the plan, only these runs now, e.g. method=er,der++; the others stay missing",
+            help="of the plan, only these runs now, e.g. method=er,der++; may be repeated",
         )
         each.add_argument("--engine", choices=ENGINES, default="pool", help="(default: pool)")
         each.add_argument(
-            "--workers", type=int, metavar="N", help="runs at a time (default: one per core)"
+            "--workers", type=int, metavar="N", help="runs at a time (default: cores / threads)"
         )
         each.add_argument(
             "--ray-address", default="local", metavar="HOST:PORT", help="(default: start one here)"
@@ -111,7 +115,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     return _carry_out(arguments, plan, arguments.out or Path("runs") / plan.name)
 
 
-def _reproduce(arguments: argparse.Namespace) -> int:
+def _reproduce(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     from recollect.sweeps.paper import TARGETS
     from recollect.sweeps.plan import make_plan
     from recollect.sweeps.scale import scale_named
@@ -119,20 +123,22 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     if arguments.seeds is not None and arguments.seeds < 1:
         raise UserError(f"--seeds must be at least 1; got {arguments.seeds}")
-    if arguments.name not in TARGETS:
+    if arguments.name in DRAWN_ONLY:
+        _refuse_unheeded(parser, arguments)
         return _drawn_only(arguments)
     target = TARGETS[arguments.name]
-    seeds = range(arguments.seeds or SEEDS[arguments.scale])
+    scale = scale_named(arguments.scale or SCALE)
+    seeds = range(arguments.seeds or SEEDS[scale.name])
     extra = _settings(arguments)
     benchmark = arguments.benchmark
     other = benchmark is not None and benchmark not in target.benchmarks
     plan = make_plan(
-        arguments.sweep_name
-        or "-".join(filter(None, [arguments.name, arguments.scale, benchmark])),
+        arguments.sweep_name or "-".join(filter(None, [arguments.name, scale.name, benchmark])),
         target.grid(seeds, benchmark, extra),
-        scale=scale_named(arguments.scale),
+        scale=scale,
         reproduces=arguments.name,
         published_on=target.benchmarks[0] if other else None,
+        changed={key: value for key, value in extra.items() if key != "data"},
     )
     return _carry_out(arguments, plan, arguments.out)
 
@@ -158,11 +164,14 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
 
     from recollect.experiment.store import is_finished
     from recollect.sweeps.draw import draw
+    from recollect.sweeps.only import chosen
     from recollect.sweeps.overview import Overview
     from recollect.sweeps.plan import RUNS, write_plan
     from recollect.sweeps.sweep import carry_out
 
-    runs = _chosen(plan, arguments.only)
+    if arguments.retries < 0:
+        raise UserError(f"--retries must be at least 0; got {arguments.retries}")
+    runs = chosen(plan, arguments.only)
     if arguments.dry_run:
         print("\n".join(run.id for run in runs))
         return 0
@@ -171,7 +180,7 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
         overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
-        with _engine(arguments, overview.progress) as engine:
+        with _engine(arguments, runs, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
         overview.say("drawing")
         drawn = draw(file, overview.warn)
@@ -191,31 +200,6 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     return 0
 
 
-def _chosen(plan: Plan, only: Sequence[str]) -> list[PlannedRun]:
-    """The runs at the places that `--only` names."""
-    wanted: dict[str, set[str]] = {}
-    for text in only:
-        key, equals, values = text.partition("=")
-        key = key.replace("-", "_")
-        if not equals or not values:
-            raise UserError(f"--only takes KEY=VALUE,...; got {text!r}")
-        there = {str(run.place.get(key)) for run in plan.runs}
-        if key not in plan.runs[0].place:
-            raise unknown_name("setting of the grid", key, plan.runs[0].place)
-        chosen = set(values.split(","))
-        for value in sorted(chosen - there):
-            raise unknown_name(f"value of {key}", value, there)
-        wanted.setdefault(key, set()).update(chosen)
-    runs = [
-        run
-        for run in plan.runs
-        if all(str(run.place[key]) in values for key, values in wanted.items())
-    ]
-    if not runs:
-        raise UserError(f"the plan has no run at --only {' '.join(only)}; see --dry-run")
-    return runs
-
-
 def _refuse_missing_data(runs: Sequence[PlannedRun], plan: Plan) -> None:
     """Find, fetch and decode the data once, before many runs look for them at once."""
     from recollect.experiment.build import load_data
@@ -224,27 +208,42 @@ def _refuse_missing_data(runs: Sequence[PlannedRun], plan: Plan) -> None:
         try:
             load_data(run.config)
         except UserError as error:
-            if plan.reproduces is None:
+            if plan.reproduces is None or run.config.benchmark == AT_HAND:
                 raise
             raise UserError(
-                f"{error}; or run it on other data, e.g. --benchmark digits-cd"
+                f"{error}; or run it on other data, e.g. --benchmark {AT_HAND}"
             ) from error
 
 
-def _engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
+def _engine(
+    arguments: argparse.Namespace, runs: Sequence[PlannedRun], progress: Progress
+) -> Engine:
     from recollect.sweeps.engines import InProcess, Pool, cores
 
     if arguments.engine == "in-process":
         return InProcess(progress)
     if arguments.engine == "pool":
-        return Pool(cores() if arguments.workers is None else arguments.workers, progress)
+        threads = max(run.config.threads or 1 for run in runs)
+        workers = max(1, cores() // threads) if arguments.workers is None else arguments.workers
+        return Pool(workers, progress)
     from recollect.sweeps.on_ray import OnRay
 
     return OnRay(
         arguments.ray_address,
         cpus_per_run=arguments.cpus_per_run,
         gpus_per_run=arguments.gpus_per_run,
+        retries=arguments.retries,
     )
+
+
+def _refuse_unheeded(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """A flag that would do nothing is a mistake."""
+    heeded = ("name", "options", "out", "json", "quiet", *DRAWN_ONLY[arguments.name])
+    flags = {"settings": "--set", "sweep_name": "--name"}
+    for name, value in vars(arguments).items():
+        if name not in heeded and value != parser.get_default(name):
+            flag = flags.get(name, f"--{name.replace('_', '-')}")
+            raise UserError(f"reproduce {arguments.name} takes no {flag}; leave it out")
 
 
 def _drawn_only(arguments: argparse.Namespace) -> int:
@@ -258,7 +257,7 @@ def _drawn_only(arguments: argparse.Namespace) -> int:
         with _stages(arguments) as stages:
             drawn = draw.draw_theory(
                 arguments.out,
-                arguments.benchmark or "digits-cd",
+                arguments.benchmark or AT_HAND,
                 range(arguments.seeds or THEORY_SEEDS),
                 stages.progress,
             )

@@ -68,6 +68,7 @@ def draw_claims(out: Path, warn: Warn) -> Drawn:
         "txt": text,
         "md": claims_render.as_markdown(found),
         "csv": claims_render.as_csv(found),
+        "html": claims_render.as_html(found),
     }
     files = [
         _write(out / "claims" / f"claims.{ending}", content.encode())

@@ -22,7 +22,7 @@ from recollect.errors import UserError
 from recollect.sweeps.job import Job, Outcome, Progress, perform
 
 PATIENCE = 10.0
-"""seconds that a worker gets to end by itself"""
+"""seconds that a worker gets to save its run and end by itself"""
 
 
 class Engine(ABC):
@@ -51,7 +51,7 @@ class Engine(ABC):
         """The next outcome; None if there is none after so many seconds."""
 
     def close(self) -> None:
-        """End whatever is still going on; every finished task of it is kept."""
+        """End whatever is still going on; what it has saved is kept."""
 
 
 class InProcess(Engine):
@@ -109,7 +109,7 @@ class Pool(Engine):
         return self._outcomes.popleft()
 
     def close(self) -> None:
-        """Ask the workers to end, then make them."""
+        """Ask the workers to save what they are at and end, then make them."""
         for worker in self._workers:
             worker.dismiss()
         deadline = time.monotonic() + PATIENCE
@@ -183,7 +183,7 @@ class _Worker:
         return [json.loads(line) for line in lines]
 
     def dismiss(self) -> None:
-        """Cut its lifeline."""
+        """Cut its lifeline: it saves the run it is at, and ends."""
         with contextlib.suppress(OSError):
             self._input.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +34,16 @@ class Grid:
     axes: Mapping[str, Sequence[Value]]
     """setting, or `part.option`, -> values"""
     base: Mapping[str, Any] = field(default_factory=dict)
-    """settings of every run, as a config file says them"""
+    """settings of every run, as a config file says them, or as `part.option`"""
     without: Sequence[Mapping[str, Sequence[Value]]] = ()
     """combinations that match one of these in all its settings are left out"""
 
     def __post_init__(self) -> None:
+        _refuse_what_json_cannot_say(self.base)
+        given = _settings_of(self.base)
         for name, values in self.axes.items():
             _refuse_bad_axis(name, values)
-            if name in _settings_of(self.base):
+            if name in given:
                 raise UserError(f"{name} is in the grid and in the base; leave it in one of them")
         for rule in self.without:
             for name in rule:
@@ -58,13 +61,16 @@ class Grid:
 
     def config_at(self, place: Place, *, source: str = "the grid") -> RunConfig:
         """The config of one combination, not resolved yet."""
-        plain = {name: value for name, value in place.items() if "." not in name}
-        in_file = unfold_data({**self.base, **plain}, source=source)
-        settings, options = split_parts(in_file, PARTS)
+        named = {**self.base, **place}
+        plain = {name: value for name, value in named.items() if "." not in str(name)}
+        in_file = unfold_data(plain, source=source)
+        settings, in_parts = split_parts(in_file, PARTS)
         values: dict[str, Any] = from_mapping(RunConfig, settings, source=source)
-        options = {**values.pop("options", {}), **options}
-        for name, value in place.items():
-            part, dot, option = name.partition(".")
+        options = {part: {**given} for part, given in values.pop("options", {}).items()}
+        for part, given in in_parts.items():
+            options[part] = {**options.get(part, {}), **given}
+        for name, value in named.items():
+            part, dot, option = _name(name).partition(".")
             if dot:
                 options[part] = {**options.get(part, {}), option: value}
         return RunConfig(**values, options=options)
@@ -96,15 +102,13 @@ def read_grid_file(path: Path) -> GridFile:
     axes = _mapping(content, "grid", path)
     if not axes:
         raise UserError(f"{path}: expected a grid such as 'grid: {{method: [er, der++]}}'")
-    without = content.get("without", [])
+    without = [] if content.get("without") is None else content["without"]
     if not isinstance(without, list) or not all(isinstance(rule, dict) for rule in without):
         raise UserError(f"{path}: without takes a list such as '- {{num_drifts: 0}}'")
+    base = _mapping(content, "base", path)
     try:
-        grid = Grid(
-            axes={_name(key): _listed(values) for key, values in axes.items()},
-            base=_mapping(content, "base", path),
-            without=[{_name(k): _listed(v) for k, v in rule.items()} for rule in without],
-        )
+        grid = Grid(axes=_lists(axes), base=base, without=[_lists(rule) for rule in without])
+        _refuse_idle_rules(grid)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     name, scale = content.get("name"), content.get("scale")
@@ -116,10 +120,11 @@ def read_grid_file(path: Path) -> GridFile:
 
 
 def _mapping(content: Mapping[str, object], key: str, path: Path) -> dict[str, Any]:
-    found = content.get(key, {})
-    if not isinstance(found, dict):
+    """What stands below a key; nothing, where it stands empty."""
+    found = content.get(key)
+    if not isinstance(found, dict | None):
         raise UserError(f"{path}: {key} takes a mapping such as 'seed: [0, 1]'; got {found!r}")
-    return found
+    return found or {}
 
 
 def _name(key: object) -> str:
@@ -127,19 +132,52 @@ def _name(key: object) -> str:
     return str(key).replace("-", "_")
 
 
+def _refuse_what_json_cannot_say(base: Mapping[str, Any]) -> None:
+    """YAML has dates, sets and bytes, which no setting takes and no plan can keep."""
+    try:
+        json.dumps(dict(base))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"the base takes texts, numbers, lists and mappings; {error}; put a date in quotes"
+        ) from error
+
+
 def _settings_of(base: Mapping[str, Any]) -> set[str]:
-    """Every setting that a base names, options as `part.option`."""
-    names = {_name(key) for key in base}
-    parts = {**base, **(base.get("options") or {})}
-    for key, value in parts.items():
-        if isinstance(value, Mapping):
-            names |= {f"{_name(key)}.{_name(option)}" for option in value}
-    return names
+    """Every setting that a base names, options as `part.option`; each may be named once."""
+    options = base.get("options") or {}
+    if not isinstance(options, Mapping) or not all(
+        isinstance(given, Mapping) for given in options.values()
+    ):
+        raise UserError(f"options are given as {{detector: {{level: 0.01}}}}; got {options!r}")
+    names = [_name(key) for key in base]
+    for key, value in [*base.items(), *options.items()]:
+        if isinstance(value, Mapping) and key != "options":
+            names += [f"{_name(key)}.{_name(option)}" for option in value]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{name} is given twice in the base; keep one")
+    return set(names)
 
 
-def _listed(values: object) -> Sequence[Any]:
-    """A single value means a list of one."""
-    return values if isinstance(values, list) else [values]
+def _lists(mapping: Mapping[Any, object]) -> dict[str, list[Any]]:
+    """Settings and their values; a single value means a list of one."""
+    lists: dict[str, list[Any]] = {}
+    for key, values in mapping.items():
+        if _name(key) in lists:
+            raise UserError(f"{_name(key)} is given twice, with '-' and with '_'; keep one")
+        lists[_name(key)] = values if isinstance(values, list) else [values]
+    return lists
+
+
+def _refuse_idle_rules(grid: Grid) -> None:
+    """A rule for a value that no run has leaves nothing out: it is mistyped."""
+    for rule in grid.without:
+        for name, values in rule.items():
+            for value in values:
+                if value not in grid.axes[name]:
+                    raise unknown_name(
+                        f"value of {name} under without", value, map(str, grid.axes[name])
+                    )
 
 
 def _refuse_bad_axis(name: str, values: Sequence[Value]) -> None:

@@ -66,7 +66,11 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
 
     A result that cannot be read counts for nothing: it is made again from the checkpoint.
     """
-    began = time.monotonic()
+    # Late: these import torch, and whoever only hands jobs out need not wait for it.
+    import recollect.experiment.build
+    import recollect.experiment.run  # noqa: F401
+
+    began = time.monotonic()  # a run is not to blame for what its worker had to load
 
     def outcome(state: State, error: str = "", faa: float | None = None) -> Outcome:
         line = " ".join(error.split())
@@ -86,7 +90,6 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
 
 
 def _run(job: Job, progress: Progress | None) -> dict[str, Any]:
-    # Late: they import torch, and whoever only hands jobs out need not wait for it.
     from recollect.experiment.build import assemble
     from recollect.experiment.run import run_in
 

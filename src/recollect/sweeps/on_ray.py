@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from typing import Any
@@ -38,12 +37,14 @@ class OnRay(Engine):
         *,
         cpus_per_run: float = 1.0,
         gpus_per_run: float = 0.0,
-        retries: int = 3,
+        retries: int = 1,
     ) -> None:
         """`address`: host:port or ray://host:port of a cluster, auto, or local to start one here.
 
         `retries`: how often a run is given to another machine after its own was lost.
         """
+        if address == "local":  # or it would listen on every address of the machine
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray
         except ImportError as error:
@@ -58,14 +59,10 @@ class OnRay(Engine):
             )
         _refuse_unreachable(address)
         self._connect(address)
-        resources: dict[str, float] = self._ray.cluster_resources()
-        self.slots = int(
-            min(
-                resources.get("CPU", 0) // cpus_per_run if cpus_per_run else sys.maxsize,
-                resources.get("GPU", 0) // gpus_per_run if gpus_per_run else sys.maxsize,
-            )
-        )
+        self._per_run = {"CPU": cpus_per_run, "GPU": gpus_per_run}
+        self.slots = self._fitting()
         if self.slots < 1:
+            resources: dict[str, float] = self._ray.cluster_resources()
             self.close()
             raise UserError(
                 f"no run fits on the cluster: it has {resources.get('CPU', 0):g} CPUs and "
@@ -84,7 +81,8 @@ class OnRay(Engine):
         self._jobs[self._perform.remote(job.to_json())] = job
 
     def wait(self, seconds: float) -> Outcome | None:
-        """The next outcome."""
+        """The next outcome; meanwhile machines may have come or gone."""
+        self.slots = max(1, self._fitting())  # with none left, Ray is to know what waits
         if not self._jobs:
             time.sleep(seconds)
             return None
@@ -103,6 +101,13 @@ class OnRay(Engine):
         for reference in self.__dict__.get("_jobs", {}):
             self._ray.cancel(reference, force=True)
         self._ray.shutdown()
+
+    def _fitting(self) -> int:
+        """Runs that the cluster, as it is now, has room for."""
+        resources: dict[str, float] = self._ray.cluster_resources()
+        return int(
+            min(resources.get(kind, 0) // asked for kind, asked in self._per_run.items() if asked)
+        )
 
     def _connect(self, address: str) -> None:
         settings: dict[str, Any] = {"address": address, "log_to_driver": False}

@@ -106,8 +106,9 @@ class Overview:
             parts.append(f"{self._failed} failed")
         left = self._total - self._done - self._failed
         if left and self._spent:
+            at_a_time = max(self._slots, len(self._rows))  # a cluster may have grown
             mean = sum(self._spent) / len(self._spent)
-            parts.append(f"about {_duration(mean * max(1.0, left / self._slots))} left")
+            parts.append(f"about {_duration(mean * max(1.0, left / at_a_time))} left")
         return ", ".join(parts)
 
 

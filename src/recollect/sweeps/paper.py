@@ -36,10 +36,12 @@ class Target:
 
     summary: str
     benchmarks: tuple[str, ...]
-    """that the published numbers were made on"""
+    """that the published numbers were made on, or that it suits as they are"""
     axes: Callable[[], dict[str, Sequence[Value]]]
     base: Mapping[str, Any]
     without: Sequence[Mapping[str, Sequence[Value]]] = ()
+    if_named: tuple[str, ...] = ()
+    """of its benchmarks, those that run only where somebody names them"""
 
     def grid(
         self,
@@ -48,9 +50,11 @@ class Target:
         settings: Mapping[str, Any] | None = None,
     ) -> Grid:
         """Its runs, on another benchmark or with other settings if they are named."""
-        benchmarks = self.benchmarks if benchmark is None else (benchmark,)
+        usual = tuple(name for name in self.benchmarks if name not in self.if_named)
+        benchmarks = usual if benchmark is None else (benchmark,)
         axes = {"benchmark": benchmarks, **self.axes(), "seed": tuple(seeds)}
-        base = {"preset": "published", **DETECTION, **self.base, **(settings or {})}
+        detection = {key: value for key, value in DETECTION.items() if key not in axes}
+        base = {"preset": "published", **detection, **self.base, **(settings or {})}
         return Grid(axes=axes, base=base, without=self.without)
 
 
@@ -85,6 +89,13 @@ TARGETS: Mapping[str, Target] = {
         },
         base={},
         without=(_ONLY_VANILLA_WITHOUT_DRIFT,),
+    ),
+    "natural": Target(
+        summary="natural drift: what a test of uncertainty and one of features find of it",
+        benchmarks=("clear10-cd", "pacs-cd", "yearbook-cd"),
+        if_named=("pacs-cd", "yearbook-cd"),
+        axes=lambda: {"detector": ("ks", "mmd"), "adaptation": ("vanilla",)},
+        base={"method": "er"},
     ),
     "backbones": Target(
         summary="ResNet-152 and ViT-S under ER",

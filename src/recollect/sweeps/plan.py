@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +29,12 @@ FORMAT = 1
 
 SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
 """What a folder of sweeps holds: plans, runs (which sweeps may share), and what went wrong."""
+
+TAKEN = (SWEEPS, RUNS, FAILURES, "claims", "pages", "index.html")
+"""Names in a folder of sweeps that are not a sweep's, and so is whatever begins with theory-."""
+
+MOST_RUNS = 10_000
+"""of one sweep; more are a slip, as a rule, and weeks of work"""
 
 ALWAYS = ("benchmark", "method", "buffer_size", "num_drifts", "adaptation", "seed")
 """What a place says of a run, whether the grid varies it or not."""
@@ -77,11 +85,20 @@ def make_plan(
     scale: Scale | None = None,
     reproduces: str | None = None,
     published_on: str | None = None,
+    changed: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Every run of a grid; a setting that cannot run is refused before anything begins."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,79}", name):
-        raise UserError(f"a sweep's name is made of letters, digits, '-', '_', '.'; got {name!r}")
-    names = _names_in_places(grid)
+    """Every run of a grid; a setting that cannot run is refused before anything begins.
+
+    `changed`: settings of the base that are not the scale's or the paper's, to be told of.
+    """
+    _refuse_bad_name(name)
+    if any(True for _ in itertools.islice(grid.places(), MOST_RUNS, None)):
+        count = math.prod(map(len, grid.axes.values()))
+        raise UserError(
+            f"the sweep {name} has more than {MOST_RUNS:,} runs (its axes make {count:,}); cut it "
+            "into several"
+        )
+    names = names_in_places(grid)
     runs: dict[str, PlannedRun] = {}
     for place in grid.places():
         config = grid.config_at(place, source=f"the sweep {name}")
@@ -89,7 +106,7 @@ def make_plan(
             # One thread each makes the most of many cores, and the same digits of any number.
             config = dataclasses.replace(config, threads=1)
         nominal = resolve(config)
-        config = nominal if scale is None else scale.apply(nominal, published_on=published_on)
+        config = nominal if scale is None else scale.apply(config, published_on=published_on)
         named = {setting: getattr(nominal, setting) for setting in ALWAYS}
         named |= {names[axis]: value for axis, value in place.items()}
         run = PlannedRun(id=run_id(config), place=named, config=config)
@@ -102,12 +119,26 @@ def make_plan(
         runs[run.id] = run
     about = {}
     if scale is not None:
-        configs = [run.config for run in runs.values()]
-        about = {
-            "scale": scale.name,
-            "scale_note": scale.note(configs, published_on=published_on),
-        }
+        note = scale.note([run.config for run in runs.values()], published_on=published_on)
+        if changed:
+            told = [f"{key}={_as_given(value)}" for key, value in changed.items()]
+            note += f"; changed by --set: {', '.join(told)}"
+        about = {"scale": scale.name, "scale_note": note}
     return Plan(name=name, grid=grid, runs=tuple(runs.values()), reproduces=reproduces, **about)
+
+
+def _refuse_bad_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,79}", name):
+        raise UserError(f"a sweep's name is made of letters, digits, '-', '_', '.'; got {name!r}")
+    if name.lower() in TAKEN or name.lower().startswith("theory-"):  # some disks ignore the case
+        raise UserError(
+            f"a sweep cannot be called {name}, as something else in its folder is; give it another "
+            "name (--name, or a line 'name: ...' in its file)"
+        )
+
+
+def _as_given(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def run_id(config: RunConfig) -> str:
@@ -157,7 +188,7 @@ def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
     return file
 
 
-def _names_in_places(grid: Grid) -> dict[str, str]:
+def names_in_places(grid: Grid) -> dict[str, str]:
     """What each axis is called in a place: an option goes without its part, if that is clear."""
     short = {axis: axis.rpartition(".")[2] for axis in grid.axes}
     settings = fields_of(RunConfig)
@@ -168,11 +199,20 @@ def _names_in_places(grid: Grid) -> dict[str, str]:
 
 
 def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan asks for; a setting that only a later version names is no other run."""
+    """What a plan asks for: its runs, their places, and the scale that tables will name.
+
+    Neither a setting that only a later version names, nor a note in other words, nor data that have
+    moved make another sweep.
+    """
     if plan.get("format") != FORMAT:
         return dict(plan)
     runs = [{key: run[key] for key in ("id", "place")} for run in plan["runs"]]
-    return {**plan, "runs": runs}
+    return {"reproduces": plan.get("reproduces"), "scale": _scale_of(plan), "runs": runs}
+
+
+def _scale_of(plan: Mapping[str, Any]) -> object:
+    scale = plan.get("scale")
+    return scale.get("name") if isinstance(scale, Mapping) else scale
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -190,8 +230,10 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """In a phrase, what another plan asks for."""
     if there.get("format") != FORMAT:
         return f"the format {there.get('format')!r} of another version"
-    for key in ("scale", "grid", "reproduces"):
-        if there.get(key) != wanted[key]:
-            return f"another {key}: {json.dumps(there.get(key))[:200]}"
+    for key in ("scale", "reproduces"):
+        if _asked(there)[key] != _asked(wanted)[key]:
+            return f"another {key}: {_asked(there)[key]}"
+    if there.get("grid") != wanted["grid"]:
+        return f"another grid: {json.dumps(there.get('grid'))[:200]}"
     theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
     return f"other settings behind the same grid ({len(ours - theirs)} runs differ)"

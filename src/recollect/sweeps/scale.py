@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.errors import UserError, unknown_name
+from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
+from recollect.experiment.presets import TELL_NO_HARM, resolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,30 +49,25 @@ class Scale:
     max_epochs: int | None = None
 
     def apply(self, config: RunConfig, *, published_on: str | None = None) -> RunConfig:
-        """The config of a run at this scale, resolved.
+        """The config of a run at this scale, resolved; what `config` says itself stays.
 
-        Training settings are those of the buffer's nominal size. `published_on` is the benchmark
-        whose buffer sizes the config speaks of, where it runs on another one.
+        But for the buffer, whose size is nominal: it shrinks with the images, and training settings
+        are those of the size that was named. `published_on` is the benchmark whose buffer sizes the
+        config speaks of, where it runs on another one.
         """
-        config = resolve(config)
-        if self.is_full and published_on in (None, config.benchmark):
-            return config
-        own = _size(config.benchmark)
-        whole = _size(published_on or config.benchmark)
-        images = min(self.images.get(config.benchmark, own.images), own.images)
-        assert config.buffer_size is not None, "the config has been resolved"
-        per_class = None if images == own.images else images // own.classes
+        whole = resolve(config)
+        if self._keeps_buffers(config.benchmark, published_on):
+            return whole
+        self._refuse_unknown(config.benchmark, published_on)
+        assert whole.buffer_size is not None, "the config has been resolved"
+        few = dataclasses.replace(whole, max_per_class=self._max_per_class(config))
+        share = _images(few) / SIZES[published_on or config.benchmark].images
         smaller: dict[str, Any] = {
-            "max_per_class": min(filter(None, (per_class, config.max_per_class)), default=None),
-            "buffer_size": max(1, round(config.buffer_size * images / whole.images)),
+            "buffer_size": max(1, round(whole.buffer_size * share)),
+            "options": self._narrower(config, whole),
+            **self._fewer_epochs(config, whole),
         }
-        smaller |= self._fewer_epochs(config)
-        backbone = {
-            **config.options.get("backbone", {}),
-            **self.backbones.get(config.backbone or "", {}),
-        }
-        options = {**config.options, **({"backbone": backbone} if backbone else {})}
-        return resolve(dataclasses.replace(config, options=options, **smaller))
+        return resolve(dataclasses.replace(few, **smaller))
 
     @property
     def is_full(self) -> bool:
@@ -79,44 +75,82 @@ class Scale:
         return not self.images and not self.backbones and self.max_epochs is None
 
     def note(self, configs: Sequence[RunConfig], *, published_on: str | None = None) -> str:
-        """What the scale means for these runs, in one line."""
-        benchmarks = dict.fromkeys(config.benchmark for config in configs)
-        backbones = dict.fromkeys(config.backbone or "" for config in configs)
-        parts = []
-        if self.is_full and published_on is None:
-            parts, benchmarks, backbones = (
-                ["images, networks, epochs, buffers as published"],
-                {},
-                {},
-            )
-        for name in benchmarks:
-            own, whole = _size(name), _size(published_on or name)
-            images = min(self.images.get(name, own.images), own.images)
-            parts.append(
-                f"{name}: {images:,} training images of the published {whole.images:,}, buffers "
-                f"times {images / whole.images:.3g}"
-            )
-        for name in backbones:
-            options = self.backbones.get(name, {})
-            parts.append(" ".join([name, *(f"{key} {value}" for key, value in options.items())]))
-        if self.max_epochs is not None and any(name in self.images for name in benchmarks):
-            parts.append(f"at most {self.max_epochs} epochs")
-        if any(config.detector == "combined" for config in configs):
-            parts.append("drift is looked for by the learner against held-out rows, by three tests")
+        """What these runs use up, as they run, in one line."""
+        parts = [
+            self._images_in_words([c for c in configs if c.benchmark == name], published_on)
+            for name in dict.fromkeys(config.benchmark for config in configs)
+        ]
+        parts += dict.fromkeys(map(_network, configs))
+        epochs = _span([config.epochs or 0 for config in configs], ",")
+        parts.append(f"{epochs} epoch" if epochs == "1" else f"{epochs} epochs")
+        parts += dict.fromkeys(map(_detection, configs))
         return "; ".join(parts)
 
-    def _fewer_epochs(self, config: RunConfig) -> dict[str, Any]:
-        if self.max_epochs is None or config.epochs is None or config.epochs <= self.max_epochs:
+    def _images_in_words(self, configs: Sequence[RunConfig], published_on: str | None) -> str:
+        """Of runs on one benchmark."""
+        name = configs[0].benchmark
+        if name not in SIZES:
+            most = [config.max_per_class for config in configs]
+            few = [count for count in most if count is not None]
+            told = ["all training images"] if None in most else []
+            told += [f"at most {_span(few, ',')} training images of a class"] if few else []
+            return f"{name}: {' or '.join(told)}"
+        images = [_images(config) for config in configs]
+        whole = SIZES[published_on or name].images
+        if set(images) == {whole}:
+            return f"{name}: all {whole:,} training images"
+        buffers = f"times {_span([count / whole for count in images], '.3g')}"
+        if self._keeps_buffers(name, published_on):
+            buffers = "as named"
+        return (
+            f"{name}: {_span(images, ',')} training images of the published {whole:,}, "
+            f"buffers {buffers}"
+        )
+
+    def _keeps_buffers(self, benchmark: str, published_on: str | None) -> bool:
+        return self.is_full and published_on in (None, benchmark)
+
+    def _refuse_unknown(self, benchmark: str, published_on: str | None) -> None:
+        if benchmark in SIZES:
+            return
+        if published_on is not None:
+            raise UserError(
+                f"what the buffers of {published_on} would be on {benchmark} is not known; "
+                f"expected one of {', '.join(SIZES)}"
+            )
+        raise UserError(
+            f"the scale {self.name} does not know how large {benchmark} is; use the scale paper, "
+            f"which makes nothing smaller, or one of {', '.join(SIZES)}"
+        )
+
+    def _max_per_class(self, config: RunConfig) -> int | None:
+        own = SIZES[config.benchmark]
+        images = self.images.get(config.benchmark, own.images)
+        if config.max_per_class is not None or images >= own.images:
+            return config.max_per_class
+        return images // own.classes
+
+    def _narrower(self, config: RunConfig, whole: RunConfig) -> dict[str, Mapping[str, Any]]:
+        """All options, with those that make the network smaller and were not given."""
+        given = {name.replace("-", "_") for name in config.options.get("backbone", {})}
+        options = self.backbones.get(whole.backbone or "", {})
+        narrower = {name: value for name, value in options.items() if name not in given}
+        if not narrower:
+            return dict(whole.options)
+        return {**whole.options, "backbone": {**whole.options["backbone"], **narrower}}
+
+    def _fewer_epochs(self, config: RunConfig, whole: RunConfig) -> dict[str, Any]:
+        if config.epochs is not None or config.benchmark not in self.images:
+            return {}  # as it was asked for; or small as it is
+        assert whole.epochs is not None, "the config has been resolved"
+        if self.max_epochs is None or whole.epochs <= self.max_epochs:
             return {}
-        if config.benchmark not in self.images:  # small as it is
-            return {}
-        share = self.max_epochs / config.epochs
-        milestones = config.lr_milestones
-        return {
-            "epochs": self.max_epochs,
-            "lr_milestones": milestones
-            and tuple(sorted({max(1, int(epoch * share)) for epoch in milestones})),
-        }
+        fewer: dict[str, Any] = {"epochs": self.max_epochs}
+        if whole.lr_milestones and config.lr_milestones is None:
+            share = self.max_epochs / whole.epochs
+            shrunk = {max(1, int(epoch * share)) for epoch in whole.lr_milestones}
+            fewer["lr_milestones"] = tuple(sorted(shrunk))
+        return fewer
 
 
 SCALES: Mapping[str, Scale] = {
@@ -163,9 +197,37 @@ def scale_named(name: str) -> Scale:
     return SCALES[name]
 
 
-def _size(benchmark: str) -> Size:
-    if benchmark not in SIZES:
-        raise UserError(
-            f"the scales know {', '.join(SIZES)}; leave scale out, or paper, for {benchmark}"
-        )
-    return SIZES[benchmark]
+def _images(config: RunConfig) -> int:
+    """Training pictures of a run, as far as its classes are even."""
+    own = SIZES[config.benchmark]
+    if config.max_per_class is None:
+        return own.images
+    return min(own.images, config.max_per_class * own.classes)
+
+
+def _network(config: RunConfig) -> str:
+    """Its name, and whatever makes it another than the name says."""
+    name = config.backbone or ""
+    options = catalogue.find("backbone", name).options_type()
+    default = {} if options is None else dataclasses.asdict(options())
+    own = config.options.get("backbone", {})
+    changed = [f"{key} {value}" for key, value in own.items() if value != default.get(key)]
+    return " ".join([name, *changed])
+
+
+def _detection(config: RunConfig) -> str:
+    how = (config.detector, config.encoder, config.reference)
+    if how == ("combined", "learner", "held-out"):
+        return "drift is looked for by the learner against held-out rows, by three tests"
+    if config.detector in TELL_NO_HARM:
+        return f"detector {config.detector}"
+    return "detector {}, encoder {}, reference {}".format(*how)
+
+
+def _span(values: Sequence[float], form: str) -> str:
+    """The lowest and the highest, or the one that there is.
+
+    >>> _span([2000, 4000], ","), _span([1, 1], ",")
+    ('2,000 to 4,000', '1')
+    """
+    return " to ".join(dict.fromkeys(format(value, form) for value in (min(values), max(values))))

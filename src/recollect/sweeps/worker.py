@@ -1,7 +1,7 @@
 """A worker process: jobs come in as lines of JSON, outcomes go out as such.
 
 When its input ends, so does it, in the middle of a run if need be: whoever gave the jobs has gone,
-and a run that nobody waits for must not hold its folder. Every finished task is on the disk.
+and a run that nobody waits for must not hold its folder. The step it is at is finished and saved.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import sys
 import threading
+import time
 from typing import Any
 
+from recollect.experiment.interrupt import Terminated
 from recollect.sweeps.job import Job, perform
+
+LAST_SECONDS = 5.0
+"""for saving the run it is at, once a worker has been asked to end"""
 
 
 def main() -> None:
@@ -31,15 +37,22 @@ def main() -> None:
     def progress(run_id: str, done: int, tasks: int) -> None:
         answer({"progress": [run_id, done, tasks]})
 
-    while True:
-        job = Job(**jobs.get())
-        answer(perform(job, progress).to_json())
+    try:
+        while True:
+            job = Job(**jobs.get())
+            answer(perform(job, progress).to_json())
+    except Terminated:
+        # Everything is on the disk, and the thread that reads could not be waited for.
+        os._exit(128 + signal.SIGTERM)
 
 
 def _read(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
         jobs.put(json.loads(line))
-    os._exit(0)
+    # Between two jobs this ends the process; a run notes it, saves itself and goes.
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_SECONDS)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def _progress(counts: Mapping[str, int]) -> str:
 def section(out: Path, number: int, sweep: Sweep, states: Mapping[str, str], fragment: str) -> str:
     """A sweep's heading, what could not be read of it, `fragment`, and what was drawn from it."""
     what = f"Reproduces {sweep.reproduces} at scale" if sweep.reproduces else "Scale"
-    note = f": {sweep.scale_note}" if sweep.scale_note else ""
+    # The table, where there is one, begins with the scale and what it means.
+    note = f": {sweep.scale_note}" if sweep.scale_note and not fragment else ""
     name = text(sweep.name)
     held = (
         f'<div class="scroll fragment" tabindex="0" role="region" aria-label="{name}">{fragment}'

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from recollect.report.paper import published
+from recollect.report.paper.claim_pools import Done, Pool, Where
 from recollect.report.paper.intervals import Paired, paired
-from recollect.report.paper.table import STANDARD, span
+from recollect.report.paper.table import span
 from recollect.report.run import Run
-from recollect.report.sweeps import Sweep
-from recollect.report.words import share_interval
-
-SCALES = ("paper", "small", "smoke")
-"""From what says most to what says least; others follow."""
-
-
-class Where(NamedTuple):
-    """All that two runs must share for their difference to mean something."""
-
-    benchmark: str
-    backbone: str
-    """empty where the grid does not vary it, as in the paper's main tables"""
-    buffer_size: int
-    """nominal"""
-    method: str
-    num_drifts: int
-
+from recollect.report.words import plural
 
 Values = Mapping[Where, Mapping[int, float]]
 """by place and seed"""
@@ -37,7 +20,7 @@ MEASURES: Mapping[str, Callable[[Run], float | None]] = {
     "faa": lambda run: run.faa,
     "faa_stable": lambda run: run.faa_stable,
     "labels": lambda run: run.labels.get("adaptation"),
-    "flops": lambda run: run.cost(run.flops),
+    "flops": lambda run: run.cost(run.flops) or None,  # none at all: nobody counted
 }
 
 
@@ -54,25 +37,14 @@ class Evidence:
         """Empty where nothing is known."""
         return self.measures.get((measure, adaptation), {})
 
+    def has_adapted(self, adaptation: str, where: Where, seed: int) -> bool:
+        """Whether a run asked for labels, so that it says what its adaptation does.
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """How many of how many."""
-
-    found: int
-    of: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's, at 95 %."""
-        return share_interval(self.found, self.of)
-
-    def __add__(self, other: Share) -> Share:
-        return Share(found=self.found + other.found, of=self.of + other.of)
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        return f"{self.found} of {self.of} ({self.found / self.of:.0%}; {low:.0%} to {high:.0%})"
+        Published means come without label counts; vanilla never asks.
+        """
+        if adaptation == "vanilla" or not self.origin:
+            return True
+        return self.get("labels", adaptation).get(where, {}).get(seed, 0) > 0
 
 
 def published_evidence(*tables: str) -> Evidence:
@@ -86,41 +58,20 @@ def published_evidence(*tables: str) -> Evidence:
     return Evidence(origin="", measures=measures)
 
 
-def by_scale(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, list[Sweep]]]:
-    """The sweeps of each scale, the scale that says most first."""
-    names = dict.fromkeys(sweep.scale for sweep in sweeps)
-    for name in sorted(names, key=lambda name: SCALES.index(name) if name in SCALES else 9):
-        yield name, [sweep for sweep in sweeps if sweep.scale == name]
-
-
-def evidence_of(scale: str, sweeps: Sequence[Sweep]) -> Evidence:
-    """What finished runs of one scale say.
-
-    Grids that vary anything but what the paper's tables vary (a transform, a detector's errors) are
-    left out: their runs answer other questions.
-    """
+def evidence_of(pool: Pool, keep: Callable[[Done], bool] | None = None) -> Evidence:
+    """What the runs of a pool say, or those of them that are to be kept."""
     measures: defaultdict[tuple[str, str], defaultdict[Where, dict[int, float]]]
     measures = defaultdict(lambda: defaultdict(dict))
     sizes: defaultdict[int, set[int]] = defaultdict(set)
-    for sweep in sweeps:
-        for entry in sweep.entries:
-            place, run = entry.place, entry.run
-            if run is None or not {*STANDARD} - {"backbone"} <= {*place} <= {*STANDARD}:
-                continue
-            where = Where(
-                benchmark=str(place["benchmark"]),
-                backbone=str(place.get("backbone", "")),
-                buffer_size=int(place["buffer_size"] or 0),
-                method=str(place["method"]),
-                num_drifts=int(place["num_drifts"] or 0),
-            )
-            if run.buffer_size is not None:
-                sizes[where.buffer_size].add(run.buffer_size)
-            for measure, read in MEASURES.items():
-                value = read(run)
-                if value is not None:
-                    measures[measure, str(place["adaptation"])][where][entry.seed] = value
-    return Evidence(origin=f"scale {scale}{_real_buffers(sizes)}", measures=measures)
+    for done in filter(keep, pool.done):
+        where, run = done.where, done.run
+        if run.buffer_size is not None:
+            sizes[where.buffer_size].add(run.buffer_size)
+        for measure, read in MEASURES.items():
+            value = read(run)
+            if value is not None:
+                measures[measure, done.adaptation][where][done.seed] = value
+    return Evidence(origin=pool.origin + _real_buffers(sizes), measures=measures)
 
 
 def _real_buffers(sizes: Mapping[int, Collection[int]]) -> str:
@@ -133,30 +84,58 @@ def _real_buffers(sizes: Mapping[int, Collection[int]]) -> str:
     return f" (buffer {', '.join(told)})" if told else ""
 
 
-def differences(
-    ours: Values, theirs: Values, by: Callable[[float, float], float] = lambda a, b: a - b
-) -> dict[Where, list[float]]:
+@dataclass(frozen=True, kw_only=True)
+class Compared:
     """What pairs of runs with the same place and seed differ by."""
-    return {
-        where: [
-            by(value, theirs[where][seed])
-            for seed, value in sorted(values.items())
-            if seed in theirs[where]
-        ]
-        for where, values in ours.items()
-        if where in theirs
-    }
+
+    values: Values
+    idle: tuple[Where, ...] = ()
+    """of each pair left out because one of the two, though it should have, never adapted"""
+
+    def at(self, keep: Callable[[Where], bool]) -> Compared:
+        """At some places only."""
+        values = {where: by_seed for where, by_seed in self.values.items() if keep(where)}
+        return Compared(values=values, idle=tuple(filter(keep, self.idle)))
+
+    def only(self, **wanted: str | int) -> Compared:
+        """At the places with these coordinates."""
+        return self.at(lambda where: wanted.items() <= where._asdict().items())
+
+    @property
+    def pairs(self) -> Paired | None:
+        """Cell by cell; None if there are none."""
+        return paired([*by_seed.values()] for by_seed in self.values.values())
+
+    @property
+    def left_out(self) -> str:
+        """For the end of a sentence."""
+        if not self.idle:
+            return ""
+        return f"; {plural(len(self.idle), 'pair')} left out in which a side never adapted"
+
+    @property
+    def benchmarks(self) -> str:
+        """By name."""
+        return ", ".join(dict.fromkeys(w.benchmark for w, known in self.values.items() if known))
 
 
-def gains(evidence: Evidence, over: str, measure: str = "faa") -> dict[Where, list[float]]:
-    """AMR minus another adaptation, for each place and seed."""
-    return differences(evidence.get(measure, "amr"), evidence.get(measure, over))
-
-
-def only(found: Mapping[Where, Sequence[float]], **wanted: str | int) -> Paired | None:
-    """The differences at the places with these coordinates; None if there are none."""
-    return paired(
-        values
-        for where, values in found.items()
-        if all(getattr(where, key) == value for key, value in wanted.items())
-    )
+def compare(
+    evidence: Evidence,
+    measure: str,
+    ours: str,
+    theirs: str,
+    by: Callable[[float, float], float] = lambda a, b: a - b,
+) -> Compared:
+    """One adaptation against another, where there was drift and both did what they are for."""
+    idle: list[Where] = []
+    values: defaultdict[Where, dict[int, float]] = defaultdict(dict)
+    other = evidence.get(measure, theirs)
+    for where, by_seed in evidence.get(measure, ours).items():
+        for seed in sorted(by_seed.keys() & other.get(where, {}).keys()):
+            if not where.num_drifts:
+                continue
+            if not all(evidence.has_adapted(name, where, seed) for name in (ours, theirs)):
+                idle.append(where)
+                continue
+            values[where][seed] = by(by_seed[seed], other[where][seed])
+    return Compared(values=values, idle=tuple(idle))

@@ -7,8 +7,10 @@ import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from string import Template
 
 from recollect.report import sheet
+from recollect.report.markup import common_style, text
 from recollect.report.paper import published
 from recollect.report.paper.claims import Claim
 from recollect.report.paper.intervals import NOT_MEASURED
@@ -17,9 +19,10 @@ from recollect.report.sheet import Head, Item, Sheet
 TITLE = "The paper's claims"
 RULE = (
     "A claim holds if the whole 95 % interval is on its side of the threshold, does not hold if "
-    "the whole interval is on the other, and is undecided otherwise. Runs are paired by place and "
-    "seed; the interval is Student's over cells, each a mean over seeds (over seeds where there is "
-    "one cell)."
+    "the whole interval is on the other, and is undecided otherwise, or if nothing varies. Only "
+    "runs of one scale and equal settings are laid beside each other, paired by place and seed; "
+    "the interval is Student's over cells, each a mean over seeds (over seeds where there is one "
+    "cell)."
 )
 SOURCE = f"Published numbers: {published.SOURCE}."
 
@@ -31,8 +34,8 @@ def as_text(found: Sequence[Claim], *, width: int = sheet.WIDTH) -> str:
         lines = [
             textwrap.fill(f"{number}. {claim.text}", width, subsequent_indent="   "),
             *(
-                textwrap.fill(f"   {name:<11}{text}", width, subsequent_indent=" " * 14)
-                for name, text in (
+                textwrap.fill(f"   {name:<11}{said}", width, subsequent_indent=" " * 14)
+                for name, said in (
                     ("holds if", claim.rule),
                     ("published", f"{claim.holds_published.upper()}: {claim.published}"),
                     ("here", _here(claim)),
@@ -54,8 +57,59 @@ def as_markdown(found: Sequence[Claim]) -> str:
 
 
 def as_html(found: Sequence[Claim]) -> str:
-    """One row per claim, as a fragment whose columns can be sorted."""
-    return sheet.as_html(_sheet(found))
+    """A page that asks nobody for anything: one row per claim."""
+    rows = "\n".join(_row(number, claim) for number, claim in enumerate(found, 1))
+    heads = "".join(f'<th scope="col">{title}</th>' for title in ("claim", "published", "here"))
+    return Template(_PAGE).substitute(
+        style=common_style(),
+        title=text(TITLE),
+        rule=text(RULE),
+        source=text(SOURCE),
+        heads=heads,
+        rows=rows,
+    )
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>$title</title>
+<style>$style
+header, main, footer { max-width: 1180px; }
+table { table-layout: fixed; min-width: 760px; }
+thead th, td { padding: 9px 12px; text-align: left; vertical-align: top; white-space: normal; }
+td { overflow-wrap: anywhere; }
+td p { margin: 5px 0 0; color: var(--muted); font-size: 13px; }
+</style>
+</head>
+<body>
+<header><p class="brand"><a href="../index.html">All runs</a></p><h1>$title</h1>
+<p class="summary">$rule</p></header>
+<main><div class="scroll" tabindex="0" role="region" aria-label="$title"><table>
+<thead><tr>$heads</tr></thead>
+<tbody>
+$rows
+</tbody></table></div></main>
+<footer>$source</footer>
+</body>
+</html>
+"""
+
+
+def _row(number: int, claim: Claim) -> str:
+    cells = (
+        (f"{number}. {claim.text}", f"holds if {claim.rule}"),
+        (claim.holds_published.upper(), claim.published),
+        (claim.holds.upper(), claim.measured),
+    )
+    return (
+        "<tr>"
+        + "".join(f"<td><strong>{text(a)}</strong><p>{text(b)}</p></td>" for a, b in cells)
+        + "</tr>"
+    )
 
 
 def as_csv(found: Sequence[Claim]) -> str:
@@ -76,8 +130,8 @@ def _sheet(found: Sequence[Claim]) -> Sheet:
         heads=tuple(Head(title=title, is_name=True) for title in titles),
         rows=tuple(
             tuple(
-                Item(text=text, key=text)
-                for text in (
+                Item(text=said, key=said)
+                for said in (
                     *(claim.text, claim.rule, claim.holds_published, claim.published),
                     *(claim.holds, claim.measured),
                 )

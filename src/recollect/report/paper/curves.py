@@ -25,8 +25,25 @@ _CALM = style.Look(colour="#9aa3ad", marker="", line="-")
 
 
 def accuracy_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
-    """After each task the mean accuracy over the tasks seen so far: methods x buffers."""
-    variants, buffers = group.variants, group.buffers
+    """After each task the mean accuracy over the tasks seen so far: methods x buffers.
+
+    Methods and buffers of which nothing has run are named, and get no empty panels.
+    """
+    begun = [
+        (variant, buffer)
+        for variant in group.variants
+        for buffer in group.buffers
+        if any(spot.cell is not None for spot in group.at(variant, buffer))
+    ]
+    variants = [each for each in group.variants if each in {variant for variant, _ in begun}]
+    buffers = [each for each in group.buffers if each in {buffer for _, buffer in begun}]
+    absent = [
+        *(variant for variant in group.variants if variant not in variants),
+        *(buffer_words(buffer) for buffer in group.buffers if buffer not in buffers),
+    ]
+    scale = scale_words(sweep, group.spots)
+    if absent:
+        scale = f"{scale} Not run yet: {', '.join(absent)}."
     legend = line_handles(group.adaptations, looks)
     if group.calm:
         legend.append(line_handle(_CALM, "vanilla, no drift"))
@@ -39,7 +56,7 @@ def accuracy_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
         columns=len(variants),
         frame=Frame(
             headline=f"Accuracy over tasks: {group.title}",
-            notes=scale_words(sweep, group.spots),
+            notes=scale,
             legend=tuple(legend),
         ),
         margins=Margins(left=0.8, bottom=0.5, top=0.3, column_gap=0.2, row_gap=0.35),
@@ -77,7 +94,7 @@ def accuracy_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
         caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one "
         "sample standard deviation over seeds to either side. A vertical orange line stands where "
         f"classes change their look.{grey} {describe_events(done[0])} "
-        f"{scale_words(sweep, group.spots)}",
+        f"{scale}",
         alt="Line charts of mean accuracy after each task, one per method and buffer; at the end: "
         + "; ".join(endings)
         + ".",

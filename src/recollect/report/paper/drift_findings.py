@@ -3,94 +3,145 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from recollect.report.paper.claim_evidence import Share
+from recollect.report.paper.claim_evidence import Compared
+from recollect.report.paper.claim_pools import Done, Pool, Where
 from recollect.report.paper.findings import MARGIN, Finding, points
-from recollect.report.paper.intervals import FAILS, HOLDS, UNDECIDED, both, paired
-from recollect.report.sweeps import Sweep
-from recollect.report.words import plural
+from recollect.report.paper.intervals import FAILS, HOLDS, NOT_MEASURED, UNDECIDED, both
+from recollect.report.run import Run
+from recollect.report.words import plural, share_interval
 
 HALF, NEARLY_ALL = 0.75, 0.9
 """ "About half" is less than this share, "nearly all" at least this one."""
 
+HIGHEST = 5
+"""The strongest drift that a transform has."""
 
-def natural_drifts(
-    scale: str, sweeps: Sequence[Sweep], extra: Mapping[str, Share]
-) -> Finding | None:
-    """Shares of natural drifts found at once, from runs or from elsewhere."""
-    shares = dict(_found_by_runs(sweeps)) | dict(extra)
-    ks, mmd = shares.get("ks"), shares.get("mmd")
-    if ks is None or mmd is None or not ks.of or not mmd.of:
+HARMLESS = ("defocus-blur", "shot-noise")
+HARMFUL = ("gaussian-noise", "rotation", "permutation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """How many of how many."""
+
+    found: int
+    of: int
+
+    def at_least(self, threshold: float) -> str:
+        """Whether Wilson's 95 % interval is at or above a share, or below it."""
+        low, high = share_interval(self.found, self.of)
+        return HOLDS if low >= threshold else FAILS if high < threshold else UNDECIDED
+
+    def below(self, threshold: float) -> str:
+        """The opposite claim."""
+        return {HOLDS: FAILS, FAILS: HOLDS}.get(told := self.at_least(threshold), told)
+
+    def __add__(self, other: Share) -> Share:
+        return Share(found=self.found + other.found, of=self.of + other.of)
+
+    def __str__(self) -> str:
+        low, high = share_interval(self.found, self.of)
+        return f"{self.found} of {self.of} ({self.found / self.of:.0%}; {low:.0%} to {high:.0%})"
+
+
+NONE = Share(found=0, of=0)
+
+
+def is_natural(done: Done) -> bool:
+    """Whether a run saw natural drift alone, and was looked at by one of the claim's detectors."""
+    events = done.run.events
+    natural = bool(events) and all(event.transform == "natural" for event in events)
+    return natural and done.run.detector in ("ks", "mmd") and done.varies_only("detector")
+
+
+def natural_drifts(pool: Pool) -> Finding | None:
+    """Shares of the naturally drifted classes that two detectors found at once.
+
+    Methods and adaptations see the same pictures, so one of them counts; of a class that drifts
+    several times, its first drift.
+    """
+    by_place: defaultdict[tuple[str, Where], defaultdict[str, dict[int, Run]]]
+    by_place = defaultdict(lambda: defaultdict(dict))
+    for done in pool.done:
+        by_place[done.adaptation, done.where][done.run.detector][done.seed] = done.run
+    seeds = {place: sorted(r["ks"].keys() & r["mmd"].keys()) for place, r in by_place.items()}
+    place = min(seeds, key=lambda p: (-len(seeds[p]), p[0] != "vanilla", p[1].method != "er", p))
+    if not seeds[place]:
         return None
-    few, many = (_at_least(share, bar) for share, bar in ((ks, HALF), (mmd, NEARLY_ALL)))
-    few = {HOLDS: FAILS, FAILS: HOLDS}.get(few, few)
-    origin = f"; scale {scale}" if scale and not {"ks", "mmd"} <= extra.keys() else ""
-    return Finding(text=f"ks {ks}, mmd {mmd}{origin}", verdict=both(few, many))
+    ks, mmd = (
+        sum((first_drifts(by_place[place][name][seed]) for seed in seeds[place]), NONE)
+        for name in ("ks", "mmd")
+    )
+    adaptation, where = place
+    text = (
+        f"each class once a seed, at its first drift: ks {ks}, mmd {mmd}; {where.benchmark}, "
+        f"{where.method} with {adaptation}; {plural(len(seeds[place]), 'seed')}; {pool.origin}"
+    )
+    return Finding(text=text, verdict=both(ks.below(HALF), mmd.at_least(NEARLY_ALL)))
 
 
-def _at_least(share: Share, threshold: float) -> str:
-    low, high = share.interval
-    return HOLDS if low >= threshold else FAILS if high < threshold else UNDECIDED
+def first_drifts(run: Run) -> Share:
+    """How many of the classes that drifted raised an alarm at the task of their first drift."""
+    first: dict[int, int] = {}
+    for event in sorted(run.events, key=lambda event: event.task):
+        for label in event.classes:
+            first.setdefault(label, event.task)
+    alarms = {(verdict.label, verdict.task) for verdict in run.verdicts if verdict.drifted}
+    return Share(found=len(alarms & first.items()), of=len(first))
 
 
-def _found_by_runs(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Share]]:
-    runs = {e.run.folder: e.run for sweep in sweeps for e in sweep.entries if e.run is not None}
-    totals: defaultdict[str, Share] = defaultdict(lambda: Share(found=0, of=0))
-    for run in runs.values():
-        found, of = run.detection.get("num_detected"), run.detection.get("num_drifts")
-        natural = bool(run.events) and all(event.transform == "natural" for event in run.events)
-        if natural and found is not None and of:
-            totals[run.detector] += Share(found=int(found), of=int(of))
-    yield from totals.items()
+def is_of_transforms(done: Done) -> bool:
+    """Whether a run says what a transform, or none, does to a learner that does nothing."""
+    moved = "transform" in done.place or not done.where.num_drifts
+    return done.adaptation == "vanilla" and moved and done.varies_only("transform", "severity")
 
 
-Cell = tuple[str | int | float | None, ...]
-"""What runs under different transforms must share."""
-
-_HARMLESS = ("defocus-blur", "shot-noise")
-_HARMFUL = ("gaussian-noise", "rotation", "permutation")
-
-
-def transforms(scale: str, sweeps: Sequence[Sweep]) -> Finding | None:
-    """What vanilla loses to each transform at its highest severity, against no drift at all."""
-    lost = _lost_at_most(sweeps)
-    told, verdicts, counts = [], [], set()
-    for name in (*_HARMLESS, *_HARMFUL):
-        pairs = paired(lost.get(name, {}).values())
-        if pairs is None:
-            return None
+def transforms(pool: Pool) -> Finding | None:
+    """What vanilla loses to each transform at the highest severity, against no drift at all."""
+    lost = _lost(pool.done)
+    measured = {name: Compared(values=lost[name]).pairs for name in (*HARMLESS, *HARMFUL)}
+    missing = [name for name, pairs in measured.items() if pairs is None]
+    if len(missing) == len(measured):
+        return None
+    if missing:
+        text = f"not measured: no runs of {', '.join(missing)} at severity {HIGHEST}"
+        return Finding(text=f"{text}; {pool.origin}", verdict=NOT_MEASURED)
+    said, verdicts, counts = [], [], set()
+    for name, pairs in measured.items():
+        assert pairs is not None
         interval = pairs.interval
-        harmful = name in _HARMFUL
+        harmful = name in HARMFUL
         verdicts.append(interval.at_least(MARGIN) if harmful else interval.below(MARGIN))
-        told.append(f"{name} {points(pairs)}")
+        said.append(f"{name} {points(pairs)}")
         counts |= {*pairs.num_seeds}
     seeds = plural(min(counts), "seed")
     if len(counts) > 1:
         seeds = f"{min(counts)} to {plural(max(counts), 'seed')}"
-    text = f"lost by vanilla: {'; '.join(told)}; {seeds}; scale {scale}"
+    text = f"lost by vanilla at severity {HIGHEST}: {'; '.join(said)}; {seeds}; {pool.origin}"
     return Finding(text=text, verdict=both(*verdicts))
 
 
-def _lost_at_most(sweeps: Sequence[Sweep]) -> Mapping[str, Mapping[Cell, Sequence[float]]]:
-    """By transform and cell, seed by seed: accuracy without drift minus at its highest severity."""
-    still: dict[tuple[Cell, int], float] = {}
-    moved: dict[tuple[str, Cell], dict[float, dict[int, float]]] = {}
-    for entry in (entry for sweep in sweeps for entry in sweep.entries):
-        place, run = entry.place, entry.run
-        if run is None or run.faa is None or place.get("adaptation") != "vanilla":
+def _lost(runs: Sequence[Done]) -> Mapping[str, Mapping[Where, Mapping[int, float]]]:
+    """By transform: accuracy without drift minus that under its strongest form."""
+    still: dict[tuple[Where, int], float] = {}
+    moved: defaultdict[str, dict[tuple[Where, int], float]] = defaultdict(dict)
+    for done in runs:
+        faa, transform = done.run.faa, done.place.get("transform")
+        if faa is None:
             continue
-        cell = tuple(place.get(key) for key in ("benchmark", "method", "buffer_size", "backbone"))
-        transform = place.get("transform")
-        if place.get("num_drifts") == 0 or transform == "identity":
-            still[cell, entry.seed] = run.faa
-        elif transform is not None:
-            by_severity = moved.setdefault((str(transform), cell), {})
-            by_severity.setdefault(float(place.get("severity") or 0), {})[entry.seed] = run.faa
-    lost: defaultdict[str, dict[Cell, list[float]]] = defaultdict(dict)
-    for (name, cell), by_severity in moved.items():
-        worst = by_severity[max(by_severity)]
-        lost[name][cell] = [
-            still[cell, seed] - faa for seed, faa in sorted(worst.items()) if (cell, seed) in still
-        ]
+        if not done.where.num_drifts or transform == "identity":
+            still[done.where, done.seed] = faa
+        elif done.setting("severity") == HIGHEST:
+            moved[str(transform)][done.where, done.seed] = faa
+    lost: defaultdict[str, defaultdict[Where, dict[int, float]]]
+    lost = defaultdict(lambda: defaultdict(dict))
+    for name, ends in moved.items():
+        for (where, seed), faa in ends.items():
+            # The identity at the same events if it has run, else a stream without events.
+            calm = still.get((where, seed), still.get((where._replace(num_drifts=0), seed)))
+            if calm is not None:
+                lost[name][where][seed] = calm - faa
     return lost

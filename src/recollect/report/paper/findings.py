@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from recollect.report.columns import compact
 from recollect.report.paper import published
-from recollect.report.paper.claim_evidence import Evidence, Values, Where, differences, gains, only
-from recollect.report.paper.intervals import HOLDS, UNDECIDED, Paired, both, paired
+from recollect.report.paper.claim_evidence import Compared, Evidence, Values, compare
+from recollect.report.paper.claim_pools import Where
+from recollect.report.paper.intervals import HOLDS, NOT_MEASURED, UNDECIDED, Paired, both
 from recollect.report.words import plural
 
 MARGIN = 1.0
@@ -31,57 +32,59 @@ class Finding:
 
 def matches_relearning(known: Evidence) -> Finding | None:
     """Realignment against full relearning; backbones have a claim of their own."""
-    found = {where: v for where, v in gains(known, "fr").items() if not where.backbone}
-    pairs = paired(found.values())
+    found = compare(known, "faa", "amr", "fr").only(backbone="")
+    pairs = found.pairs
     if pairs is None:
-        return None
+        return idle(known, found)
     ahead = sum(mean >= 0 for mean in pairs.means)
     text = f"amr at or above fr in {ahead} of {plural(len(pairs.cells), 'cell')}; {points(pairs)}"
-    return Finding(text=_told(text, known, pairs, found), verdict=pairs.interval.at_least(-MARGIN))
+    return Finding(text=told(text, known, pairs, found), verdict=pairs.interval.at_least(-MARGIN))
+
+
+def idle(known: Evidence, found: Compared) -> Finding | None:
+    """What is to be said where no pair is left; None if there never was one."""
+    if not found.idle:
+        return None
+    text = f"{plural(len(found.idle), 'pair')} of runs, in each of which a side never adapted"
+    return Finding(text=f"not measured: {text}; {known.origin}", verdict=NOT_MEASURED)
 
 
 def factor(known: Evidence, measure: str) -> Finding | None:
     """How many times as much full relearning takes, for each buffer size, and how much that is."""
-    fr, amr = (_positive(known.get(measure, name)) for name in ("fr", "amr"))
-    found = differences(fr, amr, by=lambda theirs, ours: math.log10(theirs / ours))
-    return _factor_of(found, fr, amr, known)
-
-
-def _positive(values: Values) -> Values:
-    return {
-        where: {seed: value for seed, value in by_seed.items() if value > 0}
-        for where, by_seed in values.items()
-    }
-
-
-def _factor_of(
-    found: Mapping[Where, Sequence[float]], fr: Values, amr: Values, known: Evidence
-) -> Finding | None:
-    pairs = paired(found.values())
+    found = compare(known, measure, "fr", "amr", by=lambda fr, amr: math.log10(fr / amr))
+    pairs = found.pairs
     if pairs is None:
-        return None
-    told, verdicts = [], []
-    for size in sorted({where.buffer_size for where, values in found.items() if values}):
-        places = [where for where, v in found.items() if v and where.buffer_size == size]
-        members = only(found, buffer_size=size)
+        return idle(known, found)
+    fr, amr = (known.get(measure, name) for name in ("fr", "amr"))
+    said, verdicts = [], []
+    for size in sorted({where.buffer_size for where in found.values}):
+        here = found.only(buffer_size=size)
+        members = here.pairs
         assert members is not None
-        verdicts.append(members.interval.at_least(math.log10(FACTOR)))
-        told.append(
-            f"buffer {size}: {_span(fr, places)} against {_span(amr, places)}, {_times(members)}, "
+        verdicts.append(members.interval.at_least(math.log10(FACTOR), fixed=True))
+        said.append(
+            f"buffer {size}: {_span(fr, here)} against {_span(amr, here)}, {_times(members)}, "
             f"{verdicts[-1]}"
         )
-    text = f"fr against amr with {'; '.join(told)}"
-    said = _told(text, known, pairs, found, spread=lambda sd: f"a factor of {10**sd:.3g}")
-    return Finding(text=said, verdict=both(*verdicts))
+    verdict = both(*verdicts)
+    absent = sorted(_SIZES - {where.buffer_size for where in found.values})
+    if absent:
+        said.append(f"not measured with {' and '.join(map(str, absent))}")
+        verdict = "undecided" if verdict == "holds" else verdict
+    text = f"fr against amr with {'; '.join(said)}"
+    text = told(text, known, pairs, found, spread=lambda sd: f"a factor of {10**sd:.3g}")
+    return Finding(text=text, verdict=verdict)
 
 
-def _span(values: Values, places: Sequence[Where]) -> str:
+def _span(values: Values, pairs: Compared) -> str:
     """The smallest and the largest number itself, because a share alone depends on the scale."""
-    numbers = sorted(value for where in places for value in values[where].values())
+    numbers = sorted(values[where][seed] for where, by in pairs.values.items() for seed in by)
     ends = [compact(end) if end < 1e6 else f"{end:.2g}" for end in (numbers[0], numbers[-1])]
     return " to ".join(dict.fromkeys(ends))
 
 
+_SIZES = {cell.buffer_size for name in published.MAIN for cell in published.table(name)}
+"""of the buffers that the claims speak of"""
 _STREAMS = {
     "fmnist-cd": (5, 2, 6000),
     "cifar10-cd": (5, 2, 5000),
@@ -123,16 +126,18 @@ def larger_buffers_hurt(known: Evidence) -> Finding | None:
     by_size: defaultdict[Where, dict[int, Mapping[int, float]]] = defaultdict(dict)
     for where, losses in still.items():
         by_size[where._replace(buffer_size=0)][where.buffer_size] = losses
-    found, lower = {}, 0
+    values: dict[Where, dict[int, float]] = {}
+    lower = 0
     for place, sizes in by_size.items():
         small, large = min(sizes), max(sizes)
         if small == large:
             continue
         seeds = sorted(sizes[small].keys() & sizes[large].keys())
-        found[place] = [sizes[large][seed] - sizes[small][seed] for seed in seeds]
+        values[place] = {seed: sizes[large][seed] - sizes[small][seed] for seed in seeds}
         ends = [moved[place._replace(buffer_size=size)] for size in (small, large)]
         lower += sum(ends[1][s] - ends[0][s] for s in seeds) < 0
-    pairs = paired(found.values())
+    found = Compared(values=values)
+    pairs = found.pairs
     if pairs is None:
         return None
     more = sum(mean > 0 for mean in pairs.means)
@@ -140,7 +145,7 @@ def larger_buffers_hurt(known: Evidence) -> Finding | None:
         f"the loss grows with the buffer in {more} of {plural(len(pairs.cells), 'cell')} (accuracy "
         f"under drift itself falls in {lower}); {points(pairs)}"
     )
-    return Finding(text=_told(text, known, pairs, found), verdict=pairs.interval.at_least(MARGIN))
+    return Finding(text=told(text, known, pairs, found), verdict=pairs.interval.at_least(MARGIN))
 
 
 def _losses(known: Evidence) -> tuple[Values, Values]:
@@ -156,51 +161,51 @@ def _losses(known: Evidence) -> tuple[Values, Values]:
 
 def stable_classes_kept(known: Evidence) -> Finding | None:
     """Realignment against nothing, on the classes that never drifted."""
-    found = {w: v for w, v in gains(known, "vanilla", "faa_stable").items() if w.num_drifts}
-    pairs = paired(found.values())
+    found = compare(known, "faa_stable", "amr", "vanilla")
+    pairs = found.pairs
     if pairs is None:
-        return None
+        return idle(known, found)
     text = f"on classes that never drifted, amr - vanilla: {points(pairs)}"
-    return Finding(text=_told(text, known, pairs, found), verdict=pairs.interval.at_least(-MARGIN))
+    return Finding(text=told(text, known, pairs, found), verdict=pairs.interval.at_least(-MARGIN))
 
 
 def small_buffers_suffice(known: Evidence) -> Finding | None:
     """What realignment gains with 500 rows, on few classes and on many."""
-    found = gains(known, "vanilla")
-    told, verdicts = [], []
+    found = compare(known, "faa", "amr", "vanilla").only(backbone="", buffer_size=500)
+    said, verdicts = [], []
     for benchmark, enough in (("cifar100-cd", True), ("tinyimagenet-cd", False)):
-        pairs = only(found, benchmark=benchmark, buffer_size=500)
+        pairs = found.only(benchmark=benchmark).pairs
         if pairs is None:
             return None
         behind = sum(mean <= 0 for mean in pairs.means)
         interval = pairs.interval
         verdicts.append(interval.at_least(MARGIN) if enough else interval.below(MARGIN))
-        told.append(
+        said.append(
             f"{benchmark}: amr at or below vanilla in {behind} of "
             f"{plural(len(pairs.cells), 'cell')}, {points(pairs)}{_seeds(known, pairs)}"
         )
     origin = f"; {known.origin}" if known.origin else ""
-    return Finding(text="; ".join(told) + origin, verdict=both(*verdicts))
+    return Finding(text="; ".join(said) + found.left_out + origin, verdict=both(*verdicts))
 
 
 def any_backbone(known: Evidence) -> Finding | None:
     """Realignment against full relearning on each of several backbones."""
-    found = {where: v for where, v in gains(known, "fr").items() if where.backbone}
-    names = dict.fromkeys(where.backbone for where, values in found.items() if values)
-    pairs = paired(found.values())
+    found = compare(known, "faa", "amr", "fr").at(lambda where: bool(where.backbone))
+    names = dict.fromkeys(where.backbone for where in found.values)
+    pairs = found.pairs
     if pairs is None or len(names) < 2:
         return None
-    told, worst = [], math.inf
+    said, worst = [], math.inf
     for name in names:
-        members = only(found, backbone=name)
+        members = found.only(backbone=name).pairs
         assert members is not None
         worst = min(worst, members.interval.mean)
-        told.append(f"{name} {members.interval.mean:+.2f}")
-    text = f"amr - fr: {', '.join(told)}; all: {points(pairs)}"
+        said.append(f"{name} {members.interval.mean:+.2f}")
+    text = f"amr - fr: {', '.join(said)}; all: {points(pairs)}"
     verdict = pairs.interval.at_least(-MARGIN)
     if verdict == HOLDS and worst < -MARGIN:
         verdict = UNDECIDED
-    return Finding(text=_told(text, known, pairs, found), verdict=verdict)
+    return Finding(text=told(text, known, pairs, found), verdict=verdict)
 
 
 def points(pairs: Paired) -> str:
@@ -236,15 +241,15 @@ def _seeds(known: Evidence, pairs: Paired, spread: Callable[[float], str] = _in_
     return f"; {count}" + ("" if sd is None else f", deviation over seeds {spread(sd)}")
 
 
-def _told(
+def told(
     text: str,
     known: Evidence,
     pairs: Paired,
-    found: Mapping[Where, Sequence[float]],
+    found: Compared,
     spread: Callable[[float], str] = _in_points,
 ) -> str:
-    """The text with seeds, scale and benchmarks; of published means the text alone."""
+    """The text with seeds, what was left out, scale and benchmarks; of published means alone."""
     if not known.origin:
         return text
-    names = dict.fromkeys(where.benchmark for where, values in found.items() if values)
-    return f"{text}{_seeds(known, pairs, spread)}; {known.origin}, {', '.join(names)}"
+    seeds = _seeds(known, pairs, spread)
+    return f"{text}{seeds}{found.left_out}; {known.origin}, {found.benchmarks}"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95
+NO_WIDTH = 1e-9
+"""Below it an interval is what rounding leaves of none."""
 
 HOLDS, FAILS, UNDECIDED, NOT_MEASURED = "holds", "does not hold", "undecided", "not measured"
 
@@ -20,9 +22,15 @@ class Interval:
     low: float | None
     high: float | None
 
-    def at_least(self, threshold: float) -> str:
-        """Holds if the whole interval is at or above the threshold, fails if it is below."""
+    def at_least(self, threshold: float, *, fixed: bool = False) -> str:
+        """Holds if the whole interval is at or above the threshold, fails if it is below.
+
+        Accuracies that do not vary at all decide nothing: something did not happen. Counts that the
+        protocol may fix (`fixed`) do.
+        """
         if self.low is None or self.high is None:
+            return UNDECIDED
+        if not fixed and self.high - self.low < NO_WIDTH:
             return UNDECIDED
         return HOLDS if self.low >= threshold else FAILS if self.high < threshold else UNDECIDED
 

@@ -1,4 +1,4 @@
-"""Room for drifted pixels: what is large lies in a file, and no file is left behind."""
+"""Room for what is kept: what is large lies in a file, and no file is left behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recollect.streams import room
+from recollect import room
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""Our training step beside Avalanche's, for the methods that both have.
+
+    python benchmarks/bench_avalanche.py [--threads 1] [--turns 30] [--environment FOLDER]
+
+Avalanche runs in a virtual environment and a process of its own, which computes only while it is
+its turn; network definition, sizes of batch and draw, optimiser and threads are equal. Its side is
+given every advantage: pictures are floats that are ready (ours are bytes), nothing is logged, and
+the memory is filled between tasks only (ours is offered every batch). Its methods: `Naive` with
+`ReplayPlugin`, `ER_ACE`, `DER`.
+
+Its DER++ makes one forward over the stream and a single draw, 20 rows where the published method,
+and ours, makes three over the stream and two draws, 30 rows. Both are reported: as it is, and with
+a draw of twice the size, which puts 30 rows through the network.
+"""
+
+from __future__ import annotations
+
+from avalanche_side import Avalanche, Missing, add_environment
+from ratios import Finding, arguments, begin, compare, finish, head, show
+from step_cases import CAPACITY, CASES, LR, Case, assembled, take_turns_with
+
+METHODS = ("er", "er-ace", "der++")
+WHERE_THE_NETWORK_DOES_NOT_DOMINATE = 1.5
+"""times faster at least"""
+
+
+def beside(avalanche: Avalanche, case: Case, method: str, turns: int, *, draws: int) -> Finding:
+    height, width, channels = case.image_shape
+    assembly = assembled(case, method, (turns + 2) * case.steps)
+    avalanche.open(
+        "steps",
+        method=method,
+        width=case.width,
+        shape=(channels, height, width),
+        batch_size=case.batch_size,
+        draw=draws * case.batch_size,
+        capacity=CAPACITY,
+        lr=LR,
+    )
+    turn = take_turns_with(assembly, case, avalanche.steps, turns)
+    avalanche.close()
+    expected = (1 + draws) * case.batch_size
+    assert avalanche.rows_per_step == expected, (avalanche.rows_per_step, expected)
+    does_more = method == "der++" and draws == 1
+    return compare(
+        "step",
+        f"{method}, {case.name}" + (", equal rows" if draws > 1 else ""),
+        f"Avalanche {avalanche.version}" + (", which forwards fewer rows" if does_more else ""),
+        ours=turn.ours,
+        other=turn.others,
+        measure="speedup",
+        goal=WHERE_THE_NETWORK_DOES_NOT_DOMINATE if case.width is None else 1.0,
+    )
+
+
+def main() -> None:
+    parser = arguments(__doc__, turns=30)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--networks", nargs="+", default=[case.name for case in CASES])
+    add_environment(parser)
+    options = parser.parse_args()
+    begin(options)
+    findings = []
+    try:
+        with Avalanche(options.environment, options) as avalanche:
+            head("Avalanche")
+            for case in (case for case in CASES if case.name in options.networks):
+                turns = options.turns if case.width != 64 else max(5, options.turns // 3)
+                for method in options.methods:
+                    for draws in (1, 2) if method == "der++" else (1,):
+                        finding = beside(avalanche, case, method, turns, draws=draws)
+                        findings.append(finding)
+                        show(finding)
+    except Missing as missing:
+        print(f"skipped, Avalanche cannot be had here: {missing}")
+        return
+    finish("avalanche", findings, options)
+
+
+if __name__ == "__main__":
+    main()

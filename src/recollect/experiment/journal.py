@@ -1,0 +1,94 @@
+"""A file that only grows, line by line, and the seal by which its lines are known again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import RunFailure
+from recollect.files import JSON, size, sync, writing
+
+Seal = dict[str, Any]
+"""`bytes` from the beginning of a file, and their `sha256`; None: nobody has noted it."""
+
+EMPTY: Seal = {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
+
+
+class Journal:
+    """Lines of JSON in a file with one writer.
+
+    The digest goes along with the lines, so that sealing them takes no longer the more there are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._length = 0
+        self._digest: Any = None  # of what is there before the first line: not yet read
+
+    def append(self, line: Mapping[str, JSON]) -> None:
+        """Add one line, whole or not at all."""
+        content = json.dumps(line, allow_nan=False).encode() + b"\n"
+        self._take_up()
+        # Opened anew for each line: a handle kept open would go on writing into a removed folder.
+        with writing(self.path), self.path.open("ab", buffering=0) as file:
+            length, left = file.tell(), memoryview(content)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                with contextlib.suppress(OSError):  # what went wrong first is what gets told
+                    file.truncate(length)
+                raise
+        self._length += len(content)
+        self._digest.update(content)
+
+    def seal(self) -> Seal:
+        """Of all lines so far, which are on the disk by then."""
+        self._take_up()
+        with writing(self.path):
+            if self._length or self.path.exists():
+                sync(self.path)
+        return {"bytes": self._length, "sha256": self._digest.hexdigest()}
+
+    def fits(self, seal: Seal) -> bool:
+        """Whether the file begins with what was sealed."""
+        if size(self.path) < seal["bytes"]:
+            return False
+        wanted = seal["sha256"]
+        return wanted is None or wanted == _digest(self.path, seal["bytes"]).hexdigest()
+
+    def return_to(self, seal: Seal) -> None:
+        """Drop the lines that came after a seal; what was half written goes with them."""
+        with writing(self.path):
+            if size(self.path) > seal["bytes"]:
+                os.truncate(self.path, seal["bytes"])
+        self._digest = None
+
+    def lines(self) -> list[Any]:
+        """All lines, as they were written; RunFailure if the file says anything else."""
+        self._take_up()
+        content = self.path.read_bytes() if self._length else b""
+        if hashlib.sha256(content).digest() != self._digest.digest():
+            raise RunFailure(f"{self.path} was changed by somebody else while the run was going on")
+        return [json.loads(line) for line in content.splitlines()]
+
+    def _take_up(self) -> None:
+        if self._digest is None:
+            self._length = size(self.path)
+            self._digest = _digest(self.path, self._length)
+
+
+def _digest(path: Path, length: int) -> Any:
+    """SHA-256 over the first bytes of a file, open for more."""
+    digest = hashlib.sha256()
+    if length:
+        with path.open("rb") as file:
+            while length and (chunk := file.read(min(length, 1 << 20))):
+                digest.update(chunk)
+                length -= len(chunk)
+    return digest

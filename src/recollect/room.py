@@ -1,0 +1,36 @@
+"""Room for what is computed and kept: plain memory, or a file where there is much of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recollect.files import writing
+
+MOST_IN_MEMORY = 64 * 2**20
+"""Bytes; more than that goes into a file, whose pages the system can take back at any time."""
+
+
+def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor:
+    """A tensor to be filled; the file behind a large one goes when the tensor does."""
+    count = math.prod(shape)
+    size = count * dtype.itemsize
+    # Where space cannot be reserved, plain memory is the lesser evil.
+    if size <= MOST_IN_MEMORY or not hasattr(os, "posix_fallocate"):
+        return torch.empty(shape, dtype=dtype)
+    with tempfile.NamedTemporaryFile(prefix="recollect-") as file:
+        with writing(Path(file.name), "free some space or let TMPDIR name another folder"):
+            # All of it now: a mapped write without space behind it would end the process.
+            os.posix_fallocate(file.fileno(), 0, size)
+        flat = torch.from_file(file.name, shared=True, size=count, dtype=dtype)
+    return flat.view(shape)
+
+
+def copy_of(tensor: Tensor) -> Tensor:
+    """A dense copy on the CPU, in a file where it is large."""
+    return room_for(tuple(tensor.shape), tensor.dtype).copy_(tensor.detach())

@@ -1,0 +1,100 @@
+"""The tables in docs/results.md are what the committed results say."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.report.paper.published import find
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "results" / "table1-small"
+TEXT = (ROOT / "docs" / "results.md").read_text()
+Cell = tuple[str, str, int]
+"""method, adaptation, drifts"""
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[Cell, list[dict[str, Any]]]:
+    """The results of each cell, by seed."""
+    found: dict[Cell, list[dict[str, Any]]] = defaultdict(list)
+    for file in sorted(FOLDER.glob("runs/*/result.json")):
+        result = json.loads(file.read_text())
+        found[result["method"], result["adaptation"], result["num_drifts"]].append(result)
+    for cell in found.values():
+        cell.sort(key=lambda result: result["seed"])
+    return found
+
+
+def test_every_line_of_the_table_is_what_the_results_and_the_paper_say(
+    cells: dict[Cell, list[dict[str, Any]]],
+) -> None:
+    for (method, adaptation, drifts), results in cells.items():
+        assert [result["seed"] for result in results] == [0, 1, 2]
+        paper = find(
+            benchmark="fmnist-cd",
+            buffer_size=500,
+            method=method,
+            adaptation=adaptation,
+            num_drifts=drifts,
+        )
+        assert paper is not None
+        here = [result["faa"] for result in results]
+        (labels,) = {result["labels"]["adaptation"] for result in results}
+        assert (
+            f"| {method} | {adaptation} | {drifts} | {statistics.mean(here):.1f} ± "
+            f"{statistics.stdev(here):.1f} | {paper.faa:.1f} ± {paper.faa_std:.1f} | {labels} |"
+        ) in TEXT
+    assert TEXT.count("\n| er |") + TEXT.count("\n| der++ |") == len(cells)
+
+
+@pytest.mark.parametrize("method", ["er", "der++"])
+def test_the_differences_in_the_text_are_those_of_the_pairs(
+    cells: dict[Cell, list[dict[str, Any]]], method: str
+) -> None:
+    def pairs(one: str, other: str) -> list[float]:
+        sides = cells[method, one, 1], cells[method, other, 1]
+        return [a["faa"] - b["faa"] for a, b in zip(*sides, strict=True)]
+
+    gained, against = pairs("amr", "vanilla"), pairs("amr", "fr")
+    assert f"{statistics.mean(gained):.1f} ± {statistics.stdev(gained):.1f}" in TEXT
+    assert f"{statistics.mean(against):+.1f} ± {statistics.stdev(against):.1f}" in TEXT
+    assert min(gained) > 0
+    calm, drifted = (
+        statistics.mean(result["faa"] for result in cells[method, "vanilla", drifts])
+        for drifts in (0, 1)
+    )
+    assert f"{calm - drifted:.1f}" in TEXT
+
+
+@pytest.mark.parametrize("method", ["er", "der++"])
+def test_where_the_accuracy_lies_is_said_right(
+    cells: dict[Cell, list[dict[str, Any]]], method: str
+) -> None:
+    def mean(adaptation: str, key: str) -> float:
+        values: list[float] = [result[key] for result in cells[method, adaptation, 1]]
+        return statistics.mean(values)
+
+    for better, worse, key in (("fr", "amr", "faa_drifted"), ("amr", "fr", "faa_stable")):
+        assert mean(better, key) > mean(worse, key)
+        assert f"{mean(better, key):.1f} against {mean(worse, key):.1f}" in TEXT
+    flops = [
+        sum(sum(result["flops"].values()) for result in cells[method, adaptation, 1])
+        for adaptation in ("fr", "amr")
+    ]
+    assert f"{flops[0] / flops[1]:.1f} times the FLOPs" in TEXT
+
+
+def test_all_drifts_were_found(cells: dict[Cell, list[dict[str, Any]]]) -> None:
+    found = {
+        (result["detection"]["num_detected"], result["detection"]["num_drifts"])
+        for (_, _, drifts), results in cells.items()
+        for result in results
+        if drifts
+    }
+    assert found == {(4, 4)}

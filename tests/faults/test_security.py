@@ -1,0 +1,154 @@
+"""Nobody gets in: no file is run as code, and nothing is connected to a network."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from run_tools import ENVIRONMENT
+
+import recollect
+from recollect.detect import pretrained
+
+SOURCE = Path(recollect.__file__).parent
+
+
+def nodes(kind: type[ast.AST]) -> Iterator[tuple[str, Any]]:
+    """Every node of a kind in the package, with the file that it stands in."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, kind):
+                yield file.relative_to(SOURCE).as_posix(), node
+
+
+def calls(*names: str) -> list[tuple[str, ast.Call]]:
+    """Calls of functions by the names that they are called by."""
+    return [(file, call) for file, call in nodes(ast.Call) if ast.unparse(call.func) in names]
+
+
+def keyword(call: ast.Call, name: str) -> str | None:
+    found = [each.value for each in call.keywords if each.arg == name]
+    return ast.unparse(found[0]) if found else None
+
+
+def test_no_text_is_run_as_code() -> None:
+    assert calls("eval", "exec", "compile", "__import__", "os.system") == []
+    assert [file for file, call in nodes(ast.Call) if keyword(call, "shell") is not None] == []
+
+
+def test_nothing_that_unpickles_is_imported() -> None:
+    risky = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+    imported = [
+        (file, name.split(".")[0])
+        for file, node in (*nodes(ast.Import), *nodes(ast.ImportFrom))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+        )
+    ]
+    assert {"torch", "numpy"} <= {name for _, name in imported}, "there is something to look at"
+    assert [each for each in imported if each[1] in risky] == []
+
+
+def test_arrays_weights_and_settings_are_read_in_the_ways_that_run_nothing() -> None:
+    weights = calls("torch.load")
+    assert [file for file, _ in weights] == ["detect/pretrained.py"]
+    assert {keyword(call, "weights_only") for _, call in weights} == {"True"}
+    arrays = calls("np.load", "numpy.load")
+    assert arrays
+    assert {keyword(call, "allow_pickle") for _, call in arrays} <= {"False", None}  # its default
+    settings = calls("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load")
+    assert [ast.unparse(call.args[1]) for _, call in settings] == ["Loader"]
+    bases = {
+        ast.unparse(base)
+        for _, node in nodes(ast.ClassDef)
+        if node.name == "Loader"
+        for base in node.bases
+    }
+    assert bases == {"yaml.SafeLoader"}
+
+
+class Attack:
+    """Makes a file as soon as it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.file),)
+
+
+def test_crafted_weights_run_nothing_even_if_they_had_the_published_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, proof = tmp_path / "weights.pth", tmp_path / "proof"
+    torch.save({"weight": torch.zeros(2), "attack": Attack(proof)}, file)
+    torch.load(file, weights_only=False)
+    assert proof.is_dir(), "the attack is real"
+    proof.rmdir()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    monkeypatch.setattr(pretrained, "LITE0_SHA256", digest)
+    with pytest.raises(Exception, match="Weights only load failed"):
+        pretrained._read_pinned(file)
+    assert not proof.exists()
+
+
+WATCHED = """
+import json, os, sys
+from pathlib import Path
+
+asked = []
+sys.addaudithook(lambda event, _: asked.append(event) if event.startswith("socket.") else None)
+
+def sockets():
+    links = [fd for fd in Path("/proc/self/fd").iterdir() if int(fd.name) > 2 and fd.is_symlink()]
+    return [str(target) for target in map(os.readlink, links) if target.startswith("socket:")]
+
+from recollect import RunConfig, run
+from recollect.experiment.listeners import Silent
+from recollect.report import write_report
+
+seen = []
+
+class Look(Silent):
+    def task_ends(self, record):
+        seen.extend(sockets())
+
+out = Path(sys.argv[1])
+run(RunConfig(epochs=1, tasks=((0, 1), (2, 3))), out / "run", listener=Look())
+write_report([out / "run"], out / "page")
+print(json.dumps([asked, seen + sockets()]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_a_run_and_its_page_open_no_socket(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, tmp_path],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    asked, opened = json.loads(done.stdout.splitlines()[-1])
+    assert (asked, opened) == ([], [])
+
+
+def test_a_page_asks_for_nothing_from_elsewhere(finished: Path, tmp_path: Path) -> None:
+    from recollect.report import write_report
+
+    page = write_report([finished], tmp_path / "page").page.read_text(encoding="utf-8")
+    for reference in ('src="http', "src='http", 'src="//', 'href="http', "url(http", "@import"):
+        assert reference not in page
+    assert "fetch(" not in page
+    assert "XMLHttpRequest" not in page

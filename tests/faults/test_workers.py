@@ -1,0 +1,123 @@
+"""Workers of a sweep that are short of memory, killed or asked to go: their run alone is struck."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import own_trouble
+import pytest
+from fault_tools import broken, until
+from run_tools import lasting, result_of
+
+from recollect import RunConfig, run
+from recollect.experiment.presets import resolve
+from recollect.experiment.store import LOCK, is_busy, read_checkpoint
+from recollect.sweeps import worker
+from recollect.sweeps.engines import Pool
+from recollect.sweeps.job import Job, Outcome
+
+OWN = resolve(
+    RunConfig(
+        epochs=5,
+        tasks=((0, 1), (2, 3)),
+        backbone="own_trouble:Obedient",
+        adaptation="vanilla",
+        threads=1,
+    )
+)
+OTHER = resolve(RunConfig(epochs=1, tasks=((0, 1), (2, 3)), adaptation="vanilla", threads=1))
+
+
+@pytest.fixture
+def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that says what the network does."""
+    (tmp_path / "orders").mkdir()
+    monkeypatch.setenv(own_trouble.FOLDER, str(tmp_path / "orders"))
+    return tmp_path / "orders" / "orders"
+
+
+def job_of(name: str, config: RunConfig, top: Path) -> Job:
+    return Job(id=name, folder=str(top / name), config=config.to_json())
+
+
+def outcomes(pool: Pool, count: int) -> dict[str, Outcome]:
+    came = [pool.wait(120.0) for _ in range(count)]
+    return {each.id: each for each in came if each is not None}
+
+
+@pytest.fixture
+def whole(tmp_path: Path, orders: Path) -> Path:
+    """What the run would be if nothing happened."""
+    run(OWN, tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def in_task_2(whole: Path) -> int:
+    """Steps, of which the first task has fewer."""
+    steps: int = result_of(whole)["gradient_steps"]
+    return steps * 3 // 4
+
+
+def test_a_worker_out_of_memory_fails_its_run_in_one_line_and_others_go_on(
+    orders: Path, whole: Path, tmp_path: Path
+) -> None:
+    orders.write_text(f"hunger {in_task_2(whole)}")
+    own = job_of("own", OWN, tmp_path)
+    with Pool(2) as pool:
+        pool.submit(own)
+        pool.submit(job_of("other", OTHER, tmp_path))
+        came = outcomes(pool, 2)
+        assert came["other"].state == "done"
+        assert came["own"].state == "failed"
+        assert came["own"].error.startswith("out of memory (")
+        assert "can't allocate memory" in came["own"].error
+        assert "\n" not in came["own"].error
+        assert broken(tmp_path / "own") == []
+        assert read_checkpoint(tmp_path / "own")["tasks_done"] == 1
+        orders.unlink()
+        pool.submit(own)  # to the very worker that had too little
+        assert outcomes(pool, 1)["own"].state == "done"
+    assert lasting(tmp_path / "own") == lasting(whole)
+
+
+def test_a_worker_killed_for_its_memory_costs_its_run_one_line_and_no_other_run(
+    orders: Path, whole: Path, tmp_path: Path
+) -> None:
+    orders.write_text(f"wait {in_task_2(whole)}")
+    own = job_of("own", OWN, tmp_path)
+    with Pool(2) as pool:
+        pool.submit(own)
+        until((orders.parent / "wait").exists)
+        # What the kernel does when memory has run out.
+        os.kill(int((tmp_path / "own" / LOCK).read_text()), signal.SIGKILL)
+        orders.unlink()
+        pool.submit(job_of("other", OTHER, tmp_path))
+        came = outcomes(pool, 2)
+        assert came["other"].state == "done"
+        assert came["own"].error == ("its process was killed (signal 9); is there enough memory?")
+        assert broken(tmp_path / "own") == []
+        assert not is_busy(tmp_path / "own")
+        pool.submit(own)
+        assert outcomes(pool, 1)["own"].state == "done"
+    assert lasting(tmp_path / "own") == lasting(whole)
+
+
+def test_closing_a_pool_lets_its_workers_save_the_step_they_are_at(
+    orders: Path, whole: Path, tmp_path: Path
+) -> None:
+    orders.write_text(f"dawdle {in_task_2(whole)}")
+    with Pool(1) as pool:
+        pool.submit(job_of("own", OWN, tmp_path))
+        until((orders.parent / "dawdle").exists)
+        closing = time.monotonic()
+    assert time.monotonic() - closing < worker.LAST_SECONDS, "it need not be forced"
+    assert not is_busy(tmp_path / "own")
+    saved = read_checkpoint(tmp_path / "own")
+    assert saved["midway"]["task"] == 2
+    assert saved["parts"]["learner"]["steps"] > in_task_2(whole) - 10
+    orders.unlink()
+    run(OWN, tmp_path / "own", resume=True)
+    assert lasting(tmp_path / "own") == lasting(whole)

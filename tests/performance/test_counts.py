@@ -1,0 +1,285 @@
+"""Slow paths do not slip back in: what steps, draws, evaluations, checks and runs do is counted.
+
+Counts are the same on every machine, however busy. Where a number here has to rise, something has
+become slower: say in the commit what for.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import recollect
+from recollect import rng
+from recollect.experiment import catalogue
+from recollect.experiment.build import Assembly, assemble
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.learn import Learner, Practice
+from recollect.memory import Memory, Reservoir
+from recollect.types import Dataset, Rows
+
+CLASSES, BATCH, SHAPE = 6, 8, (4, 4, 3)
+BYTES_AS_FLOATS = BATCH * math.prod(SHAPE) * 4
+COPYING = ("_to_copy", "clone", "cat", "copy_", "index_select", "index", "stack", "repeat")
+
+
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts torch's operators by name, and the bytes that its copying ones write."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operators: Counter[str] = Counter()
+        self.bytes_copied = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Count, and do as asked."""
+        made = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.operators[name] += 1
+        if name in COPYING:
+            self.bytes_copied += made.nbytes
+        return made
+
+
+class Net(nn.Module):
+    """A hidden layer and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(math.prod(SHAPE), 5)
+        self.head = nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.hidden(x.flatten(1)).relu())
+        return logits
+
+
+def make_network(_: int) -> nn.Module:
+    with rng.as_global(rng.fork(0, "network")):
+        return Net()
+
+
+def rows_of(count: int, classes: tuple[int, ...] = tuple(range(CLASSES))) -> Rows:
+    return Rows(
+        images=torch.randint(256, (count, *SHAPE), dtype=torch.uint8, generator=rng.fork(count)),
+        labels=torch.tensor(classes)[torch.arange(count) % len(classes)],
+        ids=torch.arange(count),
+        concepts=torch.zeros(count, dtype=torch.int64),
+    )
+
+
+def learner_of(method: str) -> Learner:
+    """In its second task, the memory full: every term of the method is at work."""
+    learner = Learner(
+        make_network=make_network,
+        make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
+        memory=Memory(40, policy=Reservoir(), seed=0),
+        objective=catalogue.make("method", resolve(RunConfig(method=method))),
+        practice=Practice(minibatch_size=BATCH),
+        seed=0,
+    )
+    learner.begin_task((0, 1, 2))
+    for _ in range(8):
+        learner.observe(rows_of(BATCH, (0, 1, 2)))
+    learner.begin_task((3, 4, 5))
+    learner.observe(rows_of(BATCH, (3, 4, 5)))
+    return learner
+
+
+@contextmanager
+def rows_forwarded(*networks: nn.Module) -> Iterator[list[int]]:
+    """The rows of every call of the networks meanwhile, one entry per call."""
+    calls: list[int] = []
+    handles = [
+        network.register_forward_pre_hook(lambda _, inputs: calls.append(len(inputs[0])))
+        for network in networks
+    ]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def instructions(action: Callable[[], object]) -> int:
+    """Python's own instructions carried out meanwhile: a loop over rows in Python shows in them."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _arg: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+FORWARDS = {
+    "finetune": [8],
+    "er": [16],
+    "er-ace": [8, 8],
+    "der++": [8, 8, 8],
+    "ser": [8, 8, 8],  # stream, draw, and the frozen network on the stream
+    "cls-er": [8, 8, 8, 16],  # both averages and the network on the draw, the network on all
+}
+
+
+@pytest.mark.parametrize("method", FORWARDS)
+def test_a_step_makes_the_forwards_of_its_method_and_no_other(method: str) -> None:
+    learner = learner_of(method)
+    with rows_forwarded(*learner.networks) as calls:
+        learner.observe(rows_of(BATCH))
+    assert sorted(calls) == FORWARDS[method]
+
+
+OPERATORS = {
+    "finetune": 51,
+    "er": 67,
+    "er-ace": 103,
+    "der++": 150,
+    "ser": 122,
+    "cls-er": 124,
+}
+"""Of a step, those of network, loss and optimiser included."""
+
+
+@pytest.mark.parametrize("method", OPERATORS)
+def test_a_step_calls_no_more_operators_than_it_did(method: str) -> None:
+    learner, batch = learner_of(method), rows_of(BATCH)
+    with Counting() as counting:
+        learner.observe(batch)
+    assert counting.operators.total() <= OPERATORS[method], counting.operators
+
+
+def test_a_step_copies_pixels_as_often_as_it_must() -> None:
+    learner, batch = learner_of("er"), rows_of(BATCH)
+    with Counting() as counting:
+        learner.observe(batch)
+    # Stream and draw: bytes put in the network's order, turned into floats, joined.
+    per_half = BYTES_AS_FLOATS // 4 + BYTES_AS_FLOATS + BYTES_AS_FLOATS
+    labels_joined = 2 * BATCH * 8
+    assert counting.bytes_copied == 2 * per_half + labels_joined
+
+
+def test_a_step_does_not_walk_over_the_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = learner_of("er")
+    walks: list[bool] = []
+    monkeypatch.setattr(nn.Module, "train", lambda *_: walks.append(True))
+    learner.observe(rows_of(BATCH))
+    assert walks == []
+
+
+def full_memory(capacity: int) -> Memory:
+    memory = Memory(capacity, policy=Reservoir(), seed=0)
+    memory.offer(rows_of(capacity))
+    return memory
+
+
+@pytest.mark.parametrize("operation", ["offer", "put", "drop", "counts", "sample"])
+def test_a_memory_has_no_loop_over_rows(operation: str) -> None:
+    def act(count: int) -> Callable[[], object]:
+        memory, rows = full_memory(600), rows_of(count)
+        memory.drop(0)
+        return {
+            "offer": lambda: memory.offer(rows),
+            "put": lambda: memory.put(rows),
+            "drop": lambda: memory.drop(1),
+            "counts": memory.counts,
+            "sample": lambda: memory.sample(count),
+        }[operation]
+
+    few, many = (instructions(act(count)) for count in (4, 90))
+    # Room for draws that had to be repeated.
+    assert many <= few + 130
+
+
+def test_a_draw_from_a_large_memory_takes_what_it_takes_from_a_small_one() -> None:
+    small, large = (full_memory(capacity) for capacity in (200, 20_000))
+    assert instructions(lambda: large.sample(64)) <= instructions(lambda: small.sample(64))
+
+
+def assembled(**settings: Any) -> Assembly:
+    random = np.random.RandomState(0)
+    labels = np.repeat(np.arange(CLASSES), 60)
+    dataset = Dataset(
+        images=random.randint(256, size=(len(labels), *SHAPE)).astype(np.uint8),
+        labels=labels,
+        class_names=tuple(map(str, range(CLASSES))),
+    )
+    config = RunConfig(tasks=((0, 1), (2, 3), (4, 5)), num_drifts=1, backbone="mlp", **settings)
+    return assemble(resolve(config), dataset)
+
+
+def test_an_evaluation_puts_every_test_through_the_network_once() -> None:
+    assembly = assembled()
+    task = assembly.stream.task(3)
+    with assembly.ledger.phase("evaluate"), rows_forwarded(assembly.learner.network) as calls:
+        assembly.evaluate(task)
+    assert sum(calls) == len(task.tests())
+    assert len(calls) == math.ceil(len(task.tests()) / 512)
+
+
+def test_a_check_puts_every_row_through_the_encoder_once() -> None:
+    assembly = assembled(detector="ks", encoder="learner")
+    first, second, third = assembly.stream.tasks()
+    with assembly.ledger.phase("detect"):
+        for task in (first, second):
+            assembly.monitor.renew(task, task.new_classes, task.train())
+        with rows_forwarded(assembly.learner.network) as calls:
+            verdicts = assembly.monitor.check(third)
+    compared = sum(verdict.num_reference + verdict.num_current for verdict in verdicts)
+    assert len(verdicts) == 4
+    assert sum(calls) == compared
+    assert len(calls) == math.ceil(compared / 512)
+
+
+_opened: list[str] | None = None
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and _opened is not None:
+        _opened.append(str(arguments[0]))
+
+
+sys.addaudithook(_note)  # cannot be taken away again; it only notes while somebody counts
+
+
+def files_opened(folder: Path, epochs: int) -> int:
+    """By a run in the folder, there."""
+    global _opened
+    _opened = []
+    config = RunConfig(tasks=((0, 1), (2, 3)), num_drifts=0, max_per_class=20, epochs=epochs)
+    recollect.run(config, folder)
+    opened, _opened = _opened, None
+    return sum(str(folder) in path for path in opened)
+
+
+def test_a_run_opens_as_many_files_however_long_its_tasks_are(tmp_path: Path) -> None:
+    short, long = files_opened(tmp_path / "short", 1), files_opened(tmp_path / "long", 4)
+    assert long == short
+    assert short <= 48

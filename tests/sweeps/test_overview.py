@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from recollect.sweeps.job import Outcome
+from recollect.sweeps.overview import Overview
+
+
+def told_after(seconds: Sequence[float], *, total: int, slots: int, running: int = 0) -> str:
+    """The last line once runs have taken so long."""
+    page = io.StringIO()
+    overview = Overview(Console(file=page, width=200))
+    overview.begins(total, 0, slots)
+    for number in range(running):
+        overview.started(f"other-{number}")
+    for number, spent in enumerate(seconds):
+        overview.started(f"run-{number}")
+        overview.ended(
+            Outcome(id=f"run-{number}", state="done", faa=50.0, seconds=spent), again=False
+        )
+    return page.getvalue().splitlines()[-1]
+
+
+def test_time_left_is_that_of_the_runs_left_several_at_a_time() -> None:
+    assert "about 15 s left" in told_after([6.0, 6.0], total=7, slots=2)
+    assert "about 30 s left" in told_after([8.0, 4.0], total=7, slots=1)
+
+
+def test_time_left_counts_on_all_that_run_at_once() -> None:
+    assert "about 10 s left" in told_after([1.0, 1.0], total=12, slots=1)
+    assert "about 2 s left" in told_after([1.0, 1.0], total=12, slots=1, running=5)
