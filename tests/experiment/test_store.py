@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import shutil
@@ -87,12 +88,29 @@ def failing(monkeypatch: pytest.MonkeyPatch, step: str, code: int = errno.ENOSPC
 
     if step == "write":
         # As the kernel does it: some bytes arrive, then no more.
+        really_open = Path.open
+
         def half(path: Path, content: bytes) -> None:
-            with path.open("wb") as file:
+            with really_open(path, "wb") as file:
                 file.write(content[: len(content) // 2])
             fail()
 
+        class Full(io.BytesIO):
+            def write(self, content: Any) -> int:
+                half(self.path, bytes(content))
+                return 0
+
+            path: Path
+
+        def opened(path: Path, mode: str = "r", *arguments: Any, **more: Any) -> Any:
+            if mode != "wb":
+                return really_open(path, mode, *arguments, **more)
+            full = Full()
+            full.path = path
+            return full
+
         monkeypatch.setattr(Path, "write_bytes", half)
+        monkeypatch.setattr(Path, "open", opened)
     else:
         monkeypatch.setattr(os, step, fail)
 

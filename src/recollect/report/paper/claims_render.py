@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from string import Template
 
 from recollect.report import sheet
-from recollect.report.markup import common_style, text
+from recollect.report.markup import common_style, template, text
 from recollect.report.paper import published
 from recollect.report.paper.claims import Claim
 from recollect.report.paper.intervals import NOT_MEASURED
@@ -60,7 +60,7 @@ def as_html(found: Sequence[Claim]) -> str:
     """A page that asks nobody for anything: one row per claim."""
     rows = "\n".join(_row(number, claim) for number, claim in enumerate(found, 1))
     heads = "".join(f'<th scope="col">{title}</th>' for title in ("claim", "published", "here"))
-    return Template(_PAGE).substitute(
+    return Template(template("paper/claims.html")).substitute(
         style=common_style(),
         title=text(TITLE),
         rule=text(RULE),
@@ -68,35 +68,6 @@ def as_html(found: Sequence[Claim]) -> str:
         heads=heads,
         rows=rows,
     )
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>$title</title>
-<style>$style
-header, main, footer { max-width: 1180px; }
-table { table-layout: fixed; min-width: 760px; }
-thead th, td { padding: 9px 12px; text-align: left; vertical-align: top; white-space: normal; }
-td { overflow-wrap: anywhere; }
-td p { margin: 5px 0 0; color: var(--muted); font-size: 13px; }
-</style>
-</head>
-<body>
-<header><p class="brand"><a href="../index.html">All runs</a></p><h1>$title</h1>
-<p class="summary">$rule</p></header>
-<main><div class="scroll" tabindex="0" role="region" aria-label="$title"><table>
-<thead><tr>$heads</tr></thead>
-<tbody>
-$rows
-</tbody></table></div></main>
-<footer>$source</footer>
-</body>
-</html>
-"""
 
 
 def _row(number: int, claim: Claim) -> str:
