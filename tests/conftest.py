@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import recollect
 # A deadline per example measures the machine's other work, not ours.
 settings.register_profile("recollect", deadline=None)
 settings.load_profile("recollect")
+
+# A shell's background job is started with SIGINT ignored, and its children would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
