@@ -136,7 +136,7 @@ def test_a_short_training_in_bf16_agrees_with_float32(method: str) -> None:
     full, half = wide_learner(method), wide_learner(method, bf16=True)
     losses, rounded = train(full), train(half)
     assert rounded[0] == pytest.approx(losses[0], rel=0.005)
-    assert rounded == pytest.approx(losses, rel=0.1), "small batches amplify what was rounded"
+    assert rounded == pytest.approx(losses, rel=0.15), "small batches amplify what was rounded"
     images = batch(50, rows=40).images
     said = torch.stack([full.logits(images).flatten(), half.logits(images).flatten()])
     assert not torch.equal(*said)

@@ -78,6 +78,12 @@ def make_network(_: int) -> nn.Module:
         return Net()
 
 
+def make_plain_network(_: int) -> nn.Module:
+    with rng.as_global(rng.fork(0, "network")):
+        hidden, head = nn.Linear(math.prod(SHAPE), 5), nn.Linear(5, CLASSES)
+        return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), head)
+
+
 def rows_of(count: int, classes: tuple[int, ...] = tuple(range(CLASSES))) -> Rows:
     return Rows(
         images=torch.randint(256, (count, *SHAPE), dtype=torch.uint8, generator=rng.fork(count)),
@@ -87,7 +93,7 @@ def rows_of(count: int, classes: tuple[int, ...] = tuple(range(CLASSES))) -> Row
     )
 
 
-def learner_of(method: str) -> Learner:
+def learner_of(method: str, make_network: Callable[[int], nn.Module] = make_network) -> Learner:
     """In its second task, the memory full: every term of the method is at work."""
     learner = Learner(
         make_network=make_network,
@@ -157,6 +163,24 @@ def test_a_step_makes_the_forwards_of_its_method_and_no_other(method: str) -> No
     assert sorted(calls) == FORWARDS[method]
 
 
+FORWARDS_IF_ROWS_ARE_APART = {
+    "finetune": [8],
+    "er": [16],
+    "er-ace": [16],
+    "der++": [24],
+    "ser": [8, 16],  # the frozen network on the stream
+    "cls-er": [8, 8, 16],  # both averages on the draw: the network sees no row twice
+}
+
+
+@pytest.mark.parametrize("method", FORWARDS_IF_ROWS_ARE_APART)
+def test_forwards_are_merged_where_that_changes_nothing(method: str) -> None:
+    learner = learner_of(method, make_network=make_plain_network)
+    with rows_forwarded(*learner.networks) as calls:
+        learner.observe(rows_of(BATCH))
+    assert sorted(calls) == FORWARDS_IF_ROWS_ARE_APART[method]
+
+
 OPERATORS = {
     "finetune": 51,
     "er": 67,
@@ -180,8 +204,8 @@ def test_a_step_copies_pixels_as_often_as_it_must() -> None:
     learner, batch = learner_of("er"), rows_of(BATCH)
     with Counting() as counting:
         learner.observe(batch)
-    # Stream and draw: bytes put in the network's order, turned into floats, joined.
-    per_half = BYTES_AS_FLOATS // 4 + BYTES_AS_FLOATS + BYTES_AS_FLOATS
+    # Stream and draw: bytes joined, put in the network's order, turned into floats.
+    per_half = BYTES_AS_FLOATS // 4 + BYTES_AS_FLOATS // 4 + BYTES_AS_FLOATS
     labels_joined = 2 * BATCH * 8
     assert counting.bytes_copied == 2 * per_half + labels_joined
 

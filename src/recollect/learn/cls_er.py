@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from recollect import rng
 from recollect.errors import UserError
 from recollect.learn.objective import Draw, Inputs, Objective, Outcome
+from recollect.models.plain import treats_rows_apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +68,12 @@ class CLSER(Objective):
             logits = network(stream.x)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         target = self._better(replay)
-        distance = mse_loss(network(replay.x), target)
-        logits = network(torch.cat([stream.x, replay.x]))
-        loss = cross_entropy(logits, torch.cat([stream.y, replay.y]))
-        return Outcome(
-            loss=loss + self._options.reg_weight * distance, logits=logits[: len(stream.y)]
-        )
+        again = None if treats_rows_apart(network) else network(replay.x)
+        said = network(Inputs.together(stream, replay))
+        logits, replayed = said.split([len(stream.y), len(replay.y)])
+        loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
+        distance = mse_loss(replayed if again is None else again, target)
+        return Outcome(loss=loss + self._options.reg_weight * distance, logits=logits)
 
     @torch.no_grad()
     def _better(self, replay: Inputs) -> Tensor:

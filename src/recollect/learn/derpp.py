@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from recollect.errors import UserError
-from recollect.learn.objective import Draw, Inputs, Objective, Outcome
+from recollect.learn.objective import Draw, Inputs, Objective, Outcome, said_to_each
 from recollect.types import Extras
 
 
@@ -33,14 +33,15 @@ class DERpp(Objective):
         self._options = options
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        """Three terms in three forwards: the two draws are independent of each other."""
-        logits = network(stream.x)
+        """Three terms over the stream and two draws, which are independent of each other."""
+        recalled, labelled = draw(), draw()
+        if recalled is None or labelled is None:
+            (logits,) = said_to_each(network, stream)
+            return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+        logits, again, replayed = said_to_each(network, stream, recalled, labelled)
         loss = cross_entropy(logits, stream.y)
-        if (recalled := draw()) is not None:
-            distance = mse_loss(network(recalled.x), recalled.extras["logits"])
-            loss = loss + self._options.alpha * distance
-        if (labelled := draw()) is not None:
-            loss = loss + self._options.beta * cross_entropy(network(labelled.x), labelled.y)
+        loss = loss + self._options.alpha * mse_loss(again, recalled.extras["logits"])
+        loss = loss + self._options.beta * cross_entropy(replayed, labelled.y)
         return Outcome(loss=loss, logits=logits)
 
     def columns(self, logits: Tensor) -> Extras:

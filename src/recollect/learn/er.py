@@ -15,7 +15,9 @@ class ER(Objective):
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Cross-entropy over the stream batch and one draw, every row weighing the same."""
         replay = draw()
-        x = stream.x if replay is None else torch.cat([stream.x, replay.x])
-        y = stream.y if replay is None else torch.cat([stream.y, replay.y])
-        logits = network(x)
-        return Outcome(loss=cross_entropy(logits, y), logits=logits[: len(stream.y)])
+        if replay is None:
+            logits = network(stream.x)
+            return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+        logits = network(Inputs.together(stream, replay))
+        loss = cross_entropy(logits, torch.cat([stream.y, replay.y]))
+        return Outcome(loss=loss, logits=logits[: len(stream.y)])

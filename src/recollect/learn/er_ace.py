@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recollect.learn.objective import Draw, Inputs, Objective, Outcome
+from recollect.learn.objective import Draw, Inputs, Objective, Outcome, said_to_each
 
 
 class ERACE(Objective):
@@ -22,8 +22,11 @@ class ERACE(Objective):
         self._place: Tensor | None = None
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        """Masked cross-entropy on the stream plus a full one on a draw, each in its own forward."""
-        logits = network(stream.x)
+        """Masked cross-entropy on the stream plus a full one on a draw, as two sets of rows."""
+        replay = draw() if self._tasks >= 2 else None
+        logits, *replayed = said_to_each(
+            network, *([stream] if replay is None else [stream, replay])
+        )
         place = self._places(logits)
         if self._newest < len(self._arrived) - 1 or not self._arrived:  # one is still to be seen
             self._newest = max(self._newest, int(place[stream.y].max()))
@@ -31,9 +34,8 @@ class ERACE(Objective):
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         competing = logits.masked_fill(self._absent(stream.y, place), float("-inf"))
         loss = cross_entropy(competing, stream.y)
-        replay = draw()
         if replay is not None:
-            loss = loss + cross_entropy(network(replay.x), replay.y)
+            loss = loss + cross_entropy(replayed[0], replay.y)
         return Outcome(loss=loss, logits=logits)
 
     def _places(self, logits: Tensor) -> Tensor:

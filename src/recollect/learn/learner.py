@@ -21,6 +21,7 @@ from recollect.learn.rates import Rate, constant
 from recollect.memory import Memory
 from recollect.models.encode import encode_all
 from recollect.models.inputs import to_input
+from recollect.models.plain import draws_nothing
 from recollect.types import Encoding, Extras, Rows, StepReport
 
 
@@ -143,8 +144,7 @@ class Learner:
         if not self.network.training:  # asking walks over all modules: 60 us in a ResNet-18
             self.network.train()
         stream = self._inputs(batch.images, batch.labels, {})
-        # Dropout knows the global state only: it is lent a generator that is saved with the rest.
-        with rng.as_global(self._dropping), self._precision():
+        with self._chance(), self._precision():
             try:
                 outcome = self.objective.outcome(self._trained, stream, self._draw)
             except ValueError as error:
@@ -248,15 +248,24 @@ class Learner:
         return self._inputs(*self.memory.recall(wanted))
 
     def _inputs(self, images: Tensor, labels: Tensor, extras: Extras) -> Inputs:
-        x = self._to_input(images)
         return Inputs(
-            x=augment(x, self._practice.augmentation, self._augmenting),
-            y=labels.to(self._device),
-            extras={name: column.to(self._device) for name, column in extras.items()},
+            images,
+            labels.to(self._device),
+            {name: column.to(self._device) for name, column in extras.items()},
+            convert=self._to_augmented,
         )
+
+    def _to_augmented(self, images: Tensor) -> Tensor:
+        return augment(self._to_input(images), self._practice.augmentation, self._augmenting)
 
     def _to_input(self, images: Tensor) -> Tensor:
         return to_input(images, self._device, memory_format=self._practice.memory_format)
+
+    def _chance(self) -> contextlib.AbstractContextManager[object]:
+        """Dropout knows the global state only: it is lent a generator, saved with the rest."""
+        if draws_nothing(self.network):  # lending costs up to a tenth of an MLP's step
+            return contextlib.nullcontext()
+        return rng.as_global(self._dropping)
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
         if not self._practice.bf16:  # entering a disabled autocast costs 5 us for nothing

@@ -3,25 +3,59 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor, nn
 
+from recollect.models.plain import treats_rows_apart
 from recollect.types import Extras
 
 
-@dataclass(frozen=True, kw_only=True)
 class Inputs:
     """Rows as a network takes them, on its device."""
 
-    x: Tensor
-    """floats (rows, channels, height, width)"""
-    y: Tensor
-    """int64 (rows,)"""
-    extras: Extras
-    """the columns that the method had kept with these rows (draws from memory only)"""
+    def __init__(
+        self, images: Tensor, y: Tensor, extras: Extras, *, convert: Callable[[Tensor], Tensor]
+    ) -> None:
+        """`convert` makes of bytes what a network takes."""
+        self.y = y
+        """int64 (rows,)"""
+        self.extras = extras
+        """the columns that the method had kept with these rows (draws from memory only)"""
+        self._images = images
+        self._convert = convert
+        self._x: Tensor | None = None
+
+    @property
+    def x(self) -> Tensor:
+        """Floats (rows, channels, height, width), the same ones every time."""
+        if self._x is None:
+            self._x = self._convert(self._images)
+        return self._x
+
+    @staticmethod
+    def together(*parts: Inputs) -> Tensor:
+        """The `x` of all parts, one after the other.
+
+        Bytes are put together before they become floats: an eighth of an MLP's step.
+        """
+        if len(parts) == 1 or any(part._x is not None for part in parts):
+            return parts[0].x if len(parts) == 1 else torch.cat([part.x for part in parts])
+        return parts[0]._convert(torch.cat([part._images for part in parts]))
+
+
+def said_to_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
+    """What a network says to each of several sets of rows, (rows, classes) each.
+
+    Each in a forward of its own, unless it surely says the same to all of them in one.
+    """
+    if len(parts) == 1 or not treats_rows_apart(network):
+        return tuple(network(part.x) for part in parts)
+    said: Tensor = network(Inputs.together(*parts))
+    return said.split([len(part.y) for part in parts])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from recollect.errors import UserError
-from recollect.learn.objective import Draw, Inputs, Objective, Outcome
+from recollect.learn.objective import Draw, Inputs, Objective, Outcome, said_to_each
 from recollect.types import Extras
 
 
@@ -47,16 +47,16 @@ class SER(Objective):
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Cross-entropy on stream and memory, distances to stored and to frozen logits."""
-        logits = network(stream.x)
-        loss = cross_entropy(logits, stream.y)
-        if self._tasks < 2:
-            return Outcome(loss=loss, logits=logits)
-        replay = draw(len(stream.y))
-        if replay is not None:
-            said = network(replay.x)
+        replay = draw(len(stream.y)) if self._tasks >= 2 else None
+        if replay is None:
+            (logits,) = said_to_each(network, stream)
+            loss = cross_entropy(logits, stream.y)
+        else:
+            logits, said = said_to_each(network, stream, replay)
             distance = mse_loss(said, replay.extras["logits"])
-            loss = loss + cross_entropy(said, replay.y) + self._options.alpha * distance
-        if self._has_ended:
+            loss = cross_entropy(logits, stream.y) + cross_entropy(said, replay.y)
+            loss = loss + self._options.alpha * distance
+        if self._tasks >= 2 and self._has_ended:
             assert self._frozen is not None, "the method has not been attached to a network"
             with torch.no_grad():
                 before = self._frozen(stream.x)

@@ -304,17 +304,18 @@ _SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def _distinct(count: int, out_of: int, generator: torch.Generator) -> Ints:
     """`count` distinct numbers below `out_of`, every ordered choice equally likely.
 
-    Draws are repeated until enough different ones have come: each new one is uniform over those
-    that have not. Past half of the numbers shuffling all of them is quicker.
+    The first different ones of many draws, each of them uniform over those that had not come. Past
+    half of the numbers shuffling all of them is quicker.
     """
     if 2 * count > out_of:
         shuffled: Ints = torch.randperm(out_of, generator=generator).numpy()
         return shuffled[:count]
     picked: dict[int, None] = {}
-    while missing := count - len(picked):
-        drawn = torch.randint(out_of, (missing,), generator=generator)
+    while (missing := count - len(picked)) > 0:
+        # Twice as many as are missing: a second call would cost more than what is left over.
+        drawn = torch.randint(out_of, (2 * missing,), generator=generator)
         picked.update(dict.fromkeys(drawn.tolist()))
-    return np.fromiter(picked, dtype=np.int64)
+    return np.fromiter(picked, dtype=np.int64, count=count)
 
 
 def _check_lengths(columns: Mapping[str, Tensor], rows: int) -> None:

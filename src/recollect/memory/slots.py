@@ -165,6 +165,9 @@ class Slots:
     def _occupy(self, slots: Ints) -> None:
         """Move distinct free slots to the occupied part of the list, in the order given."""
         start, end = self._held, self._held + len(slots)
+        self._held = end
+        if np.array_equal(self.order[start:end], slots):
+            return  # they stand there already, as in a memory that fills up
         before = self.order[start:end].copy()
         came_from = self._position[slots]
         self.order[start:end] = slots
@@ -174,4 +177,3 @@ class Slots:
         vacated = came_from[came_from >= end]
         self.order[vacated] = ousted
         self._position[ousted] = vacated
-        self._held = end

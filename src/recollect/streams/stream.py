@@ -217,9 +217,7 @@ class Task:
         # Many batches are gathered at once and then only cut apart: for a single one, two threads
         # would spend more time on waiting for each other than on copying.
         for some in torch.split(order[skip * batch_size :], _BATCHES_AT_ONCE * batch_size):
-            gathered = rows[some]
-            for start in range(0, len(gathered), batch_size):
-                yield gathered[start : start + batch_size]
+            yield from rows[some].split(batch_size)
 
     def monitored(self) -> Rows:
         """The rows that a detector may watch: every class known so far, as it looks now."""
