@@ -83,7 +83,9 @@ class World:
 
     def observe(self, batch: Rows) -> StepReport:
         self.note("observe", batch.ids.tolist())
-        return StepReport(loss=float(batch.ids[0]), correct=0, rows=len(batch))
+        return StepReport(
+            loss=float(batch.ids[0]), logits=torch.zeros(len(batch), 1), labels=batch.labels
+        )
 
     def end_task(self) -> None:
         self.note("end")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from recollect.experiment import progress
@@ -64,7 +65,13 @@ def end(listener: RunDisplay, number: int, *accuracy: float | None) -> None:
     )
 
 
-STEP = StepReport(loss=0.5, correct=3, rows=10)
+def step_of(loss: float) -> StepReport:
+    """Three of ten rows are right."""
+    logits = torch.tensor([[0.0, 1.0]] * 3 + [[1.0, 0.0]] * 7)
+    return StepReport(loss=loss, logits=logits, labels=torch.ones(10, dtype=torch.int64))
+
+
+STEP = step_of(0.5)
 
 
 def test_elsewhere_than_on_a_terminal_every_task_leaves_one_plain_line(clock: Clock) -> None:
@@ -172,7 +179,7 @@ def test_the_running_loss_begins_with_the_first_step_and_then_moves_slowly(clock
         listener = begin(display)
         check(listener, 1, rows=100)
         for loss in (2.0, 1.0, 1.0):
-            listener.stepped(1, StepReport(loss=loss, correct=0, rows=10))
+            listener.stepped(1, step_of(loss))
         end(listener, 1, 50.0)
     expected = 0.95 * (0.95 * 2 + 0.05) + 0.05
     assert f"loss {expected:.3f}" in written.getvalue()

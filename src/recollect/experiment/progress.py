@@ -110,12 +110,13 @@ class RunDisplay(Silent):
         self._step = 0
         self._steps = 1
         self._loss = 0.0
-        self._accuracy = 0.0
+        self._accuracy: float | None = None
         self._shown = 0.0
 
     def task_begins(self, task: Task) -> None:
         """A new running mean; before the first step there is no loss to show."""
         self._task, self._step, self._steps = task.number, 0, 1
+        self._accuracy = None
         self._draw("checking")
 
     def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
@@ -144,12 +145,14 @@ class RunDisplay(Silent):
         """Move the bar, at most ten times a second."""
         keep = _SMOOTHING if self._step else 0.0
         self._loss = keep * self._loss + (1 - keep) * report.loss
-        share_correct = report.correct / max(1, report.rows)
-        self._accuracy = keep * self._accuracy + (1 - keep) * share_correct
         self._step += 1
         now = time.monotonic()
         if now - self._shown >= 0.1:
             self._shown = now
+            # Only of steps that are shown: nobody sees the others' accuracy, and it takes time.
+            share = report.correct / max(1, report.rows)
+            before = share if self._accuracy is None else self._accuracy
+            self._accuracy = _SMOOTHING * before + (1 - _SMOOTHING) * share
             self._draw(
                 f"epoch {epoch}/{self._epochs} step {self._step}/{self._steps} "
                 f"loss {self._loss:.3f} acc {100 * self._accuracy:.0f} %"

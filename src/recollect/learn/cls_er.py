@@ -70,7 +70,7 @@ class CLSER(Objective):
         target = self._better(replay)
         again = None if treats_rows_apart(network) else network(replay.x)
         said = network(Inputs.together(stream, replay))
-        logits, replayed = said.split([len(stream.y), len(replay.y)])
+        logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
         loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
         distance = mse_loss(replayed if again is None else again, target)
         return Outcome(loss=loss + self._options.reg_weight * distance, logits=logits)

@@ -55,7 +55,7 @@ def said_to_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
     if len(parts) == 1 or not treats_rows_apart(network):
         return tuple(network(part.x) for part in parts)
     said: Tensor = network(Inputs.together(*parts))
-    return said.split([len(part.y) for part in parts])
+    return torch.split(said, [len(part.y) for part in parts])
 
 
 @dataclass(frozen=True, kw_only=True)

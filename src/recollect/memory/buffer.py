@@ -95,8 +95,9 @@ class Memory:
         self._step = step
         if len(slots):
             self._steps[slots] = step
+            some = None if len(kept) == len(labels) else kept
             for name, values in incoming.items():
-                self._columns[name].write(slots, values, kept)
+                self._columns[name].write(slots, values, some)
 
     def put(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first; the policy is not asked and `seen` stays.
@@ -291,9 +292,7 @@ class _Column:
         if self._stand_in is not self._dtype:
             values = values.view(self._stand_in)
         array = values.cpu().numpy()
-        if kept is not None and len(kept) < len(array):
-            array = array.take(kept, axis=0)
-        self._values[slots] = array
+        self._values[slots] = array if kept is None else array.take(kept, axis=0)
 
 
 _SLOTS_AT_ONCE = 4096

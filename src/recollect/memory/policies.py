@@ -48,9 +48,11 @@ class Reservoir:
         (draws,) = _draws(1, len(labels), generator)
         sent = _vitter_slots(draws, seen, slots.capacity)
         (accepted,) = (sent < slots.capacity).nonzero()
-        landed = sent[accepted]
-        slots.write(landed, labels[accepted])
-        return landed, accepted
+        if len(accepted):  # late in a stream most offers end here
+            sent = sent[accepted]
+            slots.write(sent, labels[accepted])
+            return sent, accepted
+        return accepted, accepted
 
 
 class Balanced:
