@@ -91,7 +91,7 @@ def pictures(shape: tuple[int, int, int], per_class: list[int]) -> Dataset:
     )
 
 
-def assembled(case: Case, method: str, steps: int) -> Assembly:
+def assembled(case: Case, method: str, steps: int, **method_options: Any) -> Assembly:
     """The parts of a run whose second task has at least so many steps; its memory is full."""
     # A third goes into the parts that are watched and tested.
     per_class = 2 * case.batch_size * (steps + 1) // (NUM_CLASSES - len(FIRST_TASK))
@@ -100,6 +100,8 @@ def assembled(case: Case, method: str, steps: int) -> Assembly:
         [24 if label in FIRST_TASK else per_class + 6 for label in range(NUM_CLASSES)],
     )
     options: dict[str, Any] = {} if case.width is None else {"backbone": {"width": case.width}}
+    if method_options:
+        options["method"] = method_options
     config = RunConfig(
         method=method,
         adaptation="vanilla",

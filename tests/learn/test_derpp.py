@@ -54,6 +54,23 @@ def test_a_step_is_the_stream_and_two_draws_in_forwards_of_their_own(
         assert_step_is(learner, batch(number, rows=3 + number), dark(alpha, beta))
 
 
+def at_once(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
+    """Stream and one draw in one forward, the draw for its logits and for its labels."""
+    drawn = memory.sample(MINIBATCH)
+    said = slow_logits(net, torch.cat([as_floats(rows), as_floats(drawn.rows)]))
+    logits, again = said[: len(rows)], said[len(rows) :]
+    loss = slow_cross_entropy(logits, rows.labels)
+    loss = loss + 0.2 * slow_distance(again, drawn.extras["logits"])
+    return loss + 0.5 * slow_cross_entropy(again, drawn.rows.labels)
+
+
+def test_one_forward_takes_one_draw_for_both_terms() -> None:
+    learner = make_learner(DERpp(DERppOptions(one_forward=True)), capacity=12)
+    assert_step_is(learner, batch(0), stream_alone)
+    for number in range(1, 5):
+        assert_step_is(learner, batch(number, rows=3 + number), at_once)
+
+
 def test_the_published_weights_are_the_default() -> None:
     learner = make_learner(DERpp(DERppOptions()), capacity=12)
     learner.observe(batch(0))

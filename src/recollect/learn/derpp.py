@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
@@ -20,6 +21,9 @@ class DERppOptions:
     """weight of the squared distance to the logits kept with memory rows"""
     beta: float = 0.5
     """weight of the cross-entropy on memory rows"""
+    one_forward: bool = False
+    """one draw for both terms, in one forward with the stream, instead of two draws and three
+    forwards as published: two thirds of the work; batch norm sees all rows at once"""
 
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.beta < 0:
@@ -34,6 +38,8 @@ class DERpp(Objective):
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Three terms over the stream and two draws, which are independent of each other."""
+        if self._options.one_forward:
+            return self._at_once(network, stream, draw())
         recalled, labelled = draw(), draw()
         if recalled is None or labelled is None:
             (logits,) = said_to_each(network, stream)
@@ -42,6 +48,17 @@ class DERpp(Objective):
         loss = cross_entropy(logits, stream.y)
         loss = loss + self._options.alpha * mse_loss(again, recalled.extras["logits"])
         loss = loss + self._options.beta * cross_entropy(replayed, labelled.y)
+        return Outcome(loss=loss, logits=logits)
+
+    def _at_once(self, network: nn.Module, stream: Inputs, replay: Inputs | None) -> Outcome:
+        if replay is None:
+            logits = network(stream.x)
+            return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+        said = network(Inputs.together(stream, replay))
+        logits, again = torch.split(said, [len(stream.y), len(replay.y)])
+        loss = cross_entropy(logits, stream.y)
+        loss = loss + self._options.alpha * mse_loss(again, replay.extras["logits"])
+        loss = loss + self._options.beta * cross_entropy(again, replay.y)
         return Outcome(loss=loss, logits=logits)
 
     def columns(self, logits: Tensor) -> Extras:
