@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recollect.shapes import Adaptation, Learner, Ledger, Monitor, Watched, Workbench
+from recollect.shapes import Adaptation, FollowsUp, Learner, Ledger, Monitor, Watched, Workbench
 from recollect.types import Repair, Rows, StepReport, Verdict
 
 
@@ -35,6 +35,13 @@ class Care:
         report = self.learner.observe(batch)
         self.ledger.add_step()
         return report
+
+    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+        """Go on with repairs that take longer, between what was taught and what comes next."""
+        if not isinstance(self.adaptation, FollowsUp):
+            return ()
+        with self.ledger.phase("adapt"):
+            return self.adaptation.follow_up(bench)
 
     def settle(self, watched: Watched, labels: Sequence[int], learned: Rows) -> None:
         """These classes have been learned as they look now: from here on they are watched so."""

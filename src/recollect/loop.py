@@ -65,6 +65,8 @@ def play(
                         )
                     )
                 done = 0
+        later_notes = care.follow_up(bench(task))
+        with ledger.phase("train"):
             learner.end_task()
         renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
         learned = [own, *(some for some in (repair.extra, repair.refilled) if some is not None)]
@@ -76,7 +78,7 @@ def play(
             task=task.number,
             verdicts=verdicts,
             renewed=renewed,
-            notes=repair.notes,
+            notes=(*repair.notes, *later_notes),
             scores=scores,
         )
         listener.task_ends(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -127,6 +127,14 @@ class Monitor(Protocol):
         ...
 
 
+class Rehearse(Protocol):
+    """One gradient step of which nothing is kept."""
+
+    def __call__(self, batch: Rows | None, *, rate: float = 1.0) -> StepReport:
+        """On these rows and on memory, or on memory alone; `rate`: factor on the learning rate."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
     """What an adaptation has at hand. It does not know which method runs."""
@@ -136,8 +144,7 @@ class Workbench:
     annotate: Annotate
     encode: Callable[[Tensor], Encoding]
     """what the learner makes of pictures, (rows, height, width, channels); nothing changes"""
-    rehearse: Callable[[Rows | None], StepReport]
-    """one gradient step on these rows and on memory, or on memory alone; nothing is kept of it"""
+    rehearse: Rehearse
     watched: Callable[[], Rows]
     """the rows that the monitor saw, with the labels it saw; -1: none"""
     compare: Callable[[Tensor, Tensor], Share]
@@ -149,6 +156,15 @@ class Adaptation(Protocol):
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Mend what can be mended now, and say what the coming task should do."""
+        ...
+
+
+@runtime_checkable
+class FollowsUp(Protocol):
+    """An adaptation that is not done with a repair at once."""
+
+    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+        """A task's last step has been made: go on mending; what a person should be told."""
         ...
 
 

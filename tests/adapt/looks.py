@@ -89,10 +89,10 @@ class Pupil:
             logits = torch.where(is_new[:, None], logits.roll(1, dims=1), logits)
         return Encoding(logits=logits, features=flat.flatten(1))
 
-    def rehearse(self, batch: Rows | None) -> StepReport:
+    def rehearse(self, batch: Rows | None, *, rate: float = 1.0) -> StepReport:
         """One step."""
         self.rehearsals += 1
-        return no_step(batch)
+        return no_step(batch, rate=rate)
 
 
 def bench_of(pupil: Pupil, source: Source, watched: Rows) -> Workbench:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from learn_builders import (
@@ -78,7 +80,8 @@ def test_the_published_weights_are_the_default() -> None:
 
 
 def test_no_weight_may_be_negative() -> None:
-    for wrong in ({"alpha": -0.1}, {"beta": -0.1}):
+    wrongs: tuple[dict[str, Any], ...] = ({"alpha": -0.1}, {"beta": -0.1})
+    for wrong in wrongs:
         with pytest.raises(UserError, match="at least 0; got"):
             DERppOptions(**wrong)
 

@@ -11,6 +11,7 @@ from recollect.evaluate.matrix import (
     forgetting,
     forgetting_since,
 )
+from recollect.evaluate.recovery import Recovery, recoveries
 from recollect.evaluate.scores import Calibration, Scores, score
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "FlopMeter",
     "FlopsPerRow",
     "Ledger",
+    "Recovery",
     "Scores",
     "accuracy_matrix",
     "backward_transfer",
@@ -30,5 +32,6 @@ __all__ = [
     "forgetting",
     "forgetting_since",
     "per_row",
+    "recoveries",
     "score",
 ]

@@ -140,9 +140,9 @@ def assemble(
         caches.append(Cached(made))
         return caches[0]
 
-    def rehearse(batch: Rows | None) -> StepReport:
+    def rehearse(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
         ledger.add_step()
-        return learner.rehearse(batch)
+        return learner.rehearse(batch, rate=rate)
 
     def bench(task: Task) -> Workbench:
         return Workbench(

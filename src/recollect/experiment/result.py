@@ -90,6 +90,7 @@ def make_result(
             for label in record["renewed"]
         ],
         "detection": vars(_detection(schedule, records)),
+        "recovery": _recovery(schedule, records),
         "notes": [
             {"task": record["task"], "text": note} for record in records for note in record["notes"]
         ],
@@ -99,6 +100,21 @@ def make_result(
         "seconds": ledger.seconds,
         "versions": {**versions(), "device": str(pick_device(config.device))},
     }
+
+
+def _recovery(schedule: Schedule, records: Sequence[Record]) -> list[Record]:
+    """What each event cost each class that it changed."""
+    ends = [
+        {int(label): value for label, value in record["scores"]["per_class"].items()}
+        for record in records
+    ]
+    events = [(event.task, list(event.concepts)) for event in schedule.events]
+    return [
+        {"task": each.task, "class": each.label}
+        | {"before": each.before, "after": list(each.after)}
+        | {"tasks": each.tasks, "area": each.area}
+        for each in evaluate.recoveries(ends, events)
+    ]
 
 
 def _event_to_json(schedule: Schedule, event: DriftEvent) -> Record:

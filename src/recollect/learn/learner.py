@@ -128,16 +128,21 @@ class Learner:
             self.memory.offer(batch, self._columns(report.logits), step=self.steps)
         return report
 
-    def rehearse(self, batch: Rows | None = None) -> StepReport:
+    def rehearse(self, batch: Rows | None = None, *, rate: float = 1.0) -> StepReport:
         """One step on a batch and on memory, or on memory alone, of which nothing is kept.
 
-        Rows drawn from memory then take the place of the stream's.
+        Rows drawn from memory then take the place of the stream's. `rate`: factor on the learning
+        rate, for this step.
         """
         if batch is None:
             batch = self.memory.sample(self._practice.minibatch_size).rows
         if not len(batch):
             raise ValueError("nothing to rehearse: the memory is empty")
-        return self._step(batch)
+        self._set_rate(rate)
+        try:
+            return self._step(batch)
+        finally:
+            self._set_rate()
 
     def _step(self, batch: Rows) -> StepReport:
         """Move the network by one batch."""
@@ -217,10 +222,10 @@ class Learner:
             grow_head(copy, outputs)
         self.memory.widen(outputs)
 
-    def _set_rate(self) -> None:
+    def _set_rate(self, rate: float = 1.0) -> None:
         for group in self._optimiser.param_groups:
             full = group.setdefault("initial_lr", group["lr"])
-            group["lr"] = full * self._factor
+            group["lr"] = full * self._factor * rate
 
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the rows at a time."""
