@@ -77,6 +77,10 @@ class Pupil:
         self.memory = memory
         self.needs = needs
         self.rehearsals = 0
+        self.rehearsed: list[Rows] = []
+        self.rates: list[float] = []
+        self.forgets_at: int | None = None
+        """from so many rehearsals on, it knows new looks no more"""
 
     def encode(self, images: Tensor) -> Encoding:
         """Logits by the bright column, wrong for new looks that have not been learned."""
@@ -85,13 +89,17 @@ class Pupil:
         columns = columns - columns.mean(dim=1, keepdim=True)
         is_new = flat[:, SIDE // 2 :].mean(dim=(1, 2, 3)) > flat[:, : SIDE // 2].mean(dim=(1, 2, 3))
         logits = 60 * columns
-        if self.rehearsals < self.needs:
+        forgot = self.forgets_at is not None and self.rehearsals >= self.forgets_at
+        if self.rehearsals < self.needs or forgot:
             logits = torch.where(is_new[:, None], logits.roll(1, dims=1), logits)
         return Encoding(logits=logits, features=flat.flatten(1))
 
     def rehearse(self, batch: Rows | None, *, rate: float = 1.0) -> StepReport:
         """One step."""
         self.rehearsals += 1
+        self.rates.append(rate)
+        if batch is not None:
+            self.rehearsed.append(batch)
         return no_step(batch, rate=rate)
 
 

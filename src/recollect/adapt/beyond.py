@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from recollect.adapt.choice import diverse, uncertain
-from recollect.adapt.free_labels import FreeLabels
+from recollect.adapt.free_labels import Guesses
 from recollect.adapt.partial import Partly
 from recollect.adapt.realign import Realign, all_of_them
 from recollect.adapt.recovery import Recover
@@ -34,10 +34,14 @@ class BeyondOptions:
     """partial: from this share of moved rows on, all of a class's rows in memory go"""
     choice: Literal["random", "diverse", "uncertain"] = "diverse"
     """chosen: which incoming samples are worth a label"""
-    steps_per_class: int = 100
-    """recovery: gradient steps at most, for each renewed class"""
+    steps_per_class: int = 25
+    """recovery: gradient steps at most right after a realignment, for each renewed class"""
     patience: int = 3
     """recovery: rounds of steps without a gain after which it ends"""
+    follow_ups: int = 3
+    """recovery: after how many of the coming tasks it goes on"""
+    follow_up_steps: int = 100
+    """recovery: gradient steps after each of them"""
     precision: float = 0.9
     """free-labels: share of right guesses that is asked for"""
     looks: int = 3
@@ -57,14 +61,16 @@ class BeyondOptions:
                 raise UserError(f"{name} must lie between 0 and 1; got {getattr(self, name)}")
         if self.end > self.begin:
             raise UserError(f"end must not exceed begin; got {self.end} and {self.begin}")
-        for name, least in (("steps_per_class", 0), ("patience", 1), ("looks", 1)):
+        at_least = {"steps_per_class": 0, "patience": 1, "follow_ups": 0, "follow_up_steps": 0}
+        for name, least in {**at_least, "looks": 1}.items():
             if getattr(self, name) < least:
                 raise UserError(f"{name} must be at least {least}; got {getattr(self, name)}")
 
 
 def realign_with(options: BeyondOptions, *, parts: Collection[str]) -> Adaptation:
-    """Memory realignment with some of the parts."""
+    """Memory realignment with some of the parts; free labels are for recovery."""
     assert set(parts) <= set(PARTS), parts
+    assert "recovery" in parts or "free-labels" not in parts, parts
     partly = Partly(full_from=options.full_from)
     choice = _CHOICES[options.choice] if "chosen" in parts else None
     if "partial" in parts and choice is None:
@@ -77,7 +83,12 @@ def realign_with(options: BeyondOptions, *, parts: Collection[str]) -> Adaptatio
     if "gradual" in parts:
         made = Steady(made, begin=options.begin, end=options.end)
     if "recovery" in parts:
-        made = Recover(made, steps_per_class=options.steps_per_class, patience=options.patience)
-    if "free-labels" in parts:
-        made = FreeLabels(made, precision=options.precision)
+        made = Recover(
+            made,
+            steps_per_class=options.steps_per_class,
+            patience=options.patience,
+            follow_ups=options.follow_ups,
+            follow_up_steps=options.follow_up_steps,
+            guesses=Guesses(precision=options.precision) if "free-labels" in parts else None,
+        )
     return made

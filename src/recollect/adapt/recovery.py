@@ -1,14 +1,16 @@
-"""A short phase of replay right after realignment, before anything new is learned."""
+"""Rehearsal after realignment: a phase at once, and others after the tasks that follow."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from recollect.adapt.current import has_labels
+from recollect.adapt.free_labels import Guesses
+from recollect.adapt.rehearsal import one_of_each
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.shapes import Adaptation, Workbench
 from recollect.types import Repair, Rows, Verdict
@@ -16,42 +18,126 @@ from recollect.types import Repair, Rows, Verdict
 ROUND = 20
 """steps between two looks at whether the classes have recovered"""
 
+Accuracies = Mapping[int, float]
+"""percent, by class"""
+
 
 class Recover:
-    """Rehearses after a repair until the renewed classes gain nothing more, or steps run out."""
+    """Rehearses until renewed classes gain nothing more, and again after tasks that disturb them.
 
-    def __init__(self, inner: Adaptation, *, steps_per_class: int = 100, patience: int = 3) -> None:
-        """`patience`: rounds without a better accuracy after which a class counts as recovered."""
+    A step takes one row of every class in memory, beside what the method draws by itself; after
+    tasks also guessed rows of the renewed classes, if there are `guesses`.
+    """
+
+    def __init__(
+        self,
+        inner: Adaptation,
+        *,
+        steps_per_class: int = 25,
+        patience: int = 3,
+        follow_ups: int = 3,
+        follow_up_steps: int = 100,
+        guesses: Guesses | None = None,
+    ) -> None:
+        """At once, up to `steps_per_class`, fewer if `patience` rounds in a row bring no gain.
+
+        Then `follow_up_steps` after each of the next `follow_ups` tasks, at a rate that falls to 0.
+        """
         self._inner = inner
         self._steps_per_class = steps_per_class
         self._patience = patience
+        self._follow_ups = follow_ups
+        self._follow_up_steps = follow_up_steps
+        self._guesses = guesses
+        self._may_guess = True
+        self._renewed: tuple[int, ...] = ()
+        self._left = 0
+        self._phases = 0
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """The inner repair, then rehearsal."""
         repair = self._inner.repair(drifted, bench)
         if not repair.renewed:
             return repair
+        earlier = self._renewed if self._left else ()
+        self._renewed = tuple(sorted({*earlier, *repair.renewed}))
+        self._left, self._may_guess = self._follow_ups, True
+        notes = self._recover(repair, bench)
+        return dataclasses.replace(repair, notes=(*repair.notes, *notes))
+
+    def _recover(self, repair: Repair, bench: Workbench) -> list[str]:
         judges = _judges(repair, bench)
         budget = self._steps_per_class * len(repair.renewed)
-        best, idle, steps = _accuracy(judges, bench), 0, 0
-        first = best
+        batches = one_of_each(bench.memory, seed=self._next_phase())
+        course = [_accuracies(judges, bench)]
+        steps, idle, best = 0, 0, _mean(course[0])
         while steps < budget and idle < self._patience:
             for _ in range(min(ROUND, budget - steps)):
-                bench.rehearse(None)
+                bench.rehearse(next(batches))
                 steps += 1
-            now = _accuracy(judges, bench)
-            idle = 0 if now > best else idle + 1
-            best = max(best, now)
-        note = f"{steps} steps of recovery: from {100 * first:.1f} to {100 * now:.1f} percent"
-        return dataclasses.replace(repair, notes=(*repair.notes, note))
+            course.append(_accuracies(judges, bench))
+            idle = 0 if _mean(course[-1]) > best else idle + 1
+            best = max(best, _mean(course[-1]))
+        self._annotate_anew(repair.renewed, bench)
+        return [_told(label, course, steps) for label in course[0]] if steps else []
+
+    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+        """Rehearse what the task has disturbed."""
+        if not (self._left and self._follow_up_steps and bench.memory.counts()):
+            return ()
+        self._left -= 1
+        notes = []
+        guessed = None
+        if self._guesses is not None and self._may_guess:
+            guessed, note = self._guesses.rows(self._renewed, bench)
+            notes.append(note)
+        watched = bench.watched()
+        before = _accuracies(watched, bench) if has_labels(watched) else None
+        batches = one_of_each(bench.memory, beside=guessed, seed=self._next_phase())
+        for step in range(self._follow_up_steps):
+            bench.rehearse(next(batches), rate=1 - step / self._follow_up_steps)
+        self._annotate_anew(self._renewed, bench)
+        if before is None:
+            return tuple(notes)
+        after = _accuracies(watched, bench)
+        notes.append(
+            f"{self._follow_up_steps} steps of recovery after the task: known classes from "
+            f"{_mean(before):.1f} to {_mean(after):.1f} percent"
+        )
+        if guessed is not None and _mean(after) < _mean(before):
+            self._may_guess = False
+            notes.append("with guessed labels, accuracy fell: they are not used any more")
+        return tuple(notes)
+
+    def _annotate_anew(self, labels: Sequence[int], bench: Workbench) -> None:
+        """What memory keeps beside fresh rows was said by a network that did not know them yet."""
+        for label in labels:
+            rows = bench.memory.rows_of(label)
+            extras = bench.annotate(rows) if len(rows) else {}
+            if extras:
+                bench.memory.drop(label)
+                bench.memory.put(rows, extras)
+
+    def _next_phase(self) -> int:
+        self._phases += 1
+        return self._phases
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return state_of(self._inner)
+        return {
+            "renewed": list(self._renewed),
+            "left": self._left,
+            "phases": self._phases,
+            "may_guess": self._may_guess,
+            "inner": state_of(self._inner),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        load_state_of(self._inner, state)
+        self._renewed = tuple(state["renewed"])
+        self._left, self._phases = state["left"], state["phases"]
+        self._may_guess = state["may_guess"]
+        load_state_of(self._inner, state["inner"])
 
 
 def _judges(repair: Repair, bench: Workbench) -> Rows:
@@ -65,5 +151,24 @@ def _judges(repair: Repair, bench: Workbench) -> Rows:
     return repair.refilled
 
 
-def _accuracy(rows: Rows, bench: Workbench) -> float:
-    return float((bench.encode(rows.images).logits.argmax(dim=1) == rows.labels).float().mean())
+def _accuracies(rows: Rows, bench: Workbench) -> Accuracies:
+    right = bench.encode(rows.images).logits.argmax(dim=1) == rows.labels
+    return {
+        label: 100 * float(right[rows.labels == label].float().mean())
+        for label in sorted(set(rows.labels.tolist()))
+    }
+
+
+def _mean(accuracies: Accuracies) -> float:
+    return sum(accuracies.values()) / max(1, len(accuracies))
+
+
+def _told(label: int, course: Sequence[Accuracies], steps: int) -> str:
+    """Time and accuracy lost on the way to where the class ended up."""
+    by_round = [each[label] for each in course]
+    end = by_round[-1]
+    lost = sum(max(0.0, end - now) for now in by_round[:-1]) * ROUND
+    return (
+        f"class {label}: from {by_round[0]:.1f} to {end:.1f} percent in {steps} steps of recovery, "
+        f"{lost:,.0f} points of accuracy lost on the way, summed over steps"
+    )

@@ -159,7 +159,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             fixed={"parts": ("recovery",)},
         ),
         "amr-free-labels": Entry(
-            summary="realign, rehearse, then train on confident guesses as well",
+            summary="realign and rehearse, also on confident guesses at unlabelled samples",
             target="recollect.adapt.beyond:realign_with",
             options="recollect.adapt.beyond:BeyondOptions",
             fixed={"parts": ("recovery", "free-labels")},
@@ -208,6 +208,11 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="what a small autoencoder, learned from half of the reference, draws badly",
             target="recollect.detect.reconstruction:reconstruction",
             options="recollect.detect.reconstruction:ReconstructionOptions",
+        ),
+        "sequential": Entry(
+            summary="evidence that adds up row by row; its level holds once for the whole stream",
+            target="recollect.detect.sequential:SequentialDetector",
+            options="recollect.detect.sequential:SequentialOptions",
         ),
         "oracle": Entry(
             summary="knows the schedule: perfect detection, or as often right as one likes",
