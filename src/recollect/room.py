@@ -31,6 +31,13 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor
     return flat.view(shape)
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that there is no room left."""
+    # On the CPU, torch has no type of its own for it.
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or "can't allocate memory" in str(error)
+
+
 def copy_of(tensor: Tensor) -> Tensor:
     """A dense copy on the CPU, in a file where it is large."""
     return room_for(tuple(tensor.shape), tensor.dtype).copy_(tensor.detach())

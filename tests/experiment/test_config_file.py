@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,16 @@ def test_a_file_that_cannot_be_read_gets_one_line(
 ) -> None:
     path = write(tmp_path, text, name)
     assert complaint(lambda: read_config_file(path)) == expected.format(path)
+
+
+def test_a_number_of_too_many_digits_gets_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"seed": ' + "9" * 5000 + "}", "c.json")
+    assert complaint(lambda: read_config_file(path)).startswith(f"{path}: Exceeds the limit")
+
+
+def test_many_keys_are_read_as_quickly_as_few(tmp_path: Path) -> None:
+    content = {f"key{number}": number for number in range(100_000)}  # in a second, not in minutes
+    assert read_config_file(write(tmp_path, json.dumps(content), "c.json")) == content
 
 
 def test_no_file_and_a_folder_get_one_line(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
         else:
             assert f"{name} does not" in complaint(lambda: resolve(config))  # noqa: B023
             told.append(name)
-    assert told == ["reconstruction", "oracle", "always", "never"]
+    assert told == ["reconstruction", "sequential", "oracle", "always", "never"]
 
 
 @pytest.mark.parametrize("encoder", ["learner", "random"])

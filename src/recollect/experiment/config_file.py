@@ -103,15 +103,21 @@ def _parse_json(text: str, path: Path) -> object:
     """JSON by its own rules: YAML would stumble over tabs and pairs of escapes."""
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        keys = [key for key, _ in pairs]
-        if twins := [key for key in keys if keys.count(key) > 1]:
-            raise UserError(f"{path}: {twins[0]} is given twice; keep one")
-        return dict(pairs)
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
+                raise UserError(f"{path}: {key} is given twice; keep one")
+            found[key] = value
+        return found
 
     try:
         return json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except UserError:
+        raise
+    except ValueError as error:  # a number of too many digits
+        raise UserError(f"{path}: {error}") from None
     except RecursionError:
         raise UserError(f"{path}: nested too deeply") from None
 

@@ -69,6 +69,10 @@ class Journal:
                 os.truncate(self.path, seal["bytes"])
         self._digest = None
 
+    def count(self) -> int:
+        """Whole lines in the file."""
+        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+
     def lines(self) -> list[Any]:
         """All lines, as they were written; RunFailure if the file says anything else."""
         self._take_up()

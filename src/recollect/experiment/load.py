@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import make_learner
+from recollect.experiment.state import taking_up
 from recollect.experiment.store import read_checkpoint, read_config
 from recollect.learn import Learner
 
@@ -69,31 +71,36 @@ def load(
     was given a network as an object needs one of the same architecture again.
     """
     saved = read_config(folder)
-    state: dict[str, Any] | None = read_checkpoint(folder)
-    if state is None:
-        raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     names = {field.name for field in dataclasses.fields(RunConfig)}
     config = RunConfig(**{key: value for key, value in saved.items() if key in names})
     for kind in ("method", "backbone"):
         name = getattr(config, kind)
+        if name is None:
+            raise UserError(f"{Path(folder)} is no run's: its config names no {kind}")
         given = kind == "backbone" and network is not None
         if catalogue.is_import_path(name) and not trust_imports and not given:
             raise UserError(
                 f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
                 f"it, load with trust_imports=True"
             )
+    state: dict[str, Any] | None = read_checkpoint(
+        folder, lambda text: warnings.warn(text, stacklevel=4)
+    )
+    if state is None:
+        raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     # A run made on another kind of machine must still predict on this one.
     config = dataclasses.replace(config, device="auto", memory_format="contiguous")
-    image_shape = tuple(state["image_shape"])
-    class_names = tuple(state["class_names"])
-    learner = make_learner(config, image_shape, len(class_names), network=network)
-    try:
-        learner.load_state_dict(state["parts"]["learner"])
-    except RuntimeError as error:
-        if network is None:
-            raise
-        raise UserError(
-            f"the network given does not fit the weights in {Path(folder)}: expected the one that "
-            f"the run was made with, a {config.backbone}"
-        ) from error
+    with taking_up(folder):
+        image_shape = tuple(state["image_shape"])
+        class_names = tuple(state["class_names"])
+        learner = make_learner(config, image_shape, len(class_names), network=network)
+        try:
+            learner.load_state_dict(state["parts"]["learner"])
+        except RuntimeError as error:
+            if network is None:
+                raise
+            raise UserError(
+                f"the network given does not fit the weights in {Path(folder)}: expected the one "
+                f"that the run was made with, a {config.backbone}"
+            ) from error
     return Predictor(learner, class_names, image_shape)

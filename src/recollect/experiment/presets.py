@@ -231,6 +231,8 @@ def resolve(config: RunConfig) -> RunConfig:
     _settle_drift(config, values)
     if config.scheduler not in (None, "steps"):
         values.pop("lr_milestones", None)
+    if goes_on(config):
+        values["encoder"] = "random"
     open_fields = {name: value for name, value in values.items() if getattr(config, name) is None}
     config = dataclasses.replace(config, **open_fields)
     for kind in ("adaptation", "detector", "encoder", "buffer_policy"):
@@ -278,7 +280,12 @@ def looks_at_pixels(config: RunConfig) -> bool:
     return config.detector == "reconstruction"
 
 
-TELL_NO_HARM = ("reconstruction", "oracle", "always", "never")
+def goes_on(config: RunConfig) -> bool:
+    """Whether the detector's evidence adds up from check to check."""
+    return config.detector == "sequential"
+
+
+TELL_NO_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
 """Detectors that ask the learner nothing, and so cannot say what a change costs it."""
 
 
@@ -288,6 +295,11 @@ def _refuse_what_the_detector_cannot(config: RunConfig) -> None:
         raise UserError(
             f"min_harm needs a detector that tells harm, and {config.detector} does not; use"
             " --detector ks, mmd, c2st or combined, or leave out min_harm"
+        )
+    if goes_on(config) and not catalogue.find("encoder", config.encoder or "").factory().fixed:
+        raise UserError(
+            f"the detector {config.detector} needs an encoder that never learns, and "
+            f"{config.encoder} does: use --encoder random, or another detector"
         )
     if config.reference == "fingerprint" and looks_at_pixels(config):
         raise UserError(

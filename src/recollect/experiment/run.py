@@ -23,8 +23,10 @@ from recollect.experiment.midway import from_state, to_state
 from recollect.experiment.presets import resolve
 from recollect.experiment.result import make_result, record_to_json, source_commit
 from recollect.experiment.saving import OFTEN, Keeping, Saving
+from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder
 from recollect.loop import play
+from recollect.room import is_out_of_memory
 from recollect.shapes import Listener
 from recollect.streams import Stream
 from recollect.types import Dataset, Midway
@@ -87,9 +89,10 @@ def run_in(
     done, midway = 0, None
     state = folder.load_checkpoint(warn)
     if state is not None:
-        assembly.load_state_dict(state["parts"])
-        done = state["tasks_done"]
-        midway = None if state["midway"] is None else from_state(state["midway"])
+        with taking_up(folder.path):
+            assembly.load_state_dict(state["parts"])
+            done = state["tasks_done"]
+            midway = None if state["midway"] is None else from_state(state["midway"])
     save_samples(folder, assembly.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
     if config.keep_features:
@@ -172,19 +175,13 @@ def _memory_told() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         details = " ".join(str(error).split()) or type(error).__name__
         raise RunFailure(
             f"out of memory ({details}); everything up to the last checkpoint is kept: free some "
             "memory, then go on with --resume"
         ) from error
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    # On the CPU, torch has no type of its own for it.
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or "can't allocate memory" in str(error)
 
 
 def run_name(config: RunConfig, varied: Sequence[str]) -> str:

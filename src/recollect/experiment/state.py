@@ -6,10 +6,12 @@ comes back as it went in, bit for bit, and shares no memory with anything. Nothi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from recollect.errors import UserError
+from recollect.errors import RunFailure, UserError
 from recollect.files import JSON
-from recollect.room import copy_of
+from recollect.room import copy_of, is_out_of_memory
 
 Upgrade = Callable[[Any], Any]
 """A state of one format -> the same in the next."""
@@ -120,9 +122,26 @@ def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = No
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except KeyError as error:
         raise UserError(f"{path} is damaged or not of this project: {error} is missing") from error
-    except (SafetensorError, TypeError, ValueError, RecursionError) as error:
+    except (SafetensorError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
     raise NewerFormat(f"{path} has format {found}, this version reads format {format}")
+
+
+@contextlib.contextmanager
+def taking_up(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Tell in one line that a state is whole, and not what the parts it is given to have saved."""
+    try:
+        yield
+    except (UserError, RunFailure):
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
+        details = " ".join(str(error).split())
+        raise UserError(
+            f"what is saved in {folder} does not fit its config ({details[:200]}); "
+            "start anew with --overwrite"
+        ) from error
 
 
 def _write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: JSON) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from recollect.experiment.journal import EMPTY, Journal
 from recollect.files import (
     CHECKSUMS,
     JSON,
+    digest_of,
     quietly,
     read_object,
     reason,
@@ -110,6 +112,7 @@ class RunFolder:
                 with _told_as_mistake(path):
                     _make_folder(path, undo)
                     _refuse_strangers(path)
+                    _refuse_links(path)
                     runs.append(cls(path, _lock(path, undo)))
                     if is_run(path) and not overwrite:
                         _refuse_unless_resumed(path, config, resume=resume)
@@ -171,7 +174,7 @@ class RunFolder:
         # On the disk first: a checkpoint must not outlive lines that it counts.
         counted = {"events": self._events.seal(), "records": self._records.seal()}
         with replacing(checkpoint) as temporary:
-            _write_state(temporary, {**counted, "state": state})
+            _write_state(temporary, {"config": self._identity, **counted, "state": state})
             sync(temporary)
             if checkpoint.exists():
                 _keep_as(checkpoint, self._own(PREVIOUS))
@@ -181,12 +184,14 @@ class RunFolder:
 
         Going on from the checkpoint will tell it again. A finished run keeps all of its lines.
         Where the last checkpoint is damaged, or counts records that are, the one before it takes
-        its place, and `warn` is told so.
+        its place, and `warn` is told so. Complete tasks without any checkpoint are refused.
         """
         self._refuse_if_closed()
         saved, file = _read_checkpoint(self.path, warn, self._refuse_unless_recorded)
         if self.finished:
             return saved["state"]
+        if file is None:
+            self._refuse_if_lost(warn)
         if file == self.path / PREVIOUS:
             with writing(self.path / CHECKPOINT):
                 # Now, or the next one saved would have a damaged one beside it for a moment.
@@ -209,6 +214,25 @@ class RunFolder:
                 f"{self._records.path} is damaged: "
                 f"its first {saved['records']['bytes']} bytes are not as they were written"
             )
+
+    def _refuse_if_lost(self, warn: Callable[[str], None]) -> None:
+        """UserError if there is no checkpoint although there must have been one.
+
+        Every complete task is followed by one, so that a crash leaves one such task at most.
+        """
+        complete = self._records.count()
+        if complete > 1:
+            raise UserError(
+                f"{self.path / CHECKPOINT} is missing, and so is the one before it, although "
+                f"{complete} tasks are complete; start anew with --overwrite"
+            )
+        if complete:
+            warn(f"{self.path} has no checkpoint of its first task, which begins again")
+
+    @functools.cached_property
+    def _identity(self) -> str | None:
+        """Of the run, kept in its checkpoints: they are no good to another one."""
+        return _identity_of(self.path)
 
     def save_arrays(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Replace the set of arrays called `name` (one of `ARRAYS`), a plain safetensors file."""
@@ -271,7 +295,7 @@ def is_busy(path: str | os.PathLike[str]) -> bool:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except FileNotFoundError:
+    except OSError:
         return False
     return False
 
@@ -336,6 +360,16 @@ def _refuse_strangers(path: Path) -> None:
     left = (name for name in names if name not in (LOCK, CHECKSUMS) and not _is_temporary(name))
     if not _is_of_run(names) and any(left):
         raise UserError(f"{path} holds files but no run; choose an empty or new folder for --out")
+
+
+def _refuse_links(path: Path) -> None:
+    """Leave alone what lies elsewhere: these files are written in place, and not replaced."""
+    for file in (path / name for name in (LOCK, EVENTS, RECORDS)):
+        if file.is_symlink():
+            raise UserError(
+                f"{file} is a link, and a run writes into its own folder only; put the file itself "
+                "there, or choose another --out"
+            )
 
 
 def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
@@ -445,6 +479,7 @@ def _read_checkpoint(
     for file in files:
         try:
             saved: dict[str, Any] = state_file.read(file, format=FORMAT, upgrades=UPGRADES)
+            _refuse_foreign(saved, file)
             check(saved)
         except state_file.NewerFormat as error:
             raise UserError(f"{error}; start anew with --overwrite") from error
@@ -455,6 +490,25 @@ def _read_checkpoint(
                 warn(f"{trouble}; going on from the checkpoint before it")
             return saved, file
     raise UserError(f"{'; '.join(dict.fromkeys(troubles))}; start anew with --overwrite")
+
+
+def _refuse_foreign(saved: Any, file: Path) -> None:
+    """UserError if what was read is no checkpoint, or that of another run."""
+    match saved:
+        case {"events": {"bytes": int()}, "records": {"bytes": int()}, "state": _}:
+            # Earlier versions did not note whose it is.
+            if saved.get("config") not in (None, _identity_of(file.parent)):
+                raise UserError(f"{file} is the checkpoint of another run")
+        case _:
+            raise UserError(f"{file} is damaged or not of this project")
+
+
+def _identity_of(path: Path) -> str | None:
+    """By which the run in a folder is told from others."""
+    try:
+        return digest_of(path / CONFIG)
+    except OSError as error:
+        raise UserError(f"cannot read {path / CONFIG}: {reason(error)}") from error
 
 
 def _from_format_2(saved: dict[str, Any]) -> dict[str, Any]:

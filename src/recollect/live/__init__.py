@@ -5,5 +5,15 @@ from recollect.live.keeper import Keeper
 from recollect.live.log import Event
 from recollect.live.observation import Observation
 from recollect.live.settings import LiveSettings
+from recollect.live.sinks import mlflow, tensorboard, wandb
 
-__all__ = ["Event", "Keeper", "LiveSettings", "Observation", "Request"]
+__all__ = [
+    "Event",
+    "Keeper",
+    "LiveSettings",
+    "Observation",
+    "Request",
+    "mlflow",
+    "tensorboard",
+    "wandb",
+]

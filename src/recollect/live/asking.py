@@ -195,19 +195,23 @@ class LiveLabels:
         asker: Asker | None,
         predict: Callable[[Tensor], Tensor],
         tell: Tell,
+        onset: Callable[[int], int | None] = lambda _: None,
     ) -> None:
-        """`asker` None: nobody is asked."""
+        """`asker` None: nobody is asked. `onset`: the row with which a class has begun to drift."""
         self._window = window
         self._ledger = ledger
         self._asker = asker
         self._predict = predict
         self._tell = tell
+        self._onset = onset
         self._given: list[Rows] = []
         self.unmet: set[int] = set()
         """classes for which there were no rows, or too few"""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
         """Up to `count` fresh rows of a class (None: all there are); none rather than a few."""
+        if (row := self._onset(label)) is not None:
+            self._window.checked([label], row)
         free = self._window.fresh(label)
         if count is not None and len(free) >= count:
             return free[len(free) - count :] if choose is None else free[choose(free.images, count)]

@@ -53,7 +53,7 @@ class Counters:
                 lines += [
                     f"# HELP {PREFIX}{name} {meaning}",
                     f"# TYPE {PREFIX}{name} {kind}",
-                    f"{PREFIX}{name} {self.values[name]:g}",
+                    f"{PREFIX}{name} {_written(self.values[name])}",
                 ]
         return "\n".join(lines) + "\n"
 
@@ -64,3 +64,8 @@ class Counters:
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Take up where `state_dict` left off."""
         self.values = {name: state[name] for name in self.values}
+
+
+def _written(value: float) -> str:
+    """With all its digits, and whole numbers as such."""
+    return str(int(value)) if value == int(value) else repr(float(value))

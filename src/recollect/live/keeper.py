@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
+from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder, is_run, read_config
 from recollect.live.asking import Answer, Asker, Callback, Inbox
 from recollect.live.head import can_grow, outputs_of
@@ -78,6 +81,7 @@ class Keeper:
         self._network = network if isinstance(network, nn.Module) else None
         self._config, self._settings = settings_from(given, backbone=_backbone(network))
         self._lock = threading.RLock()
+        self._labels = labels
         self._inbox = Inbox()
         self._asker = labels and Asker(
             labels,
@@ -111,11 +115,12 @@ class Keeper:
         kept = config.get("keeper")
         if kept is None:
             raise UserError(f"{Path(folder)} holds a run of a benchmark, and no keeper")
-        backbone = config["backbone"]
-        if kept.pop("network") != (network is not None):
+        with taking_up(folder):
+            backbone, is_own = config["backbone"], kept.pop("network")
+            named = [kept[kind] for kind in ("method", "detector", "adaptation")]
+        if is_own != (network is not None):
             need = f"the network it was made with, a {backbone}" if network is None else "none"
             raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
-        named = [kept[kind] for kind in ("method", "detector", "adaptation")]
         named += [backbone] if network is None else []
         for name in filter(catalogue.is_import_path, named):
             if not trust_imports:
@@ -124,7 +129,8 @@ class Keeper:
                     "it, load with trust_imports=True"
                 )
         keeper = cls(backbone if network is None else network, labels=labels, **kept)
-        keeper._resume(Path(folder))
+        for trouble in keeper._resume(Path(folder)):
+            warnings.warn(trouble, stacklevel=2)
         return keeper
 
     def __enter__(self) -> Keeper:
@@ -178,6 +184,24 @@ class Keeper:
         if bool((numbers >= self._intake.count).any()):
             raise UserError(f"row {int(numbers.max())} has not come yet; see Observation.ids")
         self._inbox.add(Answer(ids=numbers, labels=known))
+
+    def rehearse(self, steps: int = 1) -> float | None:
+        """So many steps on memory alone, where there is time for them; their mean loss.
+
+        None: the memory is empty. Nothing is watched, asked for or kept.
+        """
+        with self._lock:
+            self._refuse_if_closed()
+            upkeep = self._upkeep
+            if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
+                return None
+            losses = []
+            with upkeep.parts.ledger.phase("train"):
+                for _ in range(steps):
+                    losses.append(upkeep.parts.learner.rehearse().loss)
+                    upkeep.parts.ledger.add_step()
+            self._publish(upkeep)
+            return sum(losses) / steps
 
     def predict(self, x: Any) -> np.ndarray:
         """Classes, int64 (rows,). From any thread; it waits for no step."""
@@ -234,9 +258,10 @@ class Keeper:
     def close(self) -> None:
         """Save, if there is a folder, and let it go: nothing is observed after it."""
         with self._lock:
-            if not self._closed and self._folder is not None:
+            if not self._closed:
                 self._teller.tell("closed", rows=self._intake.count)
-                self._folder.save_checkpoint(self._state())
+                if self._folder is not None:
+                    self._folder.save_checkpoint(self._state())
             self._let_go()
 
     def _let_go(self) -> None:
@@ -256,16 +281,22 @@ class Keeper:
             raise UserError(f"{path} holds other files; choose an empty or new folder")
         return RunFolder.open(path, plain, resume=resume)
 
-    def _resume(self, path: Path) -> None:
+    def _resume(self, path: Path) -> list[str]:
+        """Take up what was saved; what a person should know about it."""
+        troubles: list[str] = []
         self._folder = self._open(path, resume=True)
         self._teller = Teller(Log(self._folder))
         try:
-            state = self._folder.load_checkpoint()
-            if state is not None:
-                self._load_state(state)
+            state = self._folder.load_checkpoint(troubles.append)
+            if state is None:
+                troubles.append(f"nothing is saved in {path}: the keeper begins anew")
+            else:
+                with taking_up(path):
+                    self._load_state(state)
         except BaseException:
             self._folder.close()
             raise
+        return troubles
 
     def _state(self) -> dict[str, Any]:
         begun = self._upkeep is not None
@@ -293,6 +324,18 @@ class Keeper:
             self._upkeep.parts.load_state_dict(state["parts"])
             self._upkeep.load_state_dict(state["upkeep"])
             self._publish(self._upkeep)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied or pickled with everything but callbacks on events."""
+        if self._folder is not None:
+            raise UserError(
+                "a keeper in a folder is not to be copied: save it, and load the folder"
+            )
+        with self._lock:
+            network = self._config.backbone if self._network is None else self._network
+            settings = to_json(self._config, self._settings)
+            # The learner's own tensors must not go on changing in what is a copy.
+            return _revived, (network, self._labels, settings, copy.deepcopy(self._state()))
 
     # How it begins
 
@@ -374,6 +417,18 @@ class Keeper:
         assert self._upkeep is not None, "what is published is kept up"
         logits = self._upkeep.parts.learner.said_by(edition.network, images)
         return logits.masked_fill(~edition.answers, -torch.inf)
+
+
+def _revived(
+    network: nn.Module | str,
+    labels: Callback | None,
+    settings: dict[str, Any],
+    state: dict[str, Any],
+) -> Keeper:
+    """A keeper as it was when it was copied or pickled."""
+    keeper = Keeper(network, labels=labels, **settings)
+    keeper._load_state(state)
+    return keeper
 
 
 def _backbone(network: object) -> str:

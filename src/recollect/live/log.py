@@ -11,7 +11,7 @@ from recollect.experiment.store import RunFolder
 from recollect.files import JSON
 
 EVENTS: Mapping[str, str] = {
-    "observed": "rows came in: how many, how many were predicted right, the loss",
+    "observed": "rows came in: how many, how many were predicted right, the loss, all counters",
     "refused": "rows that are not finite were left out",
     "classes": "labels of classes came that had never been seen",
     "grown": "the network has taken on more outputs",

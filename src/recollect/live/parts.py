@@ -35,7 +35,6 @@ class LiveParts:
     """looks after the learner by watched rows with labels"""
     guessed: Care | None
     """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
-    detectors: tuple[Detector, ...]
 
     @property
     def cares(self) -> tuple[Care, ...]:
@@ -49,7 +48,6 @@ class LiveParts:
             "learner": self.learner.state_dict(),
             "ledger": self.ledger.state_dict(),
             "monitors": monitors,
-            "detectors": [_state_of(detector) for detector in self.detectors],
             "adaptation": state_of(self.given.adaptation),
         }
 
@@ -59,9 +57,6 @@ class LiveParts:
         self.ledger.load_state_dict(state["ledger"])
         for care, monitor in zip(self.cares, state["monitors"], strict=True):
             monitor_of(care).load_state_dict(monitor)
-        for detector, kept in zip(self.detectors, state["detectors"], strict=True):
-            if kept:
-                detector.load_state_dict(kept)  # type: ignore[attr-defined]
         load_state_of(self.given.adaptation, state["adaptation"])
 
 
@@ -110,22 +105,10 @@ def make_parts(
         )
         return Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
 
-    by_label = detector("given")
-    given = care(by_label, "given", lambda count: ledger.book_labels("monitoring", count))
+    given = care(detector("given"), "given", lambda count: ledger.book_labels("monitoring", count))
     try:
         by_guess = detector("predicted")
     except UserError:  # what it says to given labels it has said: it cannot do without
-        return LiveParts(
-            learner=learner, ledger=ledger, given=given, guessed=None, detectors=(by_label,)
-        )
+        return LiveParts(learner=learner, ledger=ledger, given=given, guessed=None)
     guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
-    detectors = by_label, by_guess
-    return LiveParts(
-        learner=learner, ledger=ledger, given=given, guessed=guessed, detectors=detectors
-    )
-
-
-def _state_of(detector: Detector) -> dict[str, Any]:
-    """Everything that changes in a detector; most have nothing that does."""
-    state: dict[str, Any] = getattr(detector, "state_dict", dict)()
-    return state
+    return LiveParts(learner=learner, ledger=ledger, given=given, guessed=guessed)

@@ -11,7 +11,7 @@ from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.fields import settle
-from recollect.experiment.presets import options_type, resolve
+from recollect.experiment.presets import goes_on, options_type, resolve
 
 OF_RUNS = (
     "buffer_size",
@@ -45,6 +45,10 @@ _NOT_LIVE = {
 }
 
 
+_ROW_BY_ROW = {"reference_size": 10, "check_rows": 1}
+"""Where evidence adds up: a class is watched from few rows on, and every row is looked at."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveSettings:
     """How a live learner watches, asks and grows."""
@@ -58,9 +62,11 @@ class LiveSettings:
     watch_every: int = 6
     """of so many labelled rows of a class one is watched, and never trained on"""
     reference_size: int = 100
-    """rows of a class that say what it looked like when it was learned"""
+    """rows of a class that say what it looked like when it was learned; as a rule 10 for the
+    detector sequential, which goes on to compare rows with all that came before"""
     check_rows: int = 50
-    """rows of a class since its last check that make a check due"""
+    """rows of a class since its last check that make a check due; as a rule 1 for the detector
+    sequential"""
     recent_rows: int = 2000
     """labelled rows, and unlabelled ones, that are kept for realignment and for late answers"""
     label_seconds: float = 30.0
@@ -103,7 +109,10 @@ def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunCon
     for part, reasons in _NOT_LIVE.items():
         if (name := getattr(config, part)) in reasons:
             raise UserError(f"{part} {name} {reasons[name]}; choose another one")
-    live = LiveSettings(**{name: value for name, value in settings.items() if name in own})
+    live_settings = {name: value for name, value in settings.items() if name in own}
+    if goes_on(config):
+        live_settings = {**_ROW_BY_ROW, **live_settings}
+    live = LiveSettings(**live_settings)
     return resolve(_over_the_whole_stream(config)), live
 
 

@@ -52,7 +52,8 @@ class Teller:
             done.notes.append(f"{len(taken.refused)} rows were refused: not finite")
             done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
         details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
-        done.events.append(("observed", {**details, "loss": loss, "accuracy": self.accuracy}))
+        so_far = {"loss": loss, "accuracy": self.accuracy, "counters": dict(self.counters.values)}
+        done.events.append(("observed", {**details, **so_far}))
         for kind, more in done.events:
             done.notes += self.tell(kind, **more)
         return Observation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ class Upkeep:
                 continue
             self.checks += 1
             look = _Look(number=self.checks + 1, known_classes=due, track=track)
-            labels = self._labels(done, asking=True)
+            labels = self._labels(done, asking=True, onset=monitor_of(care).onset)
             verdicts, repair = care.attend(look, self._bench(care, look, labels))
             if track is self.window.guessed and not self._tells_harm:
                 # What a reference of guesses says about accuracy is the learner's own opinion.
@@ -206,21 +206,24 @@ class Upkeep:
             done.extra.append(repair.extra)
         done.given += labels.to_learn()
 
-    def _labels(self, done: Done, *, asking: bool) -> LiveLabels:
+    def _labels(
+        self, done: Done, *, asking: bool, onset: Callable[[int], int | None] = lambda _: None
+    ) -> LiveLabels:
         return LiveLabels(
             self.window,
             self.parts.ledger,
             asker=self._asker if asking else None,
             predict=self.predict,
             tell=done.tell,
+            onset=onset,
         )
 
     def _bench(self, care: Care, look: _Look, labels: LiveLabels) -> Workbench:
         learner, ledger = self.parts.learner, self.parts.ledger
 
-        def rehearse(batch: Rows | None) -> StepReport:
+        def rehearse(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
             ledger.add_step()
-            return learner.rehearse(batch)
+            return learner.rehearse(batch, rate=rate)
 
         return Workbench(
             memory=learner.memory,
@@ -270,7 +273,8 @@ class Upkeep:
                 continue
             rows = {label: track.settle(label) for label in complete}
             look = _Collected(rows)
-            care.settle(look, complete, look.monitored())
+            memory = self.parts.learner.memory
+            care.settle(look, complete, Rows.concat([memory.rows_of(c) for c in complete]))
             if track is self.window.given:
                 done.tell("watched", classes=complete)
 

@@ -1,0 +1,65 @@
+"""What is wrong with a keeper's folder is said when it is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from live_tools import digits, keeper, play
+from run_tools import complaint
+
+import recollect
+from recollect.experiment import state as state_file
+from recollect.experiment import store
+
+
+def saved_twice(folder: Path) -> None:
+    """A keeper that was saved after 100 rows and after 200."""
+    mine = keeper(folder=folder)
+    for start, images, labels in digits().batches(100):
+        if start == 200:
+            break
+        mine.observe(images, labels)
+        mine.save()
+    mine._let_go()
+
+
+def test_a_keeper_that_falls_back_to_the_state_before_says_so(tmp_path: Path) -> None:
+    saved_twice(tmp_path / "it")
+    (tmp_path / "it" / store.CHECKPOINT).write_bytes(b"half")
+    with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
+        mine = recollect.Keeper.load(tmp_path / "it")
+    assert mine.rows == 100
+    mine.close()
+
+
+def test_a_keeper_of_which_nothing_is_saved_says_so(tmp_path: Path) -> None:
+    mine = keeper(folder=tmp_path / "it")
+    play(mine, digits(), rows=50)
+    mine._let_go()
+    with pytest.warns(UserWarning, match="nothing is saved in .*: the keeper begins anew"):
+        mine = recollect.Keeper.load(tmp_path / "it")
+    assert mine.rows == 0
+    mine.close()
+
+
+def test_a_state_that_no_keeper_has_saved_gets_one_line(tmp_path: Path) -> None:
+    saved_twice(tmp_path / "it")
+    (tmp_path / "it" / store.PREVIOUS).unlink()
+    file = tmp_path / "it" / store.CHECKPOINT
+    saved = state_file.read(file, format=store.FORMAT)
+    del saved["state"]["upkeep"]["window"]
+    state_file.write(file, saved, format=store.FORMAT)
+    assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+
+
+@pytest.mark.parametrize("lost", ["network", "detector"])
+def test_a_config_that_no_keeper_has_written_gets_one_line(lost: str, tmp_path: Path) -> None:
+    saved_twice(tmp_path / "it")
+    file = tmp_path / "it" / store.CONFIG
+    config = json.loads(file.read_text())
+    del config["keeper"][lost]
+    file.write_text(json.dumps(config))
+    (tmp_path / "it" / "checksums.json").unlink()  # whoever sends a folder sends fitting ones
+    assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
