@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from recollect.experiment.config import RunConfig
     from recollect.experiment.load import Predictor, load
     from recollect.experiment.run import run
+    from recollect.live.estimator import KeeperClassifier
     from recollect.live.keeper import Keeper
     from recollect.report import write_report
 
 _HOMES = {
     "DriftDetector": "recollect.detect.standalone",
     "Keeper": "recollect.live.keeper",
+    "KeeperClassifier": "recollect.live.estimator",
     "Predictor": "recollect.experiment.load",
     "RunConfig": "recollect.experiment.config",
     "RunFailure": "recollect.errors",
@@ -35,6 +37,7 @@ _HOMES = {
 __all__ = [
     "DriftDetector",
     "Keeper",
+    "KeeperClassifier",
     "Predictor",
     "RunConfig",
     "RunFailure",

@@ -118,7 +118,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     with contextlib.suppress(FileNotFoundError):  # the working folder may have been removed
         # Last, so that it shadows nothing: parts of one's own go by import path (my_parts:Net).
         sys.path.append(str(Path.cwd()))
-    sys.exit(command(sys.argv[1:] if argv is None else list(argv)))
+    code = command(sys.argv[1:] if argv is None else list(argv))
+    # While Python shuts down nobody is left to tell of an interruption but by a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
 
 
 def command(argv: list[str]) -> int:

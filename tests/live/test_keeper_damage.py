@@ -63,3 +63,12 @@ def test_a_config_that_no_keeper_has_written_gets_one_line(lost: str, tmp_path: 
     file.write_text(json.dumps(config))
     (tmp_path / "it" / "checksums.json").unlink()  # whoever sends a folder sends fitting ones
     assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+
+
+def test_a_keeper_without_a_whole_checkpoint_says_what_can_be_done(tmp_path: Path) -> None:
+    saved_twice(tmp_path / "it")
+    for name in (store.CHECKPOINT, store.PREVIOUS):
+        (tmp_path / "it" / name).write_bytes(b"half")
+    told = complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    assert told.endswith("begin anew in another folder")
+    assert "--" not in told

@@ -246,6 +246,17 @@ def test_a_run_that_cannot_be_gone_on_with_says_what_to_remove(tmp_path: Path) -
     assert f"remove {job.folder} to start it anew" in half.error
 
 
+def test_a_run_that_fell_back_to_an_earlier_checkpoint_says_so(tmp_path: Path) -> None:
+    job = job_of(tiny_plan(axes={"seed": [0]}).runs[0], tmp_path)
+    first = perform(job)
+    assert (first.state, first.warnings) == ("done", ())
+    (Path(job.folder) / "result.json").unlink()
+    (Path(job.folder) / "checkpoint.safetensors").write_bytes(b"half")
+    again = perform(job)
+    assert (again.state, again.faa) == ("done", first.faa)
+    assert any("checkpoint.safetensors" in warning for warning in again.warnings)
+
+
 def test_a_pool_has_workers_and_a_machine_cores() -> None:
     assert "at least one worker; got 0" in complaint(lambda: Pool(0))
     assert 1 <= cores() <= (os.cpu_count() or 1)

@@ -32,3 +32,12 @@ def test_time_left_is_that_of_the_runs_left_several_at_a_time() -> None:
 def test_time_left_counts_on_all_that_run_at_once() -> None:
     assert "about 10 s left" in told_after([1.0, 1.0], total=12, slots=1)
     assert "about 2 s left" in told_after([1.0, 1.0], total=12, slots=1, running=5)
+
+
+def test_what_a_run_warns_of_stands_before_how_it_ended() -> None:
+    page = io.StringIO()
+    overview = Overview(Console(file=page, width=200))
+    overview.begins(1, 0, 1)
+    overview.started("a")
+    overview.ended(Outcome(id="a", state="done", faa=50.0, warnings=("half a file",)), again=False)
+    assert "a: warning: half a file\na: FAA 50.0" in page.getvalue()

@@ -293,6 +293,10 @@ class Keeper:
             else:
                 with taking_up(path):
                     self._load_state(state)
+        except UserError as error:
+            self._folder.close()
+            told = str(error).replace("start anew with --overwrite", "begin anew in another folder")
+            raise UserError(told) from error
         except BaseException:
             self._folder.close()
             raise

@@ -55,6 +55,8 @@ class Outcome:
     """one line"""
     faa: float | None = None
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    """what a person should be told of the run's files, a line each"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -71,14 +73,22 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
     import recollect.experiment.run  # noqa: F401
 
     began = time.monotonic()  # a run is not to blame for what its worker had to load
+    warnings: list[str] = []
 
     def outcome(state: State, error: str = "", faa: float | None = None) -> Outcome:
         line = " ".join(error.split())
         seconds = time.monotonic() - began
-        return Outcome(id=job.id, state=state, error=line, faa=faa, seconds=seconds)
+        return Outcome(
+            id=job.id,
+            state=state,
+            error=line,
+            faa=faa,
+            seconds=seconds,
+            warnings=tuple(warnings),
+        )
 
     try:
-        return outcome("done", faa=_run(job, progress)["faa"])
+        return outcome("done", faa=_run(job, progress, warnings.append)["faa"])
     except FolderBusy as error:
         return outcome("busy", str(error))
     except UserError as error:
@@ -89,7 +99,7 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
         return outcome("failed", f"{type(error).__name__}: {error}")
 
 
-def _run(job: Job, progress: Progress | None) -> dict[str, Any]:
+def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
     from recollect.experiment.build import assemble
     from recollect.experiment.run import run_in
 
@@ -100,7 +110,7 @@ def _run(job: Job, progress: Progress | None) -> dict[str, Any]:
             (folder / RESULT).unlink()
         tasks = len(assembly.stream)
         listener = _Telling(lambda done: progress(job.id, done, tasks)) if progress else None
-        return run_in(held, assembly, listener=listener)
+        return run_in(held, assembly, listener=listener, warn=warn)
 
 
 def _as_begun(folder: Path, config: RunConfig) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class Overview:
         """A line for it."""
         if outcome.id in self._rows:
             self._bars.remove_task(self._rows.pop(outcome.id))
+        for warning in outcome.warnings:
+            self.say(f"{outcome.id}: warning: {warning}")
         if outcome.state == "busy":
             return  # `waits` tells of it, if there is nothing else to do
         if outcome.state == "done":

@@ -1,0 +1,238 @@
+"""What the examples share: a stream is played in three ways, told in a table, drawn in a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import recollect
+from recollect.live import Request
+from recollect.report import style
+from recollect.report.canvas import place, to_png
+
+WAYS = ("amr", "evenly", "vanilla")
+"""labels asked for where drift is found; as many spread evenly over time; none"""
+WIDTH = 7.4
+"""of the panels, in inches"""
+NAMES = {
+    "amr": "labels where drift is found (amr)",
+    "evenly": "as many labels, evenly",
+    "vanilla": "no labels (vanilla)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """Rows in the order in which they come."""
+
+    images: np.ndarray
+    """uint8 (rows, height, width, channels), or floats (rows, features)"""
+    labels: np.ndarray
+    """int64 (rows,)"""
+    given: np.ndarray
+    """bool (rows,): which come with their label; predictions of the others are scored"""
+    parts: tuple[tuple[int, str], ...]
+    """first row and name of each part"""
+
+
+@dataclass(kw_only=True)
+class Course:
+    """How it went in one way with one seed."""
+
+    hits: np.ndarray
+    """bool (rows,): predicted right before anything was learned from the row"""
+    alarms: list[int] = field(default_factory=list)
+    """rows at which classes were found drifted"""
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    """at which row how many labels were asked for"""
+    labels: int = 0
+    """labels beyond those that came with the rows"""
+
+
+def play(
+    stream: Stream,
+    way: str,
+    *,
+    network: str,
+    seed: int,
+    settings: Mapping[str, Any],
+    budget: int = 0,
+    batch: int = 50,
+    first_steps: int = 300,
+    steps: int = 2,
+) -> Course:
+    """One keeper over the whole stream; between batches it rehearses its memory.
+
+    `first_steps` when the first rows without a label come, `steps` after every batch from there on.
+    """
+    course = Course(hits=np.zeros(len(stream.labels), dtype=bool))
+    here = 0
+
+    def ask(request: Request) -> dict[int, int]:
+        course.asked.append((here, len(request)))
+        return {int(row): int(stream.labels[row]) for row in request.ids}
+
+    known = stream.given.copy()
+    if way == "evenly":
+        unknown = np.random.default_rng([seed, 1]).permutation(np.flatnonzero(~stream.given))
+        known[unknown[:budget]] = True
+        course.labels = budget
+    by_drift: dict[str, Any] = {"adaptation": "vanilla", "detector": "never"}
+    if way == "amr":
+        by_drift = {"adaptation": "amr", "labels": ask, "label_budget": budget}
+    keeper = recollect.Keeper(network, **{**settings, "seed": seed, **by_drift})
+    is_live = False
+    for here in range(0, len(stream.labels), batch):
+        rows = slice(here, here + batch)
+        if not is_live and not stream.given[rows].all():
+            is_live = True
+            keeper.rehearse(first_steps)
+        seen = keeper.observe(stream.images[rows], np.where(known[rows], stream.labels[rows], -1))
+        if is_live:
+            keeper.rehearse(steps)
+        course.hits[rows] = seen.predicted == stream.labels[rows]
+        if seen.drifted:
+            course.alarms.append(here)
+    course.labels += sum(count for _, count in course.asked)
+    return course
+
+
+def play_all(
+    stream_of: Any, seeds: Sequence[int], *, settings: Mapping[str, Any], budget: int, **more: Any
+) -> tuple[Stream, dict[str, list[Course]]]:
+    """All ways with all seeds; the stream of the first seed."""
+    courses: dict[str, list[Course]] = {way: [] for way in WAYS}
+    for seed in seeds:
+        stream = stream_of(seed)
+        asked = play(stream, "amr", seed=seed, settings=settings, budget=budget, **more)
+        courses["amr"].append(asked)
+        for way, count in (("evenly", asked.labels), ("vanilla", 0)):
+            courses[way].append(
+                play(stream, way, seed=seed, settings=settings, budget=count, **more)
+            )
+    return stream_of(seeds[0]), courses
+
+
+def table(stream: Stream, courses: Mapping[str, Sequence[Course]]) -> str:
+    """Accuracy in percent by part, of rows without a label, and labels; means over seeds."""
+    scored = _scored_parts(stream)
+    width = max(map(len, NAMES.values()))
+    columns = [*(name for name, _ in scored), "all", "± sd", "labels"]
+    lines = [" " * width + "".join(f"{name:>12}" for name in columns)]
+    rest = np.flatnonzero(~stream.given)
+    for way, runs in courses.items():
+        means = [np.mean([100 * run.hits[rows].mean() for run in runs]) for _, rows in scored]
+        totals = [100 * run.hits[rest].mean() for run in runs]
+        numbers = [
+            *means,
+            float(np.mean(totals)),
+            float(np.std(totals, ddof=min(1, len(runs) - 1))),
+        ]
+        count = round(float(np.mean([run.labels for run in runs])))
+        lines.append(
+            f"{NAMES[way]:{width}}" + "".join(f"{x:12.1f}" for x in numbers) + f"{count:12,}"
+        )
+    return "\n".join(lines)
+
+
+def draw(
+    stream: Stream, courses: Mapping[str, Sequence[Course]], file: Path, *, title: str, over: int
+) -> None:
+    """Accuracy over the last `over` rows, alarms, and labels asked for, as one PNG."""
+    with matplotlib.rc_context(style.RC):
+        figure = Figure(figsize=(WIDTH + 1.0, 4.75))
+        upper = place(figure, 0.75, 1.75, WIDTH, 2.3)
+        lower = place(figure, 0.75, 0.35, WIDTH, 1.1)
+        _draw_accuracy(upper, courses, over)
+        _draw_asked(lower, courses["amr"])
+        starts, names = zip(*stream.parts, strict=True)
+        for axes in (upper, lower):
+            axes.set_xlim(0, len(stream.labels))
+            axes.set_xticks(starts, names if axes is lower else [""] * len(names), ha="left")
+            axes.grid()
+            for begin, end in _labelled_parts(stream):
+                axes.axvspan(begin, end, color=style.FAINT, alpha=0.5, linewidth=0, zorder=0)
+        lower.text(
+            0.005,
+            0.88,
+            "all labelled",
+            transform=lower.transAxes,
+            fontsize=6.5,
+            color=style.MUTED,
+        )
+        figure.text(0.75 / (WIDTH + 1.0), 4.55 / 4.75, title, fontweight="bold", fontsize=9.5)
+        handles, labels = upper.get_legend_handles_labels()
+        figure.legend(
+            handles,
+            labels,
+            loc="upper left",
+            ncols=4,
+            fontsize=7.5,
+            bbox_to_anchor=(0.6 / (WIDTH + 1.0), 4.5 / 4.75),
+        )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(to_png(figure))
+
+
+def _draw_accuracy(axes: Axes, courses: Mapping[str, Sequence[Course]], over: int) -> None:
+    """A line per way, mean over seeds, from the least seed to the best; alarms below."""
+    looks = style.looks_of(WAYS)
+    for way in reversed(WAYS):
+        curves = 100 * np.stack([_smooth(run.hits, over) for run in courses[way]])
+        across, look = np.arange(curves.shape[1]), looks[way]
+        line = look.line
+        axes.plot(across, curves.mean(axis=0), color=look.colour, linestyle=line, label=NAMES[way])
+        if len(curves) > 1:
+            low, high = curves.min(axis=0), curves.max(axis=0)
+            axes.fill_between(across, low, high, color=look.colour, alpha=0.12, linewidth=0)
+    axes.set_ylim(-6 - 4 * len(courses["amr"]), 102)
+    axes.set_yticks(range(0, 101, 20))
+    for number, run in enumerate(courses["amr"]):
+        height = np.full(len(run.alarms), -6.0 - 4 * number)
+        label = "drift found (a line per seed)" if number == 0 else None
+        axes.scatter(run.alarms, height, marker="^", s=12, color=style.DRIFT, label=label)
+    axes.set_ylabel(f"accuracy over\n{over} rows, %")
+
+
+def _draw_asked(axes: Axes, runs: Sequence[Course]) -> None:
+    """Labels asked for so far, a line per seed."""
+    for run in runs:
+        rows = [0, *(row for row, _ in run.asked), len(run.hits)]
+        so_far = np.cumsum([0, *(count for _, count in run.asked), 0])
+        axes.step(rows, so_far, where="post", color=style.looks_of(WAYS)["amr"].colour, lw=1.1)
+    axes.set_ylabel("labels asked for\n(a line per seed)")
+    axes.set_ylim(bottom=0)
+
+
+def _smooth(hits: np.ndarray, over: int) -> np.ndarray:
+    """Mean over the last rows, as many as there are at first."""
+    total = np.concatenate([[0], np.cumsum(hits)])
+    last = np.arange(1, len(total))
+    first = np.maximum(0, last - over)
+    smooth: np.ndarray = (total[last] - total[first]) / (last - first)
+    return smooth
+
+
+def _labelled_parts(stream: Stream) -> list[tuple[int, int]]:
+    """First and last row of parts in which all rows come with their labels."""
+    bounds = [*(start for start, _ in stream.parts), len(stream.labels)]
+    return [(a, b) for a, b in pairwise(bounds) if stream.given[a:b].all()]
+
+
+def _scored_parts(stream: Stream) -> list[tuple[str, np.ndarray]]:
+    """Name and scored rows of each part that has any."""
+    ends = [*(start for start, _ in stream.parts[1:]), len(stream.labels)]
+    found = []
+    for (start, name), end in zip(stream.parts, ends, strict=True):
+        rows = start + np.flatnonzero(~stream.given[start:end])
+        if len(rows):
+            found.append((name, rows))
+    return found

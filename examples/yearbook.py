@@ -1,0 +1,102 @@
+"""Portraits of American students, year by year: does a model of the 1930s hold, at what price?
+
+    RECOLLECT_DATA=... python examples/yearbook.py [--short] [--seeds 2] [--figure FILE]
+
+The portraits of the 1930s come with their labels. From 1940 to 2013 they come without, and a keeper
+asks for labels where it finds that a class looks different. Beside it: no labels, and as many
+labels spread evenly over the years.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from showing import Stream, draw, play_all, table
+
+from recollect.data import library
+from recollect.data.npz import read_npz
+from recollect.data.official import YEARBOOK_CLASSES
+from recollect.errors import UserError
+
+LABELLED = range(1930, 1940)
+UNLABELLED = range(1940, 2014)
+SOME = range(1970, 1977)
+"""unlabelled years of the short form: hair has grown"""
+ONE_IN = 3
+"""of so many portraits one is taken"""
+SETTINGS = {
+    "lr": 0.05,
+    "batch_size": 32,
+    "normalise": True,
+    "detector": "ks",
+    "watch_every": 4,
+    "reference_size": 50,
+    "check_rows": 100,
+    "options": {"backbone": {"width": 8}},
+}
+
+
+def portraits(unlabelled: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pictures, labels and years: those that come with labels, and some later ones."""
+    file = library.find("yearbook")
+    if file is None:
+        raise UserError("Yearbook was not found: see `recollect data list`, and set RECOLLECT_DATA")
+    data = read_npz(file, class_names=YEARBOOK_CLASSES, group_years=1)
+    assert data.domains is not None
+    years = np.array([int(name) for name in data.domain_names])[data.domains]
+    rows = np.flatnonzero(np.isin(years, [*LABELLED, *unlabelled]))
+    rows = np.random.default_rng(0).permutation(rows)[: len(rows) // ONE_IN]
+    return data.images[rows], data.labels[rows], years[rows]
+
+
+def main(words: list[str] | None = None) -> None:
+    """Play, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--short", action="store_true", help="some years only, one seed")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budget", type=int, default=1000, help="labels that may be asked for")
+    parser.add_argument("--figure", type=Path, default=Path("example-yearbook.png"))
+    asked = parser.parse_args(words)
+    torch.set_num_threads(1)
+    images, labels, years = portraits(SOME if asked.short else UNLABELLED)
+
+    def stream_of(seed: int) -> Stream:
+        """In the order of the years, and at random within a year."""
+        order = np.lexsort((np.random.default_rng(seed).random(len(years)), years))
+        decades = years[order] // 10 * 10
+        starts = [
+            (int(np.argmax(decades == decade)), f"{decade}s") for decade in np.unique(decades)
+        ]
+        return Stream(
+            images=images[order],
+            labels=labels[order],
+            given=np.isin(years[order], LABELLED),
+            parts=tuple(starts),
+        )
+
+    start = time.process_time()
+    seeds = [0] if asked.short else list(range(asked.seeds))
+    stream, courses = play_all(
+        stream_of,
+        seeds,
+        network="cnn",
+        settings=SETTINGS,
+        budget=asked.budget,
+        first_steps=100 if asked.short else 300,
+    )
+    print(table(stream, courses))
+    title = f"Yearbook, year by year ({len(labels):,} portraits; seeds: {len(seeds)})"
+    draw(stream, courses, asked.figure, title=title, over=200 if asked.short else 400)
+    print(f"{asked.figure} ({time.process_time() - start:.0f} s)")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(str(error))

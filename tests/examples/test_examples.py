@@ -1,0 +1,61 @@
+"""The worked examples run, in their short form, wherever their data is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from run_tools import ENVIRONMENT
+
+from recollect.data import library
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PACKAGES = {"yearbook": (), "pacs": ("efficientnet_lite_pytorch",)}
+
+
+def run(name: str, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, words)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+def numbers_of(table: str) -> dict[str, list[float]]:
+    """The table's numbers by way: accuracy of each part and of all, spread, labels."""
+    found = {}
+    for name in (
+        "labels where drift is found (amr)",
+        "as many labels, evenly",
+        "no labels (vanilla)",
+    ):
+        (line,) = re.findall(rf"^{re.escape(name)} +(.+)$", table, re.MULTILINE)
+        found[name.split()[0]] = [float(word.replace(",", "")) for word in line.split()]
+    return found
+
+
+@pytest.mark.parametrize("name", ["yearbook", "pacs"])
+def test_the_short_form_prints_a_table_and_draws_a_figure(name: str, tmp_path: Path) -> None:
+    if library.find(name) is None:
+        pytest.skip(f"{name} is not on this machine; RECOLLECT_DATA names where it lies")
+    if missing := [each for each in PACKAGES[name] if importlib.util.find_spec(each) is None]:
+        pytest.skip(f"{missing[0]} is not installed: pip install 'recollect[imagenet]'")
+    done = run(name, "--short", "--figure", tmp_path / "figure.png")
+    assert done.returncode == 0, done.stderr
+    numbers = numbers_of(done.stdout)
+    assert all(0 < share <= 100 for row in numbers.values() for share in row[:-2])
+    asked, evenly, none = (numbers[way] for way in ("labels", "as", "no"))
+    assert asked[-1] == evenly[-1] > none[-1] == 0
+    with Image.open(tmp_path / "figure.png") as picture:
+        assert picture.width > 1000
+
+
+@pytest.mark.parametrize("name", ["yearbook", "pacs"])
+def test_without_its_data_an_example_says_so_in_one_line(name: str, tmp_path: Path) -> None:
+    if library.find(name) is not None:
+        pytest.skip(f"{name} is on this machine")
+    done = run(name, "--short", "--figure", tmp_path / "figure.png")
+    assert done.returncode == 1
+    assert re.fullmatch(r".+ was not found: see `recollect data list`.+\n", done.stderr)
