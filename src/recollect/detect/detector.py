@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -37,6 +37,27 @@ class Detector(Protocol):
 
         Where no labels of monitored rows were paid for, all of them are -1.
         """
+        ...
+
+
+@runtime_checkable
+class GoesOn(Protocol):
+    """A detector whose evidence adds up from check to check: it has a state of its own."""
+
+    def renew(self, labels: Sequence[int], learned: Rows) -> None:
+        """These classes were just learned, from these rows: what came before is void."""
+        ...
+
+    def onset(self, label: int) -> int | None:
+        """The id of the row with which a change has begun, if there is one; None: no row yet."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
         ...
 
 

@@ -13,6 +13,7 @@ from recollect import rng
 from recollect.models.cnn import SmallCNN
 from recollect.models.encode import encode_all
 from recollect.models.inputs import to_input
+from recollect.models.mlp import MLP
 from recollect.types import Encoding
 
 
@@ -58,19 +59,24 @@ class LearnerEncoder:
 
 
 class RandomEncoder:
-    """A small convolutional network that is never trained: fixed by its seed."""
+    """A small network that is never trained: fixed by its seed. Convolutions, if rows are pictures."""
 
     fixed: ClassVar[bool] = True
 
     def __init__(self, surroundings: Surroundings, *, outputs: int = 32, width: int = 32) -> None:
-        height, wide, channels = surroundings.image_shape
+        *height_and_width, channels = surroundings.image_shape
+        self._network: nn.Module
         with rng.as_global(rng.fork(surroundings.seed, "random-encoder")):
-            self._network = SmallCNN(
-                input_shape=(channels, height, wide), num_classes=outputs, width=width
-            )
+            if height_and_width:
+                height, wide = height_and_width
+                shape = (channels, height, wide)
+                self._network = SmallCNN(input_shape=shape, num_classes=outputs, width=width)
+            else:
+                flat, hidden = (1, 1, channels), (4 * width,)
+                self._network = MLP(input_shape=flat, num_classes=outputs, hidden=hidden)
         self._network.eval().requires_grad_(False)
-        shape = "x".join(map(str, surroundings.image_shape))
-        self.name = f"random {shape} {outputs} {width} seed {surroundings.seed}"
+        size = "x".join(map(str, surroundings.image_shape))
+        self.name = f"random {size} {outputs} {width} seed {surroundings.seed}"
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from recollect.detect.detector import Detector
+from recollect.detect.detector import Detector, GoesOn
 from recollect.detect.grouping import KnownLabels
 from recollect.detect.reference import FingerprintReference, HeldOutReference
 from recollect.shapes import HasRows, Watched
@@ -87,6 +87,8 @@ class Monitor:
         """
         if not self._detector.watches:
             return
+        if isinstance(self._detector, GoesOn):
+            self._detector.renew(labels, learned)
         for label in labels:
             if isinstance(self._reference, HeldOutReference):
                 rows = task.reference(label)
@@ -95,13 +97,24 @@ class Monitor:
             elif isinstance(self._reference, FingerprintReference):
                 self._reference.renew(label, learned.of_class(label).distinct())
 
+    def onset(self, label: int) -> int | None:
+        """The id of the row with which a drifted class has begun to drift; None: nobody can say."""
+        return self._detector.onset(label) if isinstance(self._detector, GoesOn) else None
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes (a memory that serves as reference saves itself)."""
+        kept: dict[str, Any] = {}
         if isinstance(self._reference, HeldOutReference | FingerprintReference):
-            return self._reference.state_dict()
-        return {}
+            kept = self._reference.state_dict()
+        if isinstance(self._detector, GoesOn):
+            return {"reference": kept, "detector": self._detector.state_dict()}
+        return kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        kept = state
+        if isinstance(self._detector, GoesOn):
+            kept = state["reference"]
+            self._detector.load_state_dict(state["detector"])
         if isinstance(self._reference, HeldOutReference | FingerprintReference):
-            self._reference.load_state_dict(state)
+            self._reference.load_state_dict(kept)
