@@ -124,10 +124,7 @@ def test_only_an_encoder_that_never_learns_calls_itself_fixed() -> None:
 
 def test_the_random_network_also_takes_rows_that_are_no_pictures() -> None:
     rows = torch.rand(6, 20, generator=rng.fork(3))
-    mine, again, other = (
-        RandomEncoder(Surroundings(learner=None, image_shape=(20,), seed=seed))
-        for seed in (1, 1, 2)
-    )
+    mine, again, other = (RandomEncoder(around((20,), seed=seed)) for seed in (1, 1, 2))
     said = mine.encode(rows)
     assert said.features.shape == (6, 128)
     assert torch.equal(said.logits, again.encode(rows).logits)

@@ -59,7 +59,7 @@ class LearnerEncoder:
 
 
 class RandomEncoder:
-    """A small network that is never trained: fixed by its seed. Convolutions, if rows are pictures."""
+    """A small network that is never trained: fixed by its seed; with convolutions for pictures."""
 
     fixed: ClassVar[bool] = True
 
