@@ -47,6 +47,7 @@ def bench(
         annotate=annotate,
         encode=pixels,
         rehearse=no_step,
+        steps=lambda: 0,
         watched=lambda: watched,
         compare=lambda kept, now: estimate_shares([(kept, now)])[0],
     )

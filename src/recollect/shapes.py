@@ -145,6 +145,8 @@ class Workbench:
     encode: Callable[[Tensor], Encoding]
     """what the learner makes of pictures, (rows, height, width, channels); nothing changes"""
     rehearse: Rehearse
+    steps: Callable[[], int]
+    """gradient steps made so far, rehearsals included"""
     watched: Callable[[], Rows]
     """the rows that the monitor saw, with the labels it saw; -1: none"""
     compare: Callable[[Tensor, Tensor], Share]

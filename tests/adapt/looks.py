@@ -77,6 +77,8 @@ class Pupil:
         self.memory = memory
         self.needs = needs
         self.rehearsals = 0
+        self.taught = 0
+        """steps on a task's own rows"""
         self.rehearsed: list[Rows] = []
         self.rates: list[float] = []
         self.forgets_at: int | None = None
@@ -111,6 +113,7 @@ def bench_of(pupil: Pupil, source: Source, watched: Rows) -> Workbench:
         annotate=lambda rows: {},
         encode=pupil.encode,
         rehearse=pupil.rehearse,
+        steps=lambda: pupil.rehearsals + pupil.taught,
         watched=lambda: watched,
         compare=lambda kept, now: estimate_shares([(kept, now)])[0],
     )

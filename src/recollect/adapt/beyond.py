@@ -34,14 +34,14 @@ class BeyondOptions:
     """partial: from this share of moved rows on, all of a class's rows in memory go"""
     choice: Literal["random", "diverse", "uncertain"] = "diverse"
     """chosen: which incoming samples are worth a label"""
-    steps_per_class: int = 25
+    steps_per_class: int = 10
     """recovery: gradient steps at most right after a realignment, for each renewed class"""
     patience: int = 3
     """recovery: rounds of steps without a gain after which it ends"""
     follow_ups: int = 3
     """recovery: after how many of the coming tasks it goes on"""
-    follow_up_steps: int = 100
-    """recovery: gradient steps after each of them"""
+    follow_up_share: float = 0.5
+    """recovery: gradient steps after each of them, as a share of the steps that it took"""
     precision: float = 0.9
     """free-labels: share of right guesses that is asked for"""
     looks: int = 3
@@ -56,13 +56,13 @@ class BeyondOptions:
     def __post_init__(self) -> None:
         if self.choice not in _CHOICES:
             raise UserError(f"choice must be one of {', '.join(_CHOICES)}; got {self.choice!r}")
-        for name in ("full_from", "precision", "same_below", "begin", "end"):
+        for name in ("full_from", "precision", "same_below", "begin", "end", "follow_up_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} must lie between 0 and 1; got {getattr(self, name)}")
         if self.end > self.begin:
             raise UserError(f"end must not exceed begin; got {self.end} and {self.begin}")
-        at_least = {"steps_per_class": 0, "patience": 1, "follow_ups": 0, "follow_up_steps": 0}
-        for name, least in {**at_least, "looks": 1}.items():
+        at_least = {"steps_per_class": 0, "patience": 1, "follow_ups": 0, "looks": 1}
+        for name, least in at_least.items():
             if getattr(self, name) < least:
                 raise UserError(f"{name} must be at least {least}; got {getattr(self, name)}")
 
@@ -88,7 +88,7 @@ def realign_with(options: BeyondOptions, *, parts: Collection[str]) -> Adaptatio
             steps_per_class=options.steps_per_class,
             patience=options.patience,
             follow_ups=options.follow_ups,
-            follow_up_steps=options.follow_up_steps,
+            follow_up_share=options.follow_up_share,
             guesses=Guesses(precision=options.precision) if "free-labels" in parts else None,
         )
     return made

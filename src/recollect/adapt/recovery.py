@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -25,34 +26,35 @@ Accuracies = Mapping[int, float]
 class Recover:
     """Rehearses until renewed classes gain nothing more, and again after tasks that disturb them.
 
-    A step takes one row of every class in memory, beside what the method draws by itself; after
-    tasks also guessed rows of the renewed classes, if there are `guesses`.
+    Steps are on memory alone; after tasks also on guessed rows, one of each renewed class, if there
+    are `guesses`. (Rows of every class equally often were tried: no better than plain draws.)
     """
 
     def __init__(
         self,
         inner: Adaptation,
         *,
-        steps_per_class: int = 25,
+        steps_per_class: int = 10,
         patience: int = 3,
         follow_ups: int = 3,
-        follow_up_steps: int = 100,
+        follow_up_share: float = 0.5,
         guesses: Guesses | None = None,
     ) -> None:
         """At once, up to `steps_per_class`, fewer if `patience` rounds in a row bring no gain.
 
-        Then `follow_up_steps` after each of the next `follow_ups` tasks, at a rate that falls to 0.
+        Then, after each of the next `follow_ups` tasks, a share of its steps, at a falling rate.
         """
         self._inner = inner
         self._steps_per_class = steps_per_class
         self._patience = patience
         self._follow_ups = follow_ups
-        self._follow_up_steps = follow_up_steps
+        self._follow_up_share = follow_up_share
         self._guesses = guesses
         self._may_guess = True
         self._renewed: tuple[int, ...] = ()
         self._left = 0
         self._phases = 0
+        self._steps = 0
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """The inner repair, then rehearsal."""
@@ -63,17 +65,17 @@ class Recover:
         self._renewed = tuple(sorted({*earlier, *repair.renewed}))
         self._left, self._may_guess = self._follow_ups, True
         notes = self._recover(repair, bench)
+        self._steps = bench.steps()
         return dataclasses.replace(repair, notes=(*repair.notes, *notes))
 
     def _recover(self, repair: Repair, bench: Workbench) -> list[str]:
         judges = _judges(repair, bench)
         budget = self._steps_per_class * len(repair.renewed)
-        batches = one_of_each(bench.memory, seed=self._next_phase())
         course = [_accuracies(judges, bench)]
         steps, idle, best = 0, 0, _mean(course[0])
         while steps < budget and idle < self._patience:
             for _ in range(min(ROUND, budget - steps)):
-                bench.rehearse(next(batches))
+                bench.rehearse(None)
                 steps += 1
             course.append(_accuracies(judges, bench))
             idle = 0 if _mean(course[-1]) > best else idle + 1
@@ -83,7 +85,8 @@ class Recover:
 
     def follow_up(self, bench: Workbench) -> tuple[str, ...]:
         """Rehearse what the task has disturbed."""
-        if not (self._left and self._follow_up_steps and bench.memory.counts()):
+        steps = round(self._follow_up_share * (bench.steps() - self._steps))
+        if not (self._left and steps and bench.memory.counts()):
             return ()
         self._left -= 1
         notes = []
@@ -93,15 +96,19 @@ class Recover:
             notes.append(note)
         watched = bench.watched()
         before = _accuracies(watched, bench) if has_labels(watched) else None
-        batches = one_of_each(bench.memory, beside=guessed, seed=self._next_phase())
-        for step in range(self._follow_up_steps):
-            bench.rehearse(next(batches), rate=1 - step / self._follow_up_steps)
+        self._phases += 1
+        beside: Iterator[Rows | None] = repeat(None)
+        if guessed is not None:
+            beside = one_of_each(guessed, seed=self._phases)
+        for step, batch in zip(range(steps), beside, strict=False):
+            bench.rehearse(batch, rate=1 - step / steps)
+        self._steps = bench.steps()
         self._annotate_anew(self._renewed, bench)
         if before is None:
             return tuple(notes)
         after = _accuracies(watched, bench)
         notes.append(
-            f"{self._follow_up_steps} steps of recovery after the task: known classes from "
+            f"{steps} steps of recovery after the task: known classes from "
             f"{_mean(before):.1f} to {_mean(after):.1f} percent"
         )
         if guessed is not None and _mean(after) < _mean(before):
@@ -118,16 +125,13 @@ class Recover:
                 bench.memory.drop(label)
                 bench.memory.put(rows, extras)
 
-    def _next_phase(self) -> int:
-        self._phases += 1
-        return self._phases
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         return {
             "renewed": list(self._renewed),
             "left": self._left,
             "phases": self._phases,
+            "steps": self._steps,
             "may_guess": self._may_guess,
             "inner": state_of(self._inner),
         }
@@ -136,6 +140,7 @@ class Recover:
         """Take up where `state_dict` left off."""
         self._renewed = tuple(state["renewed"])
         self._left, self._phases = state["left"], state["phases"]
+        self._steps = state["steps"]
         self._may_guess = state["may_guess"]
         load_state_of(self._inner, state["inner"])
 

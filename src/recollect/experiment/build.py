@@ -156,6 +156,7 @@ def assemble(
             annotate=learner.annotate,
             encode=learner.encode,
             rehearse=rehearse,
+            steps=lambda: ledger.steps,
             watched=lambda: monitor.as_seen(task),
             compare=lambda kept, now: estimate_shares([(kept, now)])[0],
         )

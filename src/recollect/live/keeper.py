@@ -166,8 +166,9 @@ class Keeper:
             if upkeep is None:
                 done = Done(predicted=torch.empty(0, dtype=torch.int64))
             else:
+                steps = upkeep.parts.learner.steps
                 done = upkeep.observe(taken.rows, answers, next_row=self._intake.count)
-                if done.losses or done.repaired:
+                if upkeep.parts.learner.steps > steps or done.repaired:
                     self._publish(upkeep)
             for trouble in troubles:
                 done.tell("trouble", text=trouble)

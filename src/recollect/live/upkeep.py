@@ -144,7 +144,9 @@ class Upkeep:
             self.checks += 1
             look = _Look(number=self.checks + 1, known_classes=due, track=track)
             labels = self._labels(done, asking=True, onset=monitor_of(care).onset)
-            verdicts, repair = care.attend(look, self._bench(care, look, labels))
+            bench = self._bench(care, look, labels)
+            done.notes += care.follow_up(bench)
+            verdicts, repair = care.attend(look, bench)
             if track is self.window.guessed and not self._tells_harm:
                 # What a reference of guesses says about accuracy is the learner's own opinion.
                 verdicts = tuple(
@@ -231,6 +233,7 @@ class Upkeep:
             annotate=learner.annotate,
             encode=learner.encode,
             rehearse=rehearse,
+            steps=lambda: ledger.steps,
             watched=lambda: monitor_of(care).as_seen(look),
             compare=lambda kept, now: estimate_shares([(kept, now)])[0],
         )

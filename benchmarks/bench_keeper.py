@@ -1,0 +1,232 @@
+"""What a keeper costs beside the model it keeps: a batch, a check, a prediction meanwhile.
+
+    python benchmarks/bench_keeper.py [--threads 1] [--turns 30]
+
+- observe: a labelled batch when no check is due, against the method's own step and one forward for
+  the prediction, on the same rows.
+- check: ten classes, 100 rows that say how they looked and 50 that came in, encodings kept, against
+  one training step of ResNet-18 at batch 64.
+- predict: the 99th percentile of single pictures while another thread learns, against the same
+  when nobody does; blocks of calls take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from ratios import Finding, arguments, begin, compare, finish, head, show, take_turns
+from step_cases import CASES, LR, NUM_CLASSES, Case, pictures
+from torch.nn.functional import cross_entropy
+
+import recollect
+from recollect import rng
+from recollect.experiment.build import assemble
+from recollect.experiment.config import RunConfig
+from recollect.experiment.presets import resolve
+from recollect.learn import Learner
+from recollect.models import ResNet18
+from recollect.types import Rows
+
+MOST_ADDED = 0.10
+"""of a step and a forward, where the network is what costs"""
+NEVER = 10**9
+CAPACITY = 320
+METHODS = ("er", "der++")
+CALLS = 50
+"""single predictions in a block"""
+
+
+def keeper_of(case: Case, method: str) -> recollect.Keeper:
+    """A keeper that never checks, its memory full."""
+    with rng.as_global(rng.fork(0, "network")):
+        network = case.make_network()
+    keeper = recollect.Keeper(
+        network,
+        method=method,
+        detector="ks",
+        buffer_size=CAPACITY,
+        minibatch_size=case.batch_size,
+        lr=LR,
+        check_rows=NEVER,
+        watch_every=NEVER,
+    )
+    data = pictures(case.image_shape, [CAPACITY // NUM_CLASSES] * NUM_CLASSES)
+    keeper.observe(data.images, data.labels)
+    return keeper
+
+
+def learner_of(keeper: recollect.Keeper) -> Learner:
+    assert keeper._upkeep is not None
+    return keeper._upkeep.parts.learner
+
+
+def batches_of(case: Case) -> Callable[[], Rows]:
+    """One after the other, round and round."""
+    data = pictures(case.image_shape, [8 * case.batch_size // NUM_CLASSES + 1] * NUM_CLASSES)
+    order = np.random.default_rng(0).permutation(len(data.labels))
+    images, labels = torch.from_numpy(data.images[order]), torch.from_numpy(data.labels[order])
+    ids = torch.arange(len(labels))
+    rows = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+    parts = [part for part in rows.split(case.batch_size) if len(part) == case.batch_size]
+    numbers = iter(range(NEVER))
+    return lambda: parts[next(numbers) % len(parts)]
+
+
+def observing(case: Case, method: str, turns: int) -> Finding:
+    keeper, twin = keeper_of(case, method), keeper_of(case, method)
+    learner = learner_of(twin)
+    mine, theirs = batches_of(case), batches_of(case)
+
+    def observe() -> None:
+        rows = mine()
+        keeper.observe(rows.images, rows.labels)
+
+    def step_and_forward() -> None:
+        rows = theirs()
+        learner.logits(rows.images)
+        learner.observe(rows)
+
+    with twin._upkeep.parts.ledger.phase("train"):  # type: ignore[union-attr]
+        seconds = take_turns(
+            {"ours": observe, "other": step_and_forward}, turns=turns, calls=case.steps
+        )
+    return compare(
+        "observe",
+        f"{method}, {case.name}",
+        "its step and a forward",
+        ours=seconds["ours"],
+        other=seconds["other"],
+        measure="overhead",
+        goal=None if case.width is None else MOST_ADDED,
+    )
+
+
+def checking(detector: str, turns: int) -> Finding:
+    data = pictures((32, 32, 3), [400] * NUM_CLASSES)
+    config = RunConfig(
+        detector=detector,
+        encoder="random",
+        tasks=(tuple(range(NUM_CLASSES)), ()),
+        num_drifts=0,
+        backbone="mlp",
+        reference="fingerprint",
+        fingerprint_size=100,
+        max_per_class=400,
+        device="cpu",
+    )
+    assembly = assemble(resolve(config), data)
+    first, second = assembly.stream.tasks()
+    watched: Any = _OfEach(second, 50)
+    with assembly.ledger.phase("detect"):
+        assembly.monitor.renew(first, range(NUM_CLASSES), first.train())
+        assembly.monitor.check(watched)  # from here on the encodings are kept
+    network = ResNet18(input_shape=(3, 32, 32), num_classes=NUM_CLASSES, width=64)
+    optimiser = torch.optim.SGD(network.parameters(), lr=LR)
+    x, y = torch.rand(64, 3, 32, 32), torch.arange(64) % NUM_CLASSES
+
+    def check() -> None:
+        with assembly.ledger.phase("detect"):
+            assembly.monitor.check(watched)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    seconds = take_turns({"ours": check, "other": step}, turns=max(5, turns // 5))
+    return compare(
+        "check",
+        f"{detector}, 10 classes",
+        "a step of ResNet-18 at batch 64",
+        ours=seconds["ours"],
+        other=seconds["other"],
+        measure="speedup",
+        goal=1.0,
+    )
+
+
+class _OfEach:
+    """A task of which so many rows of every class are watched."""
+
+    def __init__(self, task: Any, count: int) -> None:
+        self._task = task
+        rows: Rows = task.monitored()
+        self._rows = Rows.concat([rows.of_class(c)[:count] for c in range(NUM_CLASSES)])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def monitored(self) -> Rows:
+        return self._rows
+
+
+def predicting(case: Case, turns: int) -> Finding:
+    """The 99th percentile of each block; quiet blocks and busy ones take turns."""
+    keeper, batches = keeper_of(case, "er"), batches_of(case)
+    one = batches().images[:1]
+    may_learn, over = threading.Event(), threading.Event()
+
+    def learn() -> None:
+        while not over.is_set():
+            may_learn.wait()
+            rows = batches()
+            keeper.observe(rows.images, rows.labels)
+
+    def block() -> float:
+        taken = []
+        for _ in range(CALLS):
+            start = time.perf_counter()
+            keeper.predict(one)
+            taken.append(time.perf_counter() - start)
+        return float(np.percentile(taken, 99))
+
+    learner = threading.Thread(target=learn, daemon=True)
+    learner.start()
+    quiet, busy = [], []
+    for _ in range(turns):
+        time.sleep(0.2)  # a step that is under way ends
+        quiet.append(block())
+        may_learn.set()
+        busy.append(block())
+        may_learn.clear()
+    over.set()
+    may_learn.set()
+    learner.join()
+    return compare(
+        "predict",
+        f"p99 while learning, {case.name}",
+        "the same when nobody learns",
+        ours=busy,
+        other=quiet,
+        measure="overhead",
+        goal=1.0,
+    )
+
+
+def main() -> None:
+    parser = arguments(__doc__, turns=30)
+    options = parser.parse_args()
+    begin(options)
+    head("other")
+    findings = []
+    mlp, narrow = CASES[:2]
+    for case in (mlp, narrow):
+        for method in METHODS:
+            findings.append(observing(case, method, options.turns))
+            show(findings[-1])
+    for detector in ("ks", "combined"):
+        findings.append(checking(detector, options.turns))
+        show(findings[-1])
+    for case in (mlp, narrow):
+        findings.append(predicting(case, options.turns))
+        show(findings[-1])
+    finish("keeper", findings, options)
+
+
+if __name__ == "__main__":
+    main()
