@@ -110,14 +110,14 @@ class Slots:
 
         Of several rows for one slot the last one stands, as numpy assigns them.
         """
-        entering: dict[int, None] = {}
+        entering = slots[:0]
         if self._held < self.capacity:
-            entering = dict.fromkeys(slots[self._position[slots] >= self._held].tolist())
-            self._occupy(np.array(list(entering), dtype=np.int64))
+            entering = self._occupy(slots[self._position[slots] >= self._held])
         if self._lists is not None:
             latest = dict(zip(slots.tolist(), labels.tolist(), strict=True))
+            new = set(entering.tolist())
             for slot in latest:
-                if slot not in entering:
+                if slot not in new:
                     self._lists.remove(slot, int(self.labels[slot]))
             for slot, label in latest.items():
                 self._lists.add(slot, label)
@@ -162,12 +162,14 @@ class Slots:
         if len(lists):
             self._lists = ClassLists(self.capacity, lists, self.labels[lists])
 
-    def _occupy(self, slots: Ints) -> None:
-        """Move distinct free slots to the occupied part of the list, in the order given."""
+    def _occupy(self, slots: Ints) -> Ints:
+        """Move free slots to the occupied part of the list, in their order; each of them once."""
         start, end = self._held, self._held + len(slots)
-        self._held = end
         if np.array_equal(self.order[start:end], slots):
-            return  # they stand there already, as in a memory that fills up
+            self._held = end
+            return slots  # they stand there already, as in a memory that fills up
+        slots = np.array(list(dict.fromkeys(slots.tolist())), dtype=np.int64)
+        self._held = end = start + len(slots)
         before = self.order[start:end].copy()
         came_from = self._position[slots]
         self.order[start:end] = slots
@@ -177,3 +179,4 @@ class Slots:
         vacated = came_from[came_from >= end]
         self.order[vacated] = ousted
         self._position[ousted] = vacated
+        return slots
