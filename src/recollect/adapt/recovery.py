@@ -19,6 +19,9 @@ from recollect.types import Repair, Rows, Verdict
 ROUND = 20
 """steps between two looks at whether the classes have recovered"""
 
+HARM = 2.0
+"""points that known classes may lose while guessed labels are used: less is noise"""
+
 Accuracies = Mapping[int, float]
 """percent, by class"""
 
@@ -111,7 +114,7 @@ class Recover:
             f"{steps} steps of recovery after the task: known classes from "
             f"{_mean(before):.1f} to {_mean(after):.1f} percent"
         )
-        if guessed is not None and _mean(after) < _mean(before):
+        if guessed is not None and _mean(after) < _mean(before) - HARM:
             self._may_guess = False
             notes.append("with guessed labels, accuracy fell: they are not used any more")
         return tuple(notes)
