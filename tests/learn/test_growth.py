@@ -91,6 +91,15 @@ def test_what_has_grown_goes_on_learning_old_classes_and_new(method: str) -> Non
     assert learner.memory.counts().get(7, 0) > 0
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_room_for_new_classes_may_be_made_before_they_come(method: str) -> None:
+    learner = two_tasks(METHODS[method]())
+    learner.observe(labelled(50, 2, 1, 2))
+    learner.grow(GROWN)
+    learner.observe(labelled(51, 2, 1, 2))
+    assert learner.logits(batch(9).images).shape[1] == GROWN
+
+
 @pytest.mark.parametrize("method", ["der++", "ser"])
 def test_logits_kept_in_memory_are_widened_by_zeros(method: str) -> None:
     learner = two_tasks(METHODS[method]())

@@ -22,6 +22,18 @@ class OwnLinear(nn.Linear):
     """It may do anything, too."""
 
 
+def hooked_layer() -> nn.Module:
+    linear = nn.Linear(16, 2)
+    linear.register_forward_hook(lambda _, __, said: said + torch.rand_like(said))
+    return nn.Sequential(linear)
+
+
+def counted() -> nn.Module:
+    network = nn.Sequential(nn.Linear(16, 2))
+    network.register_forward_hook(lambda *_: None)
+    return network
+
+
 SHAPE = (3, 16, 16)
 NETWORKS = {
     "MLP": (lambda: MLP(input_shape=SHAPE), True, True),
@@ -32,6 +44,8 @@ NETWORKS = {
     "batch norm": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), True, False),
     "dropout": (lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5)), False, False),
     "one's own": (lambda: nn.Sequential(Own()), False, False),
+    "a hook on a layer": (hooked_layer, False, False),
+    "a hook on the network": (counted, True, True),
     "a subclass": (lambda: OwnLinear(16, 2), False, False),
 }
 

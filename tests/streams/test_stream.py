@@ -341,6 +341,17 @@ def test_batches_keep_every_column_with_its_row_and_draw_from_no_global_state() 
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize(("side", "batches"), [(128, 4), (512, 1)])
+def test_large_pictures_are_not_gathered_many_batches_at_once(side: int, batches: int) -> None:
+    labels = np.zeros(120, dtype=np.int64)
+    images = np.zeros((120, side, side, 3), dtype=np.uint8)
+    data = Dataset(images=images, labels=labels, class_names=("cat",))
+    task = Stream(data, parts_of(data, 0), Schedule(tasks=((0,),)), batch_size=10, seed=0).task(1)
+    first = next(task.batches(task.train(), epoch=1))
+    held = first.images.untyped_storage().nbytes()
+    assert held == batches * 10 * side * side * 3
+
+
 # Honest parts
 
 

@@ -32,11 +32,7 @@ def augment(x: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
         down[:, :, None].to(x.device),
         across[:, None, :].to(x.device),
     ]  # (rows, height, width, channels): the order that advanced indexing gives
-    # A clone, for the sake of the strides of grey pictures (see `to_input`).
-    return picked.permute(0, 3, 1, 2).clone(memory_format=_layout(x))
-
-
-def _layout(x: Tensor) -> torch.memory_format:
-    if x.is_contiguous():
-        return torch.contiguous_format
-    return torch.channels_last
+    # By the strides: grey pictures pass for contiguous in either order, and come out of a clone in
+    # the one asked for (see `to_input`).
+    layout = torch.channels_last if x.stride(1) == 1 else torch.contiguous_format
+    return picked.permute(0, 3, 1, 2).clone(memory_format=layout)

@@ -40,8 +40,8 @@ class ERACE(Objective):
 
     def _places(self, logits: Tensor) -> Tensor:
         """(classes,): the place of each class in the order of arrival; unknown ones come last."""
-        if self._place is None:  # the same until classes arrive
-            num_classes = logits.shape[1]
+        num_classes = logits.shape[1]
+        if self._place is None or len(self._place) != num_classes:  # the same until classes arrive
             place = torch.full((num_classes,), num_classes)
             place[self._arrived] = torch.arange(len(self._arrived))
             self._place = place.to(logits.device)

@@ -42,9 +42,16 @@ class Inputs:
 
         Bytes are put together before they become floats: an eighth of an MLP's step.
         """
-        if len(parts) == 1 or any(part._x is not None for part in parts):
-            return parts[0].x if len(parts) == 1 else torch.cat([part.x for part in parts])
-        return parts[0]._convert(torch.cat([part._images for part in parts]))
+        if len(parts) == 1:
+            return parts[0].x
+        if any(part._x is not None for part in parts):
+            return torch.cat([part.x for part in parts])
+        whole = parts[0]._convert(torch.cat([part._images for part in parts]))
+        # Who asks for a part later must see the same pictures, however they were augmented.
+        sizes = [len(part.y) for part in parts]
+        for part, x in zip(parts, whole.split_with_sizes(sizes), strict=True):
+            part._x = x
+        return whole
 
 
 def said_to_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:

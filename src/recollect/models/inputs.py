@@ -21,7 +21,8 @@ def to_input(
         return moved.float()
     rows, height, width, channels = moved.shape
     if channels == 1 and memory_format == torch.contiguous_format:
-        return moved.reshape(rows, 1, height, width).float().div_(255)  # in order as it is
+        # In order as it is, unless whoever brought the pictures has turned them.
+        return moved.contiguous().view(rows, 1, height, width).float().div_(255)
     # A clone even where one channel passes for contiguous in either order: convolutions go by the
     # strides, and would compute channels-last unasked.
     return moved.permute(0, 3, 1, 2).clone(memory_format=memory_format).float().div_(255)

@@ -1,7 +1,8 @@
 """What a network's layers let one take for granted about its forwards.
 
 Only layers that are known are trusted: whoever brings a layer of their own is promised nothing, and
-gets every forward as it was asked for. Hooks are not looked at.
+gets every forward as it was asked for. So does whoever hooks onto a layer; hooks on the network
+itself, which count what it is asked, are not looked at.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ def _nature(network: nn.Module) -> tuple[bool, bool]:
     """Looked up once for each network: walking over a ResNet-18 takes 60 us."""
     nature = _known.get(network)
     if nature is None:
-        kinds = {type(module) for module in network.modules()}
+        _, *layers = modules = list(network.modules())
+        kinds = {type(module) for module in modules}
         quiet = all(kind in _KNOWN or _is_ours(kind) for kind in kinds)
+        quiet = quiet and not any(each._forward_hooks or each._forward_pre_hooks for each in layers)
         apart = quiet and not any(issubclass(kind, _BatchNorm) for kind in kinds)
         nature = _known[network] = (quiet, apart)
     return nature

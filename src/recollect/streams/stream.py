@@ -21,7 +21,8 @@ from recollect.streams.roster import Roster
 from recollect.streams.schedule import ORIGINAL, Schedule
 from recollect.types import Dataset, Parts, Rows
 
-_BATCHES_AT_ONCE = 64
+_GATHERED_AT_ONCE = 2 * 2**20
+"""bytes of pictures, or one batch"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +217,9 @@ class Task:
             rows = self._stream.while_drift_sets_in(rows, steps, self.number)
         # Many batches are gathered at once and then only cut apart: for a single one, two threads
         # would spend more time on waiting for each other than on copying.
-        for some in torch.split(order[skip * batch_size :], _BATCHES_AT_ONCE * batch_size):
+        bytes_per_batch = batch_size * math.prod(rows.images.shape[1:]) * rows.images.itemsize
+        at_once = max(1, _GATHERED_AT_ONCE // bytes_per_batch)
+        for some in torch.split(order[skip * batch_size :], at_once * batch_size):
             yield from rows[some].split(batch_size)
 
     def monitored(self) -> Rows:
