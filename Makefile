@@ -49,6 +49,7 @@ bench: $(READY)
 	-$(BIN)/python benchmarks/bench_memory.py
 	-$(BIN)/python benchmarks/bench_evaluate.py
 	-$(BIN)/python benchmarks/bench_run.py
+	-$(BIN)/python benchmarks/bench_keeper.py
 	-$(BIN)/python benchmarks/bench_startup.py
 	-$(BIN)/python benchmarks/bench_growth.py
 	$(BIN)/python benchmarks/performance_page.py

@@ -67,7 +67,7 @@ def main() -> None:
         with Avalanche(options.environment, options) as avalanche:
             head("Avalanche")
             for case in (case for case in CASES if case.name in options.networks):
-                turns = options.turns if case.width != 64 else max(5, options.turns // 3)
+                turns = options.turns if case.width != 64 else max(6, options.turns // 3)
                 for method in options.methods:
                     for draws in (1, 2) if method == "der++" else (1,):
                         finding = beside(avalanche, case, method, turns, draws=draws)

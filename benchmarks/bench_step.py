@@ -6,7 +6,8 @@ Our side is the loop as `recollect run` plays it: batches taken out of the strea
 floats, draws from memory, the method's loss, the optimiser, the offer to memory, accuracy and FLOPs
 booked, a listener told, a look at the clock whether to save. The bare side is the shortest loop
 that does the same network's work: the same rows as floats that are ready, the forwards, losses and
-copies of the method, the optimiser; it draws, keeps, counts and checks nothing.
+copies of the method, the optimiser; it draws, keeps, counts and checks nothing. Where a network
+treats rows apart (the MLP), both sides put all rows of a method through it at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from recollect.learn import CLSEROptions, DERppOptions, SEROptions
+from recollect.models.plain import treats_rows_apart
 
 GOALS = {"MLP": 0.30, "ResNet-18 width 20": 0.10, "ResNet-18 width 64": 0.03}
 """overhead at most"""
@@ -43,6 +45,8 @@ class BareLoop:
         self.said = torch.rand((case.batch_size, NUM_CLASSES), generator=draw)
         self.absent = torch.arange(NUM_CLASSES) < NUM_CLASSES // 2
         self.absent[self.stream_y] = False
+        self.three = torch.cat([self.stream_x, self.replay_x, self.replay_x])
+        self.apart = treats_rows_apart(network)
         copies = 2 if method == "cls-er" else 1 if method == "ser" else 0
         self.copies = [plain_copy(network).requires_grad_(False) for _ in range(copies)]
         for each in self.copies:
@@ -78,24 +82,34 @@ class BareLoop:
         """One forward over stream and memory."""
         return cross_entropy(self.network(self.x), self.y)
 
+    def both(self) -> tuple[Tensor, Tensor]:
+        """What is said to the stream and to the draw."""
+        if self.apart:
+            stream, replay = self.network(self.x).chunk(2)
+            return stream, replay
+        return self.network(self.stream_x), self.network(self.replay_x)
+
     def er_ace(self) -> Tensor:
-        """One forward each."""
-        competing = self.network(self.stream_x).masked_fill(self.absent, float("-inf"))
-        replayed = cross_entropy(self.network(self.replay_x), self.replay_y)
-        return cross_entropy(competing, self.stream_y) + replayed
+        """Two sets of rows."""
+        logits, said = self.both()
+        competing = logits.masked_fill(self.absent, float("-inf"))
+        return cross_entropy(competing, self.stream_y) + cross_entropy(said, self.replay_y)
 
     def der(self) -> Tensor:
-        """Three forwards: the stream and two draws."""
+        """Three sets of rows: the stream and two draws."""
         options = DERppOptions()
-        loss = cross_entropy(self.network(self.stream_x), self.stream_y)
-        loss = loss + options.alpha * mse_loss(self.network(self.replay_x), self.said)
-        return loss + options.beta * cross_entropy(self.network(self.replay_x), self.replay_y)
+        if self.apart:
+            logits, again, replayed = self.network(self.three).chunk(3)
+        else:
+            parts = (self.stream_x, self.replay_x, self.replay_x)
+            logits, again, replayed = (self.network(part) for part in parts)
+        loss = cross_entropy(logits, self.stream_y) + options.alpha * mse_loss(again, self.said)
+        return loss + options.beta * cross_entropy(replayed, self.replay_y)
 
     def ser(self) -> Tensor:
-        """Two forwards, and the frozen network's over the stream."""
+        """Two sets of rows, and the frozen network's forward over the stream."""
         options = SEROptions()
-        logits = self.network(self.stream_x)
-        said = self.network(self.replay_x)
+        logits, said = self.both()
         with torch.no_grad():
             before = self.copies[0](self.stream_x)
         loss = cross_entropy(logits, self.stream_y) + cross_entropy(said, self.replay_y)
@@ -109,8 +123,10 @@ class BareLoop:
             right = self.replay_y[:, None]
             surer = stable.softmax(1).gather(1, right) > plastic.softmax(1).gather(1, right)
             target = torch.where(surer, stable, plastic)
-        distance = mse_loss(self.network(self.replay_x), target)
-        return cross_entropy(self.network(self.x), self.y) + CLSEROptions().reg_weight * distance
+        again = None if self.apart else self.network(self.replay_x)
+        said = self.network(self.x)
+        distance = mse_loss(said.chunk(2)[1] if again is None else again, target)
+        return cross_entropy(said, self.y) + CLSEROptions().reg_weight * distance
 
     @torch.no_grad()
     def move_averages(self) -> None:
@@ -159,7 +175,7 @@ def main() -> None:
         if case.name not in options.networks:
             continue
         for method in options.methods:
-            turns = options.turns if case.width != 64 else max(5, options.turns // 3)
+            turns = options.turns if case.width != 64 else max(6, options.turns // 2)
             findings.append(step_overhead(case, method, turns))
             show(findings[-1])
     finish("step", findings, options)

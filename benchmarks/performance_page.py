@@ -14,7 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from ratios import RESULTS, Finding, goal_in_words
+from ratios import RESULTS, Finding, goal_in_words, in_words
 
 from recollect.report import style
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 FIGURE = ROOT / "docs" / "images" / "performance.png"
 BEGIN, END = "<!-- findings -->", "<!-- end of findings -->"
-BENCHMARKS = ("step", "avalanche", "memory", "evaluate", "run", "startup")
+BENCHMARKS = ("step", "avalanche", "memory", "evaluate", "run", "keeper", "startup")
 METHODS = ("finetune", "er", "er-ace", "der++", "ser", "cls-er")
 NETWORKS = {"MLP": "#0072B2", "ResNet-18 width 20": "#E69F00", "ResNet-18 width 64": "#009E73"}
 HATCHES = {"MLP": "", "ResNet-18 width 20": "//", "ResNet-18 width 64": ".."}
@@ -43,16 +43,23 @@ def milliseconds(seconds: float | None) -> str:
     return f"{1e3 * seconds:.3f}" if seconds < 0.01 else f"{1e3 * seconds:,.0f}"
 
 
+def ends(finding: Finding) -> str:
+    low, high = (in_words(finding.measure, end) for end in (finding.low, finding.high))
+    return f"{low} to {high}"
+
+
 def table(findings: list[Finding]) -> list[str]:
     lines = [
-        "| what | case | against | ours, ms | other, ms | ratio | goal | |",
+        "| what | case | against | ours, ms | other, ms | ratio (95 % interval) | goal | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for each in findings:
-        verdict = "" if each.goal is None else ("reached" if each.is_met else "**missed**")
+        verdict = f"**{each.verdict}**" if each.verdict == "missed" else each.verdict
+        spread = "" if each.measure == "seconds" else f" ({ends(each)})"
+        times = f"{milliseconds(each.ours)} | {milliseconds(each.other)}"
         lines.append(
-            f"| {each.group} | {each.case} | {each.against or ''} | {milliseconds(each.ours)} | "
-            f"{milliseconds(each.other)} | {each.shown} | {goal_in_words(each)} | {verdict} |"
+            f"| {each.group} | {each.case} | {each.against or ''} | {times} | "
+            f"{each.shown}{spread} | {goal_in_words(each)} | {verdict} |"
         )
     return lines
 

@@ -2,7 +2,8 @@
 
 The sides of a comparison run in one process tree and take turns, so that whatever else the machine
 does meets all of them. A ratio is the median of the turns' own ratios: a slow moment spoils a turn,
-not the comparison.
+not the comparison. A goal counts as reached or missed only if the whole 95 % interval of that
+median lies on one side of it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from scipy import stats
 
 RESULTS = Path(__file__).resolve().parents[1] / "runs" / "bench"
 """Where findings are saved for `performance_page.py`."""
 
 Measure = Literal["overhead", "speedup", "seconds"]
+Verdict = Literal["", "reached", "missed", "undecided"]
 
 
 def processor_seconds() -> float:
@@ -62,18 +65,22 @@ class Finding:
     """overhead: ours / other - 1; speedup: other / ours; seconds: ours"""
     value: float
     low: float
-    """the lower quartile over turns"""
+    """lower end of the 95 % interval of the median over turns"""
     high: float
-    """the upper quartile over turns"""
+    """its upper end"""
     goal: float | None
     """at most so much overhead or so many seconds, at least so many times faster; None: no goal"""
 
     @property
-    def is_met(self) -> bool:
-        """Whether the goal, if there is one, was reached."""
+    def verdict(self) -> Verdict:
+        """Whether the goal was reached, as far as the turns can tell."""
         if self.goal is None:
-            return True
-        return self.value >= self.goal if self.measure == "speedup" else self.value <= self.goal
+            return ""
+        worst, best = (
+            (self.low, self.high) if self.measure == "speedup" else (-self.high, -self.low)
+        )
+        goal = self.goal if self.measure == "speedup" else -self.goal
+        return "reached" if worst >= goal else "missed" if best < goal else "undecided"
 
     @property
     def shown(self) -> str:
@@ -118,7 +125,7 @@ def compare(
         mine / theirs - 1 if measure == "overhead" else theirs / mine
         for mine, theirs in zip(ours, other, strict=True)
     ]
-    low, middle, high = quartiles(ratios)
+    low, middle, high = around_the_median(ratios)
     return Finding(
         group=group,
         case=case,
@@ -135,7 +142,7 @@ def compare(
 
 def clocked(group: str, case: str, seconds: Sequence[float], goal: float | None = None) -> Finding:
     """A finding that stands by itself."""
-    low, middle, high = quartiles(seconds)
+    low, middle, high = around_the_median(seconds)
     return Finding(
         group=group,
         case=case,
@@ -150,10 +157,16 @@ def clocked(group: str, case: str, seconds: Sequence[float], goal: float | None 
     )
 
 
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile (at least two values)."""
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, middle, high
+def around_the_median(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, between the ends of its 95 % interval (by ranks, whatever the distribution).
+
+    >>> around_the_median([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 7.0])
+    (1.0, 4.0, 7.0)
+    """
+    ordered = sorted(values)
+    # The rank of the median among n turns is that of n tosses of a coin.
+    rank = max(0, int(stats.binom.ppf(0.025, len(ordered), 0.5)) - 1)
+    return ordered[rank], statistics.median(ordered), ordered[-1 - rank]
 
 
 def take_turns(
@@ -204,7 +217,7 @@ def show(finding: Finding) -> None:
     """A line of the table."""
     other = "" if finding.other is None else _time(finding.other)
     spread = "" if finding.measure == "seconds" else _spread(finding)
-    verdict = "" if finding.goal is None else ("reached" if finding.is_met else "MISSED")
+    verdict = finding.verdict.upper() if finding.verdict == "missed" else finding.verdict
     print(
         f"{finding.group:9} {finding.case:34} {_time(finding.ours):>10} {other:>10}  "
         f"{finding.shown:>8} {spread:20} {goal_in_words(finding):17} {verdict}".rstrip(),
@@ -214,7 +227,7 @@ def show(finding: Finding) -> None:
 
 def head(against: str) -> None:
     """The line above the table."""
-    print(f"{'':44} {'ours':>10} {against:>10}  {'ratio':>8} {'(quartiles)':20} goal")
+    print(f"{'':44} {'ours':>10} {against:>10}  {'ratio':>8} {'(95 % interval)':20} goal")
 
 
 def finish(name: str, findings: Sequence[Finding], options: argparse.Namespace) -> None:
@@ -230,7 +243,7 @@ def finish(name: str, findings: Sequence[Finding], options: argparse.Namespace) 
         "findings": [asdict(finding) for finding in findings],
     }
     (options.out / f"{name}.json").write_text(json.dumps(saved, indent=1) + "\n")
-    missed = [finding for finding in findings if not finding.is_met]
+    missed = [finding for finding in findings if finding.verdict == "missed"]
     if missed:
         print(f"{len(missed)} goal(s) missed")
         sys.exit(1)
