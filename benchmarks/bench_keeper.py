@@ -210,21 +210,25 @@ def predicting(case: Case, turns: int) -> Finding:
 
 def main() -> None:
     parser = arguments(__doc__, turns=30)
+    parser.add_argument("--only", choices=("observe", "check", "predict"), help="one of the parts")
     options = parser.parse_args()
     begin(options)
     head("other")
     findings = []
     mlp, narrow = CASES[:2]
-    for case in (mlp, narrow):
-        for method in METHODS:
-            findings.append(observing(case, method, options.turns))
+    if options.only in (None, "observe"):
+        for case in (mlp, narrow):
+            for method in METHODS:
+                findings.append(observing(case, method, options.turns))
+                show(findings[-1])
+    if options.only in (None, "check"):
+        for detector in ("ks", "combined"):
+            findings.append(checking(detector, options.turns))
             show(findings[-1])
-    for detector in ("ks", "combined"):
-        findings.append(checking(detector, options.turns))
-        show(findings[-1])
-    for case in (mlp, narrow):
-        findings.append(predicting(case, options.turns))
-        show(findings[-1])
+    if options.only in (None, "predict"):
+        for case in (mlp, narrow):
+            findings.append(predicting(case, options.turns))
+            show(findings[-1])
     finish("keeper", findings, options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ from live_tools import digits, keeper, small_network
 from test_keeper_drift import upkeep_of
 
 from recollect.live.published import Published
+from recollect.live.turns import QUICK_TURNS
 
 
 def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
@@ -118,3 +120,13 @@ def test_buffers_are_published_too_even_those_that_are_never_saved() -> None:
             mean = edition.network.get_buffer("0.running_mean")
             assert torch.equal(mean, network.get_buffer("0.running_mean"))
             assert not edition.network.training
+
+
+def test_turns_are_quick_while_anybody_predicts_and_as_before_afterwards() -> None:
+    before = sys.getswitchinterval()
+    with pytest.raises(KeyError), QUICK_TURNS:
+        with QUICK_TURNS:
+            assert sys.getswitchinterval() <= 1e-4 * 1.01
+        assert sys.getswitchinterval() <= 1e-4 * 1.01, "somebody is still inside"
+        raise KeyError
+    assert sys.getswitchinterval() == before

@@ -31,6 +31,7 @@ from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
 from recollect.live.settings import settings_from, to_json
 from recollect.live.telling import Teller
+from recollect.live.turns import QUICK_TURNS
 from recollect.live.upkeep import Done, Upkeep
 from recollect.types import Rows
 
@@ -396,13 +397,14 @@ class Keeper:
 
     @contextlib.contextmanager
     def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition]]:
-        images = self._intake.images(x)
-        if self._published is None:
-            with self._lock:  # nobody learns yet: there is nothing to wait for
-                self._prepare(images)
-        assert self._published is not None
-        with self._published.reading() as edition:
-            yield images, edition
+        with QUICK_TURNS:
+            images = self._intake.images(x)
+            if self._published is None:
+                with self._lock:  # nobody learns yet: there is nothing to wait for
+                    self._prepare(images)
+            assert self._published is not None
+            with self._published.reading() as edition:
+                yield images, edition
 
     def _prepare(self, images: Tensor) -> None:
         """A network that was given predicts before anything has come in."""
