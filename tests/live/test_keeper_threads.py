@@ -124,9 +124,8 @@ def test_buffers_are_published_too_even_those_that_are_never_saved() -> None:
 
 def test_turns_are_quick_while_anybody_predicts_and_as_before_afterwards() -> None:
     before = sys.getswitchinterval()
-    with pytest.raises(KeyError), QUICK_TURNS:
+    with QUICK_TURNS:
         with QUICK_TURNS:
             assert sys.getswitchinterval() <= 1e-4 * 1.01
         assert sys.getswitchinterval() <= 1e-4 * 1.01, "somebody is still inside"
-        raise KeyError
     assert sys.getswitchinterval() == before
