@@ -130,6 +130,36 @@ def test_a_state_saved_and_loaded_gives_the_same_verdicts(name: str) -> None:
     assert other.check(scene) == monitor.check(scene)
 
 
+class Counts:
+    """A detector of one's own that remembers how often it was asked, and fires the third time."""
+
+    watches = True
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def check(
+        self, task: int, classes: Sequence[int], monitored: Rows, reference: Any
+    ) -> list[Verdict]:
+        self.asked += 1
+        return [Verdict(task=task, label=label, drifted=self.asked >= 3) for label in classes]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"asked": self.asked}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.asked = state["asked"]
+
+
+def test_what_a_detector_of_ones_own_remembers_is_kept() -> None:
+    monitor, other = (Monitor(Counts(), HeldOutReference(), book=lambda _: None) for _ in "ab")
+    scene = Scene(2, (0,))
+    for _ in range(2):
+        assert drifted(monitor.check(scene)) == [False]
+    other.load_state_dict(state.unflatten(*state.flatten(monitor.state_dict())))
+    assert drifted(other.check(scene)) == [True]
+
+
 # What the held-out reference says
 
 

@@ -41,16 +41,8 @@ class Detector(Protocol):
 
 
 @runtime_checkable
-class GoesOn(Protocol):
-    """A detector whose evidence adds up from check to check: it has a state of its own."""
-
-    def renew(self, labels: Sequence[int], learned: Rows) -> None:
-        """These classes were just learned, from these rows: what came before is void."""
-        ...
-
-    def onset(self, label: int) -> int | None:
-        """The id of the row with which a change has begun, if there is one; None: no row yet."""
-        ...
+class HasState(Protocol):
+    """A detector that changes from check to check; its state is kept with the run's."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -58,6 +50,19 @@ class GoesOn(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        ...
+
+
+@runtime_checkable
+class GoesOn(HasState, Protocol):
+    """A detector whose evidence adds up from check to check, row by row."""
+
+    def renew(self, labels: Sequence[int], learned: Rows) -> None:
+        """These classes were just learned, from these rows: what came before is void."""
+        ...
+
+    def onset(self, label: int) -> int | None:
+        """The id of the row with which a change has begun, if there is one; None: no row yet."""
         ...
 
 

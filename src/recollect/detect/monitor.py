@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from recollect.detect.detector import Detector, GoesOn
+from recollect.detect.detector import Detector, GoesOn, HasState
 from recollect.detect.grouping import KnownLabels
 from recollect.detect.reference import FingerprintReference, HeldOutReference
 from recollect.shapes import HasRows, Watched
@@ -106,14 +106,14 @@ class Monitor:
         kept: dict[str, Any] = {}
         if isinstance(self._reference, HeldOutReference | FingerprintReference):
             kept = self._reference.state_dict()
-        if isinstance(self._detector, GoesOn):
+        if isinstance(self._detector, HasState):
             return {"reference": kept, "detector": self._detector.state_dict()}
         return kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         kept = state
-        if isinstance(self._detector, GoesOn):
+        if isinstance(self._detector, HasState):
             kept = state["reference"]
             self._detector.load_state_dict(state["detector"])
         if isinstance(self._reference, HeldOutReference | FingerprintReference):
