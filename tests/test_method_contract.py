@@ -35,9 +35,14 @@ from recollect.types import Dataset, Extras, Rows, StepReport, TaskRecord
 
 Names = tuple[str, str, str]
 """Of a method, a buffer policy and an adaptation."""
-COMBINATIONS: list[Names] = list(
-    itertools.product(CATALOGUE["method"], CATALOGUE["buffer_policy"], CATALOGUE["adaptation"])
-)
+COMBINATIONS: list[Names] = [
+    names
+    for names in itertools.product(
+        CATALOGUE["method"], CATALOGUE["buffer_policy"], CATALOGUE["adaptation"]
+    )
+    # What goes beyond realignment meets one policy: `amr` itself has shown that both take it.
+    if names[1] == "reservoir" or not names[2].startswith("amr-")
+]
 each_combination = pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
 
 
@@ -59,7 +64,7 @@ def quadrants(*, side: int = 8, channels: int = 1, train: Sequence[int] = (10,) 
 DATA = quadrants()
 
 
-def config_of(names: Names, **settings: Any) -> RunConfig:
+def config_of(names: Names, *, follow_ups: int = 1, **settings: Any) -> RunConfig:
     """A small network with everything in use that keeps a state: momentum, a rate that falls,
     augmentation. The benchmark lends each method its options as published."""
     method, buffer_policy, adaptation = names
@@ -78,7 +83,8 @@ def config_of(names: Names, **settings: Any) -> RunConfig:
     }
     merged = {**small, **settings}
     if adaptation.startswith("amr-"):  # a recovery as short as the run
-        merged["options"] = {**merged["options"], "adaptation": {"steps_per_class": 3}}
+        short = {"steps_per_class": 3, "follow_ups": follow_ups, "follow_up_share": 0.2}
+        merged["options"] = {**merged["options"], "adaptation": short}
     return resolve(
         RunConfig(
             benchmark="fmnist-cd",
@@ -201,9 +207,9 @@ class Played:
 
 
 @functools.cache
-def played(names: Names) -> Played:
+def played(names: Names, *, follow_ups: int = 1) -> Played:
     before = global_state()
-    assembly = assemble(config_of(names), DATA)
+    assembly = assemble(config_of(names, follow_ups=follow_ups), DATA)
     diary, keep = Diary(assembly.learner), Keep(assembly)
     records = play_on(assembly, diary, listener=keep)
     return Played(
@@ -249,8 +255,10 @@ def test_it_does_the_same_again_whatever_the_global_random_state_is(names: Names
 
 @each_combination
 def test_it_goes_on_from_the_midst_of_a_task(names: Names) -> None:
-    run = played(names)
-    assembly = assemble(config_of(names), DATA)
+    # The learner by itself: what an adaptation does to it after the task is another law's matter.
+    without = {"follow_ups": 0} if names[2].startswith("amr-") else {}
+    run = played(names, **without)
+    assembly = assemble(config_of(names, **without), DATA)
     learner = assembly.learner
     learner.load_state_dict(run.midway)
     with assembly.ledger.phase("train"):

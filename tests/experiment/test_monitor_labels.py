@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_tools import Stop, StopAt, complaint, lasting
 
+from recollect.experiment.build import assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.experiment.run import run
@@ -16,13 +18,22 @@ PREDICTED = RunConfig(monitor_labels="predicted", epochs=1, severity=5)
 UNKNOWN = dataclasses.replace(PREDICTED, monitor_labels="unknown")
 
 
+def in_references(result: dict[str, Any]) -> int:
+    """Labels of the rows that say how each class looked when it was learned, or learned anew."""
+    task = next(assemble(resolve(PREDICTED)).stream.tasks())
+    learned = [label for labels in result["tasks"] for label in labels]
+    learned += [each["class"] for each in result["renewals"]]
+    return sum(len(task.reference(label)) for label in learned)
+
+
 def test_predicted_labels_cost_nothing_beyond_the_reference_and_still_find_drift(
     tmp_path: Path,
 ) -> None:
     given = run(dataclasses.replace(PREDICTED, monitor_labels="given"), tmp_path / "given")
     result = run(PREDICTED, tmp_path / "predicted")
+    assert result["labels"]["monitoring"] == in_references(result)
     watched = sum(each["num_current"] for each in given["verdicts"])
-    assert result["labels"]["monitoring"] == given["labels"]["monitoring"] - watched
+    assert given["labels"]["monitoring"] == in_references(given) + watched
     at_event = [each for each in result["verdicts"] if each["task"] == 3]
     # Every watched row is taken for some known class.
     assert sum(each["num_current"] for each in at_event) == sum(
