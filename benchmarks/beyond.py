@@ -1,101 +1,77 @@
 """Adaptation beyond realignment, beside realignment and relearning, over cells and seeds.
 
-    python benchmarks/beyond.py [--seeds 0 1 2 3 4] [--cells f1-er-200 ...] [--workers 2]
-    python benchmarks/beyond.py --validate --seeds 1000 1001 1002    # to choose by: not the tests
-    python benchmarks/beyond.py --table                              # what has been saved
+    python benchmarks/beyond.py [main schedules parts labels] [--seeds 0 1 2 3 4] [--workers 2]
+    python benchmarks/beyond.py main --validate --seeds 1000 1001 --out FILE    # to choose by
+    python benchmarks/beyond_page.py                              # tables and figures of the docs
 
-Cells: Fashion-MNIST with 1 and 2 drifts and CIFAR-10 with 1 drift (permuted pixels, 1,500 training
-pictures a class, one epoch, ResNet-18 of width 8), buffers of 200 and 500, ER and DER++; PACS in
-four styles, ER. Verdicts are those of `combined` on a fixed random network, which no learner can
-change, so all adaptations of a cell and seed get the same ones, and the same run up to the first
-drift, which is made once. Every run is saved in `results/beyond`, and not made again.
+Cells (`beyond_trials.py`): Fashion-MNIST with 1 and 2 drifts and CIFAR-10 with 1 drift (permuted
+pixels, 1,500 training pictures a class, one epoch in batches of 10 and 10, ResNet-18 of width 8),
+buffers of 200 and 500, ER and DER++; PACS in four styles, ER; partial, gradual and recurring drift.
+Verdicts are those of `combined` on a fixed random network, which no learner can change, so all
+adaptations of a cell and seed get the same ones, and the same run up to the first drift, which is
+made once. A finished run is one line in `results/beyond.csv`, and is not made again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
-import json
+import csv
+import itertools
 import multiprocessing
 import os
+import sys
 import time
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
-import numpy as np
 import torch
-from scipy import stats
+from beyond_trials import CELLS, GROUPS, REALIGNED, Trial
 
 from recollect.adapt.wrapped import state_of
 from recollect.evaluate import score
 from recollect.experiment.build import Assembly, assemble, load_data
 from recollect.experiment.config import RunConfig
 from recollect.experiment.listeners import Silent
-from recollect.experiment.presets import resolve
 from recollect.experiment.result import make_result, record_to_json
-from recollect.files import replacing
 from recollect.loop import play
 from recollect.types import Dataset
 
-RESULTS = Path(__file__).resolve().parents[1] / "results" / "beyond"
-ADAPTATIONS = ("amr", "fr", "fr-flush", "amr-plus")
-SLACK = 1.0
-"""points below relearning that are allowed"""
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "beyond.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A benchmark, a method and a buffer."""
+class Outcome:
+    """One finished run: a line of the file."""
 
-    name: str
-    settings: dict[str, Any]
+    cell: str
+    adaptation: str
+    budget: int | None
+    seed: int
+    faa: float
+    faa_drifted: float
+    faa_stable: float | None
+    forgetting: float
+    labels: int
+    """that adaptation asked for"""
+    steps: int
+    """gradient steps, rehearsals included"""
+    gflops: float
+    """training and adaptation"""
+    found: str
+    """what the detector found drifted: `task:class class; ...`"""
+    guessed: int
+    """after how many tasks guessed labels were used"""
 
-    def config(self, adaptation: str, seed: int) -> RunConfig:
-        """Of one run."""
-        return resolve(
-            RunConfig(
-                adaptation=adaptation,
-                detector="combined",
-                encoder="random",
-                reference="held-out",
-                device="cpu",
-                threads=1,
-                seed=seed,
-                **self.settings,
-            )
-        )
-
-
-def _cells() -> dict[str, Cell]:
-    kinds: dict[str, dict[str, Any]] = {
-        "f1": {"benchmark": "fmnist-cd", "num_drifts": 1},
-        "f2": {"benchmark": "fmnist-cd", "num_drifts": 2},
-        "c1": {"benchmark": "cifar10-cd", "num_drifts": 1},
-    }
-    small = {
-        "epochs": 1,
-        "max_per_class": 1800,
-        "backbone": "resnet18",
-        "options": {"backbone": {"width": 8}},
-    }
-    made = [
-        Cell(
-            name=f"{kind}-{method}-{buffer}",
-            settings={**settings, **small, "method": method, "buffer_size": buffer},
-        )
-        for kind, settings in kinds.items()
-        for buffer in (200, 500)
-        for method in ("er", "der++")
-    ]
-    pacs = Cell(
-        name="pacs-er-500", settings={"benchmark": "pacs-cd", "method": "er", "buffer_size": 500}
-    )
-    return {cell.name: cell for cell in (*made, pacs)}
-
-
-CELLS = _cells()
+    @property
+    def trial(self) -> Trial:
+        """What was run."""
+        return Trial(cell=self.cell, adaptation=self.adaptation, seed=self.seed, budget=self.budget)
 
 
 class Course:
@@ -154,100 +130,138 @@ def _on_reference_rows(parts: Assembly) -> Any:
     return evaluate
 
 
-def file_of(folder: Path, cell: str, adaptation: str, seed: int) -> Path:
-    return folder / f"{cell}--{adaptation}--{seed}.json"
+def outcome_of(trial: Trial, result: dict[str, Any]) -> Outcome:
+    flagged: dict[int, list[int]] = {}
+    for verdict in result["verdicts"]:
+        if verdict["drifted"]:
+            flagged.setdefault(verdict["task"], []).append(verdict["class"])
+    return Outcome(
+        **asdict(trial),
+        faa=round(result["faa"], 3),
+        faa_drifted=round(result["faa_drifted"], 3),
+        faa_stable=None if result["faa_stable"] is None else round(result["faa_stable"], 3),
+        forgetting=round(result["forgetting"], 3),
+        labels=result["labels"]["adaptation"],
+        steps=result["gradient_steps"],
+        gflops=round((result["flops"]["train"] + result["flops"]["adapt"]) / 1e9, 1),
+        found="; ".join(f"{task}:{' '.join(map(str, each))}" for task, each in flagged.items()),
+        guessed=sum(" guessed labels, " in note["text"] for note in result["notes"]),
+    )
 
 
-def measure(job: tuple[str, int, tuple[str, ...], bool, Path]) -> list[str]:
-    """Every adaptation of one cell and seed that has not been saved; a line each."""
-    name, seed, adaptations, validate, folder = job
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    missing = [a for a in adaptations if not file_of(folder, name, a, seed).exists()]
-    if not missing:
-        return []
-    cell = CELLS[name]
-    data = load_data(cell.config("amr", seed))
-    shared = Course(cell.config("amr", seed), data, validate=validate)
+def measure(trials: Sequence[Trial], *, validate: bool) -> Iterator[Outcome]:
+    """Runs of one cell and seed, which share what comes before the first drift."""
+    first = replace(trials[0], adaptation=REALIGNED, budget=None).config()
+    data = load_data(first)
+    shared = Course(first, data, validate=validate)
     shared.play(until=shared.first_event - 1)
-    lines = []
-    for adaptation in missing:
-        began = time.process_time()
-        course = Course(cell.config(adaptation, seed), data, validate=validate)
+    for trial in trials:
+        course = Course(trial.config(), data, validate=validate)
         course.take_up(shared)
         course.play()
-        result = course.result()
-        with replacing(file_of(folder, name, adaptation, seed)) as temporary:
-            temporary.write_text(json.dumps(result, indent=1))
-        lines.append(
-            f"{name:14s} {adaptation:16s} seed {seed}: FAA {result['faa']:.2f}, drifted "
-            f"{result['faa_drifted']:.1f}, stable {result['faa_stable'] or 0:.1f}, "
-            f"{result['labels']['adaptation']} labels, {result['gradient_steps']} steps, "
-            f"{time.process_time() - began:.0f} s"
-        )
-    return lines
+        yield outcome_of(trial, course.result())
 
 
-def saved(folder: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
-    found = {}
-    for file in sorted(folder.glob("*.json")):
-        cell, adaptation, seed = file.stem.split("--")
-        found[cell, adaptation, int(seed)] = json.loads(file.read_text())
-    return found
+def work(jobs: Any, done: Any, validate: bool) -> None:
+    """One process's share of the jobs; it ends soon after its parent."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    parent = multiprocessing.parent_process()
+    while (trials := jobs.get()) is not None:
+        for outcome in measure(trials, validate=validate):
+            done.put(outcome)
+            if parent is not None and not parent.is_alive():
+                return
 
 
-def table(folder: Path) -> None:
-    """Paired differences of `amr-plus` to the others, with 95 % intervals, cell by cell."""
-    runs = saved(folder)
-    heads = ["cell", "seeds", *ADAPTATIONS, "- amr", "- fr", "- fr-flush", "labels", "steps"]
-    print("| " + " | ".join(heads) + " |")
-    print("|" + "---|" * len(heads))
-    for cell in CELLS:
-        by = {
-            a: {s: r for (c, x, s), r in runs.items() if (c, x) == (cell, a)} for a in ADAPTATIONS
-        }
-        seeds = sorted(set.intersection(*(set(each) for each in by.values())))
-        if len(seeds) < 2:
-            continue
-        faa = {a: np.array([by[a][s]["faa"] for s in seeds]) for a in ADAPTATIONS}
-        means = [f"{faa[a].mean():.1f}" for a in ADAPTATIONS]
-        gains = [_interval(faa["amr-plus"] - faa[a]) for a in ADAPTATIONS[:3]]
-        labels = [np.mean([by[a][s]["labels"]["adaptation"] for s in seeds]) for a in ADAPTATIONS]
-        steps = [np.mean([by[a][s]["gradient_steps"] for s in seeds]) for a in ADAPTATIONS]
-        counts = [" / ".join(f"{value:,.0f}" for value in each) for each in (labels, steps)]
-        print("| " + " | ".join([cell, str(len(seeds)), *means, *gains, *counts]) + " |")
+def saved(file: Path) -> list[Outcome]:
+    """What has been measured."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        return [_parsed(line) for line in csv.DictReader(lines)]
 
 
-def _interval(differences: np.ndarray) -> str:
-    mean = differences.mean()
-    half = stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
-    return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
+def _parsed(line: dict[str, str]) -> Outcome:
+    kinds = {each.name: str(each.type) for each in fields(Outcome)}
+    values: dict[str, Any] = {}
+    for name, text in line.items():
+        kind, _, or_none = kinds[name].partition(" | ")
+        values[name] = None if or_none and not text else _READ[kind](text)
+    return Outcome(**values)
+
+
+_READ: dict[str, Any] = {"str": str, "int": int, "float": float}
+
+
+def append(outcome: Outcome, file: Path) -> None:
+    """One more line, in one write."""
+    begins = not file.exists()
+    with file.open("a", newline="") as lines:
+        writer = csv.DictWriter(lines, [each.name for each in fields(Outcome)], lineterminator="\n")
+        if begins:
+            writer.writeheader()
+        writer.writerow(asdict(outcome))
+
+
+def run_all(jobs: Sequence[list[Trial]], file: Path, *, workers: int, validate: bool) -> None:
+    """In as many processes; what is finished is saved at once, by this one alone."""
+    context = multiprocessing.get_context("spawn")
+    queue: Any = context.Queue()
+    done: Any = context.Queue()
+    for job in (*jobs, *[None] * workers):
+        queue.put(job)
+    arguments = (queue, done, validate)
+    processes = [context.Process(target=work, args=arguments, daemon=True) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    began = time.monotonic()
+    while any(process.is_alive() for process in processes) or not done.empty():
+        with contextlib.suppress(Empty):
+            outcome = done.get(timeout=1)
+            append(outcome, file)
+            print(f"{(time.monotonic() - began) / 60:5.1f} min  {in_words(outcome)}", flush=True)
+    if any(process.exitcode for process in processes):
+        sys.exit("a process failed (see above); what is finished is saved, run again for the rest")
+
+
+def in_words(outcome: Outcome) -> str:
+    allowed = "" if outcome.budget is None else f" (at most {outcome.budget} labels)"
+    return (
+        f"{outcome.cell} {outcome.adaptation}{allowed} seed {outcome.seed}: FAA {outcome.faa:.1f}, "
+        f"drifted {outcome.faa_drifted:.1f}, {outcome.labels} labels, {outcome.steps} steps"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(GROUPS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
-    parser.add_argument("--adaptations", nargs="+", default=list(ADAPTATIONS))
+    parser.add_argument("--adaptations", nargs="+", help="these in place of the groups' own")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--validate", action="store_true", help="score rows that are no tests")
-    parser.add_argument("--table", action="store_true", help="only show what has been saved")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    if not options.table:
-        jobs = [
-            (cell, seed, tuple(options.adaptations), options.validate, options.out)
-            for seed in options.seeds
-            for cell in options.cells
-        ]
-        with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-            for lines in pool.imap_unordered(measure, jobs):
-                for line in lines:
-                    print(line, flush=True)
-    table(options.out)
+    if unknown := sorted(set(options.groups) - set(GROUPS)):
+        parser.error(f"groups are {', '.join(GROUPS)}; got {', '.join(unknown)}")
+    have = {outcome.trial for outcome in saved(options.out)}
+    jobs: list[list[Trial]] = []
+    for name in options.groups:
+        group = GROUPS[name]
+        if options.adaptations:
+            group = replace(group, adaptations=tuple(options.adaptations), also=())
+        wanted = (
+            trial
+            for trial in group.trials(options.seeds)
+            if trial.cell in options.cells and trial not in have
+        )
+        together = itertools.groupby(wanted, key=lambda trial: (trial.cell, trial.seed))
+        jobs += [list(trials) for _, trials in together]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    run_all(jobs, options.out, workers=options.workers, validate=options.validate)
 
 
 if __name__ == "__main__":

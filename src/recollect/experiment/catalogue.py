@@ -180,7 +180,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             summary="realign with what has shown to help, together",
             target="recollect.adapt.beyond:realign_with",
             options="recollect.adapt.beyond:BeyondOptions",
-            fixed={"parts": ("chosen", "remembered", "recovery", "free-labels")},
+            fixed={"parts": ("partial", "remembered", "gradual", "recovery", "free-labels")},
         ),
     },
     "detector": {
