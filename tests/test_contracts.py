@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,9 @@ class Labels:
         granted = self.available if count is None else min(count, self.available)
         self.asked[label] = self.asked.get(label, 0) + granted
         return rows(granted, seed=7, labels=(label,))
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        return dict(wanted)
 
     def unlabelled(self) -> Rows:
         return rows(0, seed=7)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -59,6 +59,13 @@ class LabelSource(Protocol):
         """Up to `count` fresh rows of a class as it looks now (None: all there are).
 
         Any of them, unless `choose` says which.
+        """
+        ...
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """How many rows of each class to ask for, if so many are wanted (None: all there are).
+
+        Fewer where a budget has to do for all of them. Nothing is asked yet.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from recollect.experiment.catalogue import CATALOGUE
 from recollect.memory import POLICIES, Memory
 from recollect.shapes import Adaptation, Choose
+from recollect.shares import share_out
 from recollect.types import Extras, Rows
 
 HELD = {0: 4, 1: 3, 2: 5}
@@ -98,6 +100,13 @@ class Shop:
         picks = torch.arange(granted) if choose is None else choose(stock.images, granted)
         self.given.append(stock[picks])
         return self.given[-1]
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """Every class gets its share of a budget."""
+        counts = {c: self.stock if n is None else min(n, self.stock) for c, n in wanted.items()}
+        if self.budget is None or self.budget >= sum(counts.values()):
+            return dict(wanted)
+        return {**share_out(counts, self.budget)}
 
     def unlabelled(self) -> Rows:
         """Nothing comes in that nobody asked for."""

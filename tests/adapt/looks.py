@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -63,6 +64,10 @@ class Source:
         rows = self.stock.get(label, look(label, 0, NEW))
         count = len(rows) if count is None else min(count, len(rows))
         return rows[torch.arange(count) if choose is None else choose(rows.images, count)]
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """There is no budget."""
+        return dict(wanted)
 
     def unlabelled(self) -> Rows:
         """Without the truth."""

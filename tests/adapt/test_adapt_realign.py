@@ -76,13 +76,20 @@ def test_without_a_fresh_row_the_old_ones_stay_rather_than_lose_the_class() -> N
     assert repair.notes == ("class 0: no fresh rows were granted, its 4 old ones stay",)
 
 
-def test_a_budget_that_runs_out_renews_the_first_classes_and_spares_the_rest() -> None:
+def test_a_short_budget_is_spread_over_all_drifted_classes() -> None:
     memory = memory_with()
     repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=6), annotate))
-    assert repair.renewed == (0, 1)
-    assert memory.counts() == {0: 4, 1: 2, 2: 5}
-    assert set(contents(memory, 2)["concepts"].tolist()) == {OLD}
-    assert len(repair.notes) == 2
+    assert repair.renewed == (0, 1, 2)
+    assert memory.counts() == {0: 2, 1: 2, 2: 2}  # 4, 3 and 5 were wanted
+    assert repair.notes[0] == "class 0: 2 fresh rows were granted for 4 slots"
+
+
+def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_rows() -> None:
+    memory = memory_with()
+    repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=2), annotate))
+    assert repair.renewed == (0, 2)
+    assert memory.counts() == {0: 1, 1: HELD[1], 2: 1}
+    assert set(contents(memory, 1)["concepts"].tolist()) == {OLD}
 
 
 def test_a_realigned_memory_goes_on_as_a_reservoir() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -294,6 +294,9 @@ class Granted:
         assert count is not None
         self.rows.append(labelled(900 + label, *[label] * count))
         return self.rows[-1]
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        return dict(wanted)
 
     def unlabelled(self) -> Rows:
         raise NotImplementedError

@@ -103,6 +103,30 @@ def test_the_budget_is_honoured_over_tasks_and_the_refusal_is_booked() -> None:
     assert ledger.refused == 8 + len(pool(1))
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.integers(0, 3), st.none() | st.integers(0, 25), min_size=1),
+    st.none() | st.integers(0, 60),
+)
+def test_a_budget_is_spread_over_the_classes_in_proportion_and_can_be_asked_for(
+    wanted: dict[int, int | None], budget: int | None
+) -> None:
+    ledger = Ledger(label_budget=budget)
+    labels = labels_of(ledger=ledger)
+    full = {c: len(pool(c)) if n is None else min(n, len(pool(c))) for c, n in wanted.items()}
+    total = sum(full.values())
+    may = total if budget is None else min(budget, total)
+    spread = labels.spread(wanted)
+    assert ledger.labels["adaptation"] == 0
+    assert ledger.refused == total - may
+    if may == total:
+        assert spread == wanted
+    given = {label: len(labels.ask(label, count)) for label, count in spread.items()}
+    assert sum(given.values()) == may
+    for label, count in given.items():
+        assert abs(count - full[label] * may / max(1, total)) < 1
+
+
 def test_rows_that_the_budget_refused_can_still_be_given_when_it_allows() -> None:
     allowed = iter([0, 3])
     labels = TaskLabels(

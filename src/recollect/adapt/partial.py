@@ -38,13 +38,20 @@ class Partly:
         return goes
 
     def choice(self, verdict: Verdict, bench: Workbench) -> Choose:
-        """Of fresh rows, those that look least like what memory holds of the class."""
+        """Any fresh rows of the part that has moved; where all has, any at all."""
         held = bench.memory.rows_of(verdict.label)
 
         def choose(images: Tensor, count: int) -> Tensor:
+            anything = torch.arange(count)
             if min(len(held), len(images)) < FEWEST:
-                return torch.arange(count)
-            old, new = (bench.encode(some).features for some in (held.images, images))
-            return bench.compare(old, new).evidence.argsort(descending=True, stable=True)[:count]
+                return anything
+            moved = bench.compare(*(bench.encode(some).features for some in (held.images, images)))
+            share = moved.share if verdict.share is None else verdict.share
+            if share >= self.full_from:
+                return anything
+            # Not the most extreme ones: they would stand for the edge of the new look.
+            most = max(count, round(share * len(images)))
+            ranked = moved.evidence.argsort(descending=True, stable=True)[:most]
+            return ranked.sort().values[:count]
 
         return choose

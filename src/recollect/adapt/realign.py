@@ -35,38 +35,51 @@ class Realign:
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Ask for exactly as many labels as the drifted classes have outdated rows."""
+        notes: list[str] = []
+        goes = self._outdated_rows(drifted, bench, notes)
+        wanted = {label: int(mask.sum()) for label, mask in goes.items()}
+        shares = bench.labels.spread({**wanted})
         refilled: list[Rows] = []
         renewed: list[int] = []
-        notes: list[str] = []
         for verdict in drifted:
             label = verdict.label
-            held = bench.memory.rows_of(label)
-            if not len(held):
-                notes.append(f"class {label} has no rows in memory: nothing to realign")
-                continue
-            goes = self._outdated(verdict, held, bench)
-            wanted = int(goes.sum())
-            if not wanted:
-                notes.append(f"class {label}: its {len(held)} rows still fit")
+            if label not in goes:
                 continue
             choose = None if self._choice is None else self._choice(verdict, bench)
-            fresh = bench.labels.ask(label, wanted, choose=choose)
+            fresh = bench.labels.ask(label, shares[label], choose=choose)
             if not len(fresh):
                 # Dropping without anything to put in would lose the class altogether.
                 notes.append(
-                    f"class {label}: no fresh rows were granted, its {wanted} old ones stay"
+                    f"class {label}: no fresh rows were granted, its {wanted[label]} old ones stay"
                 )
                 continue
-            bench.memory.drop(label, goes)
+            bench.memory.drop(label, goes[label])
             bench.memory.put(fresh, bench.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
-            if len(fresh) < wanted:
+            if len(fresh) < wanted[label]:
                 notes.append(
-                    f"class {label}: {len(fresh)} fresh rows were granted for {wanted} slots"
+                    f"class {label}: {len(fresh)} fresh rows were granted for {wanted[label]} slots"
                 )
         return Repair(
             refilled=Rows.concat(refilled) if refilled else None,
             renewed=tuple(renewed),
             notes=tuple(notes),
         )
+
+    def _outdated_rows(
+        self, drifted: Sequence[Verdict], bench: Workbench, notes: list[str]
+    ) -> dict[int, Tensor]:
+        """The rows of each class that have to go, where there are any."""
+        goes = {}
+        for verdict in drifted:
+            held = bench.memory.rows_of(verdict.label)
+            if not len(held):
+                notes.append(f"class {verdict.label} has no rows in memory: nothing to realign")
+                continue
+            mask = self._outdated(verdict, held, bench)
+            if mask.any():
+                goes[verdict.label] = mask
+            else:
+                notes.append(f"class {verdict.label}: its {len(held)} rows still fit")
+        return goes

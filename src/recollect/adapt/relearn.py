@@ -21,11 +21,14 @@ class Relearn:
         extra: list[Rows] = []
         renewed: list[int] = []
         notes: list[str] = []
-        for label in (verdict.label for verdict in drifted):
-            fresh = bench.labels.ask(label, None)
+        shares = bench.labels.spread({verdict.label: None for verdict in drifted})
+        for label, share in shares.items():
+            fresh = bench.labels.ask(label, share)
             if not len(fresh):
                 notes.append(f"class {label}: no fresh rows were granted, nothing to relearn")
                 continue
+            if share is not None:
+                notes.append(f"class {label}: the budget allows {len(fresh)} fresh rows, not all")
             if self._flush:
                 bench.memory.drop(label)
             extra.append(fresh)

@@ -17,6 +17,7 @@ from recollect.experiment.own_network import first_line
 from recollect.live.intake import UNKNOWN, labels_from
 from recollect.live.window import Late, Window
 from recollect.shapes import Choose
+from recollect.shares import share_out
 from recollect.types import Rows
 
 FEWEST = 10
@@ -218,12 +219,29 @@ class LiveLabels:
         given = self._ask(label, None if count is None else count - len(free), choose)
         rows = Rows.concat([free, given.of_class(label)])
         self._given.append(given[given.labels != label])
-        if len(rows) < (FEWEST if count is None else min(count, FEWEST)):
+        if len(rows) < (FEWEST if count is None else max(1, min(count, FEWEST))):
             self.unmet.add(label)
             self._given.append(given.of_class(label))
             return rows[:0]
         self.unmet.discard(label)
         return rows
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """As many as are wanted, or what has labels and a share of what the budget still has."""
+        free = {label: len(self._window.fresh(label)) for label in wanted}
+        paid = {}
+        for label, count in wanted.items():
+            there = len(self._window.unasked(label)) if self._asker is not None else 0
+            paid[label] = there if count is None else min(there, max(0, count - free[label]))
+        total = sum(paid.values())
+        granted = self._allowance(total)
+        if granted == total:
+            return dict(wanted)
+        shares = share_out(paid, granted)
+        return {
+            label: shares[label] + (free[label] if count is None else min(count, free[label]))
+            for label, count in wanted.items()
+        }
 
     def unlabelled(self) -> Rows:
         """What came lately and has no label; labels are -1."""

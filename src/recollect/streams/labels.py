@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.shapes import Choose
+from recollect.shares import share_out
 from recollect.streams.stream import Task
 from recollect.types import Rows
 
@@ -52,6 +53,20 @@ class TaskLabels:
         picked[chosen] = True
         self._left[label] = left[~picked]
         return pool[left[chosen]]
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """As many as are wanted, or as the budget allows if every class gets its share.
+
+        What it does not allow is booked as refused.
+        """
+        paid = {}
+        for label, count in wanted.items():
+            if label not in self._task.returning_classes:
+                there = len(self._positions_left(label, len(self._task.incoming(label))))
+                paid[label] = there if count is None else min(count, there)
+        total = sum(paid.values())
+        granted = self._allowance(total)
+        return {**wanted, **(share_out(paid, granted) if granted < total else {})}
 
     def unlabelled(self) -> Rows:
         """What comes in of all known classes and nobody has asked the label of; labels are -1."""

@@ -1,0 +1,23 @@
+"""A number of things, split over those who want more of them than there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def share_out(wanted: Mapping[int, int], total: int) -> dict[int, int]:
+    """Whole numbers that add up to `total`, or to all that is wanted, each in proportion.
+
+    What rounding leaves over goes to those who lost most by it.
+
+    >>> share_out({0: 50, 1: 50, 2: 10}, 12)
+    {0: 6, 1: 5, 2: 1}
+    """
+    everything = sum(wanted.values())
+    if total >= everything:
+        return dict(wanted)
+    shares = {who: count * total // everything for who, count in wanted.items()}
+    lost = sorted(wanted, key=lambda who: -(wanted[who] * total % everything))
+    for who in lost[: total - sum(shares.values())]:
+        shares[who] += 1
+    return shares
