@@ -67,6 +67,8 @@ class Outcome:
     """what the detector found drifted: `task:class class; ...`"""
     guessed: int
     """after how many tasks guessed labels were used"""
+    commit: str
+    """of the code that ran"""
 
     @property
     def trial(self) -> Trial:
@@ -146,6 +148,7 @@ def outcome_of(trial: Trial, result: dict[str, Any]) -> Outcome:
         gflops=round((result["flops"]["train"] + result["flops"]["adapt"]) / 1e9, 1),
         found="; ".join(f"{task}:{' '.join(map(str, each))}" for task, each in flagged.items()),
         guessed=sum(" guessed labels, " in note["text"] for note in result["notes"]),
+        commit=(result["versions"]["commit"] or "")[:10],
     )
 
 
