@@ -44,6 +44,23 @@ def test_realignment_leaves_only_rows_that_came_since_nothing_was_found() -> Non
     assert min(oldest[label] for label in oldest if label not in seen.repaired) < 300
 
 
+def test_rows_from_before_those_that_were_checked_realign_nothing() -> None:
+    """Also at a class's first check, when nothing says yet until when it had stayed as it was."""
+    stream = digits(1, classes=3, turn=200)
+    mine = keeper(seed=1, check_rows=25)
+    for start, images, labels in stream.batches():
+        began = {} if start == 0 else {c: upkeep_of(mine).window.given.began(c) for c in range(3)}
+        seen = mine.observe(images, labels)
+        if seen.verdicts:
+            break
+    assert len(seen.repaired) > 0
+    memory = upkeep_of(mine).parts.learner.memory
+    for label in seen.repaired:
+        first = began[label]
+        assert first is not None
+        assert int(memory.rows_of(label).ids.min()) >= first > 100
+
+
 def test_only_the_class_that_moved_is_flagged() -> None:
     seen = play(keeper(detector="combined"), digits(3, moving=4))
     assert {label for each in seen for label in each.drifted} == {4}

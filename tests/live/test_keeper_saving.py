@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from live_tools import digits, keeper, play, small_network
 from run_tools import ENVIRONMENT, complaint, events_of
 from same_state import same
@@ -277,3 +278,44 @@ def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
     assert realigned == [list(each.repaired) for each in seen if each.repaired]
     steps = [event["step"] for event in events]
     assert steps == sorted(steps)
+
+
+def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_it(
+    tmp_path: Path, load: Load
+) -> None:
+    class Interrupting(torch.nn.Module):
+        """A network that fails at its second step."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(64, 10)
+            self.fails = False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.fails and self.training:
+                raise RuntimeError("no room left")
+            logits: torch.Tensor = self.head(x.flatten(1))
+            return logits
+
+    stream = digits(0)
+    mine = keeper(Interrupting(), folder=tmp_path / "it")
+    mine.observe(stream.images[:10], stream.labels[:10])
+    mine.save()
+    said = mine.predict(stream.images[:10])
+    assert mine._upkeep is not None
+    mine._upkeep.parts.learner.network.fails = True
+    with pytest.raises(RuntimeError, match="no room left"):
+        mine.observe(stream.images[10:20], stream.labels[10:20])
+    for call in (
+        lambda: mine.observe(stream.images[10:20], stream.labels[10:20]),
+        lambda: mine.answer([0], [0]),
+        lambda: mine.rehearse(1),
+        mine.save,
+    ):
+        told = complaint(call)
+        assert "broke off in the middle of a batch (" in told
+        assert "no room left" in told
+        assert "Keeper.load" in told
+    assert np.array_equal(mine.predict(stream.images[:10]), said)
+    mine.close()
+    assert load(tmp_path / "it", Interrupting()).rows == 10

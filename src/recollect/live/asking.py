@@ -211,9 +211,7 @@ class LiveLabels:
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
         """Up to `count` fresh rows of a class (None: all there are); none rather than a few."""
-        if (row := self._onset(label)) is not None:
-            self._window.checked([label], row)
-        free = self._window.fresh(label)
+        free = self._fresh(label)
         if count is not None and len(free) >= count:
             return free[len(free) - count :] if choose is None else free[choose(free.images, count)]
         given = self._ask(label, None if count is None else count - len(free), choose)
@@ -228,7 +226,7 @@ class LiveLabels:
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """As many as are wanted, or what has labels and a share of what the budget still has."""
-        free = {label: len(self._window.fresh(label)) for label in wanted}
+        free = {label: len(self._fresh(label)) for label in wanted}
         paid = {}
         for label, count in wanted.items():
             there = len(self._window.unasked(label)) if self._asker is not None else 0
@@ -247,6 +245,12 @@ class LiveLabels:
         """What came lately and has no label; labels are -1."""
         rows = self._window.unlabelled.rows()
         return rows[~self._window.guessed.refers_to(rows.ids)]
+
+    def _fresh(self, label: int) -> Rows:
+        """Labelled rows of a class that show it as it looks now, as far as that is known."""
+        if (row := self._onset(label)) is not None:
+            self._window.checked([label], row)
+        return self._window.fresh(label)
 
     def to_learn(self) -> list[Rows]:
         """Rows with labels that were given, of which the repair had no use."""

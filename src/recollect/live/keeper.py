@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
+from recollect.experiment.own_network import first_line
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder, is_run, read_config
 from recollect.live.asking import Answer, Asker, Callback, Inbox
 from recollect.live.head import can_grow, outputs_of
-from recollect.live.intake import UNKNOWN, Intake, labels_from
+from recollect.live.intake import UNKNOWN, Intake, Taken, labels_from
 from recollect.live.log import Callback as EventCallback
 from recollect.live.log import Log
 from recollect.live.observation import Observation
@@ -95,6 +96,7 @@ class Keeper:
         self._published: Published | None = None
         self._first_outputs = 0
         self._closed = False
+        self._failure: str | None = None
         self._folder = None if folder is None else self._open(Path(folder))
         self._teller = Teller(Log(self._folder))
 
@@ -154,7 +156,7 @@ class Keeper:
         them. What cannot be used at all is a UserError, and leaves everything as it was.
         """
         with self._lock:
-            self._refuse_if_closed()
+            self._refuse_if_over()
             before = self._intake.state_dict()
             taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
             try:
@@ -162,25 +164,38 @@ class Keeper:
             except BaseException:
                 self._intake.load_state_dict(before)
                 raise
-            self._teller.steps += 1
-            answers, troubles = self._inbox.empty() if upkeep is not None else ([], [])
-            if upkeep is None:
-                done = Done(predicted=torch.empty(0, dtype=torch.int64))
-            else:
-                steps = upkeep.parts.learner.steps
-                done = upkeep.observe(taken.rows, answers, next_row=self._intake.count)
-                if upkeep.parts.learner.steps > steps or done.repaired:
-                    self._publish(upkeep)
-            for trouble in troubles:
-                done.tell("trouble", text=trouble)
-            return self._teller.report(taken, done, upkeep)
+            with self._whole():
+                return self._observe(taken, upkeep)
+
+    def _observe(self, taken: Taken, upkeep: Upkeep | None) -> Observation:
+        self._teller.steps += 1
+        answers, troubles = self._inbox.empty() if upkeep is not None else ([], [])
+        if upkeep is None:
+            done = Done(predicted=torch.empty(0, dtype=torch.int64))
+        else:
+            steps = upkeep.parts.learner.steps
+            done = upkeep.observe(taken.rows, answers, next_row=self._intake.count)
+            if upkeep.parts.learner.steps > steps or done.repaired:
+                self._publish(upkeep)
+        for trouble in troubles:
+            done.tell("trouble", text=trouble)
+        return self._teller.report(taken, done, upkeep)
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """What is broken off in here leaves a keeper that predicts and does nothing else."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = first_line(error)
+            raise
 
     def answer(self, ids: Any, labels: Any) -> None:
         """Labels for rows that came without, by the ids of `Observation` or `Request`.
 
         May be called from any thread; they are taken up, in order, by the next `observe`.
         """
-        self._refuse_if_closed()
+        self._refuse_if_over()
         numbers = labels_from(ids, np.size(ids), max_label=2**62)
         known = labels_from(labels, len(numbers), max_label=self._max_label(self._upkeep))
         if bool((numbers >= self._intake.count).any()):
@@ -193,12 +208,12 @@ class Keeper:
         None: the memory is empty. Nothing is watched, asked for or kept.
         """
         with self._lock:
-            self._refuse_if_closed()
+            self._refuse_if_over()
             upkeep = self._upkeep
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
             losses = []
-            with upkeep.parts.ledger.phase("train"):
+            with self._whole(), upkeep.parts.ledger.phase("train"):
                 for _ in range(steps):
                     losses.append(upkeep.parts.learner.rehearse().loss)
                     upkeep.parts.ledger.add_step()
@@ -251,18 +266,21 @@ class Keeper:
     def save(self) -> None:
         """Keep everything in the folder, whole or not at all; the state before stays beside it."""
         with self._lock:
-            self._refuse_if_closed()
+            self._refuse_if_over()
             if self._folder is None:
                 raise UserError("there is nowhere to save to: make the keeper with a folder")
             self._teller.tell("saved", rows=self._intake.count)
             self._folder.save_checkpoint(self._state())
 
     def close(self) -> None:
-        """Save, if there is a folder, and let it go: nothing is observed after it."""
+        """Save, if there is a folder, and let it go: nothing is observed after it.
+
+        What is left of a batch that was broken off is not saved.
+        """
         with self._lock:
             if not self._closed:
                 self._teller.tell("closed", rows=self._intake.count)
-                if self._folder is not None:
+                if self._folder is not None and self._failure is None:
                     self._folder.save_checkpoint(self._state())
             self._let_go()
 
@@ -381,9 +399,14 @@ class Keeper:
         grows = self._settings.grow and can_grow(upkeep.parts.learner.network, upkeep.outputs)
         return max(self._settings.max_classes if grows else 0, upkeep.outputs) - 1
 
-    def _refuse_if_closed(self) -> None:
+    def _refuse_if_over(self) -> None:
         if self._closed:
             raise UserError("the keeper has been closed; go on with Keeper.load, or make a new one")
+        if self._failure is not None:
+            raise UserError(
+                f"the keeper broke off in the middle of a batch ({self._failure}) and only "
+                "predicts; go on from what was saved with Keeper.load, or make a new one"
+            )
 
     # Asking the network
 

@@ -143,7 +143,7 @@ class Upkeep:
                 continue
             self.checks += 1
             look = _Look(number=self.checks + 1, known_classes=due, track=track)
-            labels = self._labels(done, asking=True, onset=monitor_of(care).onset)
+            labels = self._labels(done, asking=True, onset=self._onset_by(care, track))
             bench = self._bench(care, look, labels)
             done.notes += care.follow_up(bench)
             verdicts, repair = care.attend(look, bench)
@@ -162,6 +162,18 @@ class Upkeep:
                 done.tell("drifted", classes=sorted(drifted))
             self._answer(repair, drifted, labels, done, next_row)
             track.end_check(due)
+
+    def _onset_by(self, care: Care, track: Track) -> Callable[[int], int]:
+        """The row with which a class has begun to drift, as a check of it knows."""
+
+        def onset(label: int) -> int:
+            if (told := monitor_of(care).onset(label)) is not None:
+                return told
+            # Rows from before those that were checked show how the class looked earlier.
+            since = self.window.since(label)
+            return max(since, since if (row := track.began(label)) is None else row)
+
+        return onset
 
     def _mend_waiting(self, done: Done, next_row: int) -> None:
         """Realign waiting classes for which enough labels have come meanwhile."""

@@ -78,12 +78,12 @@ class Window:
     def fresh(self, label: int) -> Rows:
         """Rows of a class that were learned from since its last check found nothing."""
         rows = self.learned.rows()
-        return rows[(rows.labels == label) & (rows.ids >= self._since.get(label, 0))]
+        return rows[(rows.labels == label) & (rows.ids >= self.since(label))]
 
     def unasked(self, label: int) -> Rows:
         """Unlabelled rows that came since the class's last check, and are nobody's reference."""
         rows = self.unlabelled.rows()
-        return rows[(rows.ids >= self._since.get(label, 0)) & ~self.guessed.refers_to(rows.ids)]
+        return rows[(rows.ids >= self.since(label)) & ~self.guessed.refers_to(rows.ids)]
 
     def ask_for(self, rows: Rows) -> None:
         """Labels of these are being asked for."""
@@ -110,6 +110,10 @@ class Window:
             unasked=len(came),
             gone=len(set(ids.tolist())) - len(asked) - len(came),
         )
+
+    def since(self, label: int) -> int:
+        """The row from which on a class may look different."""
+        return self._since.get(label, 0)
 
     def checked(self, labels: Sequence[int], row: int) -> None:
         """Nothing was found in these classes up to a row."""
@@ -211,6 +215,12 @@ class Track:
         if self._together:
             return rows
         return rows[torch.isin(rows.labels, torch.tensor(labels))]
+
+    def began(self, label: int) -> int | None:
+        """The first row that says how a class looks now; None: there is none."""
+        rows = self._current.rows()
+        ids = rows.ids[rows.labels == label]
+        return int(ids.min()) if len(ids) else None
 
     def end_check(self, labels: Sequence[int]) -> None:
         """A check of these classes was made: their next one takes other rows."""
