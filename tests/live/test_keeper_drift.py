@@ -47,7 +47,7 @@ def test_realignment_leaves_only_rows_that_came_since_nothing_was_found() -> Non
 def test_rows_from_before_those_that_were_checked_realign_nothing() -> None:
     """Also at a class's first check, when nothing says yet until when it had stayed as it was."""
     stream = digits(1, classes=3, turn=200)
-    mine = keeper(seed=1, check_rows=25)
+    mine = keeper(seed=1, check_rows=25, buffer_size=400)
     for start, images, labels in stream.batches():
         began = {} if start == 0 else {c: upkeep_of(mine).window.given.began(c) for c in range(3)}
         seen = mine.observe(images, labels)
