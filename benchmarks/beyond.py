@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import csv
 import itertools
 import multiprocessing
 import os
@@ -25,12 +24,13 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
 import torch
+from beyond_outcomes import RESULTS, Outcome, append, saved
 from beyond_trials import CELLS, GROUPS, REALIGNED, Trial
 
 from recollect.adapt.wrapped import state_of
@@ -41,39 +41,6 @@ from recollect.experiment.listeners import Silent
 from recollect.experiment.result import make_result, record_to_json
 from recollect.loop import play
 from recollect.types import Dataset
-
-RESULTS = Path(__file__).resolve().parents[1] / "results" / "beyond.csv"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One finished run: a line of the file."""
-
-    cell: str
-    adaptation: str
-    budget: int | None
-    seed: int
-    faa: float
-    faa_drifted: float
-    faa_stable: float | None
-    forgetting: float
-    labels: int
-    """that adaptation asked for"""
-    steps: int
-    """gradient steps, rehearsals included"""
-    gflops: float
-    """training and adaptation"""
-    found: str
-    """what the detector found drifted: `task:class class; ...`"""
-    guessed: int
-    """after how many tasks guessed labels were used"""
-    commit: str
-    """of the code that ran"""
-
-    @property
-    def trial(self) -> Trial:
-        """What was run."""
-        return Trial(cell=self.cell, adaptation=self.adaptation, seed=self.seed, budget=self.budget)
 
 
 class Course:
@@ -175,36 +142,6 @@ def work(jobs: Any, done: Any, validate: bool) -> None:
             done.put(outcome)
             if parent is not None and not parent.is_alive():
                 return
-
-
-def saved(file: Path) -> list[Outcome]:
-    """What has been measured."""
-    if not file.exists():
-        return []
-    with file.open(newline="") as lines:
-        return [_parsed(line) for line in csv.DictReader(lines)]
-
-
-def _parsed(line: dict[str, str]) -> Outcome:
-    kinds = {each.name: str(each.type) for each in fields(Outcome)}
-    values: dict[str, Any] = {}
-    for name, text in line.items():
-        kind, _, or_none = kinds[name].partition(" | ")
-        values[name] = None if or_none and not text else _READ[kind](text)
-    return Outcome(**values)
-
-
-_READ: dict[str, Any] = {"str": str, "int": int, "float": float}
-
-
-def append(outcome: Outcome, file: Path) -> None:
-    """One more line, in one write."""
-    begins = not file.exists()
-    with file.open("a", newline="") as lines:
-        writer = csv.DictWriter(lines, [each.name for each in fields(Outcome)], lineterminator="\n")
-        if begins:
-            writer.writeheader()
-        writer.writerow(asdict(outcome))
 
 
 def run_all(jobs: Sequence[list[Trial]], file: Path, *, workers: int, validate: bool) -> None:

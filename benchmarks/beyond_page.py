@@ -1,0 +1,297 @@
+"""Puts what `beyond.py` has saved into docs/beyond.md, as tables, and draws its figures.
+
+    python benchmarks/beyond_page.py
+
+The text of the page is written by hand; what stands between its marks is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from beyond_outcomes import RESULTS, Outcome, saved
+from beyond_trials import BEYOND, CONTROL, FLUSHED, GROUPS, MAIN, REALIGNED, RELEARNED
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from recollect.report import style
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "beyond.md"
+IMAGES = ROOT / "docs" / "images"
+SLACK = 1.0
+"""points below relearning that are allowed"""
+STREAMS = {
+    "f1": "fmnist-cd, 1 drift",
+    "f2": "fmnist-cd, 2 drifts",
+    "c1": "cifar10-cd, 1 drift",
+    "pacs": "pacs-cd",
+    "partial": "half of a class moves",
+    "gradual": "a class moves over three tasks",
+    "recurring": "classes come and go three times",
+}
+NAMES = {CONTROL: "fr-flush, rehearsed as well"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Of two adaptations, seed by seed, with the 95 % interval of its mean."""
+
+    mean: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(pairs: Sequence[tuple[float, float]]) -> Difference:
+        """The first of each pair minus the second."""
+        differences = np.array([one - other for one, other in pairs])
+        mean = float(differences.mean())
+        half = float(stats.t.ppf(0.975, len(pairs) - 1) * stats.sem(differences))
+        return Difference(mean=mean, low=mean - half, high=mean + half)
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+
+    def beyond(self, limit: float) -> str:
+        """Whether it is shown to lie above a limit."""
+        if self.low > limit:
+            return "yes"
+        return "**no**" if self.high < limit else "undecided"
+
+
+class Runs:
+    """Finished runs, by cell, adaptation and budget."""
+
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
+        self._by: dict[tuple[str, str, int | None], dict[int, Outcome]] = {}
+        for each in outcomes:
+            key = (each.cell, each.adaptation, each.budget)
+            self._by.setdefault(key, {})[each.seed] = each
+
+    def of(self, cell: str, adaptation: str, budget: int | None = None) -> list[Outcome]:
+        """The seeds of one of them, in order."""
+        seeds = self._by.get((cell, adaptation, budget), {})
+        return [seeds[seed] for seed in sorted(seeds)]
+
+    def complete(self, cell: str, adaptations: Iterable[str]) -> bool:
+        """Whether all have run, with the same seeds, at least two."""
+        seeds = [tuple(run.seed for run in self.of(cell, each)) for each in adaptations]
+        return len(set(seeds)) == 1 and len(seeds[0]) >= 2
+
+    def difference(self, cell: str, one: str, other: str) -> Difference:
+        """Of their final average accuracies."""
+        pairs = zip(self.of(cell, one), self.of(cell, other), strict=True)
+        return Difference.of([(a.faa, b.faa) for a, b in pairs])
+
+    def mean(self, cell: str, adaptation: str, what: Callable[[Outcome], float]) -> float:
+        """Over seeds."""
+        return float(np.mean([what(run) for run in self.of(cell, adaptation)]))
+
+    def accuracy(self, cell: str, adaptation: str) -> str:
+        """Mean and sample standard deviation over seeds."""
+        values = [run.faa for run in self.of(cell, adaptation)]
+        return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+
+
+def in_words(cell: str) -> str:
+    stream, method, buffer = cell.split("-")
+    return f"{STREAMS[stream]}, {method.upper()}, {buffer} rows"
+
+
+def line(*entries: object) -> str:
+    return "| " + " | ".join(map(str, entries)) + " |"
+
+
+def head(*entries: str) -> list[str]:
+    return [line(*entries), "|" + "---|" * len(entries)]
+
+
+def main_table(runs: Runs) -> list[str]:
+    """Cell by cell: accuracies, paired differences, and what they show."""
+    others = (REALIGNED, RELEARNED, FLUSHED)
+    lines = head("cell", *others, BEYOND, *(f"- {name}" for name in others), "holds")
+    for cell in MAIN:
+        if not runs.complete(cell, (*others, BEYOND)):
+            continue
+        gains = [runs.difference(cell, BEYOND, other) for other in others]
+        holds = {gain.beyond(-SLACK) for gain in gains[1:]}
+        verdict = next(word for word in ("**no**", "undecided", "yes") if word in holds)
+        accuracies = [runs.accuracy(cell, each) for each in (*others, BEYOND)]
+        lines.append(line(in_words(cell), *accuracies, *gains, verdict))
+    return lines
+
+
+def cost_table(runs: Runs) -> list[str]:
+    """What the same runs cost: means over seeds."""
+    all_four = (REALIGNED, RELEARNED, FLUSHED, BEYOND)
+    lines = head("cell", *(f"labels {a}" for a in all_four), *(f"steps {a}" for a in all_four))
+    for cell in MAIN:
+        if not runs.complete(cell, all_four):
+            continue
+        labels = [f"{runs.mean(cell, a, lambda run: run.labels):,.0f}" for a in all_four]
+        steps = [f"{runs.mean(cell, a, lambda run: run.steps):,.0f}" for a in all_four]
+        lines.append(line(in_words(cell), *labels, *steps))
+    return lines
+
+
+def gains_table(runs: Runs, group: str) -> list[str]:
+    """Every adaptation of a group beside realignment."""
+    lines = head("cell", "adaptation", "accuracy", "- amr", "labels", "labels amr", "steps")
+    for cell in GROUPS[group].cells:
+        for name in GROUPS[group].adaptations:
+            if name == REALIGNED or not runs.complete(cell, (REALIGNED, name)):
+                continue
+            lines.append(
+                line(
+                    in_words(cell),
+                    NAMES.get(name, name),
+                    runs.accuracy(cell, name),
+                    runs.difference(cell, name, REALIGNED),
+                    f"{runs.mean(cell, name, lambda run: run.labels):,.0f}",
+                    f"{runs.mean(cell, REALIGNED, lambda run: run.labels):,.0f}",
+                    f"{runs.mean(cell, name, lambda run: run.steps):,.0f}",
+                )
+            )
+    return lines
+
+
+def labels_table(runs: Runs) -> list[str]:
+    """Accuracy by how many labels may be asked for."""
+    group = GROUPS["labels"]
+    lines = head("cell", "adaptation", "labels asked for", "accuracy")
+    for cell in group.cells:
+        for name, points in label_curves(runs, cell).items():
+            for labels, mean, error in points:
+                lines.append(
+                    line(in_words(cell), name, f"{labels:,.0f}", f"{mean:.1f} ± {error:.1f}")
+                )
+    return lines
+
+
+def label_curves(runs: Runs, cell: str) -> dict[str, list[tuple[float, float, float]]]:
+    """(labels, mean accuracy, its sample standard deviation) of each adaptation, fewest first."""
+    group = GROUPS["labels"]
+    wanted: list[tuple[str, int | None]] = [("vanilla", None)]
+    for name in group.adaptations:
+        wanted += [(name, budget) for budget in (*group.budgets, None)]
+    wanted += [(FLUSHED, budget) for name, budget in group.also if name == FLUSHED]
+    wanted += [(FLUSHED, None), (RELEARNED, None)]
+    curves: dict[str, list[tuple[float, float, float]]] = {}
+    for name, budget in wanted:
+        found = runs.of(cell, name, budget)
+        if len(found) > 1:
+            values = [run.faa for run in found]
+            labels = float(np.mean([run.labels for run in found]))
+            point = (labels, float(np.mean(values)), float(np.std(values, ddof=1)))
+            curves.setdefault(name, []).append(point)
+    return curves
+
+
+TABLES: dict[str, Callable[[Runs], list[str]]] = {
+    "main": main_table,
+    "costs": cost_table,
+    "schedules": lambda runs: gains_table(runs, "schedules"),
+    "parts": lambda runs: gains_table(runs, "parts"),
+    "labels": labels_table,
+}
+
+
+def page(text: str, runs: Runs) -> str:
+    """The page with its tables renewed."""
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        assert found, f"{PAGE.name} has no mark {begin}"
+        assert closed, f"{PAGE.name} has no mark {end}"
+        text = f"{before}{begin}\n\n" + "\n".join(table(runs)) + f"\n\n{end}{after}"
+    return text
+
+
+# Figures
+
+
+def draw_gains(runs: Runs, file: Path) -> None:
+    """Paired differences to the three others, cell by cell."""
+    others = (REALIGNED, RELEARNED, FLUSHED)
+    cells = [cell for cell in MAIN if runs.complete(cell, (*others, BEYOND))]
+    looks = style.looks_of(others)
+    with mpl.rc_context(style.RC):
+        figure = Figure(figsize=(7.4, 0.34 * len(cells) + 1.3), layout="constrained")
+        axes = figure.subplots()
+        axes.axvspan(-SLACK, 0, color=style.FAINT, alpha=0.6, lw=0)
+        axes.axvline(0, color=style.MUTED, lw=0.9)
+        for place, other in enumerate(others):
+            found = [runs.difference(cell, BEYOND, other) for cell in cells]
+            axes.errorbar(
+                [each.mean for each in found],
+                [row + 0.22 * (place - 1) for row in range(len(cells))],
+                xerr=np.array([(each.mean - each.low, each.high - each.mean) for each in found]).T,
+                fmt=looks[other].marker,
+                color=looks[other].colour,
+                ms=4.5,
+                elinewidth=1.1,
+                capsize=2,
+                label=f"minus {other}",
+            )
+        axes.set_yticks(range(len(cells)), [in_words(cell) for cell in cells], fontsize=8)
+        axes.set_ylim(len(cells) - 0.5, -0.5)
+        axes.set_xlabel(f"final average accuracy of {BEYOND}, points (95 % interval of 5 pairs)")
+        axes.grid(axis="x")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+        figure.savefig(file, dpi=160, facecolor="white")
+
+
+def draw_labels(runs: Runs, file: Path) -> None:
+    """Accuracy against labels, none to all."""
+    cells = GROUPS["labels"].cells
+    with mpl.rc_context(style.RC):
+        figure = Figure(figsize=(7.4, 3.3), layout="constrained")
+        for axes, cell in zip(figure.subplots(1, len(cells)), cells, strict=True):
+            _draw_curves(axes, label_curves(runs, cell))
+            axes.set_title(in_words(cell))
+        axes = figure.axes[0]
+        axes.set_ylabel("final average accuracy, %")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=5)
+        figure.savefig(file, dpi=160, facecolor="white")
+
+
+def _draw_curves(axes: Axes, curves: dict[str, list[tuple[float, float, float]]]) -> None:
+    looks = style.looks_of(curves)
+    for name, points in curves.items():
+        labels, means, spreads = zip(*sorted(points), strict=True)
+        axes.errorbar(
+            labels,
+            means,
+            yerr=spreads,
+            marker=looks[name].marker,
+            ls=looks[name].line,
+            color=looks[name].colour,
+            ms=5,
+            capsize=2,
+            elinewidth=0.9,
+            label=name,
+        )
+    axes.set_xscale("symlog", linthresh=10, linscale=0.5)
+    axes.set_xlim(-1, None)
+    axes.set_xticks((0, 10, 100, 1000, 6000), ("0", "10", "100", "1,000", "6,000"))
+    axes.minorticks_off()
+    axes.set_xlabel("labels asked for")
+    axes.grid()
+
+
+def main() -> None:
+    runs = Runs(saved(RESULTS))
+    PAGE.write_text(page(PAGE.read_text(), runs))
+    draw_gains(runs, IMAGES / "beyond-gains.png")
+    draw_labels(runs, IMAGES / "beyond-labels.png")
+    print(f"wrote {PAGE.relative_to(ROOT)} and its two figures")
+
+
+if __name__ == "__main__":
+    main()
