@@ -19,7 +19,7 @@ from recollect.experiment import state as state_file
 from recollect.memory import POLICIES, Memory
 from recollect.types import Rows
 
-CAPACITY, SIDE = 60, 4
+CAPACITY, SIDE = 55, 4
 tells_maps = pytest.mark.skipif(
     not Path("/proc/self/maps").exists(), reason="the system does not tell maps"
 )

@@ -20,4 +20,4 @@ class ER(Objective):
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         logits = network(Inputs.together(stream, replay))
         loss = cross_entropy(logits, torch.cat([stream.y, replay.y]))
-        return Outcome(loss=loss, logits=logits[: len(stream.y)])
+        return Outcome(loss=loss, logits=logits.detach()[: len(stream.y)])

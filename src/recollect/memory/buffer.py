@@ -6,18 +6,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from recollect import rng, room
 from recollect.errors import UserError
+from recollect.memory.draws import Draws, Picks
 from recollect.memory.policies import Policy
 from recollect.memory.slots import Ints, Slots
 from recollect.types import Extras, Rows
 
+_Array: TypeAlias = npt.NDArray[Any]
 _NO_EXTRAS: Extras = MappingProxyType({})
 _EXTRA = "extras."
 """Marks the columns that a method brought, beside those every row has."""
@@ -59,10 +62,11 @@ class Memory:
         self._slots = Slots(capacity)
         self._seen = 0
         self._step = 0
-        self._steps = np.zeros(capacity, dtype=np.int64)
+        self._steps = np.zeros(capacity + 1, dtype=np.int64)
         self._columns: dict[str, _Column] = {}
-        self._offer_generator = rng.fork(seed, "memory", "offer")
-        self._sample_generator = rng.fork(seed, "memory", "sample")
+        self._extra_columns: dict[str, _Column] = {}
+        self._draws = Draws(rng.fork(seed, "memory", "offer"))
+        self._picks = Picks(rng.fork(seed, "memory", "sample"))
 
     @property
     def capacity(self) -> int:
@@ -84,20 +88,17 @@ class Memory:
 
     def offer(self, rows: Rows, extras: Extras = _NO_EXTRAS, *, step: int = 0) -> None:
         """Let the policy keep what it wants of a batch."""
-        if len(rows) == 0:
-            return
-        incoming = self._admit(rows, extras)
         labels = rows.labels.numpy()
-        slots, kept = self._policy.place(
-            self._slots, labels, seen=self._seen, generator=self._offer_generator
-        )
+        if not len(labels):
+            return
+        incoming = self._admit(rows, extras, len(labels))
+        slots, kept = self._policy.place(self._slots, labels, seen=self._seen, draws=self._draws)
         self._seen += len(labels)
         self._step = step
-        if len(slots):
+        if kept is None or len(kept):
             self._steps[slots] = step
-            some = None if len(kept) == len(labels) else kept
-            for name, values in incoming.items():
-                self._columns[name].write(slots, values, some)
+            for column, values in incoming:
+                column.write(slots, values, kept)
 
     def put(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first; the policy is not asked and `seen` stays.
@@ -111,12 +112,12 @@ class Memory:
             )
         if len(rows) == 0:
             return
-        incoming = self._admit(rows, extras)
+        incoming = self._admit(rows, extras, len(rows))
         slots = np.sort(self._slots.free)[: len(rows)]
         self._slots.write(slots, rows.labels.numpy())
         self._steps[slots] = self._step
-        for name, values in incoming.items():
-            self._columns[name].write(slots, values)
+        for column, values in incoming:
+            column.write(slots, values)
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
         """Free the slots of one class; how many there were.
@@ -147,21 +148,16 @@ class Memory:
     def _draw(self, count: int) -> Ints:
         if count < 0:
             raise ValueError(f"expected a count of at least 0 rows; got {count}")
-        picks = _distinct(min(count, len(self)), len(self), self._sample_generator)
-        return self._slots.occupied[picks]
+        held = len(self._slots)
+        return self._slots.order[self._picks.take(min(count, held), held)]
 
     def _extras(self, slots: Ints) -> dict[str, Tensor]:
-        return {
-            name.removeprefix(_EXTRA): column.read(slots)
-            for name, column in self._columns.items()
-            if name.startswith(_EXTRA)
-        }
+        return {name: column.read(slots) for name, column in self._extra_columns.items()}
 
     def widen(self, width: int) -> None:
         """Columns of one number per class get more of them, 0 in every row that is there."""
-        for name, column in self._columns.items():
-            if name.startswith(_EXTRA):
-                column.widen(width)
+        for column in self._extra_columns.values():
+            column.widen(width)
 
     def counts(self) -> dict[int, int]:
         """Rows per class, in ascending order, only classes with rows."""
@@ -187,8 +183,8 @@ class Memory:
             "steps": torch.from_numpy(self._steps[slots]),
             "columns": {name: column.read(slots) for name, column in self._columns.items()},
             "generators": {
-                "offer": self._offer_generator.get_state(),
-                "sample": self._sample_generator.get_state(),
+                "offer": self._draws.get_state(),
+                "sample": self._picks.get_state(),
             },
         }
 
@@ -200,29 +196,38 @@ class Memory:
         self._step = state["step"]
         slots = self._slots.occupied
         self._steps[slots] = state["steps"].numpy()
-        self._columns = {}
+        self._make_columns(state["columns"])
         for name, values in state["columns"].items():
-            self._columns[name] = _Column(values, self.capacity)
-            self._columns[name].write(slots, values)
-        self._offer_generator.set_state(state["generators"]["offer"])
-        self._sample_generator.set_state(state["generators"]["sample"])
+            column = self._columns[name]
+            column.write(slots, column.admit(name, values, len(slots)))
+        self._draws.set_state(state["generators"]["offer"])
+        self._picks.set_state(state["generators"]["sample"])
 
-    def _admit(self, rows: Rows, extras: Extras) -> dict[str, Tensor]:
-        """The incoming columns by name, if they are what the memory keeps; the first decide."""
+    def _make_columns(self, like: Mapping[str, Tensor]) -> None:
+        self._columns = {name: _Column(values, self.capacity) for name, values in like.items()}
+        self._extra_columns = {
+            name.removeprefix(_EXTRA): column
+            for name, column in self._columns.items()
+            if name.startswith(_EXTRA)
+        }
+
+    def _admit(self, rows: Rows, extras: Extras, num_rows: int) -> list[tuple[_Column, _Array]]:
+        """What is to be written where, if it is what the memory keeps; the first rows decide."""
         incoming = {"images": rows.images, "ids": rows.ids, "concepts": rows.concepts}
         for name, values in extras.items():
             incoming[_EXTRA + name] = values
         if not self._columns:
-            _check_lengths(incoming, len(rows))
-            self._columns = {n: _Column(values, self.capacity) for n, values in incoming.items()}
+            _check_lengths(incoming, num_rows)
+            self._make_columns(incoming)
         if incoming.keys() != self._columns.keys():
             raise ValueError(
                 f"expected the columns {', '.join(self._columns)}, as at first; "
                 f"got {', '.join(incoming)}"
             )
-        for name, values in incoming.items():
-            self._columns[name].check(name, values, len(rows))
-        return incoming
+        return [
+            (column, column.admit(name, incoming[name], num_rows))
+            for name, column in self._columns.items()
+        ]
 
     def _rows(self, slots: Ints) -> Rows:
         labels = torch.from_numpy(self._slots.labels[slots])
@@ -237,7 +242,7 @@ class Memory:
 
 
 class _Column:
-    """One value per slot, of one shape and dtype.
+    """One value per slot, and one for the slot that is nobody's, of one shape and dtype.
 
     Kept in numpy, which reads and writes whole rows by their numbers where torch goes element by
     element. What is not integers is kept as integers of the same width: numpy does not know all of
@@ -248,21 +253,24 @@ class _Column:
         self._dtype = like.dtype
         is_plain = like.dtype in (torch.uint8, torch.int64)
         self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
-        self._make_room(capacity, like.shape[1:])
+        self._make_room(capacity + 1, tuple(like.shape[1:]))
 
-    def _make_room(self, capacity: int, shape: torch.Size) -> None:
+    def _make_room(self, slots: int, shape: tuple[int, ...]) -> None:
         self._shape = shape
-        self._values = room.room_for((capacity, *shape), self._stand_in).numpy()
+        self._values = room.room_for((slots, *shape), self._stand_in).numpy()
         row_bytes = max(1, math.prod(shape) * self._dtype.itemsize)
         self._most_at_once = room.MOST_IN_MEMORY // row_bytes
 
-    def check(self, name: str, values: Tensor, rows: int) -> None:
-        """Refuse values of another shape or dtype, or not one per row."""
-        if values.dtype == self._dtype and values.shape == (rows, *self._shape):
-            return
+    def admit(self, name: str, values: Tensor, rows: int) -> _Array:
+        """The values as they are kept; refused if of another shape or dtype, or not one per row."""
+        if values.dtype is self._dtype:
+            kept_as = values if self._stand_in is self._dtype else values.view(self._stand_in)
+            array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
+            if array.shape == (rows, *self._shape):
+                return array
         _check_lengths({name: values}, rows)
         raise ValueError(
-            f"expected {name} of {self._dtype} {tuple(self._shape)} per row, as at first; "
+            f"expected {name} of {self._dtype} {self._shape} per row, as at first; "
             f"got {values.dtype} {tuple(values.shape[1:])}"
         )
 
@@ -271,7 +279,7 @@ class _Column:
         if len(self._shape) != 1 or self._shape[0] >= width:
             return
         before = self._values
-        self._make_room(len(before), torch.Size([width]))
+        self._make_room(len(before), (width,))
         self._values[:, : before.shape[1]] = before
         self._values[:, before.shape[1] :] = 0
 
@@ -287,34 +295,14 @@ class _Column:
                 filled[start : start + len(some)] = self._values[some]
         return values if self._stand_in is self._dtype else values.view(self._dtype)
 
-    def write(self, slots: Ints, values: Tensor, kept: Ints | None = None) -> None:
-        """Copy the values, or those at the ascending positions `kept`, into `slots`."""
-        if self._stand_in is not self._dtype:
-            values = values.view(self._stand_in)
-        array = values.cpu().numpy()
-        self._values[slots] = array if kept is None else array.take(kept, axis=0)
+    def write(self, slots: Ints | slice, values: _Array, kept: Ints | None = None) -> None:
+        """Copy admitted values, or those at the ascending positions `kept`, into `slots`."""
+        self._values[slots] = values if kept is None else values.take(kept, axis=0)
 
 
 _SLOTS_AT_ONCE = 4096
 """of a large copy, so that nothing large lies in plain memory on the way"""
 _SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _distinct(count: int, out_of: int, generator: torch.Generator) -> Ints:
-    """`count` distinct numbers below `out_of`, every ordered choice equally likely.
-
-    The first different ones of many draws, each of them uniform over those that had not come. Past
-    half of the numbers shuffling all of them is quicker.
-    """
-    if 2 * count > out_of:
-        shuffled: Ints = torch.randperm(out_of, generator=generator).numpy()
-        return shuffled[:count]
-    picked: dict[int, None] = {}
-    while (missing := count - len(picked)) > 0:
-        # Twice as many as are missing: a second call would cost more than what is left over.
-        drawn = torch.randint(out_of, (2 * missing,), generator=generator)
-        picked.update(dict.fromkeys(drawn.tolist()))
-    return np.fromiter(picked, dtype=np.int64, count=count)
 
 
 def _check_lengths(columns: Mapping[str, Tensor], rows: int) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
-import torch
 
+from recollect.memory.draws import Draws
 from recollect.memory.slots import Ints, Slots
 
-_DRAW_RANGE = 2**62
-"""Reduced modulo n, a draw from this range misses uniform by less than n / 2**62."""
+Landing: TypeAlias = tuple[Ints | slice, Ints | None]
+"""slots (kept,), and positions (kept,) in the offer; None: a slot for every row, in its order.
 
-Landing: TypeAlias = tuple[Ints, Ints]
-"""slots (kept,) and positions (kept,)"""
+The slot `capacity` is nobody's."""
 
 
 class Policy(Protocol):
@@ -21,13 +20,12 @@ class Policy(Protocol):
 
     name: ClassVar[str]
 
-    def place(
-        self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> Landing:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Landing:
         """Write the rows to keep into the book; their slots, and their positions in the offer.
 
         labels (rows,) are the classes offered after `seen` rows. Of several rows for one slot the
-        last one stands. The same stream in other batches ends in the same slots.
+        last one stands. The same stream in other batches ends in the same slots: every row takes as
+        many draws, used or not.
         """
         ...
 
@@ -41,13 +39,22 @@ class Reservoir:
 
     name: ClassVar[str] = "reservoir"
 
-    def place(
-        self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> Landing:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Landing:
         """Each row goes where algorithm R sends it."""
-        (draws,) = _draws(1, len(labels), generator)
-        sent = _vitter_slots(draws, seen, slots.capacity)
-        (accepted,) = (sent < slots.capacity).nonzero()
+        rows, capacity = len(labels), slots.capacity
+        if seen + rows <= capacity:
+            draws.skip(rows)
+            filled = slice(seen, seen + rows)
+            slots.write(filled, labels)
+            return filled, None
+        sent = _vitter_slots(draws.take_below(seen + 1, rows), seen, capacity)
+        if seen < 2 * capacity:
+            # Most rows stay: writing the others, too, where nobody looks, takes a third less time
+            # than sorting them out, which copies the pictures once more.
+            sent = np.minimum(sent, capacity)
+            slots.write(sent, labels)
+            return sent, None
+        (accepted,) = (sent < capacity).nonzero()
         if len(accepted):  # late in a stream most offers end here
             sent = sent[accepted]
             slots.write(sent, labels[accepted])
@@ -64,17 +71,16 @@ class Balanced:
 
     name: ClassVar[str] = "balanced"
 
-    def place(
-        self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> Landing:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Landing:
         """Each row that algorithm R accepts, free slots first."""
-        draws, class_draws, row_draws = _draws(3, len(labels), generator)
-        (accepted,) = (_vitter_slots(draws, seen, slots.capacity) < slots.capacity).nonzero()
+        numbers, class_draws, row_draws = draws.take(3 * len(labels)).reshape(-1, 3).T
+        drawn = numbers % np.arange(seen + 1, seen + len(labels) + 1)
+        (accepted,) = (_vitter_slots(drawn, seen, slots.capacity) < slots.capacity).nonzero()
         free = slots.free[: len(accepted)].copy()  # writing moves what the view shows
         filling, replacing = accepted[: len(free)], accepted[len(free) :]
         slots.write(free, labels[filling])
         if not len(replacing):
-            return free, accepted
+            return free, None if len(accepted) == len(labels) else accepted
         replaced = _replace_in_largest(
             slots, labels[replacing], class_draws[replacing], row_draws[replacing]
         )
@@ -85,23 +91,15 @@ POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Reservoi
 """Every policy by its name."""
 
 
-def _draws(per_row: int, rows: int, generator: torch.Generator) -> Ints:
-    """Large uniform numbers, (per_row, rows), to be reduced modulo what is asked for.
+def _vitter_slots(drawn: Ints, seen: int, capacity: int) -> Ints:
+    """Where algorithm R sends the next rows, (rows,); beyond the capacity means turned away.
 
-    Every row takes as many, used or not, so that batching never shifts what another row gets.
+    drawn (rows,) are uniform up to the number of each row, counted from 0 over the stream.
     """
-    drawn: Ints = torch.randint(_DRAW_RANGE, (rows, per_row), generator=generator).numpy()
-    return drawn.T
-
-
-def _vitter_slots(draws: Ints, seen: int, capacity: int) -> Ints:
-    """Where algorithm R sends the next rows, (rows,); beyond the capacity means turned away."""
-    rows = len(draws)
-    sent = draws % np.arange(seen + 1, seen + rows + 1)
-    if seen < capacity:
-        end = min(seen + rows, capacity)
-        sent[: end - seen] = np.arange(seen, end)
-    return sent
+    if seen >= capacity:
+        return drawn
+    end = min(seen + len(drawn), capacity)
+    return np.concatenate([np.arange(seen, end), drawn[end - seen :]])
 
 
 def _replace_in_largest(

@@ -59,19 +59,20 @@ class Slots:
 
     Slots stand in one list, the occupied ones first, so drawing among the occupied, finding a free
     one and occupying it cost the same at any capacity. Only what concerns whole classes walks over
-    all slots.
+    all slots. One slot more, of the number `capacity`, is nobody's: what is written there is gone.
     """
 
     labels: Ints
-    """(capacity,): the class in each slot; without meaning where a slot is free"""
+    """(capacity + 1,): the class in each slot; without meaning where a slot is free"""
     order: Ints
     """(capacity,): every slot once, the occupied ones first"""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.labels = np.zeros(capacity, dtype=np.int64)
+        self.labels = np.zeros(capacity + 1, dtype=np.int64)
         self.order = np.arange(capacity)
-        self._position = np.arange(capacity)
+        self._position = np.arange(capacity + 1)
+        self._in_order = True  # every slot stands where its number says
         self._held = 0
         self._lists: ClassLists | None = None
 
@@ -105,16 +106,24 @@ class Slots:
         labels, counts = np.unique(self.labels[self.occupied], return_counts=True)
         return dict(zip(labels.tolist(), counts.tolist(), strict=True))
 
-    def write(self, slots: Ints, labels: Ints) -> None:
-        """Put `labels` (rows,) into `slots` (rows,), free or occupied.
+    def write(self, slots: Ints | slice, labels: Ints) -> None:
+        """Put `labels` (rows,) into `slots` (rows,), free or occupied or nobody's.
 
         Of several rows for one slot the last one stands, as numpy assigns them.
         """
+        if isinstance(slots, slice):
+            if self._in_order and slots.start == self._held and self._lists is None:
+                self._held = slots.stop  # a memory that fills up: 1 us, not 12
+                self.labels[slots] = labels
+                return
+            slots = np.arange(slots.start, slots.stop)
         entering = slots[:0]
         if self._held < self.capacity:
-            entering = self._occupy(slots[self._position[slots] >= self._held])
+            is_free = (self._position[slots] >= self._held) & (slots < self.capacity)
+            entering = self._occupy(slots[is_free])
         if self._lists is not None:
             latest = dict(zip(slots.tolist(), labels.tolist(), strict=True))
+            latest.pop(self.capacity, None)
             new = set(entering.tolist())
             for slot in latest:
                 if slot not in new:
@@ -131,6 +140,7 @@ class Slots:
 
     def release(self, slots: Ints) -> None:
         """Free distinct occupied slots."""
+        self._in_order = False
         goes = np.zeros(self.capacity, dtype=bool)
         goes[slots] = True
         leaves = goes[self.occupied]
@@ -155,6 +165,7 @@ class Slots:
         if len(lists) and not np.array_equal(np.sort(lists), np.sort(order[: len(labels)])):
             raise ValueError("expected each occupied slot once in the lists of a memory's state")
         self.order[:] = order
+        self._in_order = np.array_equal(order, np.arange(self.capacity))
         self._position[order] = np.arange(self.capacity)
         self._held = len(labels)
         self.labels[self.occupied] = labels
@@ -168,6 +179,7 @@ class Slots:
         if np.array_equal(self.order[start:end], slots):
             self._held = end
             return slots  # they stand there already, as in a memory that fills up
+        self._in_order = False
         slots = np.array(list(dict.fromkeys(slots.tolist())), dtype=np.int64)
         self._held = end = start + len(slots)
         before = self.order[start:end].copy()
