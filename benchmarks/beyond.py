@@ -120,14 +120,19 @@ def outcome_of(trial: Trial, result: dict[str, Any]) -> Outcome:
 
 
 def measure(trials: Sequence[Trial], *, validate: bool) -> Iterator[Outcome]:
-    """Runs of one cell and seed, which share what comes before the first drift."""
+    """Runs of one cell and seed, which share what comes before the first drift.
+
+    Not where there was an alarm before it: then they have differed ever since.
+    """
     first = replace(trials[0], adaptation=REALIGNED, budget=None).config()
     data = load_data(first)
     shared = Course(first, data, validate=validate)
     shared.play(until=shared.first_event - 1)
+    same_so_far = not any(v["drifted"] for record in shared.records for v in record["verdicts"])
     for trial in trials:
         course = Course(trial.config(), data, validate=validate)
-        course.take_up(shared)
+        if same_so_far:
+            course.take_up(shared)
         course.play()
         yield outcome_of(trial, course.result())
 

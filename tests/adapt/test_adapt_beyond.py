@@ -14,6 +14,7 @@ from looks import NEW, OLD, Pupil, Source, bench_of, look, memory_of, mixed, wit
 from run_tools import complaint
 
 from recollect.adapt.beyond import BeyondOptions, realign_with
+from recollect.adapt.recovery import MOST
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.memory import Memory, Reservoir
 from recollect.shapes import Adaptation, FollowsUp, Workbench
@@ -163,6 +164,15 @@ def test_recovery_goes_on_after_the_tasks_that_follow_at_a_falling_rate() -> Non
     world.pupil.taught += 8
     assert follow_up(again, world.bench) == (), "there were to be two"
     assert world.pupil.rehearsals == 8
+
+
+def test_no_phase_after_a_task_keeps_a_live_model_waiting_for_long() -> None:
+    world = setting(needs=10)
+    adaptation = realign_with(BeyondOptions(steps_per_class=0), parts=("recovery",))
+    adaptation.repair(verdicts([0]), world.bench)
+    world.pupil.taught += 10**6
+    follow_up(adaptation, world.bench)
+    assert world.pupil.rehearsals == MOST
 
 
 def test_what_memory_keeps_beside_fresh_rows_is_said_anew_once_they_are_known() -> None:
@@ -324,6 +334,22 @@ def test_a_class_that_is_quiet_for_once_has_to_begin_anew() -> None:
     again = adaptation_named("amr-gradual")
     load_state_of(again, state_of(adaptation))
     assert state_of(again) == state_of(adaptation)
+
+
+def test_a_class_that_nobody_looked_at_goes_on_moving() -> None:
+    """A live learner checks classes one by one, each when enough rows of it have come in."""
+    world = setting()
+    adaptation = adaptation_named("amr-gradual")
+    adaptation.repair(verdicts([0], share=0.4), world.bench)
+    only_class_1 = bench_of(world.pupil, world.source, look(1, 60, OLD, seed=2))
+    adaptation.repair([], only_class_1)
+    world.source.asked.clear()
+    adaptation.repair(verdicts([0], share=0.2), world.bench)
+    assert [label for label, _ in world.source.asked] == [0]
+    adaptation.repair([], bench_of(world.pupil, world.source, without_labels(look(1, 60, OLD))))
+    world.source.asked.clear()
+    adaptation.repair(verdicts([0], share=0.2), world.bench)
+    assert world.source.asked == [], "rows that nobody tells apart are of all classes"
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
-from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents, memory_with
+from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents, memory_with, rows
 from bench_tools import bench, verdicts
+from torch import Tensor
 
 from recollect import rng
 from recollect.adapt import Realign
@@ -15,8 +17,9 @@ from recollect.data.digits import load_digits
 from recollect.data.parts import cut
 from recollect.evaluate import Ledger
 from recollect.memory import POLICIES, Memory
+from recollect.shapes import Choose, Workbench
 from recollect.streams import Stream, TaskLabels, make_schedule
-from recollect.types import Extras, Parts, Rows
+from recollect.types import Extras, Parts, Rows, Verdict
 
 
 @pytest.mark.parametrize("drifted", [[0], [1, 2], [2, 1, 0]])
@@ -90,6 +93,34 @@ def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_rows() -> None:
     assert repair.renewed == (0, 2)
     assert memory.counts() == {0: 1, 1: HELD[1], 2: 1}
     assert set(contents(memory, 1)["concepts"].tolist()) == {OLD}
+
+
+def test_fresh_rows_that_memory_keeps_already_are_not_there_twice() -> None:
+    """A live learner has trained on recent rows: some of them are what need not go."""
+
+    def first(verdict: Verdict, held: Rows, bench: Workbench) -> Tensor:
+        return torch.arange(len(held)) == 0
+
+    memory = memory_with()
+    memory.drop(0)
+    recent = Rows.concat([rows(0, 1, OLD), rows(0, 3, NOW)])
+    memory.put(recent, annotate(recent))
+    Realign(outdated=first).repair(verdicts([0]), bench(memory, Shop(), annotate))
+    assert memory.rows_of(0).ids.tolist() == rows(0, 3, NOW).ids.tolist()
+
+
+def test_rows_that_look_otherwise_than_fresh_ones_are_others() -> None:
+    class Again(Shop):
+        """The same pictures come again, and look different."""
+
+        def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+            return replace(rows(label, count or 0, OLD), concepts=torch.full((count or 0,), NOW))
+
+    memory = memory_with()
+    Realign(outdated=lambda verdict, held, bench: held.ids < 2).repair(
+        verdicts([0]), bench(memory, Again(), annotate)
+    )
+    assert memory.counts() == HELD
 
 
 def test_a_realigned_memory_goes_on_as_a_reservoir() -> None:

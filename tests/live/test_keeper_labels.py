@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from test_keeper_drift import upkeep_of
 import recollect
 from recollect.live.asking import Request
 from recollect.live.observation import Observation
+from recollect.live.upkeep import Done, _Look
 
 
 def learned_then_silent(
@@ -92,6 +94,35 @@ def test_no_more_labels_are_asked_for_than_the_budget_allows(budget: int) -> Non
     assert sum(map(len, ask.requests)) <= budget
     assert upkeep_of(mine).parts.ledger.labels["adaptation"] <= budget
     assert bool(ask.requests) == (budget > 0)
+
+
+@pytest.mark.parametrize("budget", [0, 7])
+def test_a_class_that_the_budget_does_not_do_for_is_told_as_waiting(budget: int) -> None:
+    stream = digits(0, classes=5, turn=450)
+    mine = keeper(detector="combined", check_rows=20, labels=Oracle(stream), label_budget=budget)
+    seen = learned_then_silent(mine, stream, until=3)
+    drifted = {label for each in seen for label in each.drifted}
+    assert not any(each.repaired for each in seen)
+    assert set(mine.waiting) == drifted != set()
+
+
+def test_a_class_that_waits_is_realigned_by_labels_that_trickle_in() -> None:
+    """Checks go on meanwhile: they do not make rows old that came since it has drifted."""
+    stream = digits(0, classes=5, turn=450)
+    mine = keeper(detector="combined", check_rows=20)
+    learned_then_silent(mine, stream, until=1)
+    waited = set(mine.waiting)
+    draw = np.random.default_rng(3)
+    alarms, repaired = 0, set()
+    for _ in range(2):
+        for start, images, labels in stream.batches():
+            if start > stream.turn:
+                given = [int(label) if draw.random() < 0.08 else None for label in labels]
+                seen = mine.observe(images, given)
+                alarms += bool(waited & set(seen.drifted))
+                repaired |= set(seen.repaired)
+    assert alarms > 3
+    assert waited <= repaired
 
 
 def test_labels_that_may_still_come_are_kept_within_the_budget() -> None:
@@ -246,6 +277,26 @@ def test_rows_that_say_how_classes_look_are_not_trained_on_when_labels_come_for_
     learned = set(upkeep.window.learned.rows().ids.tolist())
     assert learned.isdisjoint(ids[refers].tolist())
     assert not learned.isdisjoint(ids[~refers].tolist())
+
+
+def test_rows_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> None:
+    stream = digits(0, classes=5, turn=None)
+    mine = keeper(reference_size=30)
+    play(mine, stream, rows=150)
+    mine.observe(stream.images[150:200])
+    upkeep = upkeep_of(mine)
+    track = upkeep.window.guessed
+    look = _Look(number=2, known_classes=(0,), track=upkeep.window.given)
+    labels = upkeep._labels(Done(predicted=torch.empty(0)), look, asking=False, now=150)
+    guessed = labels.unlabelled()
+    assert guessed.ids.tolist() == list(range(150, 200))
+    before = track.state_dict()
+    assert torch.isin(before["collected"]["ids"], guessed.ids).any()
+    batch = replace(guessed[:20], labels=torch.from_numpy(stream.labels[150:170]))
+    upkeep._bench(upkeep.parts.given, look, labels).rehearse(batch)
+    for pile in ("collected", "current"):
+        assert not torch.isin(track.state_dict()[pile]["ids"], batch.ids).any()
+    assert labels.unlabelled().ids.tolist() == list(range(170, 200))
 
 
 def test_answers_that_fit_no_row_are_refused() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -278,6 +280,16 @@ def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
     assert realigned == [list(each.repaired) for each in seen if each.repaired]
     steps = [event["step"] for event in events]
     assert steps == sorted(steps)
+
+
+def test_what_is_left_of_a_batch_that_broke_off_is_not_copied_either() -> None:
+    stream = digits(0)
+    mine = keeper()
+    mine.observe(stream.images[:10], stream.labels[:10])
+    assert copy.deepcopy(mine).rows == 10
+    mine._failure = "no room left"
+    assert "broke off in the middle of a batch" in complaint(lambda: copy.deepcopy(mine))
+    assert "broke off in the middle of a batch" in complaint(lambda: pickle.dumps(mine))
 
 
 def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_it(

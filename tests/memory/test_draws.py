@@ -57,8 +57,19 @@ def test_a_state_is_that_of_a_generator_which_made_what_was_taken(
     assert other.take_below(1, 9).tolist() == source.take_below(1, 9).tolist()
 
 
-CHOICES = [(2, 900), (2, 900), (2, 901), (12, 300), (12, 300), (40, 100), (0, 5), (0, 0), (3, 3)]
-"""several of a kind, and a change of kind; few, many and most of the numbers"""
+CHOICES = [
+    (2, 900),
+    (2, 900),
+    (2, 901),
+    (12, 300),
+    (12, 300),
+    (40, 100),
+    (12, 300),
+    (3, 3),
+    (0, 5),
+    (0, 0),
+]
+"""several of a kind, a change of kind and the first again; few, many and most of the numbers"""
 
 
 @small_blocks

@@ -53,7 +53,9 @@ class Realign:
                     f"class {label}: no fresh rows were granted, its {wanted[label]} old ones stay"
                 )
                 continue
-            bench.memory.drop(label, goes[label])
+            # What came lately may be there already, and stay: no row is to be there twice.
+            again = _among(bench.memory.rows_of(label), fresh)
+            bench.memory.drop(label, goes[label] | again)
             bench.memory.put(fresh, bench.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
@@ -83,3 +85,10 @@ class Realign:
             else:
                 notes.append(f"class {verdict.label}: its {len(held)} rows still fit")
         return goes
+
+
+def _among(rows: Rows, others: Rows) -> Tensor:
+    """Which rows are among the others, looking the same, bool (rows,)."""
+    looks = 1 + int(torch.cat([rows.concepts, others.concepts]).max())
+    keys = (each.ids * looks + each.concepts for each in (rows, others))
+    return torch.isin(*keys)

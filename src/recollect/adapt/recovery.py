@@ -19,6 +19,9 @@ from recollect.types import Repair, Rows, Verdict
 ROUND = 20
 """steps between two looks at whether the classes have recovered"""
 
+MOST = 1000
+"""steps of one phase after tasks: a live model does not wait longer for its next batch"""
+
 HARM = 2.0
 """points that known classes may lose while guessed labels are used: less is noise"""
 
@@ -88,7 +91,7 @@ class Recover:
 
     def follow_up(self, bench: Workbench) -> tuple[str, ...]:
         """Rehearse what the task has disturbed."""
-        steps = round(self._follow_up_share * (bench.steps() - self._steps))
+        steps = min(MOST, round(self._follow_up_share * (bench.steps() - self._steps)))
         if not (self._left and steps and bench.memory.counts()):
             return ()
         self._left -= 1

@@ -197,14 +197,20 @@ class LiveLabels:
         predict: Callable[[Tensor], Tensor],
         tell: Tell,
         onset: Callable[[int], int | None] = lambda _: None,
+        now: int = 0,
     ) -> None:
-        """`asker` None: nobody is asked. `onset`: the row with which a class has begun to drift."""
+        """`asker` None: nobody is asked. `onset`: the row with which a class has begun to drift.
+
+        `now`: the row from which on all that comes shows how classes look at present.
+        """
         self._window = window
         self._ledger = ledger
         self._asker = asker
         self._predict = predict
         self._tell = tell
         self._onset = onset
+        self._now = now
+        self._wanted: dict[int, int | None] = {}
         self._given: list[Rows] = []
         self.unmet: set[int] = set()
         """classes for which there were no rows, or too few"""
@@ -213,11 +219,14 @@ class LiveLabels:
         """Up to `count` fresh rows of a class (None: all there are); none rather than a few."""
         free = self._fresh(label)
         if count is not None and len(free) >= count:
-            return free[len(free) - count :] if choose is None else free[choose(free.images, count)]
-        given = self._ask(label, None if count is None else count - len(free), choose)
-        rows = Rows.concat([free, given.of_class(label)])
+            given, rows = free[:0], _newest(free, count, choose)
+        else:
+            given = self._ask(label, None if count is None else count - len(free), choose)
+            rows = Rows.concat([free, given.of_class(label)])
         self._given.append(given[given.labels != label])
-        if len(rows) < (FEWEST if count is None else max(1, min(count, FEWEST))):
+        # A budget that does for a share of what is wanted makes a few rows no more than a few.
+        wanted = self._wanted.get(label, count)
+        if len(rows) < (FEWEST if wanted is None else max(1, min(wanted, FEWEST))):
             self.unmet.add(label)
             self._given.append(given.of_class(label))
             return rows[:0]
@@ -226,10 +235,13 @@ class LiveLabels:
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """As many as are wanted, or what has labels and a share of what the budget still has."""
+        self._wanted = dict(wanted)
+        if self._asker is None or self._ledger.label_budget is None:
+            return dict(wanted)
         free = {label: len(self._fresh(label)) for label in wanted}
         paid = {}
         for label, count in wanted.items():
-            there = len(self._window.unasked(label)) if self._asker is not None else 0
+            there = len(self._unasked(label))
             paid[label] = there if count is None else min(there, max(0, count - free[label]))
         total = sum(paid.values())
         granted = self._allowance(total)
@@ -242,9 +254,9 @@ class LiveLabels:
         }
 
     def unlabelled(self) -> Rows:
-        """What came lately and has no label; labels are -1."""
+        """What has come since the rows that are checked began to; labels are -1."""
         rows = self._window.unlabelled.rows()
-        return rows[~self._window.guessed.refers_to(rows.ids)]
+        return rows[(rows.ids >= self._now) & ~self._window.guessed.refers_to(rows.ids)]
 
     def _fresh(self, label: int) -> Rows:
         """Labelled rows of a class that show it as it looks now, as far as that is known."""
@@ -258,22 +270,21 @@ class LiveLabels:
 
     def _ask(self, label: int, count: int | None, choose: Choose | None) -> Rows:
         """Rows that look like the class, with the labels that the callback gives them."""
-        pool = self._window.unasked(label)
-        if self._asker is None or not len(pool) or count == 0:
-            return pool[:0]
-        predicted = self._predict(pool.images)
-        pool = pool[predicted == label]
+        if self._asker is None or count == 0:
+            return self._window.unlabelled.rows()[:0]
+        pool = self._unasked(label)
         wanted = self._allowance(len(pool) if count is None else min(count, len(pool)))
         if not wanted:
             return pool[:0]
-        rows = pool[len(pool) - wanted :] if choose is None else pool[choose(pool.images, wanted)]
+        rows = _newest(pool, wanted, choose)
         request = Request(
             label=label,
             ids=rows.ids.numpy().copy(),
             images=rows.images.numpy().copy(),
             predicted=np.full(len(rows), label),
         )
-        self._window.ask_for(rows)
+        # Requests that are no longer kept may still be answered: they are spent.
+        self._ledger.book_labels("adaptation", self._window.ask_for(rows))
         self._tell("asked", rows=len(rows), label=label)
         try:
             answer = self._asker.ask(request)
@@ -296,6 +307,11 @@ class LiveLabels:
         self._tell("answered", given=late.asked, late=0, label=label)
         return late.learn
 
+    def _unasked(self, label: int) -> Rows:
+        """Rows that look like the class, and nobody has been asked to label."""
+        pool = self._window.unasked(label)
+        return pool[self._predict(pool.images) == label]
+
     def _allowance(self, wanted: int) -> int:
         """How many of so many labels the budget still has, those that may yet come left out."""
         granted = self._ledger.allowance(wanted)
@@ -303,6 +319,18 @@ class LiveLabels:
             spent = self._ledger.labels["adaptation"] + len(self._window.asked)
             granted = min(granted, max(0, self._ledger.label_budget - spent))
         return granted
+
+
+def _newest(rows: Rows, count: int, choose: Choose | None) -> Rows:
+    """So many of the rows, in the order in which they came: the last ones, or what is chosen.
+
+    Whoever takes any of them has the newest to begin with: they show best how a class looks now.
+    """
+    if choose is None:
+        return rows[len(rows) - count :]
+    newest_first = rows[torch.arange(len(rows)).flip(0)]
+    chosen = newest_first[choose(newest_first.images, count)]
+    return chosen[chosen.ids.argsort()]
 
 
 def take_up(answers: list[Answer], window: Window, ledger: Ledger) -> list[Late]:

@@ -356,6 +356,7 @@ class Keeper:
                 "a keeper in a folder is not to be copied: save it, and load the folder"
             )
         with self._lock:
+            self._refuse_if_broken()
             network = self._config.backbone if self._network is None else self._network
             settings = to_json(self._config, self._settings)
             # The learner's own tensors must not go on changing in what is a copy.
@@ -402,6 +403,9 @@ class Keeper:
     def _refuse_if_over(self) -> None:
         if self._closed:
             raise UserError("the keeper has been closed; go on with Keeper.load, or make a new one")
+        self._refuse_if_broken()
+
+    def _refuse_if_broken(self) -> None:
         if self._failure is not None:
             raise UserError(
                 f"the keeper broke off in the middle of a batch ({self._failure}) and only "

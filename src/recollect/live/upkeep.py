@@ -143,7 +143,9 @@ class Upkeep:
                 continue
             self.checks += 1
             look = _Look(number=self.checks + 1, known_classes=due, track=track)
-            labels = self._labels(done, asking=True, onset=self._onset_by(care, track))
+            labels = self._labels(
+                done, look, asking=True, now=next_row, onset=self._onset_by(care, track)
+            )
             bench = self._bench(care, look, labels)
             done.notes += care.follow_up(bench)
             verdicts, repair = care.attend(look, bench)
@@ -167,10 +169,12 @@ class Upkeep:
         """The row with which a class has begun to drift, as a check of it knows."""
 
         def onset(label: int) -> int:
+            since = self.window.since(label)
+            if label in self.waiting:  # it has drifted before the rows that were checked now
+                return since
             if (told := monitor_of(care).onset(label)) is not None:
                 return told
             # Rows from before those that were checked show how the class looked earlier.
-            since = self.window.since(label)
             return max(since, since if (row := track.began(label)) is None else row)
 
         return onset
@@ -187,7 +191,7 @@ class Upkeep:
             return
         care, track = self.parts.given, self.window.given
         look = _Look(number=self.checks + 1, known_classes=tuple(ready), track=track)
-        labels = self._labels(done, asking=False)
+        labels = self._labels(done, look, asking=False, now=next_row)
         repair = care.mend(list(ready.values()), self._bench(care, look, labels))
         self._answer(repair, ready, labels, done, next_row)
 
@@ -221,7 +225,13 @@ class Upkeep:
         done.given += labels.to_learn()
 
     def _labels(
-        self, done: Done, *, asking: bool, onset: Callable[[int], int | None] = lambda _: None
+        self,
+        done: Done,
+        look: _Look,
+        *,
+        asking: bool,
+        now: int,
+        onset: Callable[[int], int | None] = lambda _: None,
     ) -> LiveLabels:
         return LiveLabels(
             self.window,
@@ -230,6 +240,7 @@ class Upkeep:
             predict=self.predict,
             tell=done.tell,
             onset=onset,
+            now=look.began(default=now),
         )
 
     def _bench(self, care: Care, look: _Look, labels: LiveLabels) -> Workbench:
@@ -237,6 +248,8 @@ class Upkeep:
 
         def rehearse(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
             ledger.add_step()
+            if batch is not None:
+                self.window.forget(batch.ids)
             return learner.rehearse(batch, rate=rate)
 
         return Workbench(
@@ -325,6 +338,11 @@ class _Look:
 
     def monitored(self) -> Rows:
         return self.track.current(self.known_classes)
+
+    def began(self, *, default: int) -> int:
+        """The row from which on all of the classes are looked at."""
+        rows = (self.track.began(label) for label in self.known_classes)
+        return max((row for row in rows if row is not None), default=default)
 
     def reference(self, label: int) -> Rows:
         raise AssertionError(f"a check renews nothing, nor class {label}")

@@ -85,10 +85,12 @@ class Window:
         rows = self.unlabelled.rows()
         return rows[(rows.ids >= self.since(label)) & ~self.guessed.refers_to(rows.ids)]
 
-    def ask_for(self, rows: Rows) -> None:
-        """Labels of these are being asked for."""
+    def ask_for(self, rows: Rows) -> int:
+        """Labels of these are being asked for; how many earlier ones are no longer waited for."""
         self.unlabelled.remove(rows.ids)
+        asked = len(self.asked) + len(rows)
         self.asked.add(rows)
+        return asked - len(self.asked)
 
     def take_back(self, rows: Rows) -> None:
         """Nobody will label these after all."""

@@ -99,10 +99,9 @@ class Picks:
 
     def take(self, count: int, out_of: int) -> Ints:
         """`count` of the numbers below `out_of`, (count,)."""
-        if 2 * count > out_of:  # the beginning of a shuffle
-            return self._draws.take(out_of).argsort()[:count]
-        if not 0 < count * count <= 4 * out_of:
-            return self._first_different(count, out_of)
+        if not 0 < count * count <= 4 * out_of or 2 * count > out_of:
+            self._ready = []  # its numbers are used up here
+            return self._one_by_one(count, out_of)
         # A group of numbers is such a choice if it has no repeats. At least one in eight has none,
         # and looking at many at once takes 1 to 4 us for each of them, instead of 12.
         if not self._ready or self._asked != (count, out_of):
@@ -120,8 +119,10 @@ class Picks:
         self._draws.set_state(state)
         self._ready = []
 
-    def _first_different(self, count: int, out_of: int) -> Ints:
+    def _one_by_one(self, count: int, out_of: int) -> Ints:
         """Each of them is uniform over those that had not come."""
+        if 2 * count > out_of:  # the beginning of a shuffle
+            return self._draws.take(out_of).argsort()[:count]
         picked: dict[int, None] = {}
         while (missing := count - len(picked)) > 0:
             # Twice as many as are missing: a second turn would cost more than what is left over.
