@@ -57,6 +57,7 @@ def make_learner(
     make: Callable[[int], nn.Module] = make_network,
     memory: Memory | None = None,
     capacity: int = 6,
+    lr: float = LR,
     momentum: float = 0.0,
     minibatch_size: int = MINIBATCH,
     seed: int = 0,
@@ -64,7 +65,7 @@ def make_learner(
 ) -> Learner:
     return Learner(
         make_network=make,
-        make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=LR, momentum=momentum),
+        make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=lr, momentum=momentum),
         memory=memory or Memory(capacity, policy=Reservoir(), seed=0),
         objective=objective or ER(),
         practice=Practice(minibatch_size=minibatch_size, **practice),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from learn_builders import (
     CLASSES,
+    LR,
     SHAPE,
     TinyNet,
     as_floats,
@@ -133,10 +134,10 @@ def test_logits_are_kept_in_float32(method: str) -> None:
 
 @every_method
 def test_a_short_training_in_bf16_agrees_with_float32(method: str) -> None:
-    full, half = wide_learner(method), wide_learner(method, bf16=True)
+    # Large steps on small batches would amplify what is rounded, in either precision.
+    full, half = (wide_learner(method, bf16=bf16, lr=0.1 * LR) for bf16 in (False, True))
     losses, rounded = train(full), train(half)
-    assert rounded[0] == pytest.approx(losses[0], rel=0.005)
-    assert rounded == pytest.approx(losses, rel=0.15), "small batches amplify what was rounded"
+    assert rounded == pytest.approx(losses, rel=0.01)
     images = batch(50, rows=40).images
     said = torch.stack([full.logits(images).flatten(), half.logits(images).flatten()])
     assert not torch.equal(*said)
