@@ -78,10 +78,12 @@ class Runs:
         seeds = self._by.get((cell, adaptation, budget), {})
         return [seeds[seed] for seed in sorted(seeds)]
 
-    def complete(self, cell: str, adaptations: Iterable[str]) -> bool:
-        """Whether all have run, with the same seeds, at least two."""
-        seeds = [tuple(run.seed for run in self.of(cell, each)) for each in adaptations]
-        return len(set(seeds)) == 1 and len(seeds[0]) >= 2
+    def only_common_seeds(self, cell: str, adaptations: Iterable[str]) -> Runs | None:
+        """These of a cell, without seeds that not all have run; None: fewer than two are left."""
+        found = {name: self.of(cell, name) for name in adaptations}
+        seeds = set.intersection(*({run.seed for run in each} for each in found.values()))
+        some = [run for each in found.values() for run in each if run.seed in seeds]
+        return Runs(some) if len(seeds) >= 2 else None
 
     def difference(self, cell: str, one: str, other: str) -> Difference:
         """Of their final average accuracies."""
@@ -111,27 +113,28 @@ def head(*entries: str) -> list[str]:
     return [line(*entries), "|" + "---|" * len(entries)]
 
 
-def main_table(runs: Runs) -> list[str]:
+def main_table(everything: Runs) -> list[str]:
     """Cell by cell: accuracies, paired differences, and what they show."""
     others = (REALIGNED, RELEARNED, FLUSHED)
-    lines = head("cell", *others, BEYOND, *(f"- {name}" for name in others), "holds")
+    lines = head("cell", "seeds", *others, BEYOND, *(f"- {name}" for name in others), "holds")
     for cell in MAIN:
-        if not runs.complete(cell, (*others, BEYOND)):
+        if (runs := everything.only_common_seeds(cell, (*others, BEYOND))) is None:
             continue
         gains = [runs.difference(cell, BEYOND, other) for other in others]
         holds = {gain.beyond(-SLACK) for gain in gains[1:]}
         verdict = next(word for word in ("**no**", "undecided", "yes") if word in holds)
         accuracies = [runs.accuracy(cell, each) for each in (*others, BEYOND)]
-        lines.append(line(in_words(cell), *accuracies, *gains, verdict))
+        seeds = len(runs.of(cell, BEYOND))
+        lines.append(line(in_words(cell), seeds, *accuracies, *gains, verdict))
     return lines
 
 
-def cost_table(runs: Runs) -> list[str]:
+def cost_table(everything: Runs) -> list[str]:
     """What the same runs cost: means over seeds."""
     all_four = (REALIGNED, RELEARNED, FLUSHED, BEYOND)
     lines = head("cell", *(f"labels {a}" for a in all_four), *(f"steps {a}" for a in all_four))
     for cell in MAIN:
-        if not runs.complete(cell, all_four):
+        if (runs := everything.only_common_seeds(cell, all_four)) is None:
             continue
         labels = [f"{runs.mean(cell, a, lambda run: run.labels):,.0f}" for a in all_four]
         steps = [f"{runs.mean(cell, a, lambda run: run.steps):,.0f}" for a in all_four]
@@ -139,17 +142,21 @@ def cost_table(runs: Runs) -> list[str]:
     return lines
 
 
-def gains_table(runs: Runs, group: str) -> list[str]:
+def gains_table(everything: Runs, group: str) -> list[str]:
     """Every adaptation of a group beside realignment."""
-    lines = head("cell", "adaptation", "accuracy", "- amr", "labels", "labels amr", "steps")
+    lines = head(
+        "cell", "adaptation", "seeds", "accuracy", "- amr", "labels", "labels amr", "steps"
+    )
     for cell in GROUPS[group].cells:
         for name in GROUPS[group].adaptations:
-            if name == REALIGNED or not runs.complete(cell, (REALIGNED, name)):
+            runs = everything.only_common_seeds(cell, (REALIGNED, name))
+            if name == REALIGNED or runs is None:
                 continue
             lines.append(
                 line(
                     in_words(cell),
                     NAMES.get(name, name),
+                    len(runs.of(cell, name)),
                     runs.accuracy(cell, name),
                     runs.difference(cell, name, REALIGNED),
                     f"{runs.mean(cell, name, lambda run: run.labels):,.0f}",
@@ -216,10 +223,11 @@ def page(text: str, runs: Runs) -> str:
 # Figures
 
 
-def draw_gains(runs: Runs, file: Path) -> None:
+def draw_gains(everything: Runs, file: Path) -> None:
     """Paired differences to the three others, cell by cell."""
     others = (REALIGNED, RELEARNED, FLUSHED)
-    cells = [cell for cell in MAIN if runs.complete(cell, (*others, BEYOND))]
+    found = {cell: everything.only_common_seeds(cell, (*others, BEYOND)) for cell in MAIN}
+    cells = {cell: runs for cell, runs in found.items() if runs is not None}
     looks = style.looks_of(others)
     with mpl.rc_context(style.RC):
         figure = Figure(figsize=(7.4, 0.34 * len(cells) + 1.3), layout="constrained")
@@ -227,11 +235,11 @@ def draw_gains(runs: Runs, file: Path) -> None:
         axes.axvspan(-SLACK, 0, color=style.FAINT, alpha=0.6, lw=0)
         axes.axvline(0, color=style.MUTED, lw=0.9)
         for place, other in enumerate(others):
-            found = [runs.difference(cell, BEYOND, other) for cell in cells]
+            gains = [runs.difference(cell, BEYOND, other) for cell, runs in cells.items()]
             axes.errorbar(
-                [each.mean for each in found],
+                [each.mean for each in gains],
                 [row + 0.22 * (place - 1) for row in range(len(cells))],
-                xerr=np.array([(each.mean - each.low, each.high - each.mean) for each in found]).T,
+                xerr=np.array([(each.mean - each.low, each.high - each.mean) for each in gains]).T,
                 fmt=looks[other].marker,
                 color=looks[other].colour,
                 ms=4.5,
@@ -241,7 +249,7 @@ def draw_gains(runs: Runs, file: Path) -> None:
             )
         axes.set_yticks(range(len(cells)), [in_words(cell) for cell in cells], fontsize=8)
         axes.set_ylim(len(cells) - 0.5, -0.5)
-        axes.set_xlabel(f"final average accuracy of {BEYOND}, points (95 % interval of 5 pairs)")
+        axes.set_xlabel(f"final average accuracy of {BEYOND}, points (95 % interval of pairs)")
         axes.grid(axis="x")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
         figure.savefig(file, dpi=160, facecolor="white")
