@@ -79,11 +79,11 @@ class Runs:
         return [seeds[seed] for seed in sorted(seeds)]
 
     def only_common_seeds(self, cell: str, adaptations: Iterable[str]) -> Runs | None:
-        """These of a cell, without seeds that not all have run; None: fewer than two are left."""
+        """These of a cell, without seeds that not all have run; None: fewer than three are left."""
         found = {name: self.of(cell, name) for name in adaptations}
         seeds = set.intersection(*({run.seed for run in each} for each in found.values()))
         some = [run for each in found.values() for run in each if run.seed in seeds]
-        return Runs(some) if len(seeds) >= 2 else None
+        return Runs(some) if len(seeds) >= 3 else None
 
     def difference(self, cell: str, one: str, other: str) -> Difference:
         """Of their final average accuracies."""
@@ -172,7 +172,8 @@ def labels_table(runs: Runs) -> list[str]:
     group = GROUPS["labels"]
     lines = head("cell", "adaptation", "labels asked for", "accuracy")
     for cell in group.cells:
-        for name, points in label_curves(runs, cell).items():
+        curves = label_curves(runs, cell)
+        for name, points in curves.items() if "vanilla" in curves else ():
             for labels, mean, error in points:
                 lines.append(
                     line(in_words(cell), name, f"{labels:,.0f}", f"{mean:.1f} ± {error:.1f}")
@@ -216,7 +217,10 @@ def page(text: str, runs: Runs) -> str:
         _, closed, after = rest.partition(end)
         assert found, f"{PAGE.name} has no mark {begin}"
         assert closed, f"{PAGE.name} has no mark {end}"
-        text = f"{before}{begin}\n\n" + "\n".join(table(runs)) + f"\n\n{end}{after}"
+        lines = table(runs)
+        if len(lines) == len(head("")):
+            lines = ["Not run yet."]
+        text = f"{before}{begin}\n\n" + "\n".join(lines) + f"\n\n{end}{after}"
     return text
 
 
@@ -297,8 +301,9 @@ def main() -> None:
     runs = Runs(saved(RESULTS))
     PAGE.write_text(page(PAGE.read_text(), runs))
     draw_gains(runs, IMAGES / "beyond-gains.png")
-    draw_labels(runs, IMAGES / "beyond-labels.png")
-    print(f"wrote {PAGE.relative_to(ROOT)} and its two figures")
+    if any(label_curves(runs, cell).get("vanilla") for cell in GROUPS["labels"].cells):
+        draw_labels(runs, IMAGES / "beyond-labels.png")
+    print(f"wrote {PAGE.relative_to(ROOT)} and its figures")
 
 
 if __name__ == "__main__":

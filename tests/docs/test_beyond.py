@@ -1,0 +1,78 @@
+"""docs/beyond.md says what results/beyond.csv says, and the runs are what they claim to be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+
+import beyond
+import beyond_trials
+import pytest
+from beyond_outcomes import RESULTS, Outcome, append, saved
+from beyond_page import PAGE, Difference, Runs, page
+from beyond_trials import BEYOND, Cell, Trial
+
+from recollect.experiment.build import load_data
+
+TINY = Cell(
+    name="tiny-er-50",
+    settings={
+        "benchmark": "digits-cd",
+        "num_drifts": 1,
+        "method": "er",
+        "buffer_size": 50,
+        "epochs": 1,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return saved(RESULTS)
+
+
+def test_the_tables_are_those_of_the_saved_runs(outcomes: list[Outcome]) -> None:
+    assert len(outcomes) > 0
+    text = PAGE.read_text()
+    assert page(text, Runs(outcomes)) == text
+
+
+def test_all_adaptations_of_a_cell_and_seed_got_the_same_verdicts(outcomes: list[Outcome]) -> None:
+    """Where they differ in what they ask the detector about, drifted classes are the same."""
+    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for each in outcomes:
+        found[each.cell, each.seed].add(each.found)
+    assert {key: len(each) for key, each in found.items() if len(each) > 1} == {}
+
+
+def test_no_adaptation_asked_for_more_labels_than_realignment(outcomes: list[Outcome]) -> None:
+    asked = {(each.trial, each.labels) for each in outcomes}
+    most = {(t.cell, t.seed, t.budget): n for t, n in asked if t.adaptation == "amr"}
+    compared = [(t, n) for t, n in asked if t.adaptation.startswith("amr-")]
+    assert len(compared) > 0
+    for trial, labels in compared:
+        assert labels <= most[trial.cell, trial.seed, trial.budget], trial
+
+
+def test_a_run_that_shares_its_beginning_ends_as_one_that_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(beyond_trials.CELLS, TINY.name, TINY)
+    trials = [Trial(cell=TINY.name, adaptation=name, seed=3) for name in (BEYOND, "fr")]
+    shared = list(beyond.measure(trials, validate=False))
+    for trial, outcome in zip(trials, shared, strict=True):
+        course = beyond.Course(trial.config(), load_data(trial.config()), validate=False)
+        course.play()
+        assert beyond.outcome_of(trial, course.result()) == outcome
+        append(outcome, tmp_path / "lines.csv")
+    assert saved(tmp_path / "lines.csv") == shared
+    (scored_otherwise,) = beyond.measure(trials[:1], validate=True)
+    assert scored_otherwise.faa != shared[0].faa
+    assert dataclasses.replace(scored_otherwise, faa=0).labels == shared[0].labels
+
+
+def test_an_interval_is_that_of_a_paired_t_test() -> None:
+    found = Difference.of([(3.0, 1.0), (5.0, 2.0), (4.0, 3.0)])  # 2, 3, 1: mean 2, deviation 1
+    assert str(found) == "+2.0 (-0.5 to +4.5)"  # 4.303 / sqrt(3) = 2.48
+    assert [found.beyond(limit) for limit in (-1, 0, 5)] == ["yes", "undecided", "**no**"]
