@@ -12,6 +12,8 @@ def share_out(wanted: Mapping[int, int], total: int) -> dict[int, int]:
 
     >>> share_out({0: 50, 1: 50, 2: 10}, 12)
     {0: 6, 1: 5, 2: 1}
+    >>> share_out({0: 3, 1: 0}, 4)
+    {0: 3, 1: 0}
     """
     everything = sum(wanted.values())
     if total >= everything:
