@@ -236,11 +236,11 @@ def test_a_network_that_learns_beats_chance_and_vanilla_forgets_drifted_classes(
     tmp_path: Path,
 ) -> None:
     results = {
-        name: run(RunConfig(adaptation=name, detector="oracle", epochs=3), tmp_path / name)
+        # As many epochs as the preset: after three, seeds end between 54 and 96 percent.
+        name: run(RunConfig(adaptation=name, detector="oracle", epochs=10), tmp_path / name)
         for name in ("vanilla", "fr", "amr")
     }
-    # Seeds end between 54 and 96 percent; chance would be 10.
-    assert all(result["faa_stable"] > 50 for result in results.values())
+    assert all(result["faa_stable"] > 80 for result in results.values())
     assert results["vanilla"]["faa_drifted"] < 30
     assert min(results["fr"]["faa_drifted"], results["amr"]["faa_drifted"]) > 80
 
