@@ -48,9 +48,10 @@ class Inputs:
         """
         if len(parts) == 1:
             return parts[0].x
-        if any(part._is_converted for part in parts):
+        waiting = [part._images for part in parts if not part._is_converted]
+        if len(waiting) < len(parts):
             return torch.cat([part.x for part in parts])
-        whole = parts[0]._convert(torch.cat([part._images for part in parts]))
+        whole = parts[0]._convert(torch.cat(waiting))
         # Who asks for a part later must see the same pictures, however they were augmented. Most
         # methods do not ask: cutting it now would cost 12 us.
         start = 0

@@ -16,13 +16,15 @@ def to_input(
 
     The bytes are moved and put in order before they become floats: a quarter of the traffic.
     """
-    moved = images.to(device, non_blocking=True)
     if images.dtype != torch.uint8:
-        return moved.float()
+        return images.to(device, non_blocking=True).float()
+    moved = images if images.device == device else images.to(device, non_blocking=True)
     rows, height, width, channels = moved.shape
     if channels == 1 and memory_format == torch.contiguous_format:
         # In order as it is, unless whoever brought the pictures has turned them.
-        return moved.contiguous().view(rows, 1, height, width).float().div_(255)
-    # A clone even where one channel passes for contiguous in either order: convolutions go by the
-    # strides, and would compute channels-last unasked.
-    return moved.permute(0, 3, 1, 2).clone(memory_format=memory_format).float().div_(255)
+        ordered = moved.contiguous().view(rows, 1, height, width)
+    else:
+        # A clone even where one channel passes for contiguous in either order: convolutions go by
+        # the strides, and would compute channels-last unasked.
+        ordered = moved.permute(0, 3, 1, 2).clone(memory_format=memory_format)
+    return ordered.float().div_(255)
