@@ -45,6 +45,7 @@ format: $(DEV)
 
 bench: $(READY)
 	-$(BIN)/python benchmarks/bench_step.py
+	-$(BIN)/python benchmarks/bench_epochs.py
 	-$(BIN)/python benchmarks/bench_avalanche.py
 	-$(BIN)/python benchmarks/bench_memory.py
 	-$(BIN)/python benchmarks/bench_evaluate.py

@@ -12,24 +12,41 @@ Its DER++ makes one forward over the stream and a single draw, 20 rows; the publ
 three over the stream and two draws, 30 rows. Both are compared like with like: ours with
 `one_forward`, which does what Avalanche does, and as published against Avalanche with a draw of
 twice the size, which puts 30 rows through the network, but still in one forward.
+
+Convolutions are also run with `--memory-format channels-last` on our side, a setting that Avalanche
+does not have.
 """
 
 from __future__ import annotations
+
+from itertools import product
+from typing import Literal
 
 from avalanche_side import Avalanche, Missing, add_environment
 from ratios import Finding, arguments, begin, compare, finish, head, show
 from step_cases import CAPACITY, CASES, LR, Case, assembled, take_turns_with
 
 METHODS = ("er", "er-ace", "der++")
+LAYOUTS: tuple[Literal["contiguous", "channels-last"], ...] = ("contiguous", "channels-last")
+"""of pictures and weights; the second one for convolutions only"""
 WHERE_THE_NETWORK_DOES_NOT_DOMINATE = 1.5
 """times faster at least"""
 
 
-def beside(avalanche: Avalanche, case: Case, method: str, turns: int, *, draws: int) -> Finding:
+def beside(
+    avalanche: Avalanche,
+    case: Case,
+    method: str,
+    turns: int,
+    *,
+    draws: int,
+    layout: Literal["contiguous", "channels-last"],
+) -> Finding:
     height, width, channels = case.image_shape
     like_theirs = method == "der++" and draws == 1
     options = {"one_forward": True} if like_theirs else {}
-    assembly = assembled(case, method, (turns + 2) * case.steps, **options)
+    steps = (turns + 2) * case.steps
+    assembly = assembled(case, method, steps, memory_format=layout, **options)
     avalanche.open(
         "steps",
         method=method,
@@ -44,9 +61,11 @@ def beside(avalanche: Avalanche, case: Case, method: str, turns: int, *, draws: 
     avalanche.close()
     expected = (1 + draws) * case.batch_size
     assert avalanche.rows_per_step == expected, (avalanche.rows_per_step, expected)
+    forwards = " in one forward" if like_theirs else ""
+    setting = "" if layout == "contiguous" else f", {layout}"
     return compare(
         "step",
-        f"{method}{' in one forward' if like_theirs else ''}, {case.name}",
+        f"{method}{forwards}, {case.name}{setting}",
         f"Avalanche {avalanche.version}" + (", one forward of as many rows" if draws > 1 else ""),
         ours=turn.ours,
         other=turn.others,
@@ -68,9 +87,9 @@ def main() -> None:
             head("Avalanche")
             for case in (case for case in CASES if case.name in options.networks):
                 turns = options.turns if case.width != 64 else max(6, options.turns // 3)
-                for method in options.methods:
+                for layout, method in product(LAYOUTS[: 1 + bool(case.width)], options.methods):
                     for draws in (1, 2) if method == "der++" else (1,):
-                        finding = beside(avalanche, case, method, turns, draws=draws)
+                        finding = beside(avalanche, case, method, turns, draws=draws, layout=layout)
                         findings.append(finding)
                         show(finding)
     except Missing as missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -91,7 +91,14 @@ def pictures(shape: tuple[int, int, int], per_class: list[int]) -> Dataset:
     )
 
 
-def assembled(case: Case, method: str, steps: int, **method_options: Any) -> Assembly:
+def assembled(
+    case: Case,
+    method: str,
+    steps: int,
+    *,
+    memory_format: Literal["contiguous", "channels-last"] = "contiguous",
+    **method_options: Any,
+) -> Assembly:
     """The parts of a run whose second task has at least so many steps; its memory is full."""
     # A third goes into the parts that are watched and tested.
     per_class = 2 * case.batch_size * (steps + 1) // (NUM_CLASSES - len(FIRST_TASK))
@@ -109,6 +116,7 @@ def assembled(case: Case, method: str, steps: int, **method_options: Any) -> Ass
         tasks=(FIRST_TASK, tuple(range(len(FIRST_TASK), NUM_CLASSES))),
         num_drifts=0,
         backbone=case.backbone,
+        memory_format=memory_format,
         options=options,
         batch_size=case.batch_size,
         minibatch_size=case.batch_size,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from recollect import rng
-from recollect.models.inputs import to_input
+from recollect.models.inputs import to_device, to_input
 
 HEIGHT, WIDTH = 5, 3
 
@@ -37,3 +37,31 @@ def test_floats_pass_through() -> None:
     vectors = torch.rand(4, 7, generator=rng.fork(0))
     assert torch.equal(to_input(vectors), vectors)
     assert to_input(vectors.double()).dtype == torch.float32
+
+
+def test_rows_that_are_there_are_not_moved() -> None:
+    rows = torch.zeros(3)
+    assert to_device(rows, torch.device("cpu")) is rows
+    assert to_device(rows, "cpu").data_ptr() == rows.data_ptr()
+
+
+def test_a_copy_to_a_gpu_starts_from_pinned_pages_and_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, pinned, there = torch.zeros(3), torch.ones(3), torch.full((3,), 2.0)
+    copies: list[tuple[object, ...]] = []
+
+    def move(values: Tensor, *where: object, **how: object) -> Tensor:
+        copies.append((values is pinned, *where, how))
+        return there
+
+    monkeypatch.setattr(Tensor, "pin_memory", lambda _: pinned)
+    monkeypatch.setattr(Tensor, "to", move)
+    assert to_device(rows, "cuda:0") is there
+    assert copies == [(True, "cuda:0", {"non_blocking": True})]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gets_the_same_floats() -> None:
+    images = torch.randint(256, (5, 4, 4, 3), dtype=torch.uint8)
+    assert torch.equal(to_input(images, "cuda").cpu(), to_input(images))

@@ -16,11 +16,12 @@ from recollect.errors import RunFailure, UserError
 from recollect.learn.augment import Augmentation, augment
 from recollect.learn.compiled import Compiled
 from recollect.learn.growth import grow_head, grow_optimiser, head_of
+from recollect.learn.kept import Looks
 from recollect.learn.objective import Inputs, Objective
 from recollect.learn.rates import Rate, constant
 from recollect.memory import Memory
 from recollect.models.encode import encode_all
-from recollect.models.inputs import to_input
+from recollect.models.inputs import to_device, to_input
 from recollect.models.plain import draws_nothing
 from recollect.types import Encoding, Extras, Rows, StepReport
 
@@ -69,6 +70,7 @@ class Learner:
         self._known: set[int] = set()
         self._in_task = False
         self._factor = 1.0
+        self._pictures_return = False
         self._grown_to: int | None = None
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
@@ -101,6 +103,7 @@ class Learner:
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
         self._factor = self._practice.rate(epoch, epochs)
+        self._pictures_return = epochs > 1 and self._practice.augmentation == "none"
         self._set_rate()
 
     def end_task(self) -> None:
@@ -148,7 +151,8 @@ class Learner:
         """Move the network by one batch."""
         if not self.network.training:  # asking walks over all modules: 60 us in a ResNet-18
             self.network.train()
-        stream = self._inputs(batch.images, batch.labels, {})
+        looks = Looks(batch.ids, batch.concepts) if self._pictures_return else None
+        stream = self._inputs(batch.images, batch.labels, {}, looks)
         with self._chance(), self._precision():
             try:
                 outcome = self.objective.outcome(self._trained, stream, self._draw)
@@ -252,11 +256,13 @@ class Learner:
         wanted = self._practice.minibatch_size if count is None else count
         return self._inputs(*self.memory.recall(wanted))
 
-    def _inputs(self, images: Tensor, labels: Tensor, extras: Extras) -> Inputs:
+    def _inputs(
+        self, images: Tensor, labels: Tensor, extras: Extras, looks: Looks | None = None
+    ) -> Inputs:
         if self._device.type != "cpu":  # where rows are already
-            labels = labels.to(self._device)
-            extras = {name: column.to(self._device) for name, column in extras.items()}
-        return Inputs(images, labels, extras, convert=self._to_augmented)
+            labels = to_device(labels, self._device)
+            extras = {name: to_device(column, self._device) for name, column in extras.items()}
+        return Inputs(images, labels, extras, convert=self._to_augmented, looks=looks)
 
     def _to_augmented(self, images: Tensor) -> Tensor:
         return augment(self._to_input(images), self._practice.augmentation, self._augmenting)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from recollect.learn.kept import Looks
 from recollect.models.plain import treats_rows_apart
 from recollect.types import Extras
 
@@ -18,13 +19,21 @@ class Inputs:
     """Rows as a network takes them, on its device."""
 
     def __init__(
-        self, images: Tensor, y: Tensor, extras: Extras, *, convert: Callable[[Tensor], Tensor]
+        self,
+        images: Tensor,
+        y: Tensor,
+        extras: Extras,
+        *,
+        convert: Callable[[Tensor], Tensor],
+        looks: Looks | None = None,
     ) -> None:
         """`convert` makes of bytes what a network takes."""
         self.y = y
         """int64 (rows,)"""
         self.extras = extras
         """the columns that the method had kept with these rows (draws from memory only)"""
+        self.looks = looks
+        """which pictures these are, where the same ones will come again; None: they will not"""
         self._images = images
         self._convert = convert
         self._x: Tensor | None = None

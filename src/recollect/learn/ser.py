@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from recollect.errors import UserError
+from recollect.learn.kept import Kept
 from recollect.learn.objective import Draw, Inputs, Objective, Outcome, said_to_each
+from recollect.models.plain import asks_rows_apart
 from recollect.types import Extras
 
 
@@ -38,12 +40,14 @@ class SER(Objective):
         self._tasks = 0
         self._frozen: nn.Module | None = None
         self._has_ended = False
+        self._kept = Kept()
 
     def attach(self, network: nn.Module, seed: int) -> None:
         """Room for the frozen network; nothing has been frozen yet."""
         del seed
         self._frozen = copy.deepcopy(network).requires_grad_(False).eval()
         self._has_ended = False
+        self._kept.clear()
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Cross-entropy on stream and memory, distances to stored and to frozen logits."""
@@ -57,11 +61,21 @@ class SER(Objective):
             loss = cross_entropy(logits, stream.y) + cross_entropy(said, replay.y)
             loss = loss + self._options.alpha * distance
         if self._tasks >= 2 and self._has_ended:
-            assert self._frozen is not None, "the method has not been attached to a network"
-            with torch.no_grad():
-                before = self._frozen(stream.x)
-            loss = loss + self._options.beta * mse_loss(logits, before)
+            loss = loss + self._options.beta * mse_loss(
+                logits, self._said_before(stream, logits.shape[1])
+            )
         return Outcome(loss=loss, logits=logits)
+
+    @torch.no_grad()
+    def _said_before(self, stream: Inputs, outputs: int) -> Tensor:
+        """The frozen network's logits; in later epochs those of the first."""
+        frozen = self._frozen
+        assert frozen is not None, "the method has not been attached to a network"
+        if stream.looks is None or not asks_rows_apart(frozen):
+            return _said_by(frozen, stream)
+        if self._kept.width != outputs:  # nothing is kept, or less than the head has grown to
+            self._kept.clear()
+        return self._kept.said(stream.looks, lambda: _said_by(frozen, stream))
 
     def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
         """As many as the stream batch has."""
@@ -83,18 +97,20 @@ class SER(Objective):
         assert self._frozen is not None, "the method has not been attached to a network"
         self._frozen.load_state_dict(network.state_dict())
         self._has_ended = True
+        self._kept.clear()
 
     def copies(self) -> tuple[nn.Module, ...]:
         """The frozen network."""
         return () if self._frozen is None else (self._frozen,)
 
     def state_dict(self) -> dict[str, Any]:
-        """The frozen network, and how far the stream has come."""
+        """The frozen network, what it said in this task, and how far the stream has come."""
         assert self._frozen is not None, "the method has not been attached to a network"
         return {
             "tasks": self._tasks,
             "has_ended": self._has_ended,
             "frozen": self._frozen.state_dict(),
+            "kept": self._kept.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -102,3 +118,9 @@ class SER(Objective):
         assert self._frozen is not None, "the method has not been attached to a network"
         self._tasks, self._has_ended = state["tasks"], state["has_ended"]
         self._frozen.load_state_dict(state["frozen"])
+        self._kept.load_state_dict(state.get("kept", {}))
+
+
+def _said_by(network: nn.Module, rows: Inputs) -> Tensor:
+    said: Tensor = network(rows.x)
+    return said

@@ -36,7 +36,7 @@ _KNOWN: frozenset[type[nn.Module]] = frozenset(
 )
 """Layers of torch that draw no random numbers; subclasses of them may."""
 
-_known: WeakKeyDictionary[nn.Module, tuple[bool, bool]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[nn.Module, tuple[bool, bool, bool]] = WeakKeyDictionary()
 
 
 def draws_nothing(network: nn.Module) -> bool:
@@ -57,7 +57,18 @@ def treats_rows_apart(network: nn.Module) -> bool:
     return _nature(network)[1]
 
 
-def _nature(network: nn.Module) -> tuple[bool, bool]:
+def asks_rows_apart(network: nn.Module) -> bool:
+    """The same in evaluation mode, in which batch norms that have statistics go by them.
+
+    >>> asks_rows_apart(nn.BatchNorm1d(2)), asks_rows_apart(
+    ...     nn.BatchNorm1d(2, track_running_stats=False)
+    ... )
+    (True, False)
+    """
+    return _nature(network)[2]
+
+
+def _nature(network: nn.Module) -> tuple[bool, bool, bool]:
     """Looked up once for each network: walking over a ResNet-18 takes 60 us."""
     nature = _known.get(network)
     if nature is None:
@@ -65,8 +76,9 @@ def _nature(network: nn.Module) -> tuple[bool, bool]:
         kinds = {type(module) for module in modules}
         quiet = all(kind in _KNOWN or _is_ours(kind) for kind in kinds)
         quiet = quiet and not any(each._forward_hooks or each._forward_pre_hooks for each in layers)
-        apart = quiet and not any(issubclass(kind, _BatchNorm) for kind in kinds)
-        nature = _known[network] = (quiet, apart)
+        norms = [module for module in modules if isinstance(module, _BatchNorm)]
+        has_statistics = all(norm.running_mean is not None for norm in norms)
+        nature = _known[network] = (quiet, quiet and not norms, quiet and has_statistics)
     return nature
 
 

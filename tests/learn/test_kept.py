@@ -1,0 +1,193 @@
+"""What the frozen network of SER said is asked for once, and is what it would say again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from learn_builders import CLASSES, batch, labelled, make_learner, play_tasks
+from same_state import same
+from torch import Tensor, nn
+
+from recollect.learn import SER, Learner, SEROptions
+from recollect.learn.kept import Kept, Looks
+from recollect.types import Rows
+
+EPOCHS = 3
+
+
+def looks_of(*pairs: tuple[int, int]) -> Looks:
+    ids, concepts = zip(*pairs, strict=True)
+    return Looks(torch.tensor(ids), torch.tensor(concepts))
+
+
+def answers(*numbers: float) -> Tensor:
+    return torch.tensor(numbers)[:, None]
+
+
+def never() -> Tensor:
+    raise AssertionError("everything is known")
+
+
+def test_rows_are_known_by_who_they_are_in_any_order() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    kept.said(looks_of((9, 0)), lambda: answers(90))
+    assert kept.said(looks_of((9, 0), (5, 0), (5, 0), (1, 0)), never).tolist() == [
+        [90],
+        [50],
+        [50],
+        [10],
+    ]
+
+
+def test_a_row_that_looks_different_is_asked_about_again() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    assert kept.said(looks_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
+    assert kept.said(looks_of((5, 2)), never).tolist() == [[52]]
+    assert kept.said(looks_of((5, 0)), lambda: answers(50)).tolist() == [[50]]
+
+
+def test_a_row_that_is_missing_is_asked_about() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0)), lambda: answers(50))
+    for missing in (3, 6, 1000):
+        said = kept.said(looks_of((5, 0), (missing, 0)), lambda: answers(50, 1))
+        assert said.tolist() == [[50], [1]]
+
+
+def test_a_state_holds_everything_and_nothing_is_left_after_clearing() -> None:
+    kept, twin = Kept(), Kept()
+    twin.said(looks_of((70, 0)), lambda: answers(1))
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    kept.said(looks_of((5, 1)), lambda: answers(51))
+    twin.load_state_dict(kept.state_dict())
+    assert twin.said(looks_of((1, 0), (5, 1)), never).tolist() == [[10], [51]]
+    assert same(twin.state_dict(), kept.state_dict())
+    twin.clear()
+    assert twin.width is None
+    assert twin.state_dict() == {}
+    assert twin.said(looks_of((1, 0)), lambda: answers(3)).tolist() == [[3]]
+
+
+def make_plain(attempt: int) -> nn.Sequential:
+    del attempt
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, CLASSES)
+    )
+
+
+def learner_in_second_task(**practice: Any) -> Learner:
+    torch.manual_seed(0)
+    learner = make_learner(SER(SEROptions()), make=make_plain, capacity=12, lr=0.05, **practice)
+    play_tasks(learner, (0, 1))
+    learner.begin_task((2, 3, 4))
+    return learner
+
+
+def batches(epoch: int) -> list[Rows]:
+    """The same rows every time, one more batch of another size, in another order."""
+    made = [batch(number, 5) for number in range(20, 24)] + [batch(24, 2)]
+    return made[epoch:] + made[:epoch]
+
+
+def learn(learner: Learner, epochs: int = EPOCHS, first: int = 1) -> None:
+    for epoch in range(first, epochs + 1):
+        learner.begin_epoch(epoch, epochs)
+        for rows in batches(epoch):
+            learner.observe(rows)
+
+
+def frozen_rows(learner: Learner) -> list[int]:
+    """Rows of each forward of the frozen network from now on."""
+    (frozen,) = learner.objective.copies()
+    asked: list[int] = []
+    frozen.register_forward_pre_hook(lambda _, inputs: asked.append(len(inputs[0])))
+    return asked
+
+
+def test_the_frozen_network_is_asked_in_the_first_epoch_only() -> None:
+    learner = learner_in_second_task()
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert asked == [len(rows) for rows in batches(1)]
+
+
+def test_a_task_of_one_epoch_keeps_nothing() -> None:
+    learner = learner_in_second_task()
+    asked = frozen_rows(learner)
+    learn(learner, epochs=1)
+    assert asked == [len(rows) for rows in batches(1)]
+    assert learner.objective.state_dict()["kept"] == {}
+
+
+def test_augmented_pictures_are_asked_about_every_time() -> None:
+    learner = learner_in_second_task(augmentation="flip")
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert len(asked) == EPOCHS * len(batches(1))
+
+
+def test_a_network_that_looks_at_other_rows_is_asked_every_time() -> None:
+    def make(attempt: int) -> nn.Module:
+        network = make_plain(attempt)
+        network[1] = nn.BatchNorm2d(3, track_running_stats=False)
+        return network
+
+    learner = make_learner(SER(SEROptions()), make=make, capacity=12, lr=0.05)
+    play_tasks(learner, (0, 1))
+    learner.begin_task((2, 3, 4))
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert len(asked) == EPOCHS * len(batches(1))
+
+
+def test_what_is_kept_is_what_would_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = learner_in_second_task()
+    learn(kept)
+    asking = learner_in_second_task()
+    monkeypatch.setattr(Kept, "said", lambda self, looks, ask: ask())
+    learn(asking)
+    for ours, others in zip(kept.network.parameters(), asking.network.parameters(), strict=True):
+        torch.testing.assert_close(ours, others, rtol=1e-4, atol=1e-6)
+
+
+def test_the_next_task_starts_from_another_frozen_network() -> None:
+    learner = learner_in_second_task()
+    learn(learner)
+    learner.end_task()
+    learner.begin_task(())
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert asked == [len(rows) for rows in batches(1)]
+
+
+def test_a_state_taken_within_an_epoch_goes_on_to_the_same_bits() -> None:
+    straight, before, after = (learner_in_second_task() for _ in range(3))
+    learn(straight)
+    before.begin_epoch(1, EPOCHS)
+    for rows in batches(1)[:3]:
+        before.observe(rows)
+    after.load_state_dict(before.state_dict())
+    asked = frozen_rows(after)
+    after.begin_epoch(1, EPOCHS)
+    for rows in batches(1)[3:]:
+        after.observe(rows)
+    learn(after, first=2)
+    assert asked == [len(rows) for rows in batches(1)[3:]]
+    assert same(after.state_dict(), straight.state_dict())
+
+
+def test_a_head_that_grows_between_epochs_is_asked_again() -> None:
+    learner = learner_in_second_task()
+    learner.begin_epoch(1, 2)
+    learner.observe(labelled(20, 2, 3, 4))
+    learner.grow(CLASSES + 2)
+    asked = frozen_rows(learner)
+    learner.begin_epoch(2, 2)
+    learner.observe(labelled(20, 2, 3, 4))
+    learner.observe(labelled(20, 2, 3, 4))
+    assert asked == [3]
