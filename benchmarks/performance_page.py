@@ -136,7 +136,11 @@ def draw(folder: Path) -> None:
         right.set_xscale("log")
         right.set_xticks((1, 10, 100, 1000), ("1", "10", "100", "1000"))
         right.minorticks_off()
-        right.set_yticks(range(len(lines)), [f"{f.group}: {f.case}" for f in lines], fontsize=7.5)
+        right.set_yticks(
+            range(len(lines)),
+            [f"{f.group}: {f.case}".replace("width 20", "w20") for f in lines],
+            fontsize=7.5,
+        )
         right.invert_yaxis()
         right.set_xlim(0.5, 4 * max((f.value for f in lines), default=1))
         right.axvline(1, color=style.MUTED, lw=0.8, ls=":")
