@@ -70,6 +70,24 @@ def test_going_on_in_the_middle_of_a_task_equals_never_having_stopped(
     assert same(*states)
 
 
+def test_a_method_that_keeps_answers_goes_on_from_between_two_tasks(tmp_path: Path) -> None:
+    """A repair rehearses there: what a task has said of its epochs must not reach into it."""
+
+    class BeginsTask3(Silent):
+        def task_begins(self, task: Any) -> None:
+            if task.number == 3:
+                raise Stop
+
+    wanted = dataclasses.replace(
+        config("ser", "amr-recovery"), tasks=((0, 1), (2, 3), (4, 5), (6, 7)), num_drifts=1
+    )
+    run(wanted, tmp_path / "whole")
+    with pytest.raises(Stop):
+        run(wanted, tmp_path / "run", listener=BeginsTask3())
+    run(wanted, tmp_path / "run", resume=True)
+    assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
+
+
 def test_a_run_goes_on_after_the_very_step_that_was_saved(tmp_path: Path) -> None:
     class Count(StopAt):
         steps = 0

@@ -223,14 +223,18 @@ def test_steps_are_as_long_as_the_epochs_rate() -> None:
             torch.testing.assert_close(now.detach(), moved, rtol=1e-5, atol=1e-7)
 
 
-def test_without_a_schedule_epochs_change_nothing_but_the_note_of_the_full_rate() -> None:
+def test_without_a_schedule_epochs_change_nothing_but_notes_of_the_rate_and_that_rows_return() -> (
+    None
+):
     learner = make_learner()
     learner.observe(batch(0))
     before = state_of(learner)
     learner.begin_epoch(40, 50)
     after = state_of(learner)
     assert rate_of(learner) == LR
-    assert same({**after, "optimiser": None}, {**before, "optimiser": None})
+    assert (before["pictures_return"], after["pictures_return"]) == (False, True)
+    noted = {"optimiser": None, "pictures_return": None}
+    assert same({**after, **noted}, {**before, **noted})
 
 
 def test_a_restart_keeps_the_rate_of_the_epoch_and_the_next_epoch_starts_from_the_full_one() -> (

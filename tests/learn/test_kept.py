@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from learn_builders import CLASSES, batch, labelled, make_learner, play_tasks
+from learn_builders import (
+    CLASSES,
+    assert_pauses_change_nothing,
+    batch,
+    labelled,
+    make_learner,
+    play_tasks,
+    two_tasks_and_a_restart,
+)
 from same_state import same
 from torch import Tensor, nn
 
@@ -15,6 +23,7 @@ from recollect.learn.kept import Kept, Looks
 from recollect.types import Rows
 
 EPOCHS = 3
+CPU = torch.device("cpu")
 
 
 def looks_of(*pairs: tuple[int, int]) -> Looks:
@@ -47,7 +56,7 @@ def test_a_row_that_looks_different_is_asked_about_again() -> None:
     kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
     assert kept.said(looks_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
     assert kept.said(looks_of((5, 2)), never).tolist() == [[52]]
-    assert kept.said(looks_of((5, 0)), lambda: answers(50)).tolist() == [[50]]
+    assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
 
 
 def test_a_row_that_is_missing_is_asked_about() -> None:
@@ -58,12 +67,66 @@ def test_a_row_that_is_missing_is_asked_about() -> None:
         assert said.tolist() == [[50], [1]]
 
 
+def test_one_row_may_come_in_two_looks_at_once() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (5, 3)), lambda: answers(50, 53))
+    assert kept.said(looks_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
+
+
+def test_a_batch_of_known_and_unknown_rows_keeps_the_unknown_ones() -> None:
+    kept = Kept()
+    for _ in range(100):
+        for look in (0, 1):
+            kept.said(looks_of((5, look), (1, look)), lambda: answers(50, 10))
+    kept.said(looks_of((5, 0), (2, 0)), lambda: answers(50, 20))
+    assert len(kept.state_dict()["answers"]) == 5
+
+
+def test_of_rows_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
+    """Enough of them for torch to work with several threads, which take no turns."""
+    kept, twin = Kept(), Kept()
+    ids = torch.arange(4000).repeat(3)
+    looks = Looks(ids, torch.zeros_like(ids))
+    kept.said(looks, lambda: torch.arange(len(ids), dtype=torch.float32)[:, None])
+    twin.load_state_dict(kept.state_dict(), CPU)
+    once = Looks(ids[:4000], looks.concepts[:4000])
+    for each in (kept, twin):
+        assert torch.equal(each.said(once, never)[:, 0], torch.arange(8000.0, 12000.0))
+
+
+def test_what_was_asked_about_may_be_written_over() -> None:
+    kept, looks = Kept(), looks_of((5, 0), (1, 0))
+    said = answers(50, 10)
+    kept.said(looks, lambda: said)
+    for mine in (*looks, said):
+        mine.fill_(3)
+    assert kept.said(looks_of((5, 0), (1, 0)), never).tolist() == [[50], [10]]
+
+
+@pytest.mark.parametrize("looks", [looks_of((-5, 0)), looks_of((5, -1)), looks_of((2**40, 0))])
+def test_rows_that_no_table_can_hold_are_asked_about(looks: Looks) -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    for number in (3, 4):
+        assert kept.said(looks, lambda number=number: answers(number)).tolist() == [[number]]  # type: ignore[misc]
+    assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
+
+
+def test_answers_are_taken_up_on_the_device_of_the_network() -> None:
+    kept, twin = Kept(), Kept()
+    kept.said(looks_of((5, 0)), lambda: answers(50))
+    twin.load_state_dict(kept.state_dict(), torch.device("meta"))
+    assert twin.said(looks_of((5, 0)), never).is_meta
+    assert twin.said(looks_of((7, 0)), lambda: torch.empty((1, 1), device="meta")).is_meta
+    assert twin.said(looks_of((7, 0), (5, 0)), never).is_meta
+
+
 def test_a_state_holds_everything_and_nothing_is_left_after_clearing() -> None:
     kept, twin = Kept(), Kept()
     twin.said(looks_of((70, 0)), lambda: answers(1))
     kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
     kept.said(looks_of((5, 1)), lambda: answers(51))
-    twin.load_state_dict(kept.state_dict())
+    twin.load_state_dict(kept.state_dict(), CPU)
     assert twin.said(looks_of((1, 0), (5, 1)), never).tolist() == [[10], [51]]
     assert same(twin.state_dict(), kept.state_dict())
     twin.clear()
@@ -191,3 +254,20 @@ def test_a_head_that_grows_between_epochs_is_asked_again() -> None:
     learner.observe(labelled(20, 2, 3, 4))
     learner.observe(labelled(20, 2, 3, 4))
     assert asked == [3]
+
+
+def test_pauses_change_nothing() -> None:
+    assert_pauses_change_nothing(
+        lambda: make_learner(SER(SEROptions()), make=make_plain), two_tasks_and_a_restart()
+    )
+
+
+def test_after_a_task_nothing_is_kept_until_another_has_several_epochs() -> None:
+    learner = learner_in_second_task()
+    learn(learner)
+    learner.end_task()
+    asked = frozen_rows(learner)
+    for _ in range(2):
+        learner.observe(labelled(20, 2, 3, 4))
+    assert asked == [3, 3]
+    assert learner.objective.state_dict()["kept"] == {}

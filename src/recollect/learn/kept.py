@@ -1,4 +1,4 @@
-"""What a network that does not change said to each row, so that it is asked once."""
+"""What a network that does not change said to each picture, so that it is asked once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+MOST_PLACES = 2**25
+"""ids times looks that a table is made for: 256 MB; beyond it nothing is kept"""
 
 
 class Looks(NamedTuple):
@@ -28,61 +31,89 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._place = torch.empty(0, dtype=torch.int64)  # of each id's answer; -1: has none
-        self._parts: list[tuple[Looks, Tensor]] = []  # in the order of their places
-        self._answers = 0
+        self.clear()
 
     def clear(self) -> None:
         """Know nothing."""
-        self._place = self._place[:0]
-        self._parts = []
-        self._answers = 0
+        self._place = torch.empty((0, 0), dtype=torch.int64)  # by look and id; -1: no answer
+        self._looks = torch.empty((2, 0), dtype=torch.int64)  # look and id, by place
+        self._answers: Tensor | None = None  # by place; there is room for more
+        self._count = 0
 
     @property
     def width(self) -> int | None:
         """Numbers of an answer; None: there is none yet."""
-        return self._parts[0][1].shape[1] if self._parts else None
+        return None if self._answers is None else self._answers.shape[1]
 
     def said(self, looks: Looks, ask: Callable[[], Tensor]) -> Tensor:
-        """The answers to these rows, (rows, ...), asked for if one of them is missing."""
-        largest = int(looks.ids.max())
-        if largest < len(self._place):
-            place = self._place[looks.ids]
-            if bool((place >= 0).all()):
-                (known, answers) = self._whole()
-                # A row that drift has reached in between is another picture.
-                if torch.equal(known.concepts[place], looks.concepts):
-                    return answers[place.to(answers.device)]
+        """The answers to these rows, (rows, numbers), asked for if one of them is missing."""
+        if not self._has_places(looks):
+            return ask()
+        place = self._place[looks.concepts, looks.ids]
+        missing = place < 0
+        if self._answers is not None and not bool(missing.any()):
+            return self._answers[place.to(self._answers.device)]
         answers = ask()
-        self._keep(looks, answers)
+        new = missing.nonzero().squeeze(1)
+        self._keep(
+            torch.stack([looks.concepts, looks.ids])[:, new], answers[new.to(answers.device)]
+        )
         return answers
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that was said."""
-        if not self._parts:
+        if self._answers is None:
             return {}
-        looks, answers = self._whole()
-        return {"ids": looks.ids, "concepts": looks.concepts, "answers": answers}
+        return {
+            "looks": self._looks[:, : self._count].clone(),
+            "answers": self._answers[: self._count].clone(),
+        }
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Know what `state_dict` knew, and nothing else."""
+    def load_state_dict(self, state: Mapping[str, Tensor], device: torch.device) -> None:
+        """Know what `state_dict` knew, and nothing else; answers are given on a device."""
         self.clear()
         if state:
-            self._keep(Looks(state["ids"], state["concepts"]), state["answers"])
+            concepts, ids = state["looks"]
+            if not self._has_places(Looks(ids, concepts)):
+                raise ValueError("expected ids and concepts from 0 up in what a network has said")
+            self._keep(state["looks"], state["answers"].to(device))
 
-    def _keep(self, looks: Looks, answers: Tensor) -> None:
-        missing = int(looks.ids.max()) + 1 - len(self._place)
-        if missing > 0:
-            room = torch.full((max(missing, len(self._place)),), -1)
-            self._place = torch.cat([self._place, room])
-        self._place[looks.ids] = torch.arange(self._answers, self._answers + len(looks.ids))
-        self._parts.append((looks, answers))
-        self._answers += len(looks.ids)
+    def _has_places(self, looks: Looks) -> bool:
+        """Make room in the table; False: these rows are not to be kept."""
+        sizes = []
+        for now, numbers in zip(self._place.shape, (looks.concepts, looks.ids), strict=True):
+            low, high = (int(end) for end in numbers.aminmax())
+            if low < 0:
+                return False
+            # Twice what is needed: the table is not to be made anew with every batch.
+            sizes.append(now if high < now else max(high + 1, 2 * now))
+        if sizes[0] * sizes[1] > MOST_PLACES:
+            return False
+        if tuple(self._place.shape) != tuple(sizes):
+            larger = torch.full(sizes, -1)
+            larger[: self._place.shape[0], : self._place.shape[1]] = self._place
+            self._place = larger
+        return True
 
-    def _whole(self) -> tuple[Looks, Tensor]:
-        """All parts as one; putting them together once is cheaper than at every step."""
-        if len(self._parts) > 1:
-            looks, answers = zip(*self._parts, strict=True)
-            joined = Looks(*(torch.cat(column) for column in zip(*looks, strict=True)))
-            self._parts = [(joined, torch.cat(answers))]
-        return self._parts[0]
+    def _keep(self, looks: Tensor, answers: Tensor) -> None:
+        """Append answers, (rows, numbers), to looks (2, rows)."""
+        start, end = self._count, self._count + len(answers)
+        if self._answers is None or end > len(self._answers):
+            room = max(end, 2 * start)
+            self._answers = _enlarged(self._answers, answers, room)
+            self._looks = _enlarged(self._looks.T, looks.T, room).T
+        self._looks[:, start:end] = looks
+        self._answers[start:end] = answers
+        self._count = end
+        # Of a picture that came twice in a batch the last answer stands, however many threads.
+        concepts, ids = looks
+        flat = concepts * self._place.shape[1] + ids
+        self._place.view(-1).scatter_reduce_(0, flat, torch.arange(start, end), "amax")
+
+
+def _enlarged(values: Tensor | None, like: Tensor, rows: int) -> Tensor:
+    """Room for so many rows, the first ones as they were."""
+    larger = like.new_empty((rows, *like.shape[1:]))
+    if values is not None:
+        larger[: len(values)] = values
+    return larger

@@ -115,6 +115,7 @@ class Learner:
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
             )
         self._in_task = False
+        self._pictures_return = False
         self.objective.end_task(self.network)
 
     def observe(self, batch: Rows) -> StepReport:
@@ -294,6 +295,7 @@ class Learner:
             "known": sorted(self._known),
             "in_task": self._in_task,
             "factor": self._factor,
+            "pictures_return": self._pictures_return,
             "augmenting": self._augmenting.get_state(),
             "dropping": self._dropping.get_state(),
         }
@@ -311,6 +313,7 @@ class Learner:
         self._known = set(state["known"])
         self._in_task = state["in_task"]
         self._factor = state["factor"]
+        self._pictures_return = state.get("pictures_return", False)
         self._augmenting.set_state(state["augmenting"])
         self._dropping.set_state(state["dropping"])
 

@@ -118,7 +118,8 @@ class SER(Objective):
         assert self._frozen is not None, "the method has not been attached to a network"
         self._tasks, self._has_ended = state["tasks"], state["has_ended"]
         self._frozen.load_state_dict(state["frozen"])
-        self._kept.load_state_dict(state.get("kept", {}))
+        device = next(self._frozen.parameters()).device
+        self._kept.load_state_dict(state.get("kept", {}), device)
 
 
 def _said_by(network: nn.Module, rows: Inputs) -> Tensor:

@@ -199,8 +199,7 @@ class Memory:
         self._make_columns(state["columns"])
         for name, values in state["columns"].items():
             column = self._columns[name]
-            column.admit(name, values, len(slots))
-            column.write(slots, values)
+            column.write(slots, column.admit(name, values, len(slots)))
         self._draws.set_state(state["generators"]["offer"])
         self._picks.set_state(state["generators"]["sample"])
 
@@ -212,7 +211,7 @@ class Memory:
             if name.startswith(_EXTRA)
         }
 
-    def _admit(self, rows: Rows, extras: Extras, num_rows: int) -> list[tuple[_Column, Tensor]]:
+    def _admit(self, rows: Rows, extras: Extras, num_rows: int) -> list[tuple[_Column, _Array]]:
         """What is to be written where, if it is what the memory keeps; the first rows decide."""
         incoming = {"images": rows.images, "ids": rows.ids, "concepts": rows.concepts}
         for name, values in extras.items():
@@ -225,9 +224,10 @@ class Memory:
                 f"expected the columns {', '.join(self._columns)}, as at first; "
                 f"got {', '.join(incoming)}"
             )
-        for name, column in self._columns.items():
-            column.admit(name, incoming[name], num_rows)
-        return [(column, incoming[name]) for name, column in self._columns.items()]
+        return [
+            (column, column.admit(name, incoming[name], num_rows))
+            for name, column in self._columns.items()
+        ]
 
     def _rows(self, slots: Ints) -> Rows:
         labels = torch.from_numpy(self._slots.labels[slots])
@@ -261,10 +261,13 @@ class _Column:
         row_bytes = max(1, math.prod(shape) * self._dtype.itemsize)
         self._most_at_once = room.MOST_IN_MEMORY // row_bytes
 
-    def admit(self, name: str, values: Tensor, rows: int) -> None:
-        """Refuse values of another shape or dtype, or not one per row."""
-        if values.dtype is self._dtype and values.shape == (rows, *self._shape):
-            return
+    def admit(self, name: str, values: Tensor, rows: int) -> _Array:
+        """The values as they are kept; refused if of another shape or dtype, or not one per row."""
+        if values.dtype is self._dtype:
+            kept_as = values if self._stand_in is self._dtype else values.view(self._stand_in)
+            array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
+            if array.shape == (rows, *self._shape):
+                return array
         _check_lengths({name: values}, rows)
         raise ValueError(
             f"expected {name} of {self._dtype} {self._shape} per row, as at first; "
@@ -292,11 +295,9 @@ class _Column:
                 filled[start : start + len(some)] = self._values[some]
         return values if self._stand_in is self._dtype else values.view(self._dtype)
 
-    def write(self, slots: Ints | slice, values: Tensor, kept: Ints | None = None) -> None:
+    def write(self, slots: Ints | slice, values: _Array, kept: Ints | None = None) -> None:
         """Copy admitted values, or those at the ascending positions `kept`, into `slots`."""
-        kept_as = values if self._stand_in is self._dtype else values.view(self._stand_in)
-        array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
-        self._values[slots] = array if kept is None else array.take(kept, axis=0)
+        self._values[slots] = values if kept is None else values.take(kept, axis=0)
 
 
 _SLOTS_AT_ONCE = 4096
