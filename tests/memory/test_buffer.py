@@ -280,6 +280,17 @@ def test_rows_unlike_the_first_are_refused_and_change_nothing(way: str) -> None:
     assert_equal_states(memory.state_dict(), before)
 
 
+@pytest.mark.parametrize("way", ["offer", "put"])
+def test_columns_that_cannot_be_fetched_change_nothing(way: str) -> None:
+    """As when a device fails that they lie on."""
+    memory = memory_of(10)
+    memory.offer(rows([0, 1]), {"logits": torch.zeros(2, 3)})
+    before = memory.state_dict()
+    with pytest.raises(NotImplementedError, match="meta"):
+        getattr(memory, way)(rows([2, 3]), {"logits": torch.zeros(2, 3, device="meta")})
+    assert_equal_states(memory.state_dict(), before)
+
+
 def test_a_negative_sample_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 0 rows; got -1"):
         memory_of(3).sample(-1)
