@@ -43,8 +43,7 @@ class BareLoop:
         self.stream_x, self.replay_x = (part.clone() for part in self.x.chunk(2))
         self.stream_y, self.replay_y = (part.clone() for part in self.y.chunk(2))
         self.said = torch.rand((case.batch_size, NUM_CLASSES), generator=draw)
-        self.absent = torch.arange(NUM_CLASSES) < NUM_CLASSES // 2
-        self.absent[self.stream_y] = False
+        self.old = torch.arange(NUM_CLASSES) < NUM_CLASSES // 2
         self.three = torch.cat([self.stream_x, self.replay_x, self.replay_x])
         self.apart = treats_rows_apart(network)
         copies = 2 if method == "cls-er" else 1 if method == "ser" else 0
@@ -92,7 +91,8 @@ class BareLoop:
     def er_ace(self) -> Tensor:
         """Two sets of rows."""
         logits, said = self.both()
-        competing = logits.masked_fill(self.absent, float("-inf"))
+        absent = self.old.index_fill(0, self.stream_y, False)
+        competing = logits.masked_fill(absent, float("-inf"))
         return cross_entropy(competing, self.stream_y) + cross_entropy(said, self.replay_y)
 
     def der(self) -> Tensor:

@@ -56,8 +56,7 @@ class ERACE(Objective):
         """
         last = len(place) - 1
         absent = place < (self._newest if self._newest < last else len(place))
-        absent[y] = False
-        return absent
+        return absent.index_fill_(0, y, False)
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
         """Masking and replay start with the second task; the first is one that brings classes."""
