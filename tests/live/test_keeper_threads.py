@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from live_tools import digits, keeper, small_network
 from test_keeper_drift import upkeep_of
 
 from recollect.live.published import Published
-from recollect.live.turns import QUICK_TURNS
+from recollect.live.turns import QUICK_TURNS, QuickTurns
 
 
 def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
@@ -129,3 +130,28 @@ def test_turns_are_quick_while_anybody_predicts_and_as_before_afterwards() -> No
             assert sys.getswitchinterval() <= 1e-4 * 1.01
         assert sys.getswitchinterval() <= 1e-4 * 1.01, "somebody is still inside"
     assert sys.getswitchinterval() == before
+
+
+def test_whoever_learns_gives_way_until_nobody_is_inside_and_not_for_long() -> None:
+    turns = QuickTurns()
+    turns.COURTESY = 30.0
+    began = time.monotonic()
+    turns.give_way()
+    with turns:
+        leaving = threading.Timer(0.1, lambda: turns.__exit__())
+        turns.__enter__()  # as another thread would
+        leaving.start()
+    turns.give_way()
+    assert 0.05 < time.monotonic() - began < 10, "until the other one has left"
+    turns.COURTESY = 0.01
+    with turns:
+        turns.give_way()
+    assert time.monotonic() - began < 10, "not for as long as somebody is inside"
+
+
+def test_a_step_gives_way_between_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr(QuickTurns, "give_way", lambda _: given.append(1))
+    mine = keeper("mlp", lr=0.1)
+    mine.observe(torch.zeros(8, 4, 4, 1, dtype=torch.uint8), torch.arange(8) % 2)
+    assert len(given) >= 7

@@ -61,6 +61,8 @@ class Learner:
         self.memory = memory
         self.objective = objective
         self.steps = 0
+        self.between: Callable[[], object] = _go_on
+        """called between the operations of a step, where others may have their turn"""
         self._practice = practice
         self._device = torch.device(practice.device)
         self._seed = seed
@@ -130,6 +132,7 @@ class Learner:
         report = self._step(batch)
         if self.objective.rehearses:
             self.memory.offer(batch, self._columns(report.logits), step=self.steps)
+            self.between()
         return report
 
     def rehearse(self, batch: Rows | None = None, *, rate: float = 1.0) -> StepReport:
@@ -161,6 +164,7 @@ class Learner:
                 _tell_of_single_rows(error)
                 raise
         loss = float(outcome.loss.item())
+        self.between()
         self.steps += 1
         if not math.isfinite(loss):
             raise RunFailure(
@@ -171,8 +175,10 @@ class Learner:
             for weight in group["params"]:
                 weight.grad = None
         outcome.loss.backward()  # type: ignore[no-untyped-call]
+        self.between()
         self._optimiser.step()
         self.objective.after_step(self.network)
+        self.between()
         return StepReport(loss=loss, logits=_at_rest(outcome.logits), labels=batch.labels)
 
     def logits(self, images: Tensor) -> Tensor:
@@ -189,14 +195,16 @@ class Learner:
         Nothing of the learner is touched: other threads may ask while it learns.
         """
         with self._precision():
-            parts = [self._to_input(part) for part in torch.split(images, 512)]
-            return torch.cat([network(part).float().cpu() for part in parts])
+            if len(images) <= _ASKED_AT_ONCE:
+                return _at_rest(network(self._to_input(images)))
+            parts = torch.split(images, _ASKED_AT_ONCE)
+            return torch.cat([_at_rest(network(self._to_input(part))) for part in parts])
 
     def encode(self, images: Tensor) -> Encoding:
         """What the predicting network says and what its head reads, on the CPU; nothing changes."""
         network = self.objective.predictor(self.network)
         with self._asking(network):
-            parts = [self._to_input(part) for part in torch.split(images, 512)]
+            parts = [self._to_input(part) for part in torch.split(images, _ASKED_AT_ONCE)]
             encoding = encode_all(network, parts)
         return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
 
@@ -319,6 +327,12 @@ class Learner:
 
 
 _NOTHING = contextlib.nullcontext()
+_ASKED_AT_ONCE = 512
+"""rows of a forward that nobody learns from"""
+
+
+def _go_on() -> None:
+    """Nobody waits for a turn."""
 
 
 def _at_rest(logits: Tensor) -> Tensor:

@@ -60,6 +60,8 @@ class Intake:
     def images(self, x: Any) -> Tensor:
         """Pictures or vectors to be asked about, of the shape that is known, if one is."""
         images = self._checked(_tensor(x))
+        if images.dtype == torch.uint8:
+            return images
         if not bool((usable := _finite(images)).all()):
             first = int((~usable).nonzero()[0])
             raise UserError(f"row {first} holds values that are not finite; leave such rows out")

@@ -447,10 +447,10 @@ class Keeper:
     def _logits(self, images: Tensor, edition: Edition) -> Tensor:
         """(rows, outputs) on the CPU, as the learner itself would say it."""
         if not len(images):
-            return torch.empty(0, len(edition.answers))
+            return torch.empty(0, len(edition.silent))
         assert self._upkeep is not None, "what is published is kept up"
         logits = self._upkeep.parts.learner.said_by(edition.network, images)
-        return logits.masked_fill(~edition.answers, -torch.inf)
+        return logits.masked_fill(edition.silent, -torch.inf)
 
 
 def _revived(

@@ -17,8 +17,8 @@ class Edition:
     """A network as it was when it was published; it changes only while nobody reads it."""
 
     network: nn.Module
-    answers: Tensor
-    """bool (outputs,): the classes that may be predicted"""
+    silent: Tensor
+    """bool (outputs,): the classes that must not be predicted"""
     readers: int = field(default=0)
 
 
@@ -42,7 +42,7 @@ class Published:
             self._old = [each for each in self._old if each.readers]
         if unread is None or not _take_on(unread.network, network):
             unread = _edition(network, answers)
-        unread.answers = answers.clone()
+        unread.silent = ~answers
         with self._lock:
             self._old.append(self._newest)
             self._newest = unread
@@ -62,7 +62,7 @@ class Published:
 
 def _edition(network: nn.Module, answers: Tensor) -> Edition:
     copied = copy.deepcopy(network).requires_grad_(False).eval()
-    return Edition(network=copied, answers=answers.clone())
+    return Edition(network=copied, silent=~answers)
 
 
 @torch.no_grad()
