@@ -46,6 +46,7 @@ format: $(DEV)
 bench: $(READY)
 	-$(BIN)/python benchmarks/bench_step.py
 	-$(BIN)/python benchmarks/bench_epochs.py
+	-$(BIN)/python benchmarks/bench_precision.py
 	-$(BIN)/python benchmarks/bench_avalanche.py
 	-$(BIN)/python benchmarks/bench_memory.py
 	-$(BIN)/python benchmarks/bench_evaluate.py

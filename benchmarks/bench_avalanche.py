@@ -46,7 +46,7 @@ def beside(
     like_theirs = method == "der++" and draws == 1
     options = {"one_forward": True} if like_theirs else {}
     steps = (turns + 2) * case.steps
-    assembly = assembled(case, method, steps, memory_format=layout, **options)
+    assembly = assembled(case, method, steps, memory_format=layout, of_method=options)
     avalanche.open(
         "steps",
         method=method,

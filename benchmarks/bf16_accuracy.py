@@ -1,6 +1,6 @@
 """Whether bfloat16 costs accuracy: the same runs in both precisions, seed by seed.
 
-    python benchmarks/bf16_accuracy.py [--seeds 5] [--max-per-class 800] [--width 8]
+    python benchmarks/bf16_accuracy.py [--seeds 5] [--max-per-class 1800] [--width 20]
 
 ER with a realigned memory on real Fashion-MNIST with one drift that is known (an oracle tells it,
 so that a detector's threshold adds no noise of its own): ResNet-18 of reduced width, one
@@ -41,7 +41,7 @@ def config_of(options: argparse.Namespace, precision: Any, seed: int) -> RunConf
         detector="oracle",
         backbone="resnet18",
         options={"backbone": {"width": options.width}},
-        buffer_size=100,
+        buffer_size=500,
         num_drifts=1,
         epochs=1,
         batch_size=10,
@@ -99,8 +99,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--max-per-class", type=int, default=800)
-    parser.add_argument("--width", type=int, default=8)
+    parser.add_argument("--max-per-class", type=int, default=1800)
+    parser.add_argument("--width", type=int, default=20)
     layouts = ("channels-last", "contiguous")
     parser.add_argument("--memory-format", choices=layouts, default=layouts[0])
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bf16" / "accuracy.json")

@@ -22,7 +22,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 FIGURE = ROOT / "docs" / "images" / "performance.png"
 BEGIN, END = "<!-- findings -->", "<!-- end of findings -->"
-BENCHMARKS = ("step", "epochs", "avalanche", "memory", "evaluate", "run", "keeper", "startup")
+BENCHMARKS = (
+    "step",
+    "epochs",
+    "precision",
+    "avalanche",
+    "memory",
+    "evaluate",
+    "run",
+    "keeper",
+    "startup",
+)
 METHODS = ("finetune", "er", "er-ace", "der++", "ser", "cls-er")
 NETWORKS = {"MLP": "#0072B2", "ResNet-18 width 20": "#E69F00", "ResNet-18 width 64": "#009E73"}
 HATCHES = {"MLP": "", "ResNet-18 width 20": "//", "ResNet-18 width 64": ".."}

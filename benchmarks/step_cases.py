@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -97,7 +98,8 @@ def assembled(
     steps: int,
     *,
     memory_format: Literal["contiguous", "channels-last"] = "contiguous",
-    **method_options: Any,
+    precision: Literal["fp32", "bf16"] = "fp32",
+    of_method: Mapping[str, Any] = MappingProxyType({}),
 ) -> Assembly:
     """The parts of a run whose second task has at least so many steps; its memory is full."""
     # A third goes into the parts that are watched and tested.
@@ -107,8 +109,8 @@ def assembled(
         [24 if label in FIRST_TASK else per_class + 6 for label in range(NUM_CLASSES)],
     )
     options: dict[str, Any] = {} if case.width is None else {"backbone": {"width": case.width}}
-    if method_options:
-        options["method"] = method_options
+    if of_method:
+        options["method"] = dict(of_method)
     config = RunConfig(
         method=method,
         adaptation="vanilla",
@@ -117,6 +119,7 @@ def assembled(
         num_drifts=0,
         backbone=case.backbone,
         memory_format=memory_format,
+        precision=precision,
         options=options,
         batch_size=case.batch_size,
         minibatch_size=case.batch_size,
