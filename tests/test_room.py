@@ -28,6 +28,17 @@ def test_what_is_written_is_what_is_read(folder: Path, rows: int) -> None:
     assert torch.equal(made, pixels)
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.float64, torch.complex128],
+)
+def test_any_numbers_have_room(dtype: torch.dtype, rows: int) -> None:
+    made = room.room_for((rows, 2), dtype)
+    assert (made.shape, made.dtype, made.is_contiguous()) == ((rows, 2), dtype, True)
+    assert torch.equal(made.fill_(1), torch.ones((rows, 2), dtype=dtype))
+
+
 def mapped_files(folder: Path) -> int:
     return sum(str(folder) in line for line in Path("/proc/self/maps").read_text().splitlines())
 

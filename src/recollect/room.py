@@ -24,7 +24,8 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor
     # Where space cannot be reserved, plain memory is the lesser evil.
     if size <= MOST_IN_MEMORY or not hasattr(os, "posix_fallocate"):
         # numpy asks for large pages where torch does not: rows far apart are read 1.3x as fast.
-        return torch.from_numpy(np.empty(shape, dtype=f"i{dtype.itemsize}")).view(dtype)
+        width = f"i{dtype.itemsize}" if dtype.itemsize <= 8 else f"c{dtype.itemsize}"
+        return torch.from_numpy(np.empty(shape, dtype=width)).view(dtype)
     with tempfile.NamedTemporaryFile(prefix="recollect-") as file:
         with writing(Path(file.name), "free some space or let TMPDIR name another folder"):
             # All of it now: a mapped write without space behind it would end the process.

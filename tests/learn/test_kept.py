@@ -19,7 +19,7 @@ from same_state import same
 from torch import Tensor, nn
 
 from recollect.learn import SER, Learner, SEROptions
-from recollect.learn.kept import Kept, Looks
+from recollect.learn.kept import MOST_PLACES, Kept, Looks
 from recollect.types import Rows
 
 EPOCHS = 3
@@ -49,6 +49,19 @@ def test_rows_are_known_by_who_they_are_in_any_order() -> None:
         [50],
         [10],
     ]
+
+
+def test_what_is_kept_does_not_depend_on_how_the_table_grew() -> None:
+    straight, resumed = Kept(), Kept()
+    for number in (MOST_PLACES // 4, MOST_PLACES // 4 + 9, MOST_PLACES // 3):
+        straight.said(looks_of((number, 0)), lambda: answers(1))
+    resumed.load_state_dict(straight.state_dict(), CPU)
+    for kept in (straight, resumed):
+        kept.said(looks_of((MOST_PLACES // 3, 1)), lambda: answers(2))
+        assert kept.said(looks_of((MOST_PLACES // 3, 1)), never).tolist() == [[2]]
+        beyond = looks_of((MOST_PLACES // 2, 2))
+        assert kept.said(beyond, lambda: answers(3)).tolist() == [[3]]
+        assert kept.said(beyond, lambda: answers(4)).tolist() == [[4]], "too many to be kept"
 
 
 def test_a_row_that_looks_different_is_asked_about_again() -> None:
@@ -168,7 +181,12 @@ def frozen_rows(learner: Learner) -> list[int]:
     """Rows of each forward of the frozen network from now on."""
     (frozen,) = learner.objective.copies()
     asked: list[int] = []
-    frozen.register_forward_pre_hook(lambda _, inputs: asked.append(len(inputs[0])))
+
+    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        asked.append(len(inputs[0]))
+
+    note.only_counts = True  # type: ignore[attr-defined]
+    frozen.register_forward_pre_hook(note)
     return asked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import time
@@ -13,8 +14,11 @@ import torch
 from live_tools import digits, keeper, small_network
 from test_keeper_drift import upkeep_of
 
+from recollect.live import keeper as keeper_module
+from recollect.live import parts
 from recollect.live.published import Published
-from recollect.live.turns import QUICK_TURNS, QuickTurns
+from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS, Courtesy
+from recollect.live.upkeep import Upkeep
 
 
 def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
@@ -132,26 +136,91 @@ def test_turns_are_quick_while_anybody_predicts_and_as_before_afterwards() -> No
     assert sys.getswitchinterval() == before
 
 
-def test_whoever_learns_gives_way_until_nobody_is_inside_and_not_for_long() -> None:
-    turns = QuickTurns()
-    turns.COURTESY = 30.0
+def test_whoever_learns_gives_way_until_nobody_is_inside() -> None:
+    courtesy = Courtesy()
+    courtesy.SECONDS = 30.0
     began = time.monotonic()
-    turns.give_way()
-    with turns:
-        leaving = threading.Timer(0.1, lambda: turns.__exit__())
-        turns.__enter__()  # as another thread would
-        leaving.start()
-    turns.give_way()
+    courtesy.give_way()
+    assert time.monotonic() - began < 5, "nobody is inside"
+    with courtesy:
+        courtesy.__enter__()  # as another thread would
+        threading.Timer(0.1, courtesy.__exit__).start()
+    courtesy.give_way()
     assert 0.05 < time.monotonic() - began < 10, "until the other one has left"
-    turns.COURTESY = 0.01
-    with turns:
-        turns.give_way()
-    assert time.monotonic() - began < 10, "not for as long as somebody is inside"
+
+
+def test_nobody_gives_way_for_long_nor_for_more_than_half_of_the_time() -> None:
+    courtesy = Courtesy()
+    courtesy.SECONDS = 0.02
+    given, began = 0.0, time.monotonic()
+    with courtesy:  # for good
+        while (now := time.monotonic()) < began + 0.5:
+            courtesy.give_way()
+            taken = time.monotonic() - now
+            given += taken if taken > 0.01 else 0.0  # the others did not wait
+    assert 0.02 <= given <= 0.7 * (time.monotonic() - began)
 
 
 def test_a_step_gives_way_between_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
-    monkeypatch.setattr(QuickTurns, "give_way", lambda _: given.append(1))
+    monkeypatch.setattr(Courtesy, "give_way", lambda _: given.append(1))
     mine = keeper("mlp", lr=0.1)
     mine.observe(torch.zeros(8, 4, 4, 1, dtype=torch.uint8), torch.arange(8) % 2)
     assert len(given) >= 7
+
+
+def test_reading_what_is_to_be_predicted_holds_nobody_up() -> None:
+    inside = []
+
+    class Slow:
+        def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+            inside.append(PREDICTIONS_FIRST._inside)
+            return np.zeros((1, 4, 4, 1), dtype=np.uint8)
+
+    mine = keeper("mlp", lr=0.1)
+    mine.observe(np.zeros((4, 4, 4, 1), dtype=np.uint8), [0, 1, 0, 1])
+    mine.predict(Slow())
+    assert inside == [0]
+
+
+def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine, stream = keeper("mlp", lr=0.1), digits(0, turn=None)
+    making, may_step, answered = (threading.Event() for _ in range(3))
+    make_parts, observe = parts.make_parts, Upkeep.observe
+
+    def make(*arguments: Any) -> Any:
+        making.set()
+        time.sleep(0.2)  # whoever predicts comes now, and waits
+        return make_parts(*arguments)
+
+    def held(*arguments: Any, **named: Any) -> Any:
+        assert may_step.wait(30)
+        return observe(*arguments, **named)
+
+    monkeypatch.setattr(keeper_module, "make_parts", make)
+    monkeypatch.setattr(Upkeep, "observe", held)
+    batch = stream.images[:20], stream.labels[:20] % 4
+    first = threading.Thread(target=mine.observe, args=batch, daemon=True)
+    first.start()
+    assert making.wait(30)
+
+    def ask() -> None:
+        mine.predict(stream.images[:2])
+        answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    assert answered.wait(10), "although the first step has not been made"
+    may_step.set()
+    first.join(30)
+    assert mine.rows == 20
+
+
+def test_a_keepers_learner_can_be_copied() -> None:
+    mine = keeper("mlp", lr=0.1)
+    mine.observe(torch.zeros(8, 4, 4, 1, dtype=torch.uint8), torch.arange(8) % 2)
+    learner = upkeep_of(mine).parts.learner
+    copied = copy.deepcopy(learner)
+    picture = torch.zeros(1, 4, 4, 1, dtype=torch.uint8)
+    assert torch.equal(copied.logits(picture), learner.logits(picture))

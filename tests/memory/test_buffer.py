@@ -291,12 +291,36 @@ def test_columns_that_cannot_be_fetched_change_nothing(way: str) -> None:
     assert_equal_states(memory.state_dict(), before)
 
 
+@pytest.mark.parametrize("way", ["offer", "put"])
+def test_first_rows_that_are_refused_decide_nothing(way: str) -> None:
+    memory = memory_of(10)
+    for strange in (torch.zeros(2, 3, device="meta"), torch.zeros(2, 3, dtype=torch.complex128)):
+        with pytest.raises((NotImplementedError, ValueError)):
+            getattr(memory, way)(rows([2, 3]), {"logits": strange})
+    memory.offer(rows([0, 1]))
+    assert len(memory) == 2
+
+
 def test_a_negative_sample_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 0 rows; got -1"):
         memory_of(3).sample(-1)
 
 
 # Saving
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_memory_emptied_class_by_class_goes_on_the_same_after_loading(seed: int) -> None:
+    memory, loaded = memory_of(6, "balanced", seed), memory_of(6, "balanced", seed)
+    memory.offer(rows(list(range(12))))
+    for label in range(3):
+        memory.drop(label)
+    loaded.load_state_dict(copy.deepcopy(memory.state_dict()))
+    for start in range(20, 140, 4):
+        for each in (memory, loaded):
+            each.offer(rows(list(range(start, start + 4))))
+        for label in range(3):
+            assert torch.equal(memory.rows_of(label).ids, loaded.rows_of(label).ids)
 
 
 def play(memory: Memory, start: int) -> list[list[int]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from recollect import room
 from recollect.memory import Memory
 from recollect.memory.policies import Reservoir
 from recollect.types import Rows
@@ -70,3 +72,20 @@ def test_an_empty_memory_can_be_widened() -> None:
     memory = Memory(4, policy=Reservoir(), seed=0)
     memory.widen(7)
     assert len(memory) == 0
+
+
+def test_widening_that_finds_no_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, rows = filled(2)
+    room_for = room.room_for
+
+    def no_room(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+        raise MemoryError(f"no room for {shape}")
+
+    monkeypatch.setattr(room, "room_for", no_room)
+    with pytest.raises(MemoryError, match="no room"):
+        memory.widen(4)
+    monkeypatch.setattr(room, "room_for", room_for)
+    extras = {"logits": torch.ones(5, 2), "age": rows.ids, "maps": torch.ones(5, 2, 2)}
+    memory.offer(rows, extras)
+    assert (len(memory), memory.seen) == (8, 10)
+    assert memory.sample(8).extras["logits"].shape == (8, 2)

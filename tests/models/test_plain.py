@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect import rng
+from recollect.evaluate.flops import FlopMeter
 from recollect.models import MLP, ResNet18, SmallCNN, ViTTiny
 from recollect.models.plain import draws_nothing, treats_rows_apart
 
@@ -30,7 +31,13 @@ def hooked_layer() -> nn.Module:
 
 def counted() -> nn.Module:
     network = nn.Sequential(nn.Linear(16, 2))
-    network.register_forward_hook(lambda *_: None)
+    FlopMeter(lambda _: None).watch(network, (16,))
+    return network
+
+
+def centred() -> nn.Module:
+    network = nn.Sequential(nn.Linear(16, 2))
+    network.register_forward_hook(lambda _, __, said: said - said.mean(dim=0))
     return network
 
 
@@ -45,7 +52,8 @@ NETWORKS = {
     "dropout": (lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5)), False, False),
     "one's own": (lambda: nn.Sequential(Own()), False, False),
     "a hook on a layer": (hooked_layer, False, False),
-    "a hook on the network": (counted, True, True),
+    "a hook on the network": (centred, False, False),
+    "FLOPs counted": (counted, True, True),
     "a subclass": (lambda: OwnLinear(16, 2), False, False),
 }
 

@@ -131,15 +131,21 @@ def rows_forwarded(*networks: nn.Module) -> Iterator[list[int]]:
 
 def bytes_made(action: Callable[[], object]) -> int:
     """By torch, all in all, and the most at a time by numpy and Python: walks over slots show."""
+    counting = Counting()
+    with counting:
+        peak = most_at_a_time(action)
+    return peak + counting.bytes_made
+
+
+def most_at_a_time(action: Callable[[], object]) -> int:
+    """Bytes that numpy and Python made, those that were there together."""
     tracemalloc.start()
     try:
-        counting = Counting()
-        with counting:
-            action()
+        action()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    return peak + counting.bytes_made
+    return peak
 
 
 def instructions(action: Callable[[], object]) -> int:
@@ -250,7 +256,7 @@ def full_memory(capacity: int) -> Memory:
     return memory
 
 
-@pytest.mark.parametrize("operation", ["offer", "put", "drop", "counts", "sample"])
+@pytest.mark.parametrize("operation", ["offer", "put", "drop", "counts", "sample", "recall"])
 def test_a_memory_has_no_loop_over_rows(operation: str) -> None:
     def act(count: int) -> Callable[[], object]:
         memory, rows = full_memory(CLASSES * count), rows_of(count)
@@ -261,6 +267,7 @@ def test_a_memory_has_no_loop_over_rows(operation: str) -> None:
             "drop": lambda: memory.drop(1),
             "counts": memory.counts,
             "sample": lambda: memory.sample(count),
+            "recall": lambda: memory.recall(count),
         }[operation]
 
     few, many = (instructions(act(count)) for count in (4, 90))
@@ -285,6 +292,54 @@ def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
     assert instructions(act(large)) <= instructions(act(small))
     # A byte per slot would be 200,000.
     assert bytes_made(act(large)) <= bytes_made(act(small)) + 50_000
+
+
+@pytest.mark.parametrize(("operation", "copies"), [("offer", 0), ("sample", 1), ("recall", 1)])
+def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
+    operation: str, copies: int
+) -> None:
+    numbers = torch.arange(128)
+    images = torch.zeros((128, 32, 32, 3), dtype=torch.uint8)
+    rows = Rows(images=images, labels=numbers % 2, ids=numbers, concepts=numbers * 0)
+    first, second = rows.split(64)
+    memory = Memory(128, policy=Reservoir(), seed=0)
+    memory.offer(first)
+    act: Callable[[], object] = {
+        "offer": lambda: memory.offer(second),
+        "sample": lambda: memory.sample(64),
+        "recall": lambda: memory.recall(64),
+    }[operation]
+    once = second.images.nbytes
+    assert copies * once <= most_at_a_time(act) < (copies + 0.5) * once
+
+
+def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_learn() -> None:
+    keeper = recollect.Keeper(make_plain_network(0), detector="never", minibatch_size=BATCH, lr=0.1)
+    rows = rows_of(BATCH)
+    for _ in range(3):
+        keeper.observe(rows.images, rows.labels)
+    assert keeper._upkeep is not None
+    with rows_forwarded(keeper._upkeep.parts.learner.network) as calls:
+        seen = keeper.observe(rows.images, rows.labels)
+    assert calls[0] == BATCH
+    learned = BATCH - len(seen.ids) // 6 - 1, BATCH
+    assert len(calls) == 2
+    assert learned[0] + BATCH <= calls[1] <= learned[1] + BATCH
+    assert keeper._published is not None
+    with keeper._published.reading() as edition, rows_forwarded(edition.network) as calls:
+        keeper.predict(rows.images)
+    assert calls == [BATCH]
+
+
+def test_publishing_copies_weights_and_makes_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = recollect.Keeper(make_plain_network(0), detector="never", lr=0.1)
+    rows = rows_of(BATCH)
+    for _ in range(3):
+        keeper.observe(rows.images, rows.labels)
+    copied: list[object] = []
+    monkeypatch.setattr(nn.Module, "__deepcopy__", lambda module, _: copied.append(module), False)
+    keeper.observe(rows.images, rows.labels)
+    assert copied == []
 
 
 def assembled(**settings: Any) -> Assembly:

@@ -76,6 +76,9 @@ class FlopMeter:
 class _BookRows:
     """A forward hook. It holds nothing of the network, so one object serves all copies of it."""
 
+    only_counts = True
+    """what the network says stays what it is"""
+
     def __init__(self, book: Callable[[int], None], cost: FlopsPerRow) -> None:
         self.book = book
         self._forward = cost.forward

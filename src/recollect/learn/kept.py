@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 MOST_PLACES = 2**25
-"""ids times looks that a table is made for: 256 MB; beyond it nothing is kept"""
+"""ids times looks that a table is made for: 256 MB, twice that while it grows; beyond it nothing is
+kept"""
 
 
 class Looks(NamedTuple):
@@ -35,6 +36,7 @@ class Kept:
 
     def clear(self) -> None:
         """Know nothing."""
+        self._needs = (0, 0)  # looks and ids that a table must have places for
         self._place = torch.empty((0, 0), dtype=torch.int64)  # by look and id; -1: no answer
         self._looks = torch.empty((2, 0), dtype=torch.int64)  # look and id, by place
         self._answers: Tensor | None = None  # by place; there is room for more
@@ -80,18 +82,23 @@ class Kept:
 
     def _has_places(self, looks: Looks) -> bool:
         """Make room in the table; False: these rows are not to be kept."""
-        sizes = []
-        for now, numbers in zip(self._place.shape, (looks.concepts, looks.ids), strict=True):
+        needs = []
+        for need, numbers in zip(self._needs, (looks.concepts, looks.ids), strict=True):
             low, high = (int(end) for end in numbers.aminmax())
             if low < 0:
                 return False
-            # Twice what is needed: the table is not to be made anew with every batch.
-            sizes.append(now if high < now else max(high + 1, 2 * now))
-        if sizes[0] * sizes[1] > MOST_PLACES:
+            needs.append(max(need, high + 1))
+        # By what was needed so far, not by how large the table happens to be: who goes on from a
+        # checkpoint must keep the same rows.
+        if needs[0] * needs[1] > MOST_PLACES:
             return False
-        if tuple(self._place.shape) != tuple(sizes):
+        self._needs = (needs[0], needs[1])
+        before = self._place.shape
+        if needs[0] > before[0] or needs[1] > before[1]:
+            # Room for twice as many ids: the table is not to be made anew with every batch.
+            sizes = (max(before[0], needs[0]), max(before[1], 2 * needs[1]))
             larger = torch.full(sizes, -1)
-            larger[: self._place.shape[0], : self._place.shape[1]] = self._place
+            larger[: before[0], : before[1]] = self._place
             self._place = larger
         return True
 

@@ -32,7 +32,7 @@ from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
 from recollect.live.settings import settings_from, to_json
 from recollect.live.telling import Teller
-from recollect.live.turns import QUICK_TURNS
+from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS
 from recollect.live.upkeep import Done, Upkeep
 from recollect.types import Rows
 
@@ -83,6 +83,8 @@ class Keeper:
         self._network = network if isinstance(network, nn.Module) else None
         self._config, self._settings = settings_from(given, backbone=_backbone(network))
         self._lock = threading.RLock()
+        self._beginning = threading.RLock()
+        """held while the parts are made: predictions wait for that, and for no step"""
         self._labels = labels
         self._inbox = Inbox()
         self._asker = labels and Asker(
@@ -157,15 +159,20 @@ class Keeper:
         """
         with self._lock:
             self._refuse_if_over()
-            before = self._intake.state_dict()
-            taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
-            try:
-                upkeep = self._begun(taken.rows) if len(taken.rows) else self._upkeep
-            except BaseException:
-                self._intake.load_state_dict(before)
-                raise
+            with self._beginning if self._published is None else contextlib.nullcontext():
+                taken, upkeep = self._take(x, y)
             with self._whole():
                 return self._observe(taken, upkeep)
+
+    def _take(self, x: Any, y: Any) -> tuple[Taken, Upkeep | None]:
+        """What came in, and who looks after it; all is as before where it cannot be used."""
+        before = self._intake.state_dict()
+        taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
+        try:
+            return taken, self._begun(taken.rows) if len(taken.rows) else self._upkeep
+        except BaseException:
+            self._intake.load_state_dict(before)
+            raise
 
     def _observe(self, taken: Taken, upkeep: Upkeep | None) -> Observation:
         self._teller.steps += 1
@@ -427,22 +434,23 @@ class Keeper:
         with QUICK_TURNS:
             images = self._intake.images(x)
             if self._published is None:
-                with self._lock:  # nobody learns yet: there is nothing to wait for
+                with self._beginning:
                     self._prepare(images)
             assert self._published is not None
-            with self._published.reading() as edition:
+            with self._published.reading() as edition, PREDICTIONS_FIRST:
                 yield images, edition
 
     def _prepare(self, images: Tensor) -> None:
         """A network that was given predicts before anything has come in."""
-        if self._published is not None:
+        if self._published is not None:  # a first batch came meanwhile
+            self._intake.images(images)
             return
         if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled rows first")
         upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
-        self._upkeep = upkeep
-        self._publish(upkeep)
         self._intake.shape, self._intake.dtype = tuple(images.shape[1:]), images.dtype
+        self._upkeep = upkeep
+        self._publish(upkeep)  # last: whoever sees it waits for nobody
 
     def _logits(self, images: Tensor, edition: Edition) -> Tensor:
         """(rows, outputs) on the CPU, as the learner itself would say it."""

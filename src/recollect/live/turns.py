@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 
 
 class QuickTurns:
     """While anybody is inside, a thread that wants to go on does not wait long for its turn.
 
     Python lets a busy thread keep the interpreter for 5 ms before another one gets it: many times
-    what a small network's prediction takes. And it is asked for anew after every operation on
-    tensors, some twenty times in a prediction, so whoever is busy gives way between its own.
+    what a small network's prediction takes.
     """
 
     SECONDS = 1e-4
-    """after which a waiting thread gets the interpreter"""
-    COURTESY = 1e-3
-    """seconds for which one gives way at a time: small networks have answered by then, and for
-    large ones the interpreter is not what counts"""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._nobody = threading.Event()
         self._before = 0.0
 
     def __enter__(self) -> None:
@@ -31,7 +26,6 @@ class QuickTurns:
             if not self._inside:
                 self._before = sys.getswitchinterval()
                 sys.setswitchinterval(min(self.SECONDS, self._before))
-                self._nobody.clear()
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -39,13 +33,51 @@ class QuickTurns:
             self._inside -= 1
             if not self._inside:
                 sys.setswitchinterval(self._before)
+
+
+class Courtesy:
+    """Whoever is inside goes first: others that are busy give way between their operations.
+
+    A thread asks for the interpreter anew after every operation on tensors, some twenty times in a
+    small network's prediction. That is what it waits for while another one learns.
+    """
+
+    SECONDS = 1e-3
+    """for which one gives way at a time: small networks have answered by then, and for large ones
+    the interpreter is not what counts"""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._nobody = threading.Event()
+        self._own_until = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            self._nobody.clear()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
                 self._nobody.set()
 
     def give_way(self) -> None:
-        """Let whoever is inside finish first, unless that takes long."""
-        if self._inside:
-            self._nobody.wait(self.COURTESY)
+        """Let whoever is inside finish first; for half of the time at most, however many come."""
+        if not self._inside or (began := time.monotonic()) < self._own_until:
+            return
+        self._nobody.wait(self.SECONDS)
+        ended = time.monotonic()
+        self._own_until = ended + (ended - began)
 
 
 QUICK_TURNS = QuickTurns()
 """the one for all keepers: the interpreter has one setting"""
+PREDICTIONS_FIRST = Courtesy()
+"""the one for all keepers: there is one interpreter"""
+
+
+def give_way() -> None:
+    """Let predictions go first."""
+    PREDICTIONS_FIRST.give_way()

@@ -16,7 +16,7 @@ from recollect.experiment.presets import settled
 from recollect.live.asking import FEWEST, Answer, Asker, LiveLabels, take_up
 from recollect.live.parts import LiveParts, monitor_of
 from recollect.live.settings import LiveSettings
-from recollect.live.turns import QUICK_TURNS
+from recollect.live.turns import give_way
 from recollect.live.window import Track, Window
 from recollect.shapes import Workbench
 from recollect.types import Repair, Rows, StepReport, Verdict
@@ -62,7 +62,7 @@ class Upkeep:
     ) -> None:
         """Of the network's `outputs`, the first `own_outputs` were trained before."""
         self.parts = parts
-        self.parts.learner.between = QUICK_TURNS.give_way
+        self.parts.learner.between = give_way
         self.outputs = outputs
         self.classes: set[int] = set()
         self.waiting: dict[int, Verdict] = {}
@@ -93,21 +93,21 @@ class Upkeep:
     def observe(self, rows: Rows, answers: list[Answer], *, next_row: int) -> Done:
         """Everything that is to be done about a batch and about labels that came since."""
         done = Done(predicted=self.predict(rows.images))
-        QUICK_TURNS.give_way()
+        give_way()
         has_label = rows.labels >= 0
         learn, watch = self.window.split(rows[has_label])
         self.window.watch(watch)
         self._watch_unlabelled(rows[~has_label], done.predicted[~has_label], done)
         late = self._take_up(answers, done)
 
-        QUICK_TURNS.give_way()
+        give_way()
         self._check(done, next_row)
         self.parts.ledger.book_labels("stream", len(learn))
         self._teach([*late, *done.given, learn], done)
         self._mend_waiting(done, next_row)
         self._teach([], done)
         self._settle(done)
-        QUICK_TURNS.give_way()
+        give_way()
         return done
 
     def _watch_unlabelled(self, rows: Rows, guesses: Tensor, done: Done) -> None:

@@ -156,8 +156,8 @@ class Memory:
 
     def widen(self, width: int) -> None:
         """Columns of one number per class get more of them, 0 in every row that is there."""
-        for column in self._extra_columns.values():
-            column.widen(width)
+        wider = {name: column.widened(width) for name, column in self._extra_columns.items()}
+        self._take_columns(self._columns | {_EXTRA + name: each for name, each in wider.items()})
 
     def counts(self) -> dict[int, int]:
         """Rows per class, in ascending order, only classes with rows."""
@@ -196,18 +196,21 @@ class Memory:
         self._step = state["step"]
         slots = self._slots.occupied
         self._steps[slots] = state["steps"].numpy()
-        self._make_columns(state["columns"])
+        self._take_columns(self._columns_like(state["columns"]))
         for name, values in state["columns"].items():
             column = self._columns[name]
             column.write(slots, column.admit(name, values, len(slots)))
         self._draws.set_state(state["generators"]["offer"])
         self._picks.set_state(state["generators"]["sample"])
 
-    def _make_columns(self, like: Mapping[str, Tensor]) -> None:
-        self._columns = {name: _Column(values, self.capacity) for name, values in like.items()}
+    def _columns_like(self, values: Mapping[str, Tensor]) -> dict[str, _Column]:
+        return {name: _Column(like, self.capacity) for name, like in values.items()}
+
+    def _take_columns(self, columns: dict[str, _Column]) -> None:
+        self._columns = columns
         self._extra_columns = {
             name.removeprefix(_EXTRA): column
-            for name, column in self._columns.items()
+            for name, column in columns.items()
             if name.startswith(_EXTRA)
         }
 
@@ -216,18 +219,21 @@ class Memory:
         incoming = {"images": rows.images, "ids": rows.ids, "concepts": rows.concepts}
         for name, values in extras.items():
             incoming[_EXTRA + name] = values
-        if not self._columns:
+        columns = self._columns
+        if not columns:
             _check_lengths(incoming, num_rows)
-            self._make_columns(incoming)
-        if incoming.keys() != self._columns.keys():
+            columns = self._columns_like(incoming)
+        if incoming.keys() != columns.keys():
             raise ValueError(
-                f"expected the columns {', '.join(self._columns)}, as at first; "
-                f"got {', '.join(incoming)}"
+                f"expected the columns {', '.join(columns)}, as at first; got {', '.join(incoming)}"
             )
-        return [
+        admitted = [
             (column, column.admit(name, incoming[name], num_rows))
-            for name, column in self._columns.items()
+            for name, column in columns.items()
         ]
+        if columns is not self._columns:
+            self._take_columns(columns)
+        return admitted
 
     def _rows(self, slots: Ints) -> Rows:
         labels = torch.from_numpy(self._slots.labels[slots])
@@ -250,15 +256,15 @@ class _Column:
     """
 
     def __init__(self, like: Tensor, capacity: int) -> None:
+        """For values such as these, (rows, ...)."""
+        if like.itemsize not in _SAME_WIDTH:
+            raise ValueError(f"expected numbers of at most 8 bytes each; got {like.dtype}")
         self._dtype = like.dtype
+        self._shape = tuple(like.shape[1:])
         is_plain = like.dtype in (torch.uint8, torch.int64)
         self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
-        self._make_room(capacity + 1, tuple(like.shape[1:]))
-
-    def _make_room(self, slots: int, shape: tuple[int, ...]) -> None:
-        self._shape = shape
-        self._values = room.room_for((slots, *shape), self._stand_in).numpy()
-        row_bytes = max(1, math.prod(shape) * self._dtype.itemsize)
+        self._values = room.room_for((capacity + 1, *self._shape), self._stand_in).numpy()
+        row_bytes = max(1, math.prod(self._shape) * self._dtype.itemsize)
         self._most_at_once = room.MOST_IN_MEMORY // row_bytes
 
     def admit(self, name: str, values: Tensor, rows: int) -> _Array:
@@ -274,14 +280,15 @@ class _Column:
             f"got {values.dtype} {tuple(values.shape[1:])}"
         )
 
-    def widen(self, width: int) -> None:
-        """More entries per row, all 0; rows of another kind than a list of numbers stay."""
+    def widened(self, width: int) -> _Column:
+        """One with more entries per row, all 0; itself, if it keeps no lists of numbers."""
         if len(self._shape) != 1 or self._shape[0] >= width:
-            return
-        before = self._values
-        self._make_room(len(before), (width,))
-        self._values[:, : before.shape[1]] = before
-        self._values[:, before.shape[1] :] = 0
+            return self
+        capacity, before = len(self._values) - 1, self._shape[0]
+        wider = _Column(torch.empty((0, width), dtype=self._dtype), capacity)
+        wider._values[:, :before] = self._values
+        wider._values[:, before:] = 0
+        return wider
 
     def read(self, slots: Ints) -> Tensor:
         """A copy of the values at `slots`, which lies in a file, too, where it is large."""

@@ -146,10 +146,12 @@ class Slots:
         leaves = goes[self.occupied]
         self.order[: self._held] = np.concatenate([self.occupied[~leaves], self.occupied[leaves]])
         self._position[self.order] = np.arange(self.capacity)
+        self._held -= len(slots)
+        if not self._held:
+            self._lists = None  # empty ones are not saved: whoever loads would fill others
         if self._lists is not None:
             for slot, label in zip(slots.tolist(), self.labels[slots].tolist(), strict=True):
                 self._lists.remove(slot, label)
-        self._held -= len(slots)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The order of all slots, the classes of the occupied, and the lists if they are kept."""

@@ -1,12 +1,13 @@
 """What a network's layers let one take for granted about its forwards.
 
 Only layers that are known are trusted: whoever brings a layer of their own is promised nothing, and
-gets every forward as it was asked for. So does whoever hooks onto a layer; hooks on the network
-itself, which count what it is asked, are not looked at.
+gets every forward as it was asked for. So does whoever hooks onto a layer, or onto the network with
+anything that does not say of itself that it `only_counts`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
 
 from torch import nn
@@ -72,14 +73,20 @@ def _nature(network: nn.Module) -> tuple[bool, bool, bool]:
     """Looked up once for each network: walking over a ResNet-18 takes 60 us."""
     nature = _known.get(network)
     if nature is None:
-        _, *layers = modules = list(network.modules())
+        modules = list(network.modules())
         kinds = {type(module) for module in modules}
         quiet = all(kind in _KNOWN or _is_ours(kind) for kind in kinds)
-        quiet = quiet and not any(each._forward_hooks or each._forward_pre_hooks for each in layers)
+        quiet = quiet and all(getattr(hook, "only_counts", False) for hook in _hooks(modules))
         norms = [module for module in modules if isinstance(module, _BatchNorm)]
         has_statistics = all(norm.running_mean is not None for norm in norms)
         nature = _known[network] = (quiet, quiet and not norms, quiet and has_statistics)
     return nature
+
+
+def _hooks(modules: Sequence[nn.Module]) -> Iterator[object]:
+    for module in modules:
+        yield from module._forward_hooks.values()
+        yield from module._forward_pre_hooks.values()
 
 
 def _is_ours(kind: type[nn.Module]) -> bool:
