@@ -7,14 +7,16 @@
 - check: ten classes, 100 rows that say how they looked and 50 that came in, encodings kept, against
   one training step of ResNet-18 at batch 64.
 - predict: the 99th percentile of single pictures while another thread learns, against the same
-  when nobody does; blocks of calls take turns. Calls come every 2 ms, or without a pause.
+  when nobody does; blocks of calls take turns. Calls come every 2 ms, without a pause, or from
+  four threads without a pause. What they cost the learning thread stands beside it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -39,8 +41,8 @@ CAPACITY = 320
 METHODS = ("er", "der++")
 CALLS = 200
 """single predictions in a block"""
-PACES = {"every 2 ms": 0.002, "without a pause": 0.0}
-"""seconds between one prediction and the next"""
+WAYS = {"every 2 ms": (1, 0.002), "without a pause": (1, 0.0), "4 without a pause": (4, 0.0)}
+"""threads that predict, and seconds between one prediction and the next"""
 
 
 def keeper_of(case: Case, method: str) -> recollect.Keeper:
@@ -167,50 +169,99 @@ class _OfEach:
         return self._rows
 
 
-def predicting(case: Case, pace: str, turns: int) -> Finding:
-    """The 99th percentile of each block; quiet blocks and busy ones take turns."""
+class Learning:
+    """A thread that observes one batch after the other, while it may."""
+
+    def __init__(self, keeper: recollect.Keeper, batches: Callable[[], Rows]) -> None:
+        self._keeper = keeper
+        self._batches = batches
+        self._may, self._over = threading.Event(), threading.Event()
+        self._done = 0
+        self._thread = threading.Thread(target=self._learn, daemon=True)
+        self._thread.start()
+
+    def _learn(self) -> None:
+        while not self._over.is_set():
+            self._may.wait()
+            rows = self._batches()
+            self._keeper.observe(rows.images, rows.labels)
+            self._done += 1
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Meanwhile."""
+        self._may.set()
+        time.sleep(0.1)  # a thread that was just woken runs where the other one does
+        yield
+        self._may.clear()
+
+    def seconds_a_batch(self, meanwhile: Callable[[], object]) -> float:
+        """While something else is done."""
+        done, start = self._done, time.perf_counter()
+        meanwhile()
+        return (time.perf_counter() - start) / max(1, self._done - done)
+
+    def end(self) -> None:
+        """For good."""
+        self._over.set()
+        self._may.set()
+        self._thread.join()
+
+
+def predicting(case: Case, way: str, turns: int) -> list[Finding]:
+    """The 99th percentile of each block, quiet blocks and busy ones in turns; and what it costs."""
     keeper, batches = keeper_of(case, "er"), batches_of(case)
     one = batches().images[:1]
-    may_learn, over = threading.Event(), threading.Event()
+    learning = Learning(keeper, batches)
+    callers, pause = WAYS[way]
+    taken: list[float] = []
 
-    def learn() -> None:
-        while not over.is_set():
-            may_learn.wait()
-            rows = batches()
-            keeper.observe(rows.images, rows.labels)
-
-    def block() -> float:
-        taken = []
-        for _ in range(CALLS):
-            if PACES[pace]:
-                time.sleep(PACES[pace])
+    def call() -> None:
+        for _ in range(CALLS // callers):
+            if pause:
+                time.sleep(pause)
             start = time.perf_counter()  # waiting counts, whatever the clock of the other parts
             keeper.predict(one)
             taken.append(time.perf_counter() - start)
+
+    def block() -> float:
+        taken.clear()
+        others = [threading.Thread(target=call) for _ in range(callers - 1)]
+        for each in others:
+            each.start()
+        call()
+        for each in others:
+            each.join()
         return float(np.percentile(taken, 99))
 
-    learner = threading.Thread(target=learn, daemon=True)
-    learner.start()
-    quiet, busy = [], []
+    quiet, busy, beside, alone = [], [], [], []
     for _ in range(turns):
-        time.sleep(0.2)  # a step that is under way ends
+        time.sleep(0.5)  # a step that is under way ends
         quiet.append(block())
-        may_learn.set()
-        time.sleep(0.1)  # a thread that was just woken runs where the other one does
-        busy.append(block())
-        may_learn.clear()
-    over.set()
-    may_learn.set()
-    learner.join()
-    return compare(
-        "predict",
-        f"p99 while learning, {pace}, {case.name}",
-        "the same when nobody learns",
-        ours=busy,
-        other=quiet,
-        measure="overhead",
-        goal=1.0,
-    )
+        with learning.going_on():
+            beside.append(learning.seconds_a_batch(lambda: busy.append(block())))
+            alone.append(learning.seconds_a_batch(lambda: time.sleep(0.5)))
+    learning.end()
+    case_name = f"{way}, {case.name}"
+    return [
+        compare(
+            "predict",
+            f"p99 while learning, {case_name}",
+            "the same when nobody learns",
+            ours=busy,
+            other=quiet,
+            measure="overhead",
+            goal=1.0,
+        ),
+        compare(
+            "observe",
+            f"while predicting, {case_name}",
+            "the same when nobody predicts",
+            ours=beside,
+            other=alone,
+            measure="overhead",
+        ),
+    ]
 
 
 def main() -> None:
@@ -232,9 +283,10 @@ def main() -> None:
             show(findings[-1])
     if options.only in (None, "predict"):
         for case in (mlp, narrow):
-            for pace in PACES:
-                findings.append(predicting(case, pace, max(6, options.turns // 2)))
-                show(findings[-1])
+            for way in WAYS:
+                for finding in predicting(case, way, max(8, options.turns // 2)):
+                    findings.append(finding)
+                    show(finding)
     finish("keeper", findings, options)
 
 

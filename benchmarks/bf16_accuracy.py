@@ -41,7 +41,7 @@ def config_of(options: argparse.Namespace, precision: Any, seed: int) -> RunConf
         detector="oracle",
         backbone="resnet18",
         options={"backbone": {"width": options.width}},
-        buffer_size=500,
+        buffer_size=options.buffer_size,
         num_drifts=1,
         epochs=1,
         batch_size=10,
@@ -101,6 +101,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--max-per-class", type=int, default=1800)
     parser.add_argument("--width", type=int, default=20)
+    parser.add_argument("--buffer-size", type=int, default=500)
     layouts = ("channels-last", "contiguous")
     parser.add_argument("--memory-format", choices=layouts, default=layouts[0])
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bf16" / "accuracy.json")
