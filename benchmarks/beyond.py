@@ -1,6 +1,6 @@
 """Adaptation beyond realignment, beside realignment and relearning, over cells and seeds.
 
-    python benchmarks/beyond.py [main schedules parts labels] [--seeds 0 1 2 3 4] [--workers 2]
+    python benchmarks/beyond.py [main schedules alarms parts labels] [--seeds 0 1 2] [--workers 2]
     python benchmarks/beyond.py main --validate --seeds 1000 1001 --out FILE    # to choose by
     python benchmarks/beyond_page.py                              # tables and figures of the docs
 

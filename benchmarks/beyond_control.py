@@ -1,11 +1,18 @@
-"""A way to answer drift that only the comparison needs: all labels, and the rehearsals as well."""
+"""Ways to answer drift that only the comparison needs."""
 
 from __future__ import annotations
 
+from recollect.adapt.beyond import BeyondOptions, realign_with
 from recollect.adapt.recovery import Recover
 from recollect.adapt.relearn import Relearn
+from recollect.shapes import Adaptation
 
 
 def relearn_and_rehearse() -> Recover:
     """Full relearning with stale rows thrown out, rehearsed after each of the next three tasks."""
     return Recover(Relearn(flush=True), steps_per_class=0)
+
+
+def choose_uncertain() -> Adaptation:
+    """Realignment with labels for the samples that the learner is least sure of."""
+    return realign_with(BeyondOptions(choice="uncertain"), parts=("chosen",))

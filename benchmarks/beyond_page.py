@@ -14,7 +14,16 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from beyond_outcomes import RESULTS, Outcome, saved
-from beyond_trials import BEYOND, CONTROL, FLUSHED, GROUPS, MAIN, REALIGNED, RELEARNED
+from beyond_trials import (
+    BEYOND,
+    CONTROL,
+    FLUSHED,
+    GROUPS,
+    MAIN,
+    REALIGNED,
+    RELEARNED,
+    UNCERTAIN,
+)
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
@@ -34,8 +43,9 @@ STREAMS = {
     "partial": "half of a class moves",
     "gradual": "a class moves over three tasks",
     "recurring": "classes come and go three times",
+    "alarms": "a class moves over three tasks, every check an alarm",
 }
-NAMES = {CONTROL: "fr-flush, rehearsed as well"}
+NAMES = {CONTROL: "fr-flush, rehearsed as well", UNCERTAIN: "amr-chosen, by uncertainty"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +214,7 @@ TABLES: dict[str, Callable[[Runs], list[str]]] = {
     "main": main_table,
     "costs": cost_table,
     "schedules": lambda runs: gains_table(runs, "schedules"),
+    "alarms": lambda runs: gains_table(runs, "alarms"),
     "parts": lambda runs: gains_table(runs, "parts"),
     "labels": labels_table,
 }

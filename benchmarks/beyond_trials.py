@@ -20,6 +20,8 @@ PARTS = (
 )
 CONTROL = "beyond_control:relearn_and_rehearse"
 """relearning with the rehearsals that `amr-plus` has: what is left to gain by more labels"""
+UNCERTAIN = "beyond_control:choose_uncertain"
+"""`amr-chosen` by the other choice"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +44,17 @@ class Trial:
 
     def config(self) -> RunConfig:
         """The run's settings."""
+        settings = {"detector": "combined", **CELLS[self.cell].settings}
         return resolve(
             RunConfig(
                 adaptation=self.adaptation,
                 label_budget=self.budget,
-                detector="combined",
                 encoder="random",
                 reference="held-out",
                 device="cpu",
                 threads=1,
                 seed=self.seed,
-                **CELLS[self.cell].settings,
+                **settings,
             )
         )
 
@@ -127,11 +129,14 @@ def _cells() -> dict[str, Cell]:
     for schedule, events in _SCHEDULES.items():
         settings = {"benchmark": "fmnist-cd", "events": events, "method": "er", "buffer_size": 500}
         made.append(Cell(name=f"{schedule}-er-500", settings={**settings, **_SMALL}))
+    gradual = made[-2]
+    assert gradual.name.startswith("gradual")
+    made.append(Cell(name="alarms-er-500", settings={**gradual.settings, "detector": "always"}))
     return {cell.name: cell for cell in made}
 
 
 CELLS = _cells()
-MAIN = tuple(name for name in CELLS if name.split("-")[0] not in _SCHEDULES)
+MAIN = tuple(name for name in CELLS if name.split("-")[0] in (*_STREAMS, "pacs"))
 SCHEDULES = tuple(name for name in CELLS if name.split("-")[0] in _SCHEDULES)
 
 GROUPS = {
@@ -140,7 +145,8 @@ GROUPS = {
         cells=SCHEDULES,
         adaptations=(REALIGNED, BEYOND, "amr-partial", "amr-gradual", "amr-remembered"),
     ),
-    "parts": Group(cells=("f1-er-200", "c1-er-200"), adaptations=(*PARTS, CONTROL)),
+    "alarms": Group(cells=("alarms-er-500",), adaptations=(REALIGNED, "amr-gradual")),
+    "parts": Group(cells=("f1-er-200", "c1-er-200"), adaptations=(*PARTS, UNCERTAIN, CONTROL)),
     "labels": Group(
         cells=("f1-er-500", "c1-er-500"),
         adaptations=(REALIGNED, BEYOND),
