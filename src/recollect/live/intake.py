@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Taken:
     usable: Tensor
     """bool (rows,): which of all that came they are"""
 
-    @property
+    @cached_property
     def refused(self) -> tuple[int, ...]:
         """Positions of rows with values that are not finite."""
         return tuple((~self.usable).nonzero().squeeze(1).tolist())

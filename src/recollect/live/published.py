@@ -20,6 +20,11 @@ class Edition:
     silent: Tensor
     """bool (outputs,): the classes that must not be predicted"""
     readers: int = field(default=0)
+    tensors: list[Tensor] = field(init=False)
+    """its weights and statistics; finding them takes longer than copying those of an MLP"""
+
+    def __post_init__(self) -> None:
+        self.tensors = _tensors_of(self.network)
 
 
 class Published:
@@ -40,7 +45,7 @@ class Published:
             # One that is not the newest and has no reader can get none any more.
             unread = next((each for each in self._old if not each.readers), None)
             self._old = [each for each in self._old if each.readers]
-        if unread is None or not _take_on(unread.network, network):
+        if unread is None or not _take_on(unread.tensors, _tensors_of(network)):
             unread = _edition(network, answers)
         unread.silent = ~answers
         with self._lock:
@@ -65,16 +70,15 @@ def _edition(network: nn.Module, answers: Tensor) -> Edition:
     return Edition(network=copied, silent=~answers)
 
 
+def _tensors_of(network: nn.Module) -> list[Tensor]:
+    return [*network.parameters(), *network.buffers()]
+
+
 @torch.no_grad()
-def _take_on(mine: nn.Module, theirs: nn.Module) -> bool:
+def _take_on(mine: list[Tensor], theirs: list[Tensor]) -> bool:
     """Copy all weights and statistics; False: a head has grown, and the shapes differ."""
-    pairs = [
-        *zip(mine.parameters(), theirs.parameters(), strict=True),
-        *zip(mine.buffers(), theirs.buffers(), strict=True),
-    ]
-    if any(kept.shape != new.shape for kept, new in pairs):
+    if any(kept.shape != new.shape for kept, new in zip(mine, theirs, strict=True)):
         return False
-    if pairs:
-        kept, new = zip(*pairs, strict=True)
-        torch._foreach_copy_(list(kept), list(new))
+    if mine:
+        torch._foreach_copy_(mine, theirs)
     return True

@@ -70,6 +70,8 @@ class Upkeep:
         self.window = Window(nothing, settings, trust_guesses=config.min_harm is None)
         self._tells_harm = config.min_harm is not None
         self._own_outputs = own_outputs
+        self._answers = torch.zeros(0, dtype=torch.bool)
+        self._answers_for = (0, 0)
         self._asker = asker
         self._told_of_unwatched = False
         self._step_rows = settings.batch_size
@@ -78,10 +80,12 @@ class Upkeep:
     @property
     def answers(self) -> Tensor:
         """bool (outputs,): the classes that may be predicted, trained before or seen since."""
-        may = torch.zeros(self.outputs, dtype=torch.bool)
-        may[: self._own_outputs] = True
-        may[list(self.classes)] = True
-        return may
+        if self._answers_for != (self.outputs, len(self.classes)):  # neither ever shrinks
+            self._answers_for = (self.outputs, len(self.classes))
+            self._answers = torch.zeros(self.outputs, dtype=torch.bool)
+            self._answers[: self._own_outputs] = True
+            self._answers[list(self.classes)] = True
+        return self._answers
 
     def predict(self, images: Tensor) -> Tensor:
         """Classes, (rows,), as the learner stands."""
@@ -95,9 +99,11 @@ class Upkeep:
         done = Done(predicted=self.predict(rows.images))
         give_way()
         has_label = rows.labels >= 0
-        learn, watch = self.window.split(rows[has_label])
+        mixed = not bool(has_label.all())  # if not, there is nothing to be told apart, nor copied
+        learn, watch = self.window.split(rows[has_label] if mixed else rows)
         self.window.watch(watch)
-        self._watch_unlabelled(rows[~has_label], done.predicted[~has_label], done)
+        if mixed:
+            self._watch_unlabelled(rows[~has_label], done.predicted[~has_label], done)
         late = self._take_up(answers, done)
 
         give_way()
@@ -327,6 +333,7 @@ class Upkeep:
         self.window.load_state_dict(state["window"])
         self.outputs = state["outputs"]
         self.classes = set(state["classes"])
+        self._answers_for = (0, 0)
         self.checks = state["checks"]
         self._told_of_unwatched = state["told_of_unwatched"]
         verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
