@@ -119,10 +119,13 @@ def outcome_of(trial: Trial, result: dict[str, Any]) -> Outcome:
     )
 
 
-def measure(trials: Sequence[Trial], *, validate: bool) -> Iterator[Outcome]:
+def measure(
+    trials: Sequence[Trial], *, validate: bool, labels_of_amr: int | None = None
+) -> Iterator[Outcome]:
     """Runs of one cell and seed, which share what comes before the first drift.
 
-    Not where there was an alarm before it: then they have differed ever since.
+    Not where there was an alarm before it: then they have differed ever since. `labels_of_amr`:
+    what it asked for, if it has been run.
     """
     first = replace(trials[0], adaptation=REALIGNED, budget=None).config()
     data = load_data(first)
@@ -130,11 +133,14 @@ def measure(trials: Sequence[Trial], *, validate: bool) -> Iterator[Outcome]:
     shared.play(until=shared.first_event - 1)
     same_so_far = not any(v["drifted"] for record in shared.records for v in record["verdicts"])
     for trial in trials:
-        course = Course(trial.config(), data, validate=validate)
+        course = Course(trial.config(labels_of_amr), data, validate=validate)
         if same_so_far:
             course.take_up(shared)
         course.play()
-        yield outcome_of(trial, course.result())
+        outcome = outcome_of(trial, course.result())
+        if (trial.adaptation, trial.budget) == (REALIGNED, None):
+            labels_of_amr = outcome.labels
+        yield outcome
 
 
 def work(jobs: Any, done: Any, validate: bool) -> None:
@@ -142,14 +148,19 @@ def work(jobs: Any, done: Any, validate: bool) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
-    while (trials := jobs.get()) is not None:
-        for outcome in measure(trials, validate=validate):
+    while (job := jobs.get()) is not None:
+        trials, labels_of_amr = job
+        for outcome in measure(trials, validate=validate, labels_of_amr=labels_of_amr):
             done.put(outcome)
             if parent is not None and not parent.is_alive():
                 return
 
 
-def run_all(jobs: Sequence[list[Trial]], file: Path, *, workers: int, validate: bool) -> None:
+Job = tuple[list[Trial], int | None]
+"""Runs of one cell and seed, and how many labels `amr` asked for there, if that is known."""
+
+
+def run_all(jobs: Sequence[Job], file: Path, *, workers: int, validate: bool) -> None:
     """In as many processes; what is finished is saved at once, by this one alone."""
     context = multiprocessing.get_context("spawn")
     queue: Any = context.Queue()
@@ -192,8 +203,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := sorted(set(options.groups) - set(GROUPS)):
         parser.error(f"groups are {', '.join(GROUPS)}; got {', '.join(unknown)}")
-    have = {outcome.trial for outcome in saved(options.out)}
-    jobs: list[list[Trial]] = []
+    have = {outcome.trial: outcome for outcome in saved(options.out)}
+    jobs: list[Job] = []
     for name in options.groups:
         group = GROUPS[name]
         if options.adaptations:
@@ -204,7 +215,9 @@ def main() -> None:
             if trial.cell in options.cells and trial not in have
         )
         together = itertools.groupby(wanted, key=lambda trial: (trial.cell, trial.seed))
-        jobs += [list(trials) for _, trials in together]
+        for (cell, seed), trials in together:
+            amr = have.get(Trial(cell=cell, adaptation=REALIGNED, seed=seed))
+            jobs.append((list(trials), None if amr is None else amr.labels))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     run_all(jobs, options.out, workers=options.workers, validate=options.validate)
 

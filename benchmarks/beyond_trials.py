@@ -42,13 +42,16 @@ class Trial:
     budget: int | None = None
     """labels that adaptation may ask for in all; None: as many as it wants"""
 
-    def config(self) -> RunConfig:
-        """The run's settings."""
+    def config(self, labels_of_amr: int | None = None) -> RunConfig:
+        """The run's settings; what goes beyond `amr` asks for no more labels than it did."""
+        budget = self.budget
+        if self.adaptation == BEYOND and labels_of_amr is not None:
+            budget = labels_of_amr if budget is None else min(budget, labels_of_amr)
         settings = {"detector": "combined", **CELLS[self.cell].settings}
         return resolve(
             RunConfig(
                 adaptation=self.adaptation,
-                label_budget=self.budget,
+                label_budget=budget,
                 encoder="random",
                 reference="held-out",
                 device="cpu",
