@@ -130,10 +130,9 @@ def test_recovery_goes_on_until_the_class_is_back_and_no_further() -> None:
     world = setting(needs=30)
     options = BeyondOptions(steps_per_class=500)
     repair = realign_with(options, parts=("recovery",)).repair(verdicts([0]), world.bench)
-    assert world.pupil.rehearsals == 40 + 3 * 20, "two rounds to come back, three without a gain"
-    # Of a round and a half short of 100 percent, the two looks that were taken count.
+    assert world.pupil.rehearsals == 30 + 2 * 10, "three rounds to come back, two without a gain"
     assert repair.notes[-1] == (
-        "class 0: from 0.0 to 100.0 percent in 100 steps of recovery, 4,000 points of accuracy "
+        "class 0: from 0.0 to 100.0 percent in 50 steps of recovery, 3,000 points of accuracy "
         "lost on the way, summed over steps"
     )
 
@@ -252,8 +251,33 @@ def test_guesses_that_do_harm_are_not_used_again() -> None:
     world.pupil.taught += 200
     told = follow_up(adaptation, world.bench)
     assert told[-1] == "with guessed labels, accuracy fell: they are not used any more"
+    adaptation.repair(verdicts([0]), world.bench)
     world.pupil.taught += 200
     assert not any("guessed" in note for note in follow_up(adaptation, world.bench))
+
+
+def test_nobody_guesses_at_what_memory_has_the_label_of() -> None:
+    loose = look(0, 100, NEW, seed=7)
+    world = setting(needs=10, loose=loose)
+    adaptation = adaptation_named("amr-free-labels")
+    adaptation.repair(verdicts([0]), world.bench)
+    world.pupil.memory.drop(0)
+    world.pupil.memory.put(loose[:40], {})
+    world.pupil.rehearsed.clear()
+    world.pupil.taught += 200
+    follow_up(adaptation, world.bench)
+    rehearsed = {int(batch.ids) for batch in world.pupil.rehearsed}
+    assert len(rehearsed) > 30
+    assert rehearsed <= set(loose.ids[40:].tolist())
+
+
+def test_no_more_samples_are_looked_at_than_the_steps_can_use() -> None:
+    world = setting(needs=10, loose=look(0, 10_000, NEW, seed=7))
+    adaptation = adaptation_named("amr-free-labels")
+    adaptation.repair(verdicts([0]), world.bench)
+    world.pupil.taught += 100
+    guessed = follow_up(adaptation, world.bench)[0]
+    assert guessed.startswith("200 guessed labels"), "two for each of 50 steps and 2 known classes"
 
 
 def test_a_look_that_returns_costs_no_labels() -> None:

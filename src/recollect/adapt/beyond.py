@@ -36,7 +36,7 @@ class BeyondOptions:
     """chosen: which incoming samples are worth a label"""
     steps_per_class: int = 10
     """recovery: gradient steps at most right after a realignment, for each renewed class"""
-    patience: int = 3
+    patience: int = 2
     """recovery: rounds of steps without a gain after which it ends"""
     follow_ups: int = 3
     """recovery: after how many of the coming tasks it goes on"""

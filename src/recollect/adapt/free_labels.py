@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-from recollect.adapt.current import has_labels
+from recollect import rng
+from recollect.adapt.current import a_few_of_each, has_labels
 from recollect.shapes import Workbench
 from recollect.types import Rows
 
@@ -26,9 +27,14 @@ class Guesses:
         """`precision`: the share of right guesses that is asked for."""
         self._precision = precision
 
-    def rows(self, classes: Sequence[int], bench: Workbench) -> tuple[Rows | None, str]:
-        """The rows with guessed labels, if any are good enough, and what to tell of them."""
-        watched = bench.watched()
+    def rows(
+        self, classes: Sequence[int], bench: Workbench, *, most: int, seed: int
+    ) -> tuple[Rows | None, str]:
+        """The rows with guessed labels, if any are good enough, and what to tell of them.
+
+        At most so many samples are looked at, any of them.
+        """
+        watched = a_few_of_each(bench.watched())
         if not has_labels(watched):
             return None, "no guessed labels: no labelled rows say how good they would be"
         seen = _guess(watched, classes, bench)
@@ -40,12 +46,23 @@ class Guesses:
         else:
             asked = f"{100 * self._precision:.0f} %"
             return None, f"no guessed labels: fewer than {asked} of them would be right"
-        guessed = _guess(bench.labels.unlabelled(), classes, bench)
+        guessed = _guess(_samples(classes, bench, most=most, seed=seed), classes, bench)
         rows = guessed.rows[guessed.confidence >= confidence]
         if not len(rows):
             return None, "no guessed labels: nothing looked like the renewed classes"
         share = 100 * float(right.float().mean())
         return rows, f"{len(rows)} guessed labels, {share:.1f} % right among watched rows"
+
+
+def _samples(classes: Sequence[int], bench: Workbench, *, most: int, seed: int) -> Rows:
+    """Unlabelled rows that memory does not have: those it has are rehearsed by their labels."""
+    rows = bench.labels.unlabelled()
+    held = torch.cat([bench.memory.rows_of(label).ids for label in classes])
+    rows = rows[~torch.isin(rows.ids, held)]
+    if len(rows) <= most:
+        return rows
+    any_of_them = torch.randperm(len(rows), generator=rng.fork(seed, "guesses"))[:most]
+    return rows[any_of_them.sort().values]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,18 +9,21 @@ from typing import Any
 
 import torch
 
-from recollect.adapt.current import has_labels
+from recollect.adapt.current import a_few_of_each, has_labels
 from recollect.adapt.free_labels import Guesses
 from recollect.adapt.rehearsal import one_of_each
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.shapes import Adaptation, Workbench
 from recollect.types import Repair, Rows, Verdict
 
-ROUND = 20
+ROUND = 10
 """steps between two looks at whether the classes have recovered"""
 
 MOST = 1000
 """steps of one phase after tasks: a live model does not wait longer for its next batch"""
+
+GUESSES = 2
+"""samples looked at for every step and known class, of which each step takes one at most"""
 
 HARM = 2.0
 """points that known classes may lose while guessed labels are used: less is noise"""
@@ -41,7 +44,7 @@ class Recover:
         inner: Adaptation,
         *,
         steps_per_class: int = 10,
-        patience: int = 3,
+        patience: int = 2,
         follow_ups: int = 3,
         follow_up_share: float = 0.5,
         guesses: Guesses | None = None,
@@ -69,7 +72,7 @@ class Recover:
             return repair
         earlier = self._renewed if self._left else ()
         self._renewed = tuple(sorted({*earlier, *repair.renewed}))
-        self._left, self._may_guess = self._follow_ups, True
+        self._left = self._follow_ups
         notes = self._recover(repair, bench)
         self._steps = bench.steps()
         return dataclasses.replace(repair, notes=(*repair.notes, *notes))
@@ -79,7 +82,8 @@ class Recover:
         budget = self._steps_per_class * len(repair.renewed)
         course = [_accuracies(judges, bench)]
         steps, idle, best = 0, 0, _mean(course[0])
-        while steps < budget and idle < self._patience:
+        # Only what has gained can be done gaining: the first steps may show nothing.
+        while steps < budget and (idle < self._patience or best == _mean(course[0])):
             for _ in range(min(ROUND, budget - steps)):
                 bench.rehearse(None)
                 steps += 1
@@ -98,9 +102,10 @@ class Recover:
         notes = []
         guessed = None
         if self._guesses is not None and self._may_guess:
-            guessed, note = self._guesses.rows(self._renewed, bench)
+            many = GUESSES * steps * len(bench.memory.counts())
+            guessed, note = self._guesses.rows(self._renewed, bench, most=many, seed=self._phases)
             notes.append(note)
-        watched = bench.watched()
+        watched = a_few_of_each(bench.watched())
         before = _accuracies(watched, bench) if has_labels(watched) else None
         self._phases += 1
         beside: Iterator[Rows | None] = repeat(None)
@@ -153,7 +158,7 @@ class Recover:
 
 def _judges(repair: Repair, bench: Workbench) -> Rows:
     """Rows of the renewed classes by which recovery is seen: watched ones, if they have labels."""
-    watched = bench.watched()
+    watched = a_few_of_each(bench.watched())
     if has_labels(watched):
         watched = watched[torch.isin(watched.labels, torch.tensor(repair.renewed))]
         if len(watched):
