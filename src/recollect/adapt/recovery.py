@@ -80,18 +80,19 @@ class Recover:
     def _recover(self, repair: Repair, bench: Workbench) -> list[str]:
         judges = _judges(repair, bench)
         budget = self._steps_per_class * len(repair.renewed)
-        course = [_accuracies(judges, bench)]
+        course, rounds = [_accuracies(judges, bench)], list[int]()
         steps, idle, best = 0, 0, _mean(course[0])
         # Only what has gained can be done gaining: the first steps may show nothing.
         while steps < budget and (idle < self._patience or best == _mean(course[0])):
-            for _ in range(min(ROUND, budget - steps)):
+            rounds.append(min(ROUND, budget - steps))
+            for _ in range(rounds[-1]):
                 bench.rehearse(None)
-                steps += 1
+            steps += rounds[-1]
             course.append(_accuracies(judges, bench))
             idle = 0 if _mean(course[-1]) > best else idle + 1
             best = max(best, _mean(course[-1]))
         self._annotate_anew(repair.renewed, bench)
-        return [_told(label, course, steps) for label in course[0]] if steps else []
+        return [_told(label, course, rounds) for label in course[0]] if steps else []
 
     def follow_up(self, bench: Workbench) -> tuple[str, ...]:
         """Rehearse what the task has disturbed."""
@@ -179,12 +180,13 @@ def _mean(accuracies: Accuracies) -> float:
     return sum(accuracies.values()) / max(1, len(accuracies))
 
 
-def _told(label: int, course: Sequence[Accuracies], steps: int) -> str:
-    """Time and accuracy lost on the way to where the class ended up."""
-    by_round = [each[label] for each in course]
-    end = by_round[-1]
-    lost = sum(max(0.0, end - now) for now in by_round[:-1]) * ROUND
+def _told(label: int, course: Sequence[Accuracies], rounds: Sequence[int]) -> str:
+    """Time, and accuracy lost on the way: how far below its best the class was, step by step."""
+    at_looks = [each[label] for each in course]
+    best = max(at_looks)
+    # During a round a class is taken to be as it was when the round began.
+    lost = sum((best - now) * steps for now, steps in zip(at_looks[:-1], rounds, strict=True))
     return (
-        f"class {label}: from {by_round[0]:.1f} to {end:.1f} percent in {steps} steps of recovery, "
-        f"{lost:,.0f} points of accuracy lost on the way, summed over steps"
+        f"class {label}: from {at_looks[0]:.1f} to {at_looks[-1]:.1f} percent in {sum(rounds)} "
+        f"steps of recovery, {lost:,.0f} points of accuracy lost on the way, summed over steps"
     )
