@@ -204,3 +204,17 @@ def test_rehearsing_makes_the_memory_known_by_heart_and_keeps_nothing() -> None:
     assert changed == {"generators"}
     mine.close()
     assert "has been closed" in complaint(mine.rehearse)
+
+
+def test_what_is_refused_leaves_nothing_behind() -> None:
+    x, y = clusters(30)
+    mine = KeeperClassifier()
+    assert "give its labels" in complaint(lambda: mine.partial_fit(x))
+    assert not hasattr(mine, "keeper_")
+    mine.partial_fit(x, y, classes=[0, 1, 2])
+    mine = KeeperClassifier().partial_fit(x, y)
+    with pytest.raises(ValueError, match="features"):
+        mine.partial_fit(x[:, :2], y + 7)
+    assert mine.classes_.tolist() == [0, 1, 2]
+    assert "all alike; got" in complaint(lambda: mine.partial_fit(x, np.array(["a"] * 30)))
+    assert set(mine.predict(x)) <= {0, 1, 2}

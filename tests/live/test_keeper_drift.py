@@ -160,3 +160,13 @@ def kept_rows(upkeep: Upkeep) -> int:
 def upkeep_of(mine: recollect.Keeper) -> Upkeep:
     assert mine._upkeep is not None
     return mine._upkeep
+
+
+@pytest.mark.parametrize("adaptation", ["fr", "fr-scratch"])
+def test_relearning_puts_no_row_into_memory_twice(adaptation: str) -> None:
+    mine = keeper(adaptation=adaptation, lr=0.05)
+    seen = play(mine, digits(0, classes=4, turn=350))
+    assert any(each.repaired for each in seen)
+    memory = upkeep_of(mine).parts.learner.memory
+    ids = [row for label in memory.counts() for row in memory.rows_of(label).ids.tolist()]
+    assert len(set(ids)) == len(ids)

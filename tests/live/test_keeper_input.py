@@ -276,3 +276,85 @@ def test_counters_read_as_prometheus_wants_them() -> None:
         assert f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}" in lines
         assert sum(line.startswith(f"# HELP {name} ") for line in lines) == 1
     assert mine.accuracy == right / 100
+
+
+def test_a_stream_of_one_class_is_watched_until_there_are_more() -> None:
+    draw, mine = np.random.default_rng(0), keeper(detector="combined")
+    for _ in range(30):
+        seen = mine.observe(draw.integers(0, 256, (10, 8, 8, 1), dtype=np.uint8), np.zeros(10, int))
+        assert not seen.drifted
+    assert upkeep_of(mine).checks > 1
+    seen = mine.observe(draw.integers(0, 256, (10, 8, 8, 1), dtype=np.uint8), np.ones(10, int))
+    assert seen.new_classes == (1,)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8), (64,)])
+def test_a_fixed_encoder_looks_at_floats_of_any_shape(shape: tuple[int, ...]) -> None:
+    stream = digits(0, classes=3, turn=270)
+    mine = keeper(small_network(3), encoder="random")
+    for _, images, labels in stream.batches():
+        mine.observe(images.reshape(-1, *shape).astype(np.float32) / 255, labels)
+    assert upkeep_of(mine).checks > 1
+
+
+def test_what_cannot_be_squared_is_refused_like_what_is_not_finite() -> None:
+    x, y = vectors()
+    x[3] = 3e38
+    mine = on_vectors()
+    assert mine.observe(x, y).refused == (3,)
+    x[3] = 1e6
+    assert mine.observe(x, y).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "text"),
+    [
+        (lambda mine: mine.rehearse(2.5), "steps must be a whole number; got 2.5"),
+        (lambda mine: mine.observe(torch.ones(2, 6).to_sparse()), "to_dense()"),
+        (lambda mine: mine.answer([-1], [1]), "see Observation.ids; got -1"),
+        (lambda mine: mine.answer([None], [1]), "see Observation.ids"),
+        (lambda mine: mine.answer([1.5], [1]), "see Observation.ids"),
+        (lambda mine: mine.answer(3, 1), "see Observation.ids; got torch.int64 of shape ()"),
+    ],
+)
+def test_a_mistake_leaves_a_keeper_that_goes_on(mistake: Any, text: str) -> None:
+    x, y = vectors()
+    mine = on_vectors()
+    mine.observe(x, y)
+    before = state_of(mine)
+    assert text in complaint(lambda: mistake(mine))
+    assert same(state_of(mine), before)
+    mine.observe(x, y)
+
+
+def test_answers_may_be_tensors() -> None:
+    x, y = vectors()
+    mine = on_vectors()
+    ids = mine.observe(x).ids
+    mine.answer(torch.from_numpy(ids), torch.from_numpy(y))
+    mine.observe(x[:0])
+    assert mine.classes == (0, 1, 2)
+
+
+@pytest.mark.parametrize("asked", [(1, 8, 8, 1), (1, 12, 12, 1)])
+def test_a_question_before_the_first_rows_decides_nothing(asked: tuple[int, ...]) -> None:
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ).append(torch.nn.Linear(4, 10))
+    one, other = (keeper(network, normalise=True) for _ in range(2))
+    stream = digits(0)
+    one.predict(np.zeros(asked, np.uint8))
+    play(one, stream, rows=100)
+    play(other, stream, rows=100)
+    assert same(state_of(one), state_of(other))
+
+
+def test_a_network_is_copied_when_the_keeper_is_made() -> None:
+    network, x = small_network(10), digits(0).images[:5]
+    mine = keeper(network)
+    before = mine.predict_proba(x)
+    again = keeper(network)
+    for weights in network.parameters():
+        torch.nn.init.zeros_(weights)
+    assert (mine.predict_proba(x) == before).all()
+    assert (again.predict_proba(x) == before).all()

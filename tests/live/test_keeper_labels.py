@@ -160,8 +160,6 @@ TROUBLES: dict[str, tuple[Any, str]] = {
     "fractions": (lambda request: [0.5] * len(request), "labels are whole numbers"),
     "negative": (lambda request: [-3] * len(request), "labels are 0 or more; got -3"),
     "strangers": (lambda request: {10**6: 1}, "row 1000000 was not asked for"),
-    "later": (lambda request: None, "may still come"),
-    "unknown": (lambda request: [None] * len(request), "0 of"),
     "exits": (lambda request: exec("raise SystemExit(3)"), "failed: SystemExit: 3"),
 }
 
@@ -179,17 +177,51 @@ def test_a_label_callback_that_fails_is_told_and_counted_and_stops_nothing(troub
     mine.observe(digits(0).images[:3])
 
 
-def test_a_callback_may_label_some_rows_by_their_ids() -> None:
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [(lambda _: None, "may still come"), (lambda request: [None] * len(request), "0 of")],
+    ids=["later", "nobody knows"],
+)
+def test_no_label_is_no_failure(said: Any, text: str) -> None:
+    mine = keeper(detector="combined", check_rows=20, labels=said)
+    seen = learned_then_silent(mine, digits(0, classes=5, turn=450), until=1)
+    assert any(text in note for note in seen[-1].notes), seen[-1].notes
+    assert seen[-1].waiting
+    assert not seen[-1].repaired
+    assert "label_failures_total 0\n" in mine.counters
+
+
+def test_what_a_callback_leaves_out_of_a_mapping_may_come_later() -> None:
     stream = digits(0, classes=5, turn=450)
+    later: list[int] = []
 
     def some(request: Request) -> dict[int, int]:
+        later.extend(request.ids[1::2].tolist())
         return {int(number): int(stream.labels[number]) for number in request.ids[::2]}
 
     mine = keeper(detector="combined", check_rows=20, labels=some)
     seen = learned_then_silent(mine, stream, until=1)
+    assert any("may still come" in note for note in seen[-1].notes)
+    given = upkeep_of(mine).parts.ledger.labels["adaptation"]
+    assert given > 0
+    assert sorted(number for each in mine.open_requests for number in each.ids) == sorted(later)
+    mine.answer(later, stream.labels[later])
+    observed = mine.observe(stream.images[:0])
+    assert not any("no longer kept" in note for note in observed.notes)
+    assert upkeep_of(mine).parts.ledger.labels["adaptation"] == given + len(later)
+    assert mine.open_requests == ()
+
+
+def test_what_nobody_knows_is_not_waited_for() -> None:
+    stream = digits(0, classes=5, turn=450)
+
+    def some(request: Request) -> list[int | None]:
+        return [int(stream.labels[n]) if n % 2 else None for n in request.ids]
+
+    mine = keeper(detector="combined", check_rows=20, labels=some)
+    seen = learned_then_silent(mine, stream, until=1)
     assert any("labels that were asked for came" in note for note in seen[-1].notes)
-    assert upkeep_of(mine).parts.ledger.labels["adaptation"] > 0
-    assert len(upkeep_of(mine).window.asked) == 0
+    assert mine.open_requests == ()
 
 
 def test_a_callback_that_blocks_is_left_behind_and_its_answer_taken_up_later() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +26,11 @@ from run_tools import ENVIRONMENT, complaint, events_of
 from same_state import same
 
 import recollect
+from recollect.errors import RunFailure
+from recollect.experiment import store
 from recollect.live.asking import Request
+from recollect.live.log import Event
+from recollect.live.upkeep import Upkeep
 
 
 def state_of(mine: recollect.Keeper) -> dict[str, Any]:
@@ -210,9 +218,9 @@ def test_a_process_killed_in_mid_stream_is_resumed_to_the_same_bits(
     assert second.returncode == 0
     assert 100 < int(out.split()[0]) <= 420
 
+    assert events_of(tmp_path / "killed") == events_of(tmp_path / "whole")
     loaded = load(tmp_path / "killed")
     assert same(state_of(loaded), state_of(whole))
-    assert events_of(tmp_path / "killed") == events_of(tmp_path / "whole")
     assert any(event["event"] == "realigned" for event in events_of(tmp_path / "whole"))
 
 
@@ -256,14 +264,104 @@ def test_a_keeper_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, l
     loaded.observe(digits(0).images[:10], digits(0).labels[:10])
 
 
-def test_what_an_error_left_behind_is_not_saved(tmp_path: Path, load: Load) -> None:
+def test_an_error_between_batches_costs_nothing(tmp_path: Path, load: Load) -> None:
     stream = digits(0)
+    told: list[str] = []
     with contextlib.suppress(KeyError), keeper(folder=tmp_path / "it") as mine:
+        mine.on("closed", lambda event: told.append(event.kind))
         mine.observe(stream.images[:10], stream.labels[:10])
-        mine.save()
-        mine.observe(stream.images[10:20], stream.labels[10:20])
         raise KeyError("somebody's mistake")
     assert load(tmp_path / "it").rows == 10
+    assert told == ["closed"]
+
+
+def test_what_a_broken_batch_left_behind_is_not_saved(
+    tmp_path: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = digits(0)
+    with contextlib.suppress(KeyboardInterrupt), keeper(folder=tmp_path / "it") as mine:
+        mine.observe(stream.images[:10], stream.labels[:10])
+        mine.save()
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Upkeep, "_check", interrupted)
+        mine.observe(stream.images[10:20], stream.labels[10:20])
+    assert load(tmp_path / "it").rows == 10
+
+
+def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) -> None:
+    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    copies: list[Path] = []
+
+    def backup(_: Event) -> None:
+        copies.append(tmp_path / f"copy {len(copies)}")
+        shutil.copytree(tmp_path / "it", copies[-1])
+
+    mine.on("saved", backup)
+    for start in (0, 10):
+        mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
+        mine.save()
+    mine.close()
+    assert [load(each).rows for each in copies] == [10, 20]
+
+
+def test_nobody_is_told_of_a_save_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    told: list[str] = []
+    mine.on("*", lambda event: told.append(event.kind))
+    mine.observe(stream.images[:10], stream.labels[:10])
+    told.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_write_state", _full)
+        for end in (mine.save, mine.close):
+            with pytest.raises(RunFailure, match="No space left"):
+                end()
+    assert told == []
+    ids = mine.observe(stream.images[10:20]).ids
+    mine.answer(ids[:1], stream.labels[10:11])
+    mine.close()
+    assert told[-1] == "closed"
+
+
+def _full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_no_label_is_taken_that_will_not_be_saved(tmp_path: Path, load: Load) -> None:
+    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    mine.observe(stream.images[:100], stream.labels[:100])
+    ids = mine.observe(stream.images[100:110]).ids
+    accepted = []
+
+    def give() -> None:
+        with contextlib.suppress(recollect.UserError):
+            while True:
+                mine.answer(ids[:1], stream.labels[ids[:1]])
+                accepted.append(1)
+                time.sleep(0.0005)
+
+    giving = threading.Thread(target=give)
+    giving.start()
+    time.sleep(0.05)
+    mine.close()
+    giving.join(30)
+    assert len(load(tmp_path / "it")._inbox.empty()[0]) == len(accepted) > 0
+
+
+def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
+    tmp_path: Path, load: Load
+) -> None:
+    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    mine.on("classes", lambda _: mine.close())
+    seen = mine.observe(stream.images[:20], stream.labels[:20])
+    assert seen.new_classes
+    with pytest.raises(recollect.UserError, match="has been closed"):
+        mine.observe(stream.images[:20])
+    assert load(tmp_path / "it").rows == 20
 
 
 def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:

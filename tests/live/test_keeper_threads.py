@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from live_tools import digits, keeper, small_network
+from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
 from recollect.live import keeper as keeper_module
@@ -186,7 +187,7 @@ def test_reading_what_is_to_be_predicted_holds_nobody_up() -> None:
 def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine, stream = keeper("mlp", lr=0.1), digits(0, turn=None)
+    mine, stream = keeper(small_network(10), lr=0.1), digits(0, turn=None)
     making, may_step, answered = (threading.Event() for _ in range(3))
     make_parts, observe = parts.make_parts, Upkeep.observe
 
@@ -224,3 +225,25 @@ def test_a_keepers_learner_can_be_copied() -> None:
     copied = copy.deepcopy(learner)
     picture = torch.zeros(1, 4, 4, 1, dtype=torch.uint8)
     assert torch.equal(copied.logits(picture), learner.logits(picture))
+
+
+def test_nobody_is_told_of_classes_that_have_not_been_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine, stream = keeper("mlp"), digits(0)
+    begun, may_step = threading.Event(), threading.Event()
+    observe = Upkeep.observe
+
+    def held(*arguments: Any, **named: Any) -> Any:
+        begun.set()
+        assert may_step.wait(30)
+        return observe(*arguments, **named)
+
+    monkeypatch.setattr(Upkeep, "observe", held)
+    first = threading.Thread(target=mine.observe, args=(stream.images[:50], stream.labels[:50]))
+    first.start()
+    assert begun.wait(30)
+    assert "nothing has been learned yet" in complaint(lambda: mine.predict(stream.images[:2]))
+    may_step.set()
+    first.join(30)
+    assert np.isfinite(mine.predict_proba(stream.images[:2])).all()

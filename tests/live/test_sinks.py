@@ -195,7 +195,8 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
     (seen,) = play(mine, stream, rows=10)
     assert any("ConnectionError: no network" in note for note in seen.notes)
     assert "recollect_callback_failures_total 2\n" in mine.counters  # classes, observed
-    mine.close()
+    with pytest.warns(UserWarning, match="a callback on closed failed: ConnectionError"):
+        mine.close()
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class Recover:
         return dataclasses.replace(repair, notes=(*repair.notes, *notes))
 
     def _recover(self, repair: Repair, bench: Workbench) -> list[str]:
-        judges = _judges(repair, bench)
+        judges, whose = _judges(repair, bench)
         budget = self._steps_per_class * len(repair.renewed)
         course, rounds = [_accuracies(judges, bench)], list[int]()
         steps, idle, best = 0, 0, _mean(course[0])
@@ -92,7 +92,7 @@ class Recover:
             idle = 0 if _mean(course[-1]) > best else idle + 1
             best = max(best, _mean(course[-1]))
         self._annotate_anew(repair.renewed, bench)
-        return [_told(label, course, rounds) for label in course[0]] if steps else []
+        return [_told(label, course, rounds) + whose for label in course[0]] if steps else []
 
     def follow_up(self, bench: Workbench) -> tuple[str, ...]:
         """Rehearse what the task has disturbed."""
@@ -157,15 +157,18 @@ class Recover:
         load_state_of(self._inner, state["inner"])
 
 
-def _judges(repair: Repair, bench: Workbench) -> Rows:
-    """Rows of the renewed classes by which recovery is seen: watched ones, if they have labels."""
+def _judges(repair: Repair, bench: Workbench) -> tuple[Rows, str]:
+    """Rows of the renewed classes by which recovery is seen, and what to say of them.
+
+    Watched ones, if they have labels; what memory was refilled with flatters, being rehearsed.
+    """
     watched = a_few_of_each(bench.watched())
     if has_labels(watched):
         watched = watched[torch.isin(watched.labels, torch.tensor(repair.renewed))]
         if len(watched):
-            return watched
+            return watched, ""
     assert repair.refilled is not None, "a class is renewed by fresh rows"
-    return repair.refilled
+    return repair.refilled, " (by the rows that are rehearsed: there are no other labels)"
 
 
 def _accuracies(rows: Rows, bench: Workbench) -> Accuracies:

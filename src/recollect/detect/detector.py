@@ -80,6 +80,8 @@ class Setting:
     """what is known of monitored rows"""
     learner: Callable[[Tensor], Encoding] | None = None
     """the learner's own network, where it may be asked what it makes of rows"""
+    grows: bool = False
+    """whether outputs may be added: with one alone there is nothing to be uncertain about yet"""
 
 
 class TwoSampleDetector:

@@ -87,7 +87,7 @@ class CombinedOptions(PermutationOptions):
 
 def ks(setting: Setting, options: KSOptions) -> TwoSampleDetector:
     """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
-    return _detector(setting, [ks_on(options.score)], options)
+    return _detector(setting, [ks_on(options.score, grows=setting.grows)], options)
 
 
 def mmd_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
@@ -102,12 +102,13 @@ def c2st_on_features(setting: Setting, options: PermutationOptions) -> TwoSample
 
 def combined(setting: Setting, options: CombinedOptions) -> TwoSampleDetector:
     """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
-    return _detector(setting, all_three(options.permutations), options, merging(options.method))
+    tests = all_three(options.permutations, grows=setting.grows)
+    return _detector(setting, tests, options, merging(options.method))
 
 
-def all_three(permutations: int) -> list[Comparison]:
+def all_three(permutations: int, *, grows: bool = False) -> list[Comparison]:
     """The tests that the combination merges."""
-    return [ks_on("entropy"), by_mmd(permutations), by_c2st(permutations)]
+    return [ks_on("entropy", grows=grows), by_mmd(permutations), by_c2st(permutations)]
 
 
 def merging(method: str) -> Merge:
@@ -132,12 +133,12 @@ def _detector(
     )
 
 
-def ks_on(score: str) -> Comparison:
-    """Kolmogorov-Smirnov on a score of the logits."""
+def ks_on(score: str, *, grows: bool = False) -> Comparison:
+    """Kolmogorov-Smirnov on a score of the logits; of one that `grows`, one alone shows nothing."""
     function = SCORES[score]
 
     def measure(encoding: Encoding) -> Tensor:
-        if encoding.logits.shape[1] < 2 and score != "energy":
+        if encoding.logits.shape[1] < 2 and score != "energy" and not grows:
             raise UserError(
                 f"the encoder has one output, whose {score} is always the same; use the detector "
                 "mmd or c2st, or --detector.score energy"

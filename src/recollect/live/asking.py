@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +25,8 @@ from recollect.types import Rows
 FEWEST = 10
 """fresh rows, below which a class waits for more: its old rows would go for next to nothing"""
 
+
+CLOSED = "the keeper has been closed; go on with Keeper.load, or make a new one"
 
 MOST_ANSWERS = 100_000
 """labels that may wait to be taken up"""
@@ -45,8 +49,19 @@ class Request:
         return len(self.ids)
 
 
+def request_for(rows: Rows, label: int) -> Request:
+    """Rows that the learner takes for a class."""
+    return Request(
+        label=label,
+        ids=rows.ids.numpy().copy(),
+        images=rows.images.numpy().copy(),
+        predicted=np.full(len(rows), label),
+    )
+
+
 Callback = Callable[[Request], Any]
-"""Gives a label per row (None where it knows none), a mapping of ids to labels, or None: later."""
+"""Gives a label per row (None where nobody knows), a mapping of ids to labels (those left out may
+come later), or None: all of them may."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +81,30 @@ class Inbox:
         self._lock = threading.Lock()
         self._answers: list[Answer] = []
         self._troubles: list[str] = []
+        self._is_closed = False
 
     def add(self, answer: Answer) -> None:
         """Put an answer behind those that wait; UserError where too many do."""
         with self._lock:
+            if self._is_closed:
+                raise UserError(CLOSED)
             if sum(len(each.ids) for each in self._answers) + len(answer.ids) > MOST_ANSWERS:
                 raise UserError(
                     f"{MOST_ANSWERS} labels wait to be taken up: call observe before giving more"
                 )
             self._answers.append(answer)
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """From here on nothing is taken in any more, unless what is done in here fails."""
+        with self._lock:
+            self._is_closed = True
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._is_closed = False
+            raise
 
     def complain(self, trouble: str) -> None:
         """Say what went wrong with an answer."""
@@ -143,7 +173,10 @@ class Asker:
                 self._inbox.complain(failure)
                 answer = _no_answer(request)
             if call.is_late and answer is not None:
-                self._inbox.add(answer)
+                try:
+                    self._inbox.add(answer)
+                except UserError as error:
+                    warnings.warn(f"{len(answer.ids)} labels came too late: {error}", stacklevel=1)
 
     def _read(self, request: Request, said: Any) -> Answer | None:
         if said is None:
@@ -277,12 +310,7 @@ class LiveLabels:
         if not wanted:
             return pool[:0]
         rows = _newest(pool, wanted, choose)
-        request = Request(
-            label=label,
-            ids=rows.ids.numpy().copy(),
-            images=rows.images.numpy().copy(),
-            predicted=np.full(len(rows), label),
-        )
+        request = request_for(rows, label)
         # Requests that are no longer kept may still be answered: they are spent.
         self._ledger.book_labels("adaptation", self._window.ask_for(rows))
         self._tell("asked", rows=len(rows), label=label)
@@ -293,18 +321,17 @@ class LiveLabels:
             self._tell("trouble", label=label, text=f"class {label}: {error}")
             return rows[:0]
         if answer is None:
-            text = f"class {label}: {len(rows)} labels were asked for and may still come"
-            self._tell("trouble", label=label, text=text)
+            self._tell("pending", rows=len(rows), label=label, text=_pending(label, len(rows)))
             return rows[:0]
         known = answer.labels != UNKNOWN
         late = self._window.answered(answer.ids[known], answer.labels[known])
         self._ledger.book_labels("adaptation", late.asked)
-        # What was asked for and not answered is known to nobody: it need not be asked for again.
-        self._window.asked.remove(rows.ids)
-        if late.asked < len(rows):
-            text = f"class {label}: {late.asked} of {len(rows)} labels that were asked for came"
-            self._tell("trouble", label=label, text=text)
-        self._tell("answered", given=late.asked, late=0, label=label)
+        # What nobody knows need not be asked for again; what was not spoken of may still come.
+        self._window.asked.remove(answer.ids[~known])
+        told = {} if late.asked == len(answer.ids) else {"text": _fewer(label, answer)}
+        self._tell("answered", given=late.asked, late=0, label=label, **told)
+        if open_still := len(rows) - len(answer.ids):
+            self._tell("pending", rows=open_still, label=label, text=_pending(label, open_still))
         return late.learn
 
     def _unasked(self, label: int) -> Rows:
@@ -319,6 +346,15 @@ class LiveLabels:
             spent = self._ledger.labels["adaptation"] + len(self._window.asked)
             granted = min(granted, max(0, self._ledger.label_budget - spent))
         return granted
+
+
+def _fewer(label: int, answer: Answer) -> str:
+    known = int((answer.labels != UNKNOWN).sum())
+    return f"class {label}: {known} of {len(answer.ids)} labels that were asked for came"
+
+
+def _pending(label: int, rows: int) -> str:
+    return f"class {label}: {rows} labels were asked for and may still come"
 
 
 def _newest(rows: Rows, count: int, choose: Choose | None) -> Rows:

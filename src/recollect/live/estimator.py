@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -105,21 +106,34 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `classes` at the first call: all labels that may ever come, as elsewhere in scikit-learn.
         Without it labels may be new at any time. What was seen and done is in `observation_`.
         """
-        is_first = not hasattr(self, "keeper_")
-        rows, labels, known = self._taken(X, y, reset=is_first)
-        if is_first:
-            self._begin(check_random_state(self.random_state))
-        if classes is not None:
-            self._announce(np.unique(classes), is_first=is_first)
-        if strangers := set(labels.tolist()).difference(self._number_of):
-            if self._announced:
-                raise UserError(
-                    f"y has the label {min(strangers)!r}; expected one of {self.classes_.tolist()},"
-                    " the classes that were announced at first"
-                )
-            self._meet(labels)
-        self.observation_: Observation = self.keeper_.observe(rows, self._numbers(labels, known))
+        with self._unless_refused():
+            is_first = not hasattr(self, "keeper_")
+            rows, labels, known = self._taken(X, y, reset=is_first)
+            if is_first:
+                self._begin(check_random_state(self.random_state))
+            if classes is not None:
+                self._announce(np.unique(classes), is_first=is_first)
+            if strangers := set(labels.tolist()).difference(self._number_of):
+                if self._announced:
+                    raise UserError(
+                        f"y has the label {min(strangers)!r}; expected one of "
+                        f"{self.classes_.tolist()}, the classes that were announced at first"
+                    )
+                self._meet(labels)
+            numbers = self._numbers(labels, known)
+            self.observation_: Observation = self.keeper_.observe(rows, numbers)
         return self
+
+    @contextlib.contextmanager
+    def _unless_refused(self) -> Iterator[None]:
+        """What is refused leaves no label, no class and no keeper behind."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     # Predicting
 
@@ -175,10 +189,17 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _meet(self, labels: np.ndarray) -> None:
         """Number labels that are new; `classes_` stays sorted, which numbers need not be."""
+        if self._number_of and (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
+            raise UserError(
+                f"labels are numbers, or texts, all alike; got {labels[0]!r} after "
+                f"{self.classes_[0]!r}"
+            )
         met = np.concatenate([self.classes_, labels]) if self._number_of else labels
         self.classes_ = np.unique(met)
+        numbers = dict(self._number_of)
         for label in np.unique(labels).tolist():
-            self._number_of.setdefault(label, len(self._number_of))
+            numbers.setdefault(label, len(numbers))
+        self._number_of = numbers
 
     def _numbers(self, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
         """int64 (rows,), UNKNOWN where there is no label."""

@@ -17,6 +17,10 @@ UNKNOWN = -1
 """the label of a row that nobody has labelled"""
 
 
+HUGE = 1e19
+"""values from here on are refused like infinite ones: single precision cannot square them"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Taken:
     """Rows that can be worked with, and those that cannot."""
@@ -131,6 +135,18 @@ def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
     return labels.to(torch.int64)
 
 
+def ids_from(ids: Any) -> Tensor:
+    """int64 (rows,): numbers of rows, as `Observation` and `Request` have them."""
+    complaint = "rows are told by their numbers, see Observation.ids"
+    numbers = _numbers(ids, complaint)
+    if numbers.ndim != 1 or numbers.is_floating_point() or numbers.dtype == torch.bool:
+        raise UserError(f"{complaint}; got {numbers.dtype} of shape {tuple(numbers.shape)}")
+    numbers = numbers.to(torch.int64)
+    if len(numbers) and int(numbers.min()) < 0:
+        raise UserError(f"{complaint}; got {int(numbers.min())}")
+    return numbers
+
+
 def _tensor(x: Any) -> Tensor:
     """Bytes as they are, all other numbers as single precision; on the CPU, cut from any graph."""
     values = _numbers(x, f"expected an array or a tensor of numbers; got {type(x).__name__}")
@@ -143,6 +159,8 @@ def _tensor(x: Any) -> Tensor:
 
 def _numbers(values: Any, complaint: str) -> Tensor:
     if isinstance(values, Tensor):
+        if values.layout != torch.strided:
+            raise UserError(f"{complaint}; give a sparse tensor as to_dense() makes it")
         numbers = values.detach().cpu()
     else:
         try:
@@ -160,10 +178,10 @@ def _numbers(values: Any, complaint: str) -> Tensor:
 
 
 def _finite(images: Tensor) -> Tensor:
-    """Which rows have finite values only, bool (rows,)."""
+    """Which rows have finite values only, and none whose square is not, bool (rows,)."""
     if images.dtype == torch.uint8:
         return torch.ones(len(images), dtype=torch.bool)
-    return images.flatten(1).isfinite().all(dim=1)
+    return (images.flatten(1).abs() < HUGE).all(dim=1)
 
 
 def _kind(dtype: torch.dtype) -> str:

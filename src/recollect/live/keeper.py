@@ -8,6 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,9 +22,10 @@ from recollect.experiment import catalogue
 from recollect.experiment.own_network import first_line
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder, is_run, read_config
-from recollect.live.asking import Answer, Asker, Callback, Inbox
+from recollect.learn import Learner
+from recollect.live.asking import CLOSED, Answer, Asker, Callback, Inbox, Request, request_for
 from recollect.live.head import can_grow, outputs_of
-from recollect.live.intake import UNKNOWN, Intake, Taken, labels_from
+from recollect.live.intake import UNKNOWN, Intake, Taken, ids_from, labels_from
 from recollect.live.log import Callback as EventCallback
 from recollect.live.log import Log
 from recollect.live.observation import Observation
@@ -80,7 +82,7 @@ class Keeper:
             "grow": grow,
             **settings,
         }
-        self._network = network if isinstance(network, nn.Module) else None
+        self._network = copy.deepcopy(network) if isinstance(network, nn.Module) else None
         self._config, self._settings = settings_from(given, backbone=_backbone(network))
         self._lock = threading.RLock()
         self._beginning = threading.RLock()
@@ -96,7 +98,10 @@ class Keeper:
         self._intake = Intake()
         self._upkeep: Upkeep | None = None
         self._published: Published | None = None
+        self._preview: _Preview | None = None
         self._first_outputs = 0
+        self._is_observing = False
+        self._closes_after = False
         self._closed = False
         self._failure: str | None = None
         self._folder = None if folder is None else self._open(Path(folder))
@@ -142,12 +147,10 @@ class Keeper:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
-        else:  # what an error left behind is not worth keeping
-            self._let_go()
+        """Whatever has happened: all that was observed is kept, but for a batch broken off."""
+        self.close()
 
     # What it does
 
@@ -161,8 +164,14 @@ class Keeper:
             self._refuse_if_over()
             with self._beginning if self._published is None else contextlib.nullcontext():
                 taken, upkeep = self._take(x, y)
-            with self._whole():
-                return self._observe(taken, upkeep)
+            self._is_observing = True
+            try:
+                with self._whole():
+                    return self._observe(taken, upkeep)
+            finally:
+                self._is_observing = False
+                if self._closes_after:
+                    self.close()
 
     def _take(self, x: Any, y: Any) -> tuple[Taken, Upkeep | None]:
         """What came in, and who looks after it; all is as before where it cannot be used."""
@@ -203,9 +212,9 @@ class Keeper:
         May be called from any thread; they are taken up, in order, by the next `observe`.
         """
         self._refuse_if_over()
-        numbers = labels_from(ids, np.size(ids), max_label=2**62)
+        numbers = ids_from(ids)
         known = labels_from(labels, len(numbers), max_label=self._max_label(self._upkeep))
-        if bool((numbers >= self._intake.count).any()):
+        if len(numbers) and int(numbers.max()) >= self._intake.count:
             raise UserError(f"row {int(numbers.max())} has not come yet; see Observation.ids")
         self._inbox.add(Answer(ids=numbers, labels=known))
 
@@ -214,6 +223,8 @@ class Keeper:
 
         None: the memory is empty. Nothing is watched, asked for or kept.
         """
+        if not isinstance(steps, int | np.integer):
+            raise UserError(f"steps must be a whole number; got {steps!r}")
         with self._lock:
             self._refuse_if_over()
             upkeep = self._upkeep
@@ -229,13 +240,13 @@ class Keeper:
 
     def predict(self, x: Any) -> np.ndarray:
         """Classes, int64 (rows,). From any thread; it waits for no step."""
-        with self._reading(x) as (images, edition):
-            return self._logits(images, edition).argmax(dim=1).numpy()
+        with self._reading(x) as (images, edition, learner):
+            return _logits(images, edition, learner).argmax(dim=1).numpy()
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Probabilities, (rows, outputs); 0 for classes that nobody has seen. From any thread."""
-        with self._reading(x) as (images, edition):
-            return self._logits(images, edition).softmax(dim=1).numpy()
+        with self._reading(x) as (images, edition, learner):
+            return _logits(images, edition, learner).softmax(dim=1).numpy()
 
     def on(self, event: str, callback: EventCallback) -> None:
         """Have a callback called with every `Event` of a kind, see `live.log.EVENTS`; `*`: all."""
@@ -259,6 +270,22 @@ class Keeper:
         return () if self._upkeep is None else tuple(sorted(self._upkeep.waiting))
 
     @property
+    def open_requests(self) -> tuple[Request, ...]:
+        """Rows that somebody was asked to label and has not, by what they are taken for now.
+
+        They can be answered with `answer`, also after a restart.
+        """
+        with self._lock:
+            if self._upkeep is None:
+                return ()
+            rows = self._upkeep.window.asked.rows()
+            guesses = self._upkeep.predict(rows.images)
+            return tuple(
+                request_for(rows[guesses == label], label)
+                for label in sorted(set(guesses.tolist()))
+            )
+
+    @property
     def accuracy(self) -> float | None:
         """Share of right predictions among the last 1,000 labelled rows; None: there were none."""
         return self._teller.accuracy
@@ -276,20 +303,30 @@ class Keeper:
             self._refuse_if_over()
             if self._folder is None:
                 raise UserError("there is nowhere to save to: make the keeper with a folder")
-            self._teller.tell("saved", rows=self._intake.count)
             self._folder.save_checkpoint(self._state())
+            self._announce("saved")
 
     def close(self) -> None:
         """Save, if there is a folder, and let it go: nothing is observed after it.
 
-        What is left of a batch that was broken off is not saved.
+        What is left of a batch that was broken off is not saved. A callback that closes the keeper
+        during `observe` closes it when all has been told.
         """
         with self._lock:
+            if self._is_observing:
+                self._closes_after = True
+                return
             if not self._closed:
-                self._teller.tell("closed", rows=self._intake.count)
-                if self._folder is not None and self._failure is None:
-                    self._folder.save_checkpoint(self._state())
+                with self._inbox.closing():
+                    if self._folder is not None and self._failure is None:
+                        self._folder.save_checkpoint(self._state())
+                self._announce("closed")
             self._let_go()
+
+    def _announce(self, kind: str) -> None:
+        """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
+        for failure in self._teller.tell(kind, rows=self._intake.count):
+            warnings.warn(failure, stacklevel=3)
 
     def _let_go(self) -> None:
         self._closed = True
@@ -386,6 +423,7 @@ class Keeper:
             labels_from(first.labels, len(first), max_label=self._max_label(upkeep))
             self._upkeep = upkeep
             self._publish(upkeep)
+            self._preview = None
         return self._upkeep
 
     def _begin(self, first: Rows, outputs: int) -> Upkeep:
@@ -409,7 +447,7 @@ class Keeper:
 
     def _refuse_if_over(self) -> None:
         if self._closed:
-            raise UserError("the keeper has been closed; go on with Keeper.load, or make a new one")
+            raise UserError(CLOSED)
         self._refuse_if_broken()
 
     def _refuse_if_broken(self) -> None:
@@ -422,43 +460,62 @@ class Keeper:
     # Asking the network
 
     def _publish(self, upkeep: Upkeep) -> None:
-        learner = upkeep.parts.learner
-        network = learner.objective.predictor(learner.network)
+        if not bool(upkeep.answers.any()):
+            return  # made for classes of which none has been learned: there is nothing to predict
+        network = _network_of(upkeep)
         if self._published is None:
             self._published = Published(network, upkeep.answers)
         else:
             self._published.renew(network, upkeep.answers)
 
     @contextlib.contextmanager
-    def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition]]:
+    def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition, Learner]]:
         with QUICK_TURNS:
             images = self._intake.images(x)
-            if self._published is None:
+            published, upkeep = self._published, self._upkeep
+            if published is None:
                 with self._beginning:
-                    self._prepare(images)
-            assert self._published is not None
-            with self._published.reading() as edition, PREDICTIONS_FIRST:
-                yield images, edition
+                    published, upkeep = self._asked_early(images)
+            assert upkeep is not None, "what is published is kept up"
+            with published.reading() as edition, PREDICTIONS_FIRST:
+                yield images, edition, upkeep.parts.learner
 
-    def _prepare(self, images: Tensor) -> None:
-        """A network that was given predicts before anything has come in."""
+    def _asked_early(self, images: Tensor) -> tuple[Published, Upkeep]:
+        """A network that was given predicts before anything has come in, and stays as it is."""
         if self._published is not None:  # a first batch came meanwhile
             self._intake.images(images)
-            return
+            assert self._upkeep is not None, "what is published is kept up"
+            return self._published, self._upkeep
         if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled rows first")
-        upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
-        self._intake.shape, self._intake.dtype = tuple(images.shape[1:]), images.dtype
-        self._upkeep = upkeep
-        self._publish(upkeep)  # last: whoever sees it waits for nobody
+        kind = (tuple(images.shape[1:]), images.dtype)
+        if self._preview is None or self._preview.kind != kind:
+            upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
+            published = Published(_network_of(upkeep), upkeep.answers)
+            self._preview = _Preview(kind=kind, published=published, upkeep=upkeep)
+        return self._preview.published, self._preview.upkeep
 
-    def _logits(self, images: Tensor, edition: Edition) -> Tensor:
-        """(rows, outputs) on the CPU, as the learner itself would say it."""
-        if not len(images):
-            return torch.empty(0, len(edition.silent))
-        assert self._upkeep is not None, "what is published is kept up"
-        logits = self._upkeep.parts.learner.said_by(edition.network, images)
-        return logits.masked_fill(edition.silent, -torch.inf)
+
+@dataclass(frozen=True, kw_only=True)
+class _Preview:
+    """What answers before the first rows have come, which decide what a keeper is made for."""
+
+    kind: tuple[tuple[int, ...], torch.dtype]
+    published: Published
+    upkeep: Upkeep
+
+
+def _network_of(upkeep: Upkeep) -> nn.Module:
+    """The network that predicts."""
+    learner = upkeep.parts.learner
+    return learner.objective.predictor(learner.network)
+
+
+def _logits(images: Tensor, edition: Edition, learner: Learner) -> Tensor:
+    """(rows, outputs) on the CPU, as the learner itself would say it."""
+    if not len(images):
+        return torch.empty(0, len(edition.silent))
+    return learner.said_by(edition.network, images).masked_fill(edition.silent, -torch.inf)
 
 
 def _revived(

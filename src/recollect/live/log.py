@@ -21,6 +21,7 @@ EVENTS: Mapping[str, str] = {
     "realigned": "drifted classes were met with fresh rows",
     "waiting": "drifted classes wait for labels to realign with",
     "asked": "labels were asked for",
+    "pending": "labels that were asked for may still come",
     "answered": "labels came for rows that had none",
     "trouble": "asking for labels failed, or a callback did",
     "saved": "everything was saved",
@@ -29,8 +30,8 @@ EVENTS: Mapping[str, str] = {
 """Every kind of event."""
 EVERYTHING = "*"
 
-_FOR_LISTENERS_ONLY = ("observed",)
-"""what comes with every batch would fill a disk"""
+_FOR_LISTENERS_ONLY = ("observed", "saved")
+"""what comes with every batch would fill a disk; a save cannot be part of what it saves"""
 
 
 @dataclass(frozen=True, kw_only=True)

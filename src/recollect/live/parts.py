@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,16 @@ def monitor_of(care: Care) -> Monitor:
     return care.monitor
 
 
+def _picture(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
+    """Of a row as it came: (height, width, channels), or (features,) of what is no picture."""
+    if dtype == torch.uint8:
+        return shape
+    if len(shape) == 3:
+        channels, height, width = shape
+        return height, width, channels
+    return (math.prod(shape),)
+
+
 def make_parts(
     config: RunConfig, first: Rows, outputs: int, network: nn.Module | None
 ) -> LiveParts:
@@ -83,7 +94,9 @@ def make_parts(
     @functools.cache  # one for both ways of watching
     def encoder() -> Encoder:
         made: Encoder = catalogue.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(learner=learner.encode, image_shape=shape, seed=config.seed)
+            Surroundings(
+                learner=learner.encode, image_shape=_picture(shape, dtype), seed=config.seed
+            )
         )
         return Cached(made) if made.fixed else made
 
@@ -95,6 +108,7 @@ def make_parts(
             seed=config.seed,
             labels=labels,
             learner=learner.encode if asks else None,
+            grows=True,
         )
         made: Detector = catalogue.make("detector", config, setting)
         return made

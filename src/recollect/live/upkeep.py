@@ -42,7 +42,7 @@ class Done:
     def tell(self, kind: str, **details: Any) -> None:
         """Something happened; what a person should be told of is also noted."""
         self.events.append((kind, details))
-        if kind == "trouble":
+        if "text" in details:
             self.notes.append(details["text"])
 
 
@@ -232,8 +232,14 @@ class Upkeep:
             self.parts.learner.begin_task((), from_scratch=repair.from_scratch)
         if repair.extra is not None:
             self.window.forget(repair.extra.ids)
-            done.extra.append(repair.extra)
+            done.extra.append(self._not_in_memory(repair.extra))
         done.given += labels.to_learn()
+
+    def _not_in_memory(self, rows: Rows) -> Rows:
+        """Rows that memory has were learned, and are replayed: none is to be there twice."""
+        memory = self.parts.learner.memory
+        held = [memory.rows_of(label).ids for label in memory.counts()]
+        return rows[~torch.isin(rows.ids, torch.cat(held))] if held else rows
 
     def _labels(
         self,
