@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from test_window import NOTHING, rows
 from torch import Tensor
 
 from recollect.evaluate import Ledger
-from recollect.live.asking import FEWEST, Asker, Inbox, LiveLabels, Request
+from recollect.live.asking import FEWEST, Asker, Inbox, LiveLabels, Request, request_for
 from recollect.live.settings import LiveSettings
 from recollect.live.window import Window
 
@@ -100,3 +102,26 @@ def test_a_budget_also_holds_for_requests_that_are_no_longer_waited_for() -> Non
         mine.labels.ask(0, 20)
         mine.come(20, first)
     assert sum(map(len, mine.asked)) == 50
+
+
+def test_labels_that_come_after_the_end_are_told_of() -> None:
+    release, inbox = threading.Event(), Inbox()
+
+    def slow(request: Request) -> np.ndarray:
+        assert release.wait(30)
+        return np.zeros(len(request), dtype=np.int64)
+
+    before = set(threading.enumerate())
+    asker = Asker(slow, inbox, seconds=0.01, max_label=lambda: 9)
+    assert asker.ask(request_for(rows([-1] * 3), 0)) is None
+    (at_work,) = set(threading.enumerate()) - before
+    with inbox.closing():
+        pass
+
+    def end() -> None:
+        release.set()
+        at_work.join(30)
+
+    with pytest.warns(UserWarning, match="3 labels came too late: the keeper has been closed"):
+        end()
+    assert inbox.empty() == ([], [])
