@@ -1,6 +1,6 @@
 """Adaptation beyond realignment, beside realignment and relearning, over cells and seeds.
 
-    python benchmarks/beyond.py [main schedules alarms parts labels] [--seeds 0 1 2] [--workers 2]
+    python benchmarks/beyond.py [main controls schedules alarms parts labels] [--seeds 5 6] [...]
     python benchmarks/beyond.py main --validate --seeds 1000 1001 --out FILE    # to choose by
     python benchmarks/beyond_page.py                              # tables and figures of the docs
 
@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 from beyond_outcomes import RESULTS, Outcome, append, saved
-from beyond_trials import CELLS, GROUPS, REALIGNED, Trial
+from beyond_trials import CELLS, GROUPS, REALIGNED, SEEDS, Trial
 
 from recollect.adapt.wrapped import state_of
 from recollect.evaluate import score
@@ -194,7 +194,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("groups", nargs="*", default=list(GROUPS), help=", ".join(GROUPS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
     parser.add_argument("--adaptations", nargs="+", help="these in place of the groups' own")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

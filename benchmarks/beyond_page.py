@@ -21,6 +21,7 @@ from beyond_trials import (
     GROUPS,
     MAIN,
     REALIGNED,
+    REHEARSED,
     RELEARNED,
     UNCERTAIN,
 )
@@ -33,6 +34,8 @@ from recollect.report import style
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "beyond.md"
 IMAGES = ROOT / "docs" / "images"
+FEWEST = 3
+"""seeds that a line of a table rests on"""
 SLACK = 1.0
 """points below relearning that are allowed"""
 STREAMS = {
@@ -46,6 +49,22 @@ STREAMS = {
     "alarms": "a class moves over three tasks, every check an alarm",
 }
 NAMES = {CONTROL: "fr-flush, rehearsed as well", UNCERTAIN: "amr-chosen, by uncertainty"}
+
+
+What = Callable[[Outcome], float]
+
+
+def faa(run: Outcome) -> float:
+    return run.faa
+
+
+def faa_drifted(run: Outcome) -> float:
+    return run.faa_drifted
+
+
+def faa_stable(run: Outcome) -> float:
+    assert run.faa_stable is not None, f"in {run.cell} every class drifts"
+    return run.faa_stable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +99,9 @@ class Runs:
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self._by: dict[tuple[str, str, int | None], dict[int, Outcome]] = {}
         for each in outcomes:
-            key = (each.cell, each.adaptation, each.budget)
-            self._by.setdefault(key, {})[each.seed] = each
+            seeds = self._by.setdefault((each.cell, each.adaptation, each.budget), {})
+            assert each.seed not in seeds, f"run twice: {each.trial}"
+            seeds[each.seed] = each
 
     def of(self, cell: str, adaptation: str, budget: int | None = None) -> list[Outcome]:
         """The seeds of one of them, in order."""
@@ -93,14 +113,14 @@ class Runs:
         found = {name: self.of(cell, name) for name in adaptations}
         seeds = set.intersection(*({run.seed for run in each} for each in found.values()))
         some = [run for each in found.values() for run in each if run.seed in seeds]
-        return Runs(some) if len(seeds) >= 3 else None
+        return Runs(some) if len(seeds) >= FEWEST else None
 
-    def difference(self, cell: str, one: str, other: str) -> Difference:
-        """Of their final average accuracies."""
+    def difference(self, cell: str, one: str, other: str, what: What = faa) -> Difference:
+        """Of their final average accuracies, or of something else."""
         pairs = zip(self.of(cell, one), self.of(cell, other), strict=True)
-        return Difference.of([(a.faa, b.faa) for a, b in pairs])
+        return Difference.of([(what(a), what(b)) for a, b in pairs])
 
-    def mean(self, cell: str, adaptation: str, what: Callable[[Outcome], float]) -> float:
+    def mean(self, cell: str, adaptation: str, what: What) -> float:
         """Over seeds."""
         return float(np.mean([what(run) for run in self.of(cell, adaptation)]))
 
@@ -127,28 +147,87 @@ def main_table(everything: Runs) -> list[str]:
     """Cell by cell: accuracies, paired differences, and what they show."""
     others = (REALIGNED, RELEARNED, FLUSHED)
     lines = head("cell", "seeds", *others, BEYOND, *(f"- {name}" for name in others), "holds")
+    verdicts, above = [], []
     for cell in MAIN:
         if (runs := everything.only_common_seeds(cell, (*others, BEYOND))) is None:
             continue
         gains = [runs.difference(cell, BEYOND, other) for other in others]
         holds = {gain.beyond(-SLACK) for gain in gains[1:]}
         verdict = next(word for word in ("**no**", "undecided", "yes") if word in holds)
+        verdicts.append(verdict)
+        above.append(gains)
         accuracies = [runs.accuracy(cell, each) for each in (*others, BEYOND)]
         seeds = len(runs.of(cell, BEYOND))
         lines.append(line(in_words(cell), seeds, *accuracies, *gains, verdict))
+    return [*lines, "", _summary(verdicts, above)] if verdicts else lines
+
+
+def _summary(verdicts: Sequence[str], gains: Sequence[Sequence[Difference]]) -> str:
+    """What the lines of the main table come to."""
+    count = {word: verdicts.count(word) for word in ("yes", "undecided", "**no**")}
+    over_cells = [f"{np.mean([each[k].mean for each in gains]):+.1f}" for k in range(3)]
+    means = [sum(each[k].mean > limit for each in gains) for k, limit in ((0, 0), (2, -SLACK))]
+    return (
+        f"Shown to hold in {count['yes']} of {len(verdicts)} cells, undecided in "
+        f"{count['undecided']}, shown not to in {count['**no**']}. The mean lies above "
+        f"`{REALIGNED}` in {means[0]}, and no more than a point below `{FLUSHED}` in {means[1]}. "
+        f"Averaged over cells: {over_cells[0]} to `{REALIGNED}`, {over_cells[1]} to "
+        f"`{RELEARNED}`, {over_cells[2]} to `{FLUSHED}`."
+    )
+
+
+def where_table(everything: Runs) -> list[str]:
+    """In which classes the differences to relearning lie."""
+    lines = head(
+        "cell",
+        *(f"drifted classes: {name}" for name in (FLUSHED, BEYOND, "difference")),
+        *(f"other classes: {name}" for name in (FLUSHED, BEYOND, "difference")),
+    )
+    for cell in MAIN:
+        if (runs := everything.only_common_seeds(cell, (FLUSHED, BEYOND))) is None:
+            continue
+        entries: list[object] = []
+        for what in (faa_drifted, faa_stable):
+            entries += [f"{runs.mean(cell, name, what):.1f}" for name in (FLUSHED, BEYOND)]
+            entries.append(runs.difference(cell, BEYOND, FLUSHED, what))
+        lines.append(line(in_words(cell), *entries))
     return lines
 
 
 def cost_table(everything: Runs) -> list[str]:
     """What the same runs cost: means over seeds."""
-    all_four = (REALIGNED, RELEARNED, FLUSHED, BEYOND)
-    lines = head("cell", *(f"labels {a}" for a in all_four), *(f"steps {a}" for a in all_four))
+    names = (REALIGNED, FLUSHED, BEYOND)
+    costs: dict[str, What] = {
+        "labels": lambda run: run.labels,
+        "steps": lambda run: run.steps,
+        "GFLOP": lambda run: run.gflops,
+    }
+    lines = head("cell", *(f"{cost}: {name}" for cost in costs for name in names))
     for cell in MAIN:
-        if (runs := everything.only_common_seeds(cell, all_four)) is None:
+        if (runs := everything.only_common_seeds(cell, names)) is None:
             continue
-        labels = [f"{runs.mean(cell, a, lambda run: run.labels):,.0f}" for a in all_four]
-        steps = [f"{runs.mean(cell, a, lambda run: run.steps):,.0f}" for a in all_four]
-        lines.append(line(in_words(cell), *labels, *steps))
+        means = [f"{runs.mean(cell, a, cost):,.0f}" for cost in costs.values() for a in names]
+        lines.append(line(in_words(cell), *means))
+    return lines
+
+
+def controls_table(everything: Runs) -> list[str]:
+    """Beside what takes as many steps, or more, and lacks the rest."""
+    lines = head("cell", "seeds", "adaptation", "accuracy", "steps", f"{BEYOND} - it")
+    for cell in MAIN:
+        for name in (REHEARSED, CONTROL):
+            if (runs := everything.only_common_seeds(cell, (name, BEYOND))) is None:
+                continue
+            lines.append(
+                line(
+                    in_words(cell),
+                    len(runs.of(cell, name)),
+                    NAMES.get(name, name),
+                    runs.accuracy(cell, name),
+                    f"{runs.mean(cell, name, lambda run: run.steps):,.0f}",
+                    runs.difference(cell, BEYOND, name),
+                )
+            )
     return lines
 
 
@@ -199,20 +278,24 @@ def label_curves(runs: Runs, cell: str) -> dict[str, list[tuple[float, float, fl
         wanted += [(name, budget) for budget in (*group.budgets, None)]
     wanted += [(FLUSHED, budget) for name, budget in group.also if name == FLUSHED]
     wanted += [(FLUSHED, None), (RELEARNED, None)]
+    points = {each: {run.seed: run for run in runs.of(cell, *each)} for each in wanted}
+    points = {each: found for each, found in points.items() if len(found) >= FEWEST}
+    seeds = set.intersection(*map(set, points.values())) if points else set()
     curves: dict[str, list[tuple[float, float, float]]] = {}
-    for name, budget in wanted:
-        found = runs.of(cell, name, budget)
-        if len(found) > 1:
-            values = [run.faa for run in found]
-            labels = float(np.mean([run.labels for run in found]))
-            point = (labels, float(np.mean(values)), float(np.std(values, ddof=1)))
-            curves.setdefault(name, []).append(point)
+    for (name, _), by_seed in points.items() if len(seeds) >= FEWEST else ():
+        found = [by_seed[seed] for seed in seeds]
+        values = [run.faa for run in found]
+        labels = float(np.mean([run.labels for run in found]))
+        point = (labels, float(np.mean(values)), float(np.std(values, ddof=1)))
+        curves.setdefault(name, []).append(point)
     return curves
 
 
 TABLES: dict[str, Callable[[Runs], list[str]]] = {
     "main": main_table,
+    "where": where_table,
     "costs": cost_table,
+    "controls": controls_table,
     "schedules": lambda runs: gains_table(runs, "schedules"),
     "alarms": lambda runs: gains_table(runs, "alarms"),
     "parts": lambda runs: gains_table(runs, "parts"),

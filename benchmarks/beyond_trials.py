@@ -18,10 +18,16 @@ PARTS = (
     "amr-remembered",
     "amr-gradual",
 )
+REHEARSED = "amr-recovery"
+"""realignment with as many gradient steps as `amr-plus`: what is gained by steps alone"""
 CONTROL = "beyond_control:relearn_and_rehearse"
-"""relearning with the rehearsals that `amr-plus` has: what is left to gain by more labels"""
+"""relearning that rehearses after tasks as well: what is left to gain by more labels"""
 UNCERTAIN = "beyond_control:choose_uncertain"
 """`amr-chosen` by the other choice"""
+
+
+SEEDS = range(5, 10)
+"""nothing was chosen by these: 0 to 4 were run with earlier code, 1000 and 1001 are to choose by"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +150,7 @@ SCHEDULES = tuple(name for name in CELLS if name.split("-")[0] in _SCHEDULES)
 
 GROUPS = {
     "main": Group(cells=MAIN, adaptations=(REALIGNED, RELEARNED, FLUSHED, BEYOND)),
+    "controls": Group(cells=MAIN, adaptations=(REHEARSED, CONTROL)),
     "schedules": Group(
         cells=SCHEDULES,
         adaptations=(REALIGNED, BEYOND, "amr-partial", "amr-gradual", "amr-remembered"),
