@@ -327,10 +327,11 @@ def test_a_mistake_leaves_a_keeper_that_goes_on(mistake: Any, text: str) -> None
     mine.observe(x, y)
 
 
-def test_answers_may_be_tensors() -> None:
+def test_answers_may_be_tensors_or_none_at_all() -> None:
     x, y = vectors()
     mine = on_vectors()
     ids = mine.observe(x).ids
+    mine.answer([], [])
     mine.answer(torch.from_numpy(ids), torch.from_numpy(y))
     mine.observe(x[:0])
     assert mine.classes == (0, 1, 2)

@@ -139,10 +139,12 @@ def ids_from(ids: Any) -> Tensor:
     """int64 (rows,): numbers of rows, as `Observation` and `Request` have them."""
     complaint = "rows are told by their numbers, see Observation.ids"
     numbers = _numbers(ids, complaint)
+    if numbers.shape == (0,):  # an empty list has no type
+        return numbers.to(torch.int64)
     if numbers.ndim != 1 or numbers.is_floating_point() or numbers.dtype == torch.bool:
         raise UserError(f"{complaint}; got {numbers.dtype} of shape {tuple(numbers.shape)}")
     numbers = numbers.to(torch.int64)
-    if len(numbers) and int(numbers.min()) < 0:
+    if int(numbers.min()) < 0:
         raise UserError(f"{complaint}; got {int(numbers.min())}")
     return numbers
 
