@@ -69,7 +69,7 @@ def play(
     first_steps: int = 300,
     steps: int = 2,
 ) -> Course:
-    """One keeper over the whole stream; between batches it rehearses its memory.
+    """One keeper over the whole stream; between batches it rehearses its memory, whatever the way.
 
     `first_steps` when the first rows without a label come, `steps` after every batch from there on.
     """
@@ -88,7 +88,9 @@ def play(
     by_drift: dict[str, Any] = {"adaptation": "vanilla", "detector": "never"}
     if way == "amr":
         by_drift = {"adaptation": "amr", "labels": ask, "label_budget": budget}
-    keeper = recollect.Keeper(network, **{**settings, "seed": seed, **by_drift})
+    keeper = recollect.Keeper(
+        network, **{**settings, "seed": seed, "catch_up_steps": 0, **by_drift}
+    )
     is_live = False
     for here in range(0, len(stream.labels), batch):
         rows = slice(here, here + batch)

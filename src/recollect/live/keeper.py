@@ -230,11 +230,8 @@ class Keeper:
             upkeep = self._upkeep
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
-            losses = []
-            with self._whole(), upkeep.parts.ledger.phase("train"):
-                for _ in range(steps):
-                    losses.append(upkeep.parts.learner.rehearse().loss)
-                    upkeep.parts.ledger.add_step()
+            with self._whole():
+                losses = upkeep.rehearse(steps)
             self._publish(upkeep)
             return sum(losses) / steps
 

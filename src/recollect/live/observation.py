@@ -24,7 +24,7 @@ class Observation:
     correct: int
     """of those, the ones that were predicted right"""
     loss: float | None
-    """mean over the gradient steps; None: there was nothing to learn from"""
+    """mean over the gradient steps; None: none was made"""
     refused: tuple[int, ...]
     """positions of rows with values that are not finite: they were left out"""
     new_classes: tuple[int, ...]

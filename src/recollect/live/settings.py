@@ -69,6 +69,9 @@ class LiveSettings:
     sequential"""
     recent_rows: int = 2000
     """labelled rows, and unlabelled ones, that are kept for realignment and for late answers"""
+    catch_up_steps: int = 100
+    """steps that the network needs to follow a realigned memory: until so many are made, a batch
+    that brings nothing to learn from is answered by one on memory alone"""
     label_seconds: float = 30.0
     """how long a step waits for the label callback; later answers are taken up when they come"""
 
@@ -81,6 +84,7 @@ class LiveSettings:
             "reference_size": 2,
             "check_rows": 1,
             "recent_rows": 1,
+            "catch_up_steps": 0,
         }
         for name, fewest in least.items():
             value = getattr(self, name)

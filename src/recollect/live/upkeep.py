@@ -74,6 +74,9 @@ class Upkeep:
         self._answers_for = (0, 0)
         self._asker = asker
         self._told_of_unwatched = False
+        self._catch_up_steps = settings.catch_up_steps
+        self._behind = 0
+        """steps by which the network is behind a realigned memory"""
         self._step_rows = settings.batch_size
         self._extra_rows = settled(config.batch_size)
 
@@ -112,6 +115,7 @@ class Upkeep:
         self._teach([*late, *done.given, learn], done)
         self._mend_waiting(done, next_row)
         self._teach([], done)
+        self._catch_up(done)
         self._settle(done)
         give_way()
         return done
@@ -227,6 +231,7 @@ class Upkeep:
         done.repaired += repair.renewed
         done.notes += repair.notes
         if repair.renewed:
+            self._behind = self._catch_up_steps
             done.tell("realigned", classes=list(repair.renewed), notes=list(repair.notes))
             # For methods that know of tasks, a class that looks new begins one.
             self.parts.learner.begin_task((), from_scratch=repair.from_scratch)
@@ -299,6 +304,21 @@ class Upkeep:
         for start in range(0, len(rows), size):
             done.losses.append(self.parts.given.teach(rows[start : start + size]).loss)
 
+    def _catch_up(self, done: Done) -> None:
+        """The network follows a realigned memory by replay, also while no labels come."""
+        if self._behind and not done.losses and len(self.parts.learner.memory) > 1:
+            done.losses += self.rehearse(1)
+        self._behind = max(0, self._behind - len(done.losses))
+
+    def rehearse(self, steps: int) -> list[float]:
+        """So many steps on memory alone, which must not be empty; their losses."""
+        losses = []
+        with self.parts.ledger.phase("train"):
+            for _ in range(steps):
+                losses.append(self.parts.learner.rehearse().loss)
+                self.parts.ledger.add_step()
+        return losses
+
     def _meet(self, labels: set[int], done: Done) -> None:
         """Make room for labels that were never seen."""
         if not (new := labels - self.classes):
@@ -331,6 +351,7 @@ class Upkeep:
             "classes": sorted(self.classes),
             "checks": self.checks,
             "told_of_unwatched": self._told_of_unwatched,
+            "behind": self._behind,
             "waiting": [asdict(verdict) for verdict in self.waiting.values()],
         }
 
@@ -342,6 +363,7 @@ class Upkeep:
         self._answers_for = (0, 0)
         self.checks = state["checks"]
         self._told_of_unwatched = state["told_of_unwatched"]
+        self._behind = state["behind"]
         verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
 
