@@ -90,6 +90,38 @@ def test_what_cannot_be_used_is_refused_and_leaves_no_trace(mistake: str) -> Non
     assert same(state_of(mine), before)
 
 
+def test_pictures_with_channels_first_are_refused_before_anything_is_made_for_them() -> None:
+    mine = keeper()
+    text = complaint(lambda: mine.observe(np.zeros((4, 3, 32, 32), np.uint8), [0, 1, 0, 1]))
+    assert "got the shape (4, 3, 32, 32), with channels first: give x.permute(0, 2, 3, 1)" in text
+    assert mine.rows == 0
+    mine.observe(np.zeros((4, 32, 32, 3), np.uint8), [0, 1, 0, 1])
+
+
+class _Several(torch.nn.Module):
+    """Gives more than logits, or logits of another shape."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 3)
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> object:
+        logits = self.inner(x)
+        return {"logits": logits} if self.kind == "mapping" else logits[:, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("mapping", "a tensor of logits, (2, classes) for 2 pictures; it returned a dict"),
+        ("deep", "give a row of logits, one per class of the stream; for 2 pictures it gave the"),
+    ],
+)
+def test_a_network_that_gives_no_logits_is_told_what_it_should_give(kind: str, text: str) -> None:
+    assert text in complaint(lambda: keeper(_Several(kind)).observe(*vectors()))
+
+
 def test_a_changed_picture_size_in_mid_stream_is_refused_and_the_stream_goes_on() -> None:
     stream = digits(0)
     mine = keeper()

@@ -54,7 +54,10 @@ def taken_over(network: object, name: str) -> nn.Module:
 
 
 def check_head(network: nn.Module, pictures: Tensor, num_classes: int) -> None:
-    """Refuse a network that does not give each picture a logit per class, in either mode."""
+    """Refuse a network that does not give each picture a logit per class, in either mode.
+
+    `num_classes` 0: nobody knows how many, and the network did not say.
+    """
     rows, *shape = pictures.shape
     probe = copy.deepcopy(network)
     for training in (False, True):
@@ -69,14 +72,14 @@ def check_head(network: nn.Module, pictures: Tensor, num_classes: int) -> None:
             ) from error
         if not isinstance(said, Tensor):
             raise UserError(
-                f"the network must return a tensor of logits, ({rows}, {num_classes}) for {rows} "
-                f"pictures; it returned a {type(said).__name__}{when}: wrap it in a module that "
-                "picks out the logits"
+                f"the network must return a tensor of logits, ({rows}, {num_classes or 'classes'}) "
+                f"for {rows} pictures; it returned a {type(said).__name__}{when}: wrap it "
+                "in a module that picks out the logits"
             )
         if said.shape != (rows, num_classes):
             raise UserError(
-                f"the network's head must give {num_classes} logits, one per class of the stream; "
-                f"for {rows} pictures{when} it gave the shape {tuple(said.shape)}"
+                f"the network's head must give {num_classes or 'a row of'} logits, one per class "
+                f"of the stream; for {rows} pictures{when} it gave the shape {tuple(said.shape)}"
             )
 
 

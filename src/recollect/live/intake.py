@@ -78,6 +78,11 @@ class Intake:
                 "pictures as bytes are (rows, height, width, channels); got the shape "
                 f"{tuple(images.shape)}"
             )
+        if self.shape is None and images.dtype == torch.uint8 and _has_channels_first(images):
+            raise UserError(
+                "pictures as bytes are (rows, height, width, channels); got the shape "
+                f"{tuple(images.shape)}, with channels first: give x.permute(0, 2, 3, 1)"
+            )
         if images.ndim < 2 or 0 in images.shape[1:]:
             raise UserError(
                 f"expected rows of numbers, (rows, ...); got the shape {tuple(images.shape)}"
@@ -103,6 +108,12 @@ class Intake:
         self.count = state["count"]
         self.shape = None if state["shape"] is None else tuple(state["shape"])
         self.dtype = torch.uint8 if state["bytes"] else torch.float32
+
+
+def _has_channels_first(pictures: Tensor) -> bool:
+    """Whether bytes can hardly be meant as (rows, height, width, channels)."""
+    _, height, width, channels = pictures.shape
+    return height in (1, 3) and min(width, channels) > 4
 
 
 def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
