@@ -21,6 +21,14 @@ def rows(*ids: int) -> Rows:
     return Rows(images=images, labels=column % 3, ids=column, concepts=column * 0)
 
 
+@dataclass(frozen=True)
+class Bench:
+    """All that the loop and the care of a learner need of a workbench."""
+
+    task: int
+    tested: frozenset[int] = frozenset()
+
+
 @dataclass
 class World:
     """Every part of the loop in one object that writes down what it is asked."""
@@ -112,7 +120,7 @@ class World:
         return play(
             tasks,
             care=Care(monitor=self, adaptation=adaptation, learner=self, ledger=self),
-            bench=lambda task: f"bench of {task.number}",  # type: ignore[arg-type, return-value]
+            bench=lambda task: Bench(task.number),  # type: ignore[arg-type, return-value]
             evaluate=self.evaluate,
             epochs=epochs,
             listener=listener or Silent(),
@@ -128,7 +136,7 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
     next(world.play(epochs=2))
     assert world.log == [
         ("detect", "check", 1),
-        ("adapt", "repair", [], "bench of 1"),
+        ("adapt", "repair", [], Bench(1)),
         (None, "book", "stream", 2),
         ("train", "begin", (0, 1)),
         ("train", "begin epoch", 1, 2),
@@ -165,7 +173,7 @@ def test_only_classes_found_drifted_are_repaired() -> None:
     ]
     world = World(verdict=verdicts)
     record = next(world.play())
-    assert ("adapt", "repair", [4, 3], "bench of 1") in world.log
+    assert ("adapt", "repair", [4, 3], Bench(1, tested=frozenset({0, 3, 4}))) in world.log
     assert record.verdicts == tuple(verdicts)
 
 

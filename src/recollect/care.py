@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect.shapes import Adaptation, FollowsUp, Learner, Ledger, Monitor, Watched, Workbench
 from recollect.types import Repair, Rows, StepReport, Verdict
@@ -23,7 +23,8 @@ class Care:
         with self.ledger.phase("detect"):
             verdicts = tuple(self.monitor.check(watched))
         drifted = [verdict for verdict in verdicts if verdict.calls_for_repair]
-        return verdicts, self.mend(drifted, bench)
+        tested = frozenset(each.label for each in verdicts if each.drifted is not None)
+        return verdicts, self.mend(drifted, replace(bench, tested=tested))
 
     def mend(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Repair what is known to have drifted."""

@@ -158,6 +158,8 @@ class Workbench:
     """the rows that the monitor saw, with the labels it saw; -1: none"""
     compare: Callable[[Tensor, Tensor], Share]
     """how much of the second features, (rows, d), has moved away from the first"""
+    tested: frozenset[int] = frozenset()
+    """classes on which the check that calls for the repair had something to say"""
 
 
 class Adaptation(Protocol):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
 from recollect.detect import Comparison, ComparisonOptions, Judge
-from recollect.detect import judge as judge_module
 from recollect.detect.comparison import Calibrated, Panel
-from recollect.detect.detectors import all_three, by_mmd, ks_on, merging
+from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
 from recollect.detect.evidence import Evidence, Pair
 from recollect.detect.spending import inverse_square
 from recollect.types import Encoding, Verdict
@@ -68,13 +67,13 @@ def one_drifts(classes: int) -> Sides:
     return sides([1.0] + [0.0] * (classes - 1))
 
 
-def noise(classes: int, *, drifted: int = 0, seed: int = 0) -> Sides:
+def noise(classes: int, *, drifted: int = 0, seed: int = 0, rows: int = 20) -> Sides:
     """Features of which those of the first classes lie elsewhere."""
     draw = torch.Generator().manual_seed(seed)
 
     def encoding(by: float) -> Encoding:
-        logits = torch.randn(20, 4, generator=draw)
-        return Encoding(logits=logits, features=torch.randn(20, 3, generator=draw) + by)
+        logits = torch.randn(rows, 4, generator=draw)
+        return Encoding(logits=logits, features=torch.randn(rows, 3, generator=draw) + by)
 
     return {c: (encoding(0), encoding(9.0 * (c < drifted))) for c in range(classes)}
 
@@ -123,13 +122,11 @@ def test_features_alone_are_heard_by_the_combination_among_many_classes(method: 
     assert flags(judge.verdicts(2, one_drifts(80))) == [True] + [False] * 79
 
 
-def test_where_the_most_splits_are_too_few_the_reason_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(judge_module, "MAX_SPLITS", 60 * 500)
-    single = Judge([Counting().comparison(500)], ComparisonOptions())
+def test_where_the_most_splits_are_too_few_the_reason_says_so() -> None:
+    most = 60 * 500
+    single = Judge([Counting().comparison(500)], ComparisonOptions(), max_splits=most)
     tests = [ks_on("entropy"), Counting().comparison(500), Counting().comparison(500)]
-    merged = Judge(tests, ComparisonOptions(), merge=merging("cauchy"))
+    merged = Judge(tests, ComparisonOptions(), merge=merging("cauchy"), max_splits=most)
     for judge in (single, merged):
         found = judge.verdicts(2, one_drifts(60))
         assert flags(found) == [None] * 60, "a silence of the combination says nothing either"
@@ -137,8 +134,22 @@ def test_where_the_most_splits_are_too_few_the_reason_says_so(
             "too few permutations to reach the level among 60: compare fewer classes, or raise "
             "the level or --detector.permutations"
         )
-    more = Judge([Counting().comparison(5000)], ComparisonOptions())
+    more = Judge([Counting().comparison(5000)], ComparisonOptions(), max_splits=most)
     assert more.verdicts(2, one_drifts(60))[0].drifted, "what was asked for is drawn"
+
+
+@pytest.mark.parametrize("by", [by_mmd, by_c2st])
+def test_a_stream_that_has_hardly_any_level_left_is_by_held_out_rows(
+    by: Callable[[int], Comparison],
+) -> None:
+    """However many checks there have been: no permutation is drawn that would be one too few."""
+    options = ComparisonOptions(spending="inverse-square")
+    judge = Judge([by(99)], options, max_splits=40_000)
+    for task in (20, 300):
+        found = judge.verdicts(task, noise(10, drifted=2, rows=60))
+        assert flags(found) == [True] * 2 + [False] * 8
+        assert found[0].p_value is not None
+        assert found[0].p_value < 1e-8
 
 
 def test_few_rows_are_blamed_where_no_number_of_permutations_helps() -> None:
@@ -149,15 +160,13 @@ def test_few_rows_are_blamed_where_no_number_of_permutations_helps() -> None:
     }
 
 
-def test_what_the_entropy_shows_is_heard_although_features_could_not_have_spoken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(judge_module, "MAX_SPLITS", 1)
+def test_what_the_entropy_shows_is_heard_although_features_could_not_have_spoken() -> None:
     given = sides([0.0] * 60)
     kept, now = given[0]
     given[0] = kept, Encoding(logits=now.logits * 0 + 1.0, features=now.features)
     tests = [ks_on("entropy"), Counting().comparison(99), Counting().comparison(99)]
-    found = Judge(tests, ComparisonOptions(), merge=merging("cauchy")).verdicts(2, given)
+    judge = Judge(tests, ComparisonOptions(), merge=merging("cauchy"), max_splits=1)
+    found = judge.verdicts(2, given)
     assert flags(found) == [True] + [None] * 59
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from recollect.learn import CLSER, ER, ERACE, SER, DERpp, Objective
 from recollect.learn.cls_er import CLSEROptions
 from recollect.learn.derpp import DERppOptions
-from recollect.learn.growth import grow_head, grow_optimiser, head_of, padded
+from recollect.learn.growth import find_head, grow_head, grow_optimiser, head_of, padded
 from recollect.learn.ser import SEROptions
 
 METHODS: dict[str, Any] = {
@@ -46,6 +46,79 @@ def test_the_head_is_the_last_linear_layer_and_a_network_without_one_is_refused(
     network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     assert head_of(network) is network[2]
     assert "cannot take on new classes" in complaint(lambda: head_of(nn.Conv2d(1, 1, 1)))
+
+
+class Branched(nn.Module):
+    """A body and a head, with a layer of the head's size listed behind it or the body itself."""
+
+    def __init__(self, *, last: str) -> None:
+        super().__init__()
+        body = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+        if last == "aux":
+            self.body = body
+        self.head = nn.Linear(3, 3)
+        if last == "aux":
+            self.aux = nn.Linear(3, 3)
+        else:
+            self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(x))
+        return logits
+
+
+class Noisy(nn.Module):
+    """Outputs that no linear layer makes alone, and a draw of random numbers in either mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.left(x) + self.right(x)
+        return logits + torch.rand_like(logits)
+
+
+@pytest.mark.parametrize("last", ["aux", "body"])
+def test_the_head_is_found_by_what_it_does_and_copies_know_it_too(last: str) -> None:
+    network = Branched(last=last)
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
+    assert head_of(network) is not network.head
+    find_head(network, x)
+    for each in (network, copy.deepcopy(network), nn.Sequential(copy.deepcopy(network))):
+        inner = each if isinstance(each, Branched) else each[0]
+        assert head_of(each) is inner.head
+        before = each.eval()(x)
+        grow_head(each, 5)
+        assert_same_but_for_rounding(each(x)[:, :3], before)
+        assert not each(x)[:, 3:].any()
+        assert head_of(each) is inner.head
+    find_head(network, x)
+    assert head_of(network) is network.head, "what has grown may be looked at again"
+
+
+def test_a_network_whose_outputs_no_linear_layer_makes_alone_has_no_head() -> None:
+    network = Noisy()
+    find_head(network, torch.zeros(2, 6))
+    assert "cannot take on new classes" in complaint(lambda: head_of(network))
+    assert "cannot take on new classes" in complaint(lambda: head_of(copy.deepcopy(network)))
+
+
+@pytest.mark.parametrize("make", [lambda: Branched(last="aux"), Noisy])
+def test_looking_for_the_head_leaves_the_network_and_chance_as_they_were(make: Any) -> None:
+    network = make().train()
+    weights, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
+    find_head(network, torch.ones(2, 6))
+    assert same(network.state_dict(), weights)
+    assert torch.equal(torch.get_rng_state(), chance)
+    assert all(module.training for module in network.modules())
+    assert not any(module._forward_hooks for module in network.modules())
+
+
+def test_what_comes_behind_the_head_may_make_of_its_outputs_what_it_likes() -> None:
+    network = nn.Sequential(nn.Linear(6, 3), nn.ReLU(), nn.Linear(3, 3), nn.LogSoftmax(dim=1))
+    find_head(network, torch.zeros(1, 6))
+    assert head_of(network) is network[2]
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -149,11 +149,203 @@ def test_a_network_of_ones_own_is_cloned_and_left_alone() -> None:
     assert same(network.state_dict(), before)
 
 
+def test_the_network_that_was_given_bears_no_marks() -> None:
+    x, y = clusters()
+    network = torch.nn.Linear(4, 3)
+    network.aside = torch.nn.Linear(4, 2)  # listed last, and no head
+    before = [set(vars(each)) for each in network.modules()]
+    KeeperClassifier(network).fit(x, y)
+    assert [set(vars(each)) for each in network.modules()] == before
+
+
+def trained(outputs: int, *, sure: float = 10.0) -> torch.nn.Linear:
+    """A network that knows ten heaps of points, or the first of them."""
+    network = torch.nn.Linear(10, outputs)
+    with torch.no_grad():
+        network.weight.copy_(sure * torch.eye(10)[:outputs])
+        network.bias.zero_()
+    return network
+
+
+def heaps(labels: Any, *, each: int = 8) -> tuple[Any, Any]:
+    """Points about a corner of their own for each label from 0 to 9."""
+    y = np.tile(np.array(labels), each)
+    noise = np.random.default_rng(0).normal(size=(len(y), 10)) / 10
+    return np.eye(10)[y.astype(int)] + noise, y
+
+
+def assert_shared_out(mine: KeeperClassifier, x: Any) -> None:
+    """Every row's probabilities are all there is, and the largest is what is predicted."""
+    said = mine.predict_proba(x)
+    assert said.shape == (len(x), len(mine.classes_))
+    assert np.allclose(said.sum(axis=1), 1, rtol=0, atol=1e-9)
+    assert np.array_equal(mine.classes_[said.argmax(axis=1)], mine.predict(x))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32])
+def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: Any) -> None:
+    x, y = heaps(np.arange(10, dtype=kind))
+    mine = KeeperClassifier(trained(10))
+    late = y >= 5
+    mine.partial_fit(x[late], y[late])
+    assert mine.classes_.tolist() == list(range(10))
+    assert mine.score(x, y) == 1
+    assert mine.predict(x).dtype == kind
+    assert np.array_equal(mine.predict(x), mine.keeper_.predict(x))
+    assert_shared_out(mine, x)
+
+
+def test_labels_that_come_later_are_outputs_of_their_own_number() -> None:
+    mine = KeeperClassifier(trained(5), lr=0.5)
+    for labels in ([7, 6], [1], [9, 7]):
+        for _ in range(10):
+            mine.partial_fit(*heaps(labels))
+    assert mine.classes_.tolist() == [0, 1, 2, 3, 4, 6, 7, 9]
+    assert mine.keeper_.classes == (1, 6, 7, 9)
+    x, y = heaps([0, 1, 2, 3, 4, 6, 7, 9])
+    assert mine.score(x, y) > 0.97
+    assert_shared_out(mine, x)
+
+
+@pytest.mark.parametrize("sure", [10.0, 500.0])
+def test_fit_knows_the_labels_it_was_given_and_each_is_its_own_output(sure: float) -> None:
+    everything = heaps(range(10))[0]
+    mine = KeeperClassifier(trained(10, sure=sure), epochs=1).fit(*heaps(range(5, 10)))
+    assert mine.classes_.tolist() == [5, 6, 7, 8, 9]
+    assert mine.keeper_.classes == (5, 6, 7, 8, 9)
+    assert mine.score(*heaps(range(5, 10))) == 1
+    assert_shared_out(mine, everything)
+    mine.partial_fit(*heaps([2]))
+    assert mine.classes_.tolist() == [2, 5, 6, 7, 8, 9]
+    assert mine.score(*heaps([2, 5, 6, 7, 8, 9])) == 1
+    assert_shared_out(mine, everything)
+    assert mine.fit(*heaps([0, 3])).classes_.tolist() == [0, 3]
+
+
+def test_announced_numbers_are_their_own_outputs_in_whatever_order() -> None:
+    mine = KeeperClassifier(trained(10)).partial_fit(*heaps([7]), classes=[9, 5, 7])
+    assert mine.classes_.tolist() == [5, 7, 9]
+    assert mine.score(*heaps([5, 7, 9])) == 1
+    assert_shared_out(mine, heaps(range(10))[0])
+    early = KeeperClassifier(trained(3)).partial_fit(heaps([1])[0], classes=[8, 9])
+    assert early.predict_proba(heaps([1])[0]).tolist() == [[0.5, 0.5]] * 8
+
+
+def test_names_take_outputs_in_the_order_in_which_they_are_announced() -> None:
+    x, y = heaps([0, 1, 2])
+    names = np.array(["cat", "ant", "bee"], dtype=object)
+    mine = KeeperClassifier(trained(4)).partial_fit(x[2:3], names[y[2:3]], classes=names)
+    assert mine.classes_.tolist() == ["ant", "bee", "cat"]
+    assert mine.score(x, names[y].astype(str)) == 1
+    assert_shared_out(mine, heaps(range(10))[0])
+
+
+@pytest.mark.parametrize(
+    ("names", "settings"),
+    [
+        (("b", "a", "c"), {}),
+        ((-1, 1, 0), {}),
+        ((12_345, 0, 1), {}),
+        ((20, 10, 30), {"grow": False}),
+        ((6, 4, 5), {"max_classes": 6}),
+    ],
+)
+def test_labels_that_are_no_outputs_take_them_as_they_appear(
+    names: tuple[Any, ...], settings: dict[str, Any]
+) -> None:
+    x, y = clusters(300, names=names)
+    mine = KeeperClassifier(torch.nn.Linear(4, 5), settings=settings)
+    for some in (y == names[0], y != names[1], y == y):
+        mine.partial_fit(x[some], y[some])
+    first, second, third = (np.flatnonzero(y == name)[0] for name in names)
+    for _ in range(10):
+        mine.partial_fit(x, y)
+    assert mine.keeper_.classes == (0, 1, 2)
+    assert mine.keeper_.predict(x[[first, third, second]]).tolist() == [0, 1, 2]
+    assert mine.classes_.tolist() == sorted(names)
+    assert mine.score(x, y) > 0.97
+    assert_shared_out(mine, x)
+
+
+@pytest.mark.parametrize("label", [-1, 6, 10**15])
+def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int) -> None:
+    x, y = heaps([0, 1, 2])
+    mine = KeeperClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
+    before = state_of(copy.deepcopy(mine.keeper_))
+    said = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
+    assert f"outputs here, from 0 to 5; got {label}: announce all" in said
+    assert mine.classes_.tolist() == [0, 1, 2]
+    assert same(state_of(mine.keeper_), before)
+    mine.partial_fit(x, np.where(y == 1, 5, y))
+    assert mine.classes_.tolist() == [0, 1, 2, 5]
+
+
+def test_before_labels_come_a_network_says_the_numbers_of_its_outputs() -> None:
+    x, y = heaps([0, 1, 2])
+    mine = KeeperClassifier(trained(3)).partial_fit(x)
+    assert mine.predict(x).tolist() == y.tolist()
+    assert "all alike; got" in complaint(
+        lambda: copy.deepcopy(mine).partial_fit(x, y).partial_fit(x, y.astype(str))
+    )
+    mine.partial_fit(x, np.array(["a", "b", "c"])[y])
+    assert mine.classes_.tolist() == ["a", "b", "c"]
+    assert_shared_out(mine, x)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_copy_knows_the_same_outputs_and_a_clone_none(copied: Callable[[Any], Any]) -> None:
+    x, y = heaps([4, 7])
+    mine = KeeperClassifier(trained(6)).partial_fit(x, y)
+    other = copied(mine)
+    for each in (mine, other):
+        each.partial_fit(*heaps([9]))
+    assert other.classes_.tolist() == mine.classes_.tolist() == [0, 1, 2, 3, 4, 5, 7, 9]
+    assert np.array_equal(other.predict_proba(x), mine.predict_proba(x))
+    assert clone(mine).partial_fit(*heaps([1])).classes_.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_settings_of_a_keeper_can_be_searched_over() -> None:
     mine = KeeperClassifier(settings={"watch_every": 3}, lr=0.05)
     assert clone(mine).get_params() == mine.get_params()
     mine.set_params(method="er-ace", settings={"checkrows": 3})
     assert "did you mean 'check_rows'?" in complaint(lambda: mine.fit(*clusters()))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"settings": {"method": "er"}}, "got 'method': give it as KeeperClassifier(method=...)"),
+        ({"settings": {"lr": 0.3}}, "got 'lr': give it as KeeperClassifier(lr=...)"),
+        ({"settings": {"network": "mlp"}}, "got 'network': give it as"),
+        ({"settings": {"labels": len}}, "got <built-in function len>: leave it out, or use a Keep"),
+        ({"settings": [("check_rows", 3)]}, "such as {'check_rows': 30}; got [('check_rows', 3)]"),
+        ({"settings": {3: 4}}, "must have texts for names, see LiveSettings; got 3"),
+        ({"epochs": "3"}, "epochs must be a whole number, at least 1; got '3': give one, or leave"),
+        ({"epochs": 0}, "at least 1; got 0: give one, or leave it out for 20"),
+        ({"epochs": 2.5}, "at least 1; got 2.5"),
+        ({"batch_size": None}, "batch_size must be a whole number, at least 1; got nothing"),
+        ({"batch_size": True}, "at least 1; got True"),
+        ({"buffer_size": None}, "buffer_size must be a whole number, at least 1; got nothing"),
+        ({"unlabelled": [-1, 0]}, "unlabelled must be one label, a number or a text, or None; got"),
+    ],
+)
+def test_parameters_that_cannot_be_used_are_told_in_one_line_when_it_learns(
+    given: dict[str, Any], text: str
+) -> None:
+    x, y = clusters(30)
+    mine = KeeperClassifier(**given)
+    assert text in complaint(lambda: mine.fit(x, y))
+    assert text in complaint(lambda: mine.partial_fit(x, y))
+    assert not hasattr(mine, "keeper_")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    x, y = clusters()
+    counts: dict[str, Any] = {"buffer_size": 50, "epochs": 3, "batch_size": 16}
+    mine = KeeperClassifier(**counts).fit(x, y)
+    other = clone(mine).set_params(**{name: np.int64(count) for name, count in counts.items()})
+    other.fit(x, y)
+    assert np.array_equal(mine.predict_proba(x), other.predict_proba(x))
 
 
 def test_drift_is_seen_and_mended_through_partial_fit() -> None:
@@ -218,3 +410,13 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     assert mine.classes_.tolist() == [0, 1, 2]
     assert "all alike; got" in complaint(lambda: mine.partial_fit(x, np.array(["a"] * 30)))
     assert set(mine.predict(x)) <= {0, 1, 2}
+
+
+def test_a_fit_that_is_refused_leaves_what_was_before() -> None:
+    x, y = clusters(30)
+    mine = KeeperClassifier().fit(x, y)
+    before = mine.predict_proba(x)
+    mine.set_params(settings={"max_classes": 2})
+    assert "labels are at most 1 here" in complaint(lambda: mine.fit(x[:, :3], y + 7))
+    assert mine.classes_.tolist() == [0, 1, 2]
+    assert np.array_equal(mine.predict_proba(x), before)

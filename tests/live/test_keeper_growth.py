@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from live_tools import digits, keeper, play, small_network
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+import recollect
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 QUICK = {"stable_update_freq": 0.9, "stable_alpha": 0.9, "plastic_alpha": 0.9}
@@ -107,3 +115,120 @@ def test_a_head_that_is_not_linear_takes_its_own_classes_and_no_more() -> None:
     images = digits(0).images
     mine.observe(images[:3], [0, 1, 2])
     assert "labels are at most 2" in complaint(lambda: mine.observe(images[:1], [3]))
+
+
+class Listed(nn.Module):
+    """Three outputs of a head behind a body, and the layers listed in any order."""
+
+    body: nn.Linear
+    head: nn.Linear
+    aux: nn.Linear
+
+    def __init__(self, *order: str) -> None:
+        super().__init__()
+        layers = {"body": (64, 3), "head": (3, 3), "aux": (3, 3)}
+        for name in order:
+            setattr(self, name, nn.Linear(*layers[name]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(x.flatten(1)).relu())
+        return logits
+
+
+class Summed(Listed):
+    """Outputs that two layers make together: to widen one of them is not enough."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.body(x.flatten(1)).relu()
+        logits: Tensor = self.head(features) + self.aux(features)
+        return logits
+
+
+ORDERS = [("body", "head", "aux"), ("head", "body"), ("aux", "head", "body"), ("body", "head")]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
+    order: tuple[str, ...], method: str
+) -> None:
+    stream = digits(0, turn=None)
+    few = stream.labels < 3
+    network = Listed(*order)
+    mine = keeper(network, method=method, momentum=0.9, normalise=True)
+    mine.observe(stream.images[few][:20], stream.labels[few][:20])
+    learner = upkeep_of(mine).parts.learner
+    for start in range(0, 40, 10):
+        mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
+    learner.restart()
+    mine.observe(stream.images[:10], stream.labels[:10])
+    assert mine.predict_proba(stream.images[:4]).shape == (4, 10)
+    for each in learner.networks:
+        shapes = {name: tuple(weight.shape) for name, weight in each.state_dict().items()}
+        assert {shape for name, shape in shapes.items() if "head.weight" in name} == {(10, 3)}
+        assert {shape for name, shape in shapes.items() if "aux.weight" in name} <= {(3, 3)}
+    assert network.head.out_features == 3, "the original is left alone"
+
+
+@pytest.mark.parametrize("grown", [False, True])
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_a_keeper_taken_up_again_still_knows_what_is_to_grow(
+    order: tuple[str, ...], grown: bool, tmp_path: Path
+) -> None:
+    images, network = digits(0).images, Listed(*order)
+    with keeper(network, folder=tmp_path / "kept", momentum=0.9) as mine:
+        mine.observe(images[:5], [0, 1, 2, 1, 4 if grown else 2])
+    with recollect.Keeper.load(tmp_path / "kept", network) as loaded:
+        loaded.observe(images[:2], [0, 6])
+        assert loaded.predict_proba(images[:4]).shape == (4, 7)
+
+
+class Backbone(Listed):
+    """One that is made by its name, with a layer of the head's size behind it."""
+
+    def __init__(self, *, input_shape: tuple[int, ...], num_classes: int) -> None:
+        assert (math.prod(input_shape), num_classes) == (64, 3)
+        super().__init__("body", "head", "aux")
+
+
+def test_a_backbone_of_ones_own_grows_where_it_makes_its_outputs() -> None:
+    images = digits(0).images
+    mine = keeper(f"{__name__}:Backbone")
+    mine.observe(images[:3], [0, 1, 2])
+    mine.observe(images[:2], [0, 4])
+    upkeep_of(mine).parts.learner.restart()
+    mine.observe(images[:2], [0, 4])
+    assert mine.predict_proba(images[:4]).shape == (4, 5)
+
+
+def normed() -> nn.Module:
+    """A head whose weights are made of others."""
+    network = small_network(3)
+    weight_norm(network.get_submodule("3"))
+    return network
+
+
+@pytest.mark.parametrize("make", [lambda: Summed("body", "head", "aux"), normed])
+def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
+    make: Callable[[], nn.Module],
+) -> None:
+    images = digits(0).images
+    mine = keeper(make())
+    for _ in range(2):
+        assert "labels are at most 2 here; got 4" in complaint(
+            lambda: mine.observe(images[:2], [1, 4])
+        )
+        mine.observe(images[:3], [0, 1, 2])
+    assert mine.classes == (0, 1, 2)
+    assert mine.rows == 6
+
+
+def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:
+    network = small_network(3)
+    mine = keeper(network)
+    chance = torch.get_rng_state()
+    mine.observe(digits(0).images[:3], [0, 1, 2])
+    assert torch.equal(torch.get_rng_state(), chance)
+    layers = [vars(each) for each in upkeep_of(mine).parts.learner.network.modules()]
+    for mine_has, given in zip(layers, map(vars, network.modules()), strict=True):
+        assert mine_has.keys() == given.keys()

@@ -42,7 +42,7 @@ def test_rows_that_are_not_finite_are_refused_counted_and_told(value: float) -> 
     assert seen.labelled == 38
     assert seen.predicted[[3, 17]].tolist() == [-1, -1]
     assert (np.delete(seen.predicted, [3, 17]) >= 0).all()
-    assert "2 rows were refused: not finite" in seen.notes
+    assert "2 rows were refused: not finite, or too large" in seen.notes
     assert "recollect_rows_refused_total 2\n" in mine.counters
     assert heard[0].details == {"rows": [3, 17]}
     assert np.isfinite(mine.predict_proba(np.delete(x, [3, 17], axis=0))).all()

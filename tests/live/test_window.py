@@ -10,7 +10,7 @@ from same_state import same
 
 from recollect.live.piles import Pile, Tally, no_rows, occurrences, with_labels
 from recollect.live.settings import LiveSettings
-from recollect.live.window import Track, Window
+from recollect.live.window import MOST_CHECKED, Track, Window
 from recollect.types import Rows
 
 NOTHING = no_rows((2,), torch.float32)
@@ -207,3 +207,52 @@ def test_a_window_is_saved_and_loaded_as_it_is() -> None:
 def test_the_last_of_two_labels_for_a_row_counts() -> None:
     some = with_labels(rows([-1, -1]), torch.tensor([1, 0, 1]), torch.tensor([3, 4, 5]))
     assert some.labels.tolist() == [4, 5]
+
+
+def test_late_labels_for_rows_from_before_their_class_drifted_are_not_used() -> None:
+    """Neither to learn from nor to be watched; those from when it may have drifted already are."""
+    window = Window(NOTHING, LiveSettings(watch_every=100), trust_guesses=True)
+    window.wait(rows([-1] * 20))
+    window.checked([0], 8)  # nothing was found in it up to here
+    window.renew(0, 15)
+    late = window.answered(torch.arange(20), torch.tensor([0, 1] * 10))
+    assert late.outdated == 4
+    assert late.learn.ids.tolist() == [1, 3, 5, 7, *range(8, 20)]
+    again = Window(NOTHING, LiveSettings(watch_every=2), trust_guesses=True)
+    again.load_state_dict(window.state_dict())
+    again.wait(rows([-1] * 4))
+    assert again.answered(torch.arange(4), torch.tensor([0, 0, 0, 0])).outdated == 4
+    assert not again.given.follows
+    assert again.given.complete() == []
+
+
+def test_rows_that_somebody_is_asked_about_say_nothing_of_how_classes_looked() -> None:
+    window = Window(NOTHING, LiveSettings(reference_size=5), trust_guesses=True)
+    some = rows([-1] * 4)
+    window.wait(some)
+    window.watch_guessed(some, torch.ones(4, dtype=torch.int64))
+    window.ask_for(some[:3])
+    window.watch_guessed(rows([-1] * 3, 4), torch.ones(3, dtype=torch.int64))
+    assert window.guessed.complete() == []
+    window.watch_guessed(rows([-1], 7), torch.ones(1, dtype=torch.int64))
+    assert window.guessed.settle(1).ids.tolist() == [3, 4, 5, 6, 7]
+
+
+def test_a_check_takes_the_newest_rows_of_a_class_and_not_any_number() -> None:
+    mine = track()
+    mine.look_at(rows([0, 0, 0, 1, 1, 1]))
+    mine.settle(0)
+    mine.settle(1)
+    mine.look_at(rows([0, 1, 1] * MOST_CHECKED, 6))
+    current = mine.current([0, 1])
+    assert current.labels.bincount().tolist() == [MOST_CHECKED, MOST_CHECKED]
+    ones = [6 + n for n in range(3 * MOST_CHECKED) if n % 3]
+    assert current.ids[current.labels == 1].tolist() == ones[-MOST_CHECKED:]
+
+
+def test_a_pile_keeps_no_memory_of_rows_beyond_its_bound() -> None:
+    pile = Pile(NOTHING, most=10)
+    pile.add(rows([0] * 1000))
+    kept = pile.rows()
+    assert kept.ids.tolist() == list(range(990, 1000))
+    assert kept.images.untyped_storage().nbytes() == kept.images.nbytes

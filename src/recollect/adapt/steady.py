@@ -25,7 +25,8 @@ class Steady:
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """The inner repair of classes that move; the others are told of."""
-        self._moving -= self._found_at_rest({verdict.label for verdict in drifted}, bench)
+        # Classes that moved, were tested again, and are not reported any more.
+        self._moving -= bench.tested - {verdict.label for verdict in drifted}
         passed: list[Verdict] = []
         notes: list[str] = []
         for verdict in drifted:
@@ -39,12 +40,6 @@ class Steady:
             passed.append(dataclasses.replace(verdict, share=share))
         repair = self._inner.repair(passed, bench)
         return dataclasses.replace(repair, notes=(*notes, *repair.notes))
-
-    def _found_at_rest(self, drifted: set[int], bench: Workbench) -> set[int]:
-        """Classes that moved, were looked at again, and are not reported any more."""
-        rest = self._moving - drifted
-        seen = set(bench.watched().labels.tolist()) if rest else set()
-        return rest if -1 in seen else rest & seen  # -1: rows of all classes, not told apart
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -50,6 +50,8 @@ class Comparison(Calibrated):
     """what is compared: (rows,) scores or (rows, d) features"""
     by_splits: Calibrated | None = None
     """the same statistic, measured against the reference split against itself; None: no such"""
+    held_out: Calibrated | None = None
+    """what takes its place where random splits do not get far enough down; None: nothing does"""
 
     def calibrated(self, calibration: str) -> Comparison:
         """The comparison whose p-values are measured against what the options say."""
@@ -64,6 +66,16 @@ class Comparison(Calibrated):
             smallest_p_value=by.smallest_p_value,
             splits=by.splits,
             finer=by.finer,
+            held_out=None,
+        )
+
+    def on_held_out_rows(self) -> Comparison:
+        """What takes its place, if anything does."""
+        by = self.held_out
+        if by is None:
+            return self
+        return replace(
+            self, test=by.test, smallest_p_value=by.smallest_p_value, splits=0, finer=None
         )
 
     def refined(self, splits: int) -> Comparison:
@@ -100,18 +112,24 @@ class Panel:
         return p_values[0] if self.merge is None else self.merge(p_values)
 
     def reaching(self, p_value: float, *, max_splits: int) -> Panel:
-        """The panel with as many random splits as it takes to get down to a p-value, or the most.
+        """The panel with as many random splits as it takes to get down to a p-value.
 
-        Of several tests, one may see nothing.
+        Of several tests, one may see nothing. Where it takes more than the most, tests on
+        held-out rows take the place of those that draw them, or else these draw the most.
         """
         blind = [] if self.merge is None else [1.0]
         seeing = len(self.comparisons) - len(blind)
+        most = max(max_splits, *(each.splits for each in self.comparisons))
         splits = bisect_left(
-            range(max_splits),
+            range(most),
             True,
             key=lambda count: self.merged([*blind, *[1 / (1 + count)] * seeing]) <= p_value,
         )
-        return self._refined(splits)
+        panel = self
+        if splits == most:
+            held_out = tuple(each.on_held_out_rows() for each in self.comparisons)
+            panel = replace(self, comparisons=held_out)
+        return panel._refined(splits)
 
     def smallest(self, sizes: Sizes) -> float:
         """No rows of such sizes have a smaller p-value."""

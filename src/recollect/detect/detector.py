@@ -13,7 +13,8 @@ from torch import Tensor
 from recollect.detect.encoders import Encodes, LearnerEncoder
 from recollect.detect.grouping import KnownLabels, group_of_rows, groups_among
 from recollect.detect.harm import estimate_harm_by_class
-from recollect.detect.judge import Judge
+from recollect.detect.judge import MAX_SPLITS, Judge
+from recollect.detect.mix import in_that_mix, shares_in_stream
 from recollect.detect.reference import FingerprintReference
 from recollect.detect.share import estimate_shares
 from recollect.errors import UserError
@@ -82,6 +83,10 @@ class Setting:
     """the learner's own network, where it may be asked what it makes of rows"""
     grows: bool = False
     """whether outputs may be added: with one alone there is nothing to be uncertain about yet"""
+    mix_changes: bool = False
+    """whether classes may come in other shares than the reference holds them in"""
+    max_splits: int = MAX_SPLITS
+    """random ones that a check of all classes may draw: its time is bounded"""
 
 
 class TwoSampleDetector:
@@ -96,12 +101,17 @@ class TwoSampleDetector:
         *,
         labels: KnownLabels = "given",
         learner: Callable[[Tensor], Encoding] | None = None,
+        mix_changes: bool = False,
     ) -> None:
-        """`learner` says what it takes rows for; a `LearnerEncoder` says so without being asked."""
+        """`learner` says what it takes rows for; a `LearnerEncoder` says so without being asked.
+
+        `mix_changes`: see `Setting`; where labels are given, it makes no difference.
+        """
         self._encoder = encoder
         self._judge = judge
         self._labels = labels
         self._learner = learner
+        self._mix_changes = mix_changes and labels == "predicted"
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
@@ -109,7 +119,11 @@ class TwoSampleDetector:
         """One verdict per class; a class with too few distinct rows is not testable."""
         all_kept, all_now = self._sides(classes, monitored.distinct(), reference)
         groups = groups_among(classes, self._labels)
-        kept = {group: all_kept.of_group(group) for group in groups}
+        compared, shares = all_kept, None
+        if self._mix_changes:
+            shares = shares_in_stream(all_kept.labels, all_kept.groups, all_now.groups)
+            compared = all_kept[in_that_mix(all_kept.labels, all_kept.groups, shares)]
+        kept = {group: compared.of_group(group) for group in groups}
         now = {group: all_now.of_group(group) for group in groups}
         verdicts = self._judge.verdicts(
             task, {group: (kept[group].encoding, now[group].encoding) for group in groups}
@@ -117,13 +131,20 @@ class TwoSampleDetector:
         verdicts = _with_shares(verdicts, kept, now)
         if self._labels == "unknown":  # what is said of the whole stream is said of every class
             verdicts = [replace(verdicts[0], label=label) for label in classes]
-        return self._with_harm(verdicts, all_kept, all_now)
+        return self._with_harm(verdicts, all_kept, all_now, shares)
 
-    def _with_harm(self, verdicts: list[Verdict], kept: _Side, now: _Side) -> list[Verdict]:
+    def _with_harm(
+        self,
+        verdicts: list[Verdict],
+        kept: _Side,
+        now: _Side,
+        shares: Mapping[int, float] | None,
+    ) -> list[Verdict]:
         """What the changes cost the learner, if it was asked about both sides.
 
-        Where no labels are given, classes are taken to come as often as in the reference: held-out
-        rows are as mixed as the stream. A class without reference rows comes as often as others do.
+        Where no labels are given, classes come in the `shares` that predictions speak for; None: as
+        often as in the reference, if held-out rows are as mixed as the stream. A class without
+        reference rows comes as often as others do.
         """
         if kept.opinions is None or now.opinions is None or not len(kept.labels):
             return verdicts
@@ -132,6 +153,8 @@ class TwoSampleDetector:
             labels, mix = now.labels, dict(Counter(now.labels.tolist()))
         else:
             counts = Counter(kept.labels.tolist())
+            if shares is not None:
+                counts = Counter({c: share * len(now.labels) for c, share in shares.items()})
             usual = counts.total() / len(counts)
             labels, mix = None, {each.label: counts.get(each.label, usual) for each in verdicts}
         harms = estimate_harm_by_class(kept.opinions, now.opinions, kept.labels, labels, mix=mix)

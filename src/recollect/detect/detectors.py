@@ -22,6 +22,13 @@ from recollect.detect.combine import COMBINATIONS
 from recollect.detect.comparison import Calibrated, Comparison, Merge
 from recollect.detect.detector import Setting, TwoSampleDetector
 from recollect.detect.evidence import Evidence, Pair, smallest_permutation_p_value
+from recollect.detect.held_out import (
+    Learn,
+    by_held_out_rows,
+    separating,
+    smallest_held_out_p_value,
+    witness,
+)
 from recollect.detect.judge import ComparisonOptions, Judge
 from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
 from recollect.detect.mmd import mmd
@@ -127,9 +134,15 @@ def _detector(
     options: ComparisonOptions,
     merge: Merge | None = None,
 ) -> TwoSampleDetector:
-    judge = Judge(comparisons, options, merge=merge, seed=setting.seed)
+    judge = Judge(
+        comparisons, options, merge=merge, seed=setting.seed, max_splits=setting.max_splits
+    )
     return TwoSampleDetector(
-        setting.encoder(), judge, labels=setting.labels, learner=setting.learner
+        setting.encoder(),
+        judge,
+        labels=setting.labels,
+        learner=setting.learner,
+        mix_changes=setting.mix_changes,
     )
 
 
@@ -166,16 +179,16 @@ def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
 
 def by_mmd(permutations: int) -> Comparison:
     """Maximum mean discrepancy of features, by at least so many permutations."""
-    return _on_features("mmd", mmd, mmd_by_splits, permutations)
+    return _on_features("mmd", mmd, mmd_by_splits, permutations, witness)
 
 
 def by_c2st(permutations: int) -> Comparison:
     """A classifier two-sample test on features, by at least so many permutations."""
-    return _on_features("c2st", c2st, c2st_by_splits, permutations)
+    return _on_features("c2st", c2st, c2st_by_splits, permutations, separating)
 
 
 def _on_features(
-    name: str, test: PermutationTest, split_test: SplitTest, permutations: int
+    name: str, test: PermutationTest, split_test: SplitTest, permutations: int, learn: Learn
 ) -> Comparison:
     permuted = _by_permutations(test, permutations)
     return Comparison(
@@ -186,7 +199,15 @@ def _on_features(
         splits=permuted.splits,
         finer=permuted.finer,
         by_splits=_by_splits(split_test, permutations),
+        held_out=_on_held_out_rows(learn),
     )
+
+
+def _on_held_out_rows(learn: Learn) -> Calibrated:
+    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+        return by_held_out_rows(pairs, learn=learn, generator=generator)
+
+    return Calibrated(test=test, smallest_p_value=smallest_held_out_p_value)
 
 
 def _by_permutations(permutation_test: PermutationTest, permutations: int) -> Calibrated:

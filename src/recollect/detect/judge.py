@@ -63,8 +63,8 @@ class Judge:
     """Compares each class's current encodings with its reference by one or several tests.
 
     The more classes share a level, the finer p-values must be: tests that draw random splits draw
-    as many as the strictest threshold asks for, up to `MAX_SPLITS`, but never fewer than their own
-    number.
+    as many as the strictest threshold asks for, but never fewer than their own number. Beyond
+    `MAX_SPLITS` tests on held-out rows take their place, where there are any.
     """
 
     def __init__(
@@ -74,8 +74,12 @@ class Judge:
         *,
         merge: Merge | None = None,
         seed: int = 0,
+        max_splits: int = MAX_SPLITS,
     ) -> None:
-        """`merge` makes one p-value of several comparisons'; a single one needs none."""
+        """`merge` makes one p-value of several comparisons'; a single one needs none.
+
+        `max_splits`: random ones of all classes of a check together.
+        """
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
         self._panel = Panel(
@@ -85,6 +89,7 @@ class Judge:
         self._options = options
         self._correct = CORRECTIONS[options.correction]
         self._seed = seed
+        self._max_splits = max_splits
 
     def verdicts(self, task: int, sides: Mapping[int, tuple[Encoding, Encoding]]) -> list[Verdict]:
         """One verdict per class, given distinct rows (reference, current) of each, in that order.
@@ -149,7 +154,7 @@ class Judge:
         if not rivals or self._options.max_statistic is not None:
             return self._panel
         strictest = self._correct([1.0] * rivals, level)
-        return self._panel.reaching(strictest / 2, max_splits=MAX_SPLITS // rivals)
+        return self._panel.reaching(strictest / 2, max_splits=self._max_splits // rivals)
 
     def _shortages(self, sizes: Mapping[int, Sizes]) -> dict[int, str]:
         """Classes with too few rows, and why they cannot be tested."""

@@ -110,15 +110,20 @@ class Learner:
 
     def end_task(self) -> None:
         """Tell the method that the task is over."""
-        # A loss is checked before its update: the last one may have burst what is now to be kept.
-        weights = (weight for weight in self.network.parameters() if weight.requires_grad)
-        if not all(weight.isfinite().all() for weight in weights):
-            raise RunFailure(
-                f"weights were not finite after step {self.steps}; try a lower learning rate"
-            )
+        self.refuse_burst_weights()
         self._in_task = False
         self._pictures_return = False
         self.objective.end_task(self.network)
+
+    @torch.no_grad()
+    def refuse_burst_weights(self) -> None:
+        """RunFailure where an update has burst the weights: a loss is checked before its update."""
+        weights: list[Tensor] = [w for w in self.network.parameters() if w.requires_grad]
+        # Asked this way round, NaN has burst, too; so has what single precision cannot multiply.
+        if not all(bool(norm < BURST) for norm in torch._foreach_norm(weights)):
+            raise RunFailure(
+                f"weights were not finite after step {self.steps}; try a lower learning rate"
+            )
 
     def observe(self, batch: Rows) -> StepReport:
         """One step on a labelled batch; afterwards the batch is offered to the memory.
@@ -327,6 +332,9 @@ class Learner:
 
 
 _NOTHING = contextlib.nullcontext()
+BURST = 1e9
+"""a norm of weights that no network has which learns: a few such layers, and all is infinite"""
+
 _ASKED_AT_ONCE = 512
 """rows of a forward that nobody learns from"""
 

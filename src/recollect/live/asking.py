@@ -72,6 +72,8 @@ class Answer:
     """int64 (labels,)"""
     labels: Tensor
     """int64 (labels,)"""
+    failed: bool = False
+    """whether whoever was asked was not able to say: somebody else may be"""
 
 
 class Inbox:
@@ -141,6 +143,12 @@ class Asker:
         self._seconds = seconds
         self._max_label = max_label
         self._busy = threading.Lock()
+        self._waited_for: int | None = None
+
+    @property
+    def waits_for_caller(self) -> bool:
+        """Whether the thread that asks this is the callback's, and is being waited for."""
+        return self._waited_for == threading.get_ident()
 
     def ask(self, request: Request) -> Answer | None:
         """The labels it gives; None: it may still give them. UserError: it failed."""
@@ -150,6 +158,7 @@ class Asker:
         thread = threading.Thread(target=self._work, args=(request, call), daemon=True)
         thread.start()
         call.done.wait(self._seconds)
+        self._waited_for = None
         with call.lock:
             if not call.done.is_set():
                 call.is_late = True
@@ -159,6 +168,7 @@ class Asker:
         return call.answer
 
     def _work(self, request: Request, call: _Call) -> None:
+        self._waited_for = threading.get_ident()
         try:
             answer, failure = self._read(request, self._callback(request)), None
         except UserError as error:
@@ -171,7 +181,7 @@ class Asker:
             call.done.set()
             if call.is_late and failure is not None:
                 self._inbox.complain(failure)
-                answer = _no_answer(request)
+                answer = _failed(request)
             if call.is_late and answer is not None:
                 try:
                     self._inbox.add(answer)
@@ -192,10 +202,10 @@ class Asker:
         return Answer(ids=ids, labels=labels)
 
 
-def _no_answer(request: Request) -> Answer:
-    """Nobody will label these rows."""
+def _failed(request: Request) -> Answer:
+    """No labels for these rows."""
     ids = torch.from_numpy(request.ids)
-    return Answer(ids=ids, labels=torch.full_like(ids, UNKNOWN))
+    return Answer(ids=ids, labels=torch.full_like(ids, UNKNOWN), failed=True)
 
 
 class _Call:
@@ -317,7 +327,7 @@ class LiveLabels:
         try:
             answer = self._asker.ask(request)
         except UserError as error:
-            self._window.take_back(rows)
+            self._window.take_back(rows.ids)
             self._tell("trouble", label=label, text=f"class {label}: {error}")
             return rows[:0]
         if answer is None:
@@ -373,6 +383,9 @@ def take_up(answers: list[Answer], window: Window, ledger: Ledger) -> list[Late]
     """What has become of late answers, one after the other."""
     taken = []
     for answer in answers:
+        if answer.failed:
+            window.take_back(answer.ids)
+            continue
         known = answer.labels != UNKNOWN
         late = window.answered(answer.ids[known], answer.labels[known])
         window.asked.remove(answer.ids[~known])

@@ -8,7 +8,7 @@ PREFIX = "recollect_"
 
 COUNTERS: Mapping[str, str] = {
     "rows_total": "rows that came in",
-    "rows_refused_total": "rows that were not finite",
+    "rows_refused_total": "rows with values that are not finite, or too large",
     "rows_labelled_total": "rows that came with a label",
     "correct_total": "labelled rows that were predicted right before they were learned",
     "steps_total": "gradient steps",
@@ -18,22 +18,24 @@ COUNTERS: Mapping[str, str] = {
     "labels_asked_total": "labels asked for",
     "labels_given_total": "labels given",
     "labels_late_total": "labels that came later than their rows",
-    "label_failures_total": "times that asking for labels failed, or brought fewer",
+    "label_failures_total": "times that asking for labels failed",
     "callback_failures_total": "times that a callback on an event failed",
 }
 GAUGES: Mapping[str, str] = {
     "classes": "classes seen so far",
     "memory_rows": "rows in the replay memory",
     "classes_waiting": "classes that have drifted and wait for labels",
+    "classes_untestable": "classes that the last check could say nothing about",
     "accuracy_recent": "share of right predictions among the last labelled rows",
 }
+"""A gauge is told once it is known how things stand."""
 
 
 class Counters:
     """What has happened so far, and how things stand."""
 
     def __init__(self) -> None:
-        self.values: dict[str, float] = dict.fromkeys((*COUNTERS, *GAUGES), 0)
+        self.values: dict[str, float] = dict.fromkeys(COUNTERS, 0)
 
     def add(self, name: str, count: float = 1) -> None:
         """Count something that has happened."""
@@ -42,7 +44,7 @@ class Counters:
 
     def set(self, name: str, value: float) -> None:
         """Say how something stands, or how often somebody else has counted it."""
-        assert name in self.values, name
+        assert name in COUNTERS or name in GAUGES, name
         self.values[name] = value
 
     def text(self) -> str:
@@ -50,6 +52,8 @@ class Counters:
         lines = []
         for kind, names in (("counter", COUNTERS), ("gauge", GAUGES)):
             for name, meaning in names.items():
+                if name not in self.values:
+                    continue
                 lines += [
                     f"# HELP {PREFIX}{name} {meaning}",
                     f"# TYPE {PREFIX}{name} {kind}",
@@ -63,7 +67,7 @@ class Counters:
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Take up where `state_dict` left off."""
-        self.values = {name: state[name] for name in self.values}
+        self.values = dict.fromkeys(COUNTERS, 0) | dict(state)
 
 
 def _written(value: float) -> str:

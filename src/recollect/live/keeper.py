@@ -101,6 +101,7 @@ class Keeper:
         self._preview: _Preview | None = None
         self._first_outputs = 0
         self._is_observing = False
+        self._saves_after = False
         self._closes_after = False
         self._closed = False
         self._failure: str | None = None
@@ -160,7 +161,7 @@ class Keeper:
         `x`: pictures as bytes, (rows, height, width, channels), or floats as the network takes
         them. What cannot be used at all is a UserError, and leaves everything as it was.
         """
-        with self._lock:
+        with self._alone():
             self._refuse_if_over()
             with self._beginning if self._published is None else contextlib.nullcontext():
                 taken, upkeep = self._take(x, y)
@@ -170,6 +171,8 @@ class Keeper:
                     return self._observe(taken, upkeep)
             finally:
                 self._is_observing = False
+                if self._saves_after and self._failure is None:
+                    self.save()
                 if self._closes_after:
                     self.close()
 
@@ -196,6 +199,17 @@ class Keeper:
         for trouble in troubles:
             done.tell("trouble", text=trouble)
         return self._teller.report(taken, done, upkeep)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time, and not the one that is waited for."""
+        if self._asker is not None and self._asker.waits_for_caller:
+            raise UserError(
+                "the keeper waits for the label callback, which cannot make it do anything else: "
+                "return the labels first"
+            )
+        with self._lock:
+            yield
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
@@ -225,14 +239,15 @@ class Keeper:
         """
         if not isinstance(steps, int | np.integer):
             raise UserError(f"steps must be a whole number; got {steps!r}")
-        with self._lock:
+        with self._alone():
             self._refuse_if_over()
             upkeep = self._upkeep
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
             with self._whole():
                 losses = upkeep.rehearse(steps)
-            self._publish(upkeep)
+                self._publish(upkeep)
+            self._teller.gauge(upkeep)
             return sum(losses) / steps
 
     def predict(self, x: Any) -> np.ndarray:
@@ -272,7 +287,7 @@ class Keeper:
 
         They can be answered with `answer`, also after a restart.
         """
-        with self._lock:
+        with self._alone():
             if self._upkeep is None:
                 return ()
             rows = self._upkeep.window.asked.rows()
@@ -295,11 +310,17 @@ class Keeper:
     # Keeping it
 
     def save(self) -> None:
-        """Keep everything in the folder, whole or not at all; the state before stays beside it."""
-        with self._lock:
+        """Keep everything in the folder, whole or not at all; the state before stays beside it.
+
+        A callback that saves during `observe` has it saved when all has been told.
+        """
+        with self._alone():
             self._refuse_if_over()
             if self._folder is None:
                 raise UserError("there is nowhere to save to: make the keeper with a folder")
+            self._saves_after = self._is_observing
+            if self._is_observing:
+                return
             self._folder.save_checkpoint(self._state())
             self._announce("saved")
 
@@ -309,7 +330,7 @@ class Keeper:
         What is left of a batch that was broken off is not saved. A callback that closes the keeper
         during `observe` closes it when all has been told.
         """
-        with self._lock:
+        with self._alone():
             if self._is_observing:
                 self._closes_after = True
                 return
@@ -332,6 +353,8 @@ class Keeper:
 
     def _open(self, path: Path, *, resume: bool = False) -> RunFolder:
         own = {"network": self._network is not None, **to_json(self._config, self._settings)}
+        if resume:  # what could not be set yet when the folder was made is as it is by default
+            own = {name: own[name] for name in read_config(path)["keeper"] if name in own}
         plain = {**self._config.to_json(), "keeper": own}
         if not resume and is_run(path):
             raise UserError(
@@ -457,6 +480,7 @@ class Keeper:
     # Asking the network
 
     def _publish(self, upkeep: Upkeep) -> None:
+        upkeep.parts.learner.refuse_burst_weights()
         if not bool(upkeep.answers.any()):
             return  # made for classes of which none has been learned: there is nothing to predict
         network = _network_of(upkeep)

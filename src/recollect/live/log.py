@@ -12,7 +12,7 @@ from recollect.files import JSON
 
 EVENTS: Mapping[str, str] = {
     "observed": "rows came in: how many, how many were predicted right, the loss, all counters",
-    "refused": "rows that are not finite were left out",
+    "refused": "rows with values that are not finite, or too large, were left out",
     "classes": "labels of classes came that had never been seen",
     "grown": "the network has taken on more outputs",
     "watched": "enough is known of classes to see them drift",
@@ -23,7 +23,8 @@ EVENTS: Mapping[str, str] = {
     "asked": "labels were asked for",
     "pending": "labels that were asked for may still come",
     "answered": "labels came for rows that had none",
-    "trouble": "asking for labels failed, or a callback did",
+    "untestable": "what came cannot say whether classes have drifted",
+    "trouble": "asking for labels failed",
     "saved": "everything was saved",
     "closed": "the end",
 }

@@ -18,7 +18,8 @@ class Observation:
     ids: np.ndarray
     """int64 (rows,): by which labels that come later are told, see `Keeper.answer`"""
     predicted: np.ndarray
-    """int64 (rows,): the classes, before anything was learned; -1: the row was refused"""
+    """int64 (rows,): the classes, before anything was learned of the batch; -1: the row was
+    refused, or there was no class to predict yet"""
     labelled: int
     """rows that came with a label"""
     correct: int
@@ -26,7 +27,7 @@ class Observation:
     loss: float | None
     """mean over the gradient steps; None: none was made"""
     refused: tuple[int, ...]
-    """positions of rows with values that are not finite: they were left out"""
+    """positions of rows with values that are not finite, or too large: they were left out"""
     new_classes: tuple[int, ...]
     """classes that had never been seen"""
     verdicts: tuple[Verdict, ...]

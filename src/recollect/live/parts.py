@@ -25,6 +25,10 @@ from recollect.experiment.presets import settled
 from recollect.learn import Learner
 from recollect.types import Rows
 
+MAX_SPLITS = 40_000
+"""random ones that a check may draw: it takes about as long as a step of a ResNet-18, however often
+there has been one before, and however little of the level is left"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LiveParts:
@@ -109,6 +113,8 @@ def make_parts(
             labels=labels,
             learner=learner.encode if asks else None,
             grows=True,
+            mix_changes=True,
+            max_splits=MAX_SPLITS,
         )
         made: Detector = catalogue.make("detector", config, setting)
         return made

@@ -33,6 +33,9 @@ class Pile:
         """Put rows on top."""
         if not len(rows):
             return
+        if self._most is not None and len(rows) > self._most:
+            # By their numbers, not as a slice: that would keep the others' memory, too.
+            rows = rows[torch.arange(len(rows) - self._most, len(rows))]
         self._parts.append(rows)
         self._count += len(rows)
         while self._most is not None and self._count - len(self._parts[0]) >= self._most:

@@ -46,14 +46,13 @@ class Teller:
         hits = (done.predicted == taken.rows.labels)[has_label].tolist()
         loss = sum(done.losses) / len(done.losses) if done.losses else None
         self._hits.extend(hits)
-        accuracy = self.accuracy
         self._count(taken, done, hits)
-        self._gauge(upkeep, accuracy)
+        self.gauge(upkeep)
         if taken.refused:
-            done.notes.append(f"{len(taken.refused)} rows were refused: not finite")
+            done.notes.append(f"{len(taken.refused)} rows were refused: not finite, or too large")
             done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
         details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
-        so_far = {"loss": loss, "accuracy": accuracy, "counters": dict(self.counters.values)}
+        so_far = {"loss": loss, "accuracy": self.accuracy, "counters": dict(self.counters.values)}
         done.events.append(("observed", {**details, **so_far}))
         for kind, more in done.events:
             done.notes += self.tell(kind, **more)
@@ -92,13 +91,16 @@ class Teller:
                     add("labels_given_total", details["given"])
                     add("labels_late_total", details["late"])
 
-    def _gauge(self, upkeep: Upkeep | None, accuracy: float | None) -> None:
-        self.counters.set("accuracy_recent", accuracy or 0.0)
+    def gauge(self, upkeep: Upkeep | None) -> None:
+        """Say how things stand."""
+        if (accuracy := self.accuracy) is not None:
+            self.counters.set("accuracy_recent", accuracy)
         if upkeep is not None:
             self.counters.set("steps_total", upkeep.parts.ledger.steps)
             self.counters.set("classes", len(upkeep.classes))
             self.counters.set("memory_rows", len(upkeep.parts.learner.memory))
             self.counters.set("classes_waiting", len(upkeep.waiting))
+            self.counters.set("classes_untestable", len(upkeep.untestable))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -14,6 +14,7 @@ from recollect.detect.share import estimate_shares
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import settled
 from recollect.live.asking import FEWEST, Answer, Asker, LiveLabels, take_up
+from recollect.live.intake import UNKNOWN
 from recollect.live.parts import LiveParts, monitor_of
 from recollect.live.settings import LiveSettings
 from recollect.live.turns import give_way
@@ -66,6 +67,8 @@ class Upkeep:
         self.outputs = outputs
         self.classes: set[int] = set()
         self.waiting: dict[int, Verdict] = {}
+        self.untestable: set[int] = set()
+        """classes that the last check could say nothing about, although rows enough had come"""
         self.checks = 0
         self.window = Window(nothing, settings, trust_guesses=config.min_harm is None)
         self._tells_harm = config.min_harm is not None
@@ -77,6 +80,7 @@ class Upkeep:
         self._catch_up_steps = settings.catch_up_steps
         self._behind = 0
         """steps by which the network is behind a realigned memory"""
+        self._check_rows = settings.check_rows
         self._step_rows = settings.batch_size
         self._extra_rows = settled(config.batch_size)
 
@@ -91,9 +95,9 @@ class Upkeep:
         return self._answers
 
     def predict(self, images: Tensor) -> Tensor:
-        """Classes, (rows,), as the learner stands."""
-        if not len(images):
-            return torch.empty(0, dtype=torch.int64)
+        """Classes, (rows,), as the learner stands; -1: nothing has been learned yet."""
+        if not len(images) or not bool(self.answers.any()):
+            return torch.full((len(images),), UNKNOWN)
         logits = self.parts.learner.logits(images)
         return logits.masked_fill(~self.answers, -torch.inf).argmax(dim=1)
 
@@ -125,7 +129,8 @@ class Upkeep:
             return
         self.window.wait(rows)
         if self.parts.guessed is not None:
-            self.window.watch_guessed(rows, guesses)
+            told = guesses != UNKNOWN
+            self.window.watch_guessed(rows[told], guesses[told])
         elif not self._told_of_unwatched:
             self._told_of_unwatched = True
             done.notes.append("this detector goes by labels: rows without are not watched")
@@ -140,13 +145,16 @@ class Upkeep:
     def _take_up(self, answers: list[Answer], done: Done) -> list[Rows]:
         """Rows to learn from whose labels came late."""
         taken = take_up(answers, self.window, self.parts.ledger)
-        asked, unasked, gone = (
-            sum(getattr(late, name) for late in taken) for name in ("asked", "unasked", "gone")
+        asked, unasked, gone, outdated = (
+            sum(getattr(late, name) for late in taken)
+            for name in ("asked", "unasked", "gone", "outdated")
         )
         if taken:
-            done.tell("answered", given=asked, late=asked + unasked, gone=gone)
+            done.tell("answered", given=asked, late=asked + unasked, gone=gone, outdated=outdated)
         if gone:
             done.notes.append(f"{gone} labels came for rows that are no longer kept")
+        if outdated:
+            done.notes.append(f"{outdated} labels came for rows that show how classes used to look")
         return [late.learn for late in taken]
 
     # Watching and mending
@@ -162,7 +170,9 @@ class Upkeep:
                 done, look, asking=True, now=next_row, onset=self._onset_by(care, track)
             )
             bench = self._bench(care, look, labels)
-            done.notes += care.follow_up(bench)
+            if track is self.window.given or not self.window.given.follows:
+                # Rows with labels say what it brings: where they come, it waits for them.
+                done.notes += care.follow_up(bench)
             verdicts, repair = care.attend(look, bench)
             if track is self.window.guessed and not self._tells_harm:
                 # What a reference of guesses says about accuracy is the learner's own opinion.
@@ -175,10 +185,27 @@ class Upkeep:
             done.verdicts += verdicts
             drifted = {each.label: each for each in verdicts if each.calls_for_repair}
             done.tell("checked", classes=list(due), number=self.checks)
+            self._tell_of_untestable(verdicts, done)
             if drifted:
                 done.tell("drifted", classes=sorted(drifted))
             self._answer(repair, drifted, labels, done, next_row)
             track.end_check(due)
+
+    def _tell_of_untestable(self, verdicts: Sequence[Verdict], done: Done) -> None:
+        """Silence about a class must not be taken for its being as it was."""
+        enough = self._check_rows // 2
+        dumb = {
+            each.label: each.reason
+            for each in verdicts
+            if each.drifted is None and each.num_current >= enough
+        }
+        new = sorted(dumb.keys() - self.untestable)
+        self.untestable -= {each.label for each in verdicts}
+        self.untestable |= dumb.keys()
+        if new:
+            classes = ", ".join(map(str, new))
+            text = f"whether classes {classes} have drifted cannot be tested: {dumb[new[0]]}"
+            done.tell("untestable", classes=new, text=text)
 
     def _onset_by(self, care: Care, track: Track) -> Callable[[int], int]:
         """The row with which a class has begun to drift, as a check of it knows."""
@@ -352,6 +379,7 @@ class Upkeep:
             "checks": self.checks,
             "told_of_unwatched": self._told_of_unwatched,
             "behind": self._behind,
+            "untestable": sorted(self.untestable),
             "waiting": [asdict(verdict) for verdict in self.waiting.values()],
         }
 
@@ -363,7 +391,8 @@ class Upkeep:
         self._answers_for = (0, 0)
         self.checks = state["checks"]
         self._told_of_unwatched = state["told_of_unwatched"]
-        self._behind = state["behind"]
+        self._behind = state.get("behind", 0)  # saved before there was catching up
+        self.untestable = set(state.get("untestable", ()))
         verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
 

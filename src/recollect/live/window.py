@@ -13,6 +13,10 @@ from recollect.live.piles import Pile, Tally, occurrences, with_labels
 from recollect.live.settings import LiveSettings
 from recollect.types import Rows
 
+MOST_CHECKED = 500
+"""newest rows of a class that a check takes, or as many as make it due: tests compare every row
+with every other"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
@@ -26,6 +30,8 @@ class Late:
     """labels that came by themselves"""
     gone: int
     """labels whose rows are no longer there"""
+    outdated: int
+    """labels of rows from before their class drifted: there is nothing to be learned from them"""
 
 
 class Window:
@@ -50,6 +56,7 @@ class Window:
         """rows that somebody was asked to label and has not"""
         self._numbers = Tally()
         self._since: dict[int, int] = {}
+        self._outdated_before: dict[int, int] = {}
 
     def split(self, labelled: Rows) -> tuple[Rows, Rows]:
         """Rows to learn from, and rows to watch: the sixth, twelfth, ... of each class."""
@@ -88,30 +95,37 @@ class Window:
     def ask_for(self, rows: Rows) -> int:
         """Labels of these are being asked for; how many earlier ones are no longer waited for."""
         self.unlabelled.remove(rows.ids)
+        self.guessed.forget(rows.ids)  # they are to be learned from, and must not be a reference
         asked = len(self.asked) + len(rows)
         self.asked.add(rows)
         return asked - len(self.asked)
 
-    def take_back(self, rows: Rows) -> None:
-        """Nobody will label these after all."""
-        self.asked.remove(rows.ids)
-        self.unlabelled.add(rows)
+    def take_back(self, ids: Tensor) -> None:
+        """Nobody was able to label these rows: somebody else may."""
+        self.unlabelled.add(self.asked.remove(ids))
 
     def answered(self, ids: Tensor, labels: Tensor) -> Late:
         """Labels came for these rows, which are unlabelled no longer."""
         asked = with_labels(self.asked.remove(ids), ids, labels)
         came = with_labels(self.unlabelled.remove(ids), ids, labels)
-        # A row by which classes are told apart from what they were is never trained on.
-        refers = self.guessed.refers_to(came.ids)
-        learn, watched = self.split(came[~refers])
         self.guessed.forget(torch.cat([asked.ids, came.ids]))
-        self.watch(Rows.concat([came[refers], watched]))
+        used, waited = asked[~self._is_outdated(asked)], came[~self._is_outdated(came)]
+        # A row by which classes are told apart from what they were is never trained on.
+        refers = self.guessed.refers_to(waited.ids)
+        learn, watched = self.split(waited[~refers])
+        self.watch(Rows.concat([waited[refers], watched]))
         return Late(
-            learn=Rows.concat([asked, learn]),
+            learn=Rows.concat([used, learn]),
             asked=len(asked),
             unasked=len(came),
             gone=len(set(ids.tolist())) - len(asked) - len(came),
+            outdated=len(asked) + len(came) - len(used) - len(waited),
         )
+
+    def _is_outdated(self, rows: Rows) -> Tensor:
+        """bool (rows,): which show their class as it looked before it was met anew."""
+        firsts = [self._outdated_before.get(label, 0) for label in rows.labels.tolist()]
+        return rows.ids < torch.tensor(firsts, dtype=torch.int64)
 
     def since(self, label: int) -> int:
         """The row from which on a class may look different."""
@@ -123,6 +137,8 @@ class Window:
 
     def renew(self, label: int, row: int) -> None:
         """A class was met as it looks at a row: what says how it looks begins anew."""
+        # What came since it may have looked different shows it as it was met: late labels count.
+        self._outdated_before[label] = self.since(label)
         self._since[label] = row
         self.given.renew(label)
         self.guessed.renew(label)
@@ -135,7 +151,12 @@ class Window:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         parts = {name: getattr(self, name).state_dict() for name in _PARTS}
-        return {**parts, "numbers": self._numbers.state_dict(), "since": dict(self._since)}
+        return {
+            **parts,
+            "numbers": self._numbers.state_dict(),
+            "since": dict(self._since),
+            "outdated_before": dict(self._outdated_before),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
@@ -143,6 +164,7 @@ class Window:
             getattr(self, name).load_state_dict(state[name])
         self._numbers.load_state_dict(state["numbers"])
         self._since = dict(state["since"])
+        self._outdated_before = dict(state["outdated_before"])
 
 
 _PARTS = ("given", "guessed", "learned", "unlabelled", "asked")
@@ -168,6 +190,11 @@ class Track:
     def watched(self) -> tuple[int, ...]:
         """The classes of which it is known what they looked like."""
         return tuple(sorted(self._references))
+
+    @property
+    def follows(self) -> bool:
+        """Whether rows have come since the last check."""
+        return len(self._current) > 0
 
     def look_at(self, rows: Rows) -> None:
         """Rows say what their class looked like, until there are enough; then how it looks now."""
@@ -212,8 +239,11 @@ class Track:
         return tuple(sorted(watched.intersection(self._num_current.reaching(half))))
 
     def current(self, labels: Sequence[int]) -> Rows:
-        """The rows that say how these classes look now."""
+        """The rows that say how these classes look now; of many, the newest."""
         rows = self._current.rows()
+        most = max(MOST_CHECKED, self._check_rows)
+        if len(rows) > most:
+            rows = rows[occurrences(rows.labels.flip(0)).flip(0) < most]
         if self._together:
             return rows
         return rows[torch.isin(rows.labels, torch.tensor(labels))]
