@@ -83,8 +83,9 @@ class Setting:
     """the learner's own network, where it may be asked what it makes of rows"""
     grows: bool = False
     """whether outputs may be added: with one alone there is nothing to be uncertain about yet"""
-    mix_changes: bool = False
-    """whether classes may come in other shares than the reference holds them in"""
+    usual: Callable[[int], float] | None = None
+    """how often a class has come so far, where classes may come in other shares than the reference
+    holds them in; None: they do not"""
     max_splits: int = MAX_SPLITS
     """random ones that a check of all classes may draw: its time is bounded"""
 
@@ -101,17 +102,17 @@ class TwoSampleDetector:
         *,
         labels: KnownLabels = "given",
         learner: Callable[[Tensor], Encoding] | None = None,
-        mix_changes: bool = False,
+        usual: Callable[[int], float] | None = None,
     ) -> None:
         """`learner` says what it takes rows for; a `LearnerEncoder` says so without being asked.
 
-        `mix_changes`: see `Setting`; where labels are given, it makes no difference.
+        `usual`: see `Setting`; where labels are given, it makes no difference.
         """
         self._encoder = encoder
         self._judge = judge
         self._labels = labels
         self._learner = learner
-        self._mix_changes = mix_changes and labels == "predicted"
+        self._usual = usual if labels == "predicted" else None
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
@@ -120,8 +121,8 @@ class TwoSampleDetector:
         all_kept, all_now = self._sides(classes, monitored.distinct(), reference)
         groups = groups_among(classes, self._labels)
         compared, shares = all_kept, None
-        if self._mix_changes:
-            shares = shares_in_stream(all_kept.labels, all_kept.groups, all_now.groups)
+        if self._usual is not None:
+            shares = shares_in_stream(all_kept.labels, all_kept.groups, all_now.groups, self._usual)
             compared = all_kept[in_that_mix(all_kept.labels, all_kept.groups, shares)]
         kept = {group: compared.of_group(group) for group in groups}
         now = {group: all_now.of_group(group) for group in groups}

@@ -142,7 +142,7 @@ def _detector(
         judge,
         labels=setting.labels,
         learner=setting.learner,
-        mix_changes=setting.mix_changes,
+        usual=setting.usual,
     )
 
 

@@ -23,6 +23,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, make_learner
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
+from recollect.live.piles import Tally
 from recollect.types import Rows
 
 MAX_SPLITS = 40_000
@@ -40,6 +41,8 @@ class LiveParts:
     """looks after the learner by watched rows with labels"""
     guessed: Care | None
     """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
+    seen: Tally
+    """how many labelled rows of each class have come"""
 
     @property
     def cares(self) -> tuple[Care, ...]:
@@ -94,6 +97,7 @@ def make_parts(
     )
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = catalogue.make("adaptation", config)
+    seen = Tally()
 
     @functools.cache  # one for both ways of watching
     def encoder() -> Encoder:
@@ -113,7 +117,7 @@ def make_parts(
             labels=labels,
             learner=learner.encode if asks else None,
             grows=True,
-            mix_changes=True,
+            usual=seen.of,
             max_splits=MAX_SPLITS,
         )
         made: Detector = catalogue.make("detector", config, setting)
@@ -129,6 +133,6 @@ def make_parts(
     try:
         by_guess = detector("predicted")
     except UserError:  # what it says to given labels it has said: it cannot do without
-        return LiveParts(learner=learner, ledger=ledger, given=given, guessed=None)
+        return LiveParts(learner=learner, ledger=ledger, given=given, guessed=None, seen=seen)
     guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
-    return LiveParts(learner=learner, ledger=ledger, given=given, guessed=guessed)
+    return LiveParts(learner=learner, ledger=ledger, given=given, guessed=guessed, seen=seen)

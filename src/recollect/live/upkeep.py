@@ -70,7 +70,8 @@ class Upkeep:
         self.untestable: set[int] = set()
         """classes that the last check could say nothing about, although rows enough had come"""
         self.checks = 0
-        self.window = Window(nothing, settings, trust_guesses=config.min_harm is None)
+        trusts = config.min_harm is None
+        self.window = Window(nothing, settings, trust_guesses=trusts, seen=parts.seen)
         self._tells_harm = config.min_harm is not None
         self._own_outputs = own_outputs
         self._answers = torch.zeros(0, dtype=torch.bool)

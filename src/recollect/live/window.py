@@ -37,8 +37,18 @@ class Late:
 class Window:
     """The rows of a live learner that are neither in its memory nor gone."""
 
-    def __init__(self, nothing: Rows, settings: LiveSettings, *, trust_guesses: bool) -> None:
-        """`trust_guesses`: rows may say what a class looked like that were only taken for it."""
+    def __init__(
+        self,
+        nothing: Rows,
+        settings: LiveSettings,
+        *,
+        trust_guesses: bool,
+        seen: Tally | None = None,
+    ) -> None:
+        """`trust_guesses`: rows may say what a class looked like that were only taken for it.
+
+        `seen` counts the labelled rows of each class, for whoever wants to know.
+        """
         self._watch_every = settings.watch_every
         self._trust_guesses = trust_guesses
         reference_size, check_rows = settings.reference_size, settings.check_rows
@@ -54,7 +64,7 @@ class Window:
         """rows that nobody has labelled yet"""
         self.asked = Pile(nothing, most=settings.recent_rows)
         """rows that somebody was asked to label and has not"""
-        self._numbers = Tally()
+        self._numbers = Tally() if seen is None else seen
         self._since: dict[int, int] = {}
         self._outdated_before: dict[int, int] = {}
 
