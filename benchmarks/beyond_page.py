@@ -7,7 +7,7 @@ The text of the page is written by hand; what stands between its marks is replac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,7 +147,9 @@ def main_table(everything: Runs) -> list[str]:
     """Cell by cell: accuracies, paired differences, and what they show."""
     others = (REALIGNED, RELEARNED, FLUSHED)
     lines = head("cell", "seeds", *others, BEYOND, *(f"- {name}" for name in others), "holds")
-    verdicts, above = [], []
+    verdicts: list[str] = []
+    above: list[list[Difference]] = []
+    by_cell: dict[str, Runs] = {}
     for cell in MAIN:
         if (runs := everything.only_common_seeds(cell, (*others, BEYOND))) is None:
             continue
@@ -156,23 +158,38 @@ def main_table(everything: Runs) -> list[str]:
         verdict = next(word for word in ("**no**", "undecided", "yes") if word in holds)
         verdicts.append(verdict)
         above.append(gains)
+        by_cell[cell] = runs
         accuracies = [runs.accuracy(cell, each) for each in (*others, BEYOND)]
         seeds = len(runs.of(cell, BEYOND))
         lines.append(line(in_words(cell), seeds, *accuracies, *gains, verdict))
-    return [*lines, "", _summary(verdicts, above)] if verdicts else lines
+    if not verdicts:
+        return lines
+    over_all = [_over_cells(by_cell, other) for other in others]
+    return [*lines, "", _summary(verdicts, above, over_all)]
 
 
-def _summary(verdicts: Sequence[str], gains: Sequence[Sequence[Difference]]) -> str:
+def _over_cells(by_cell: Mapping[str, Runs], other: str) -> Difference:
+    """Of the means over all cells, seed by seed: those that all cells have run."""
+    pairs: dict[int, list[tuple[float, float]]] = {}
+    for cell, runs in by_cell.items():
+        for one, its in zip(runs.of(cell, BEYOND), runs.of(cell, other), strict=True):
+            pairs.setdefault(one.seed, []).append((one.faa, its.faa))
+    whole = [np.mean(each, axis=0) for each in pairs.values() if len(each) == len(by_cell)]
+    return Difference.of([(float(one), float(its)) for one, its in whole])
+
+
+def _summary(
+    verdicts: Sequence[str], gains: Sequence[Sequence[Difference]], over_all: Sequence[Difference]
+) -> str:
     """What the lines of the main table come to."""
     count = {word: verdicts.count(word) for word in ("yes", "undecided", "**no**")}
-    over_cells = [f"{np.mean([each[k].mean for each in gains]):+.1f}" for k in range(3)]
     means = [sum(each[k].mean > limit for each in gains) for k, limit in ((0, 0), (2, -SLACK))]
     return (
         f"Shown to hold in {count['yes']} of {len(verdicts)} cells, undecided in "
         f"{count['undecided']}, shown not to in {count['**no**']}. The mean lies above "
         f"`{REALIGNED}` in {means[0]}, and no more than a point below `{FLUSHED}` in {means[1]}. "
-        f"Averaged over cells: {over_cells[0]} to `{REALIGNED}`, {over_cells[1]} to "
-        f"`{RELEARNED}`, {over_cells[2]} to `{FLUSHED}`."
+        f"Averaged over all cells, seed by seed: {over_all[0]} to `{REALIGNED}`, {over_all[1]} to "
+        f"`{RELEARNED}`, {over_all[2]} to `{FLUSHED}`."
     )
 
 
