@@ -11,7 +11,8 @@ from test_window import NOTHING, rows
 from torch import Tensor
 
 from recollect.evaluate import Ledger
-from recollect.live.asking import FEWEST, Asker, Inbox, LiveLabels, Request, request_for
+from recollect.live.asking import Asker, Inbox, Request, request_for
+from recollect.live.labels import FEWEST_FRESH, LiveLabels
 from recollect.live.settings import LiveSettings
 from recollect.live.window import Window
 
@@ -84,11 +85,11 @@ def test_of_rows_that_are_as_good_as_any_the_newest_are_asked_for() -> None:
     def anything(images: Tensor, count: int) -> Tensor:
         return torch.arange(count)
 
-    assert mine.labels.ask(0, FEWEST, choose=anything).ids.tolist() == list(range(30, 40))
+    assert mine.labels.ask(0, FEWEST_FRESH, choose=anything).ids.tolist() == list(range(30, 40))
     mine.window.learned.add(rows([1] * 40, first=100))
     newest = list(range(130, 140))
-    assert mine.labels.ask(1, FEWEST, choose=anything).ids.tolist() == newest
-    assert mine.labels.ask(1, FEWEST).ids.tolist() == newest
+    assert mine.labels.ask(1, FEWEST_FRESH, choose=anything).ids.tolist() == newest
+    assert mine.labels.ask(1, FEWEST_FRESH).ids.tolist() == newest
 
 
 def test_what_came_before_the_rows_that_are_checked_is_guessed_at_by_nobody() -> None:

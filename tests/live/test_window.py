@@ -171,7 +171,7 @@ def test_a_row_that_got_its_label_is_no_longer_watched_by_guess() -> None:
 def test_fresh_rows_are_those_since_nothing_was_found() -> None:
     window = Window(NOTHING, LiveSettings(), trust_guesses=True)
     window.learned.add(rows([0, 1, 0, 0]))
-    window.checked([0], 2)
+    window.unchanged_until([0], 2)
     assert window.fresh(0).ids.tolist() == [2, 3]
     assert window.fresh(1).ids.tolist() == [1]
     window.renew(0, 4)
@@ -193,7 +193,7 @@ def test_a_window_is_saved_and_loaded_as_it_is() -> None:
             for label in some.complete():
                 some.settle(label)
     window.ask_for(window.unasked(0)[:3])
-    window.checked([1], 300)
+    window.unchanged_until([1], 300)
     other.load_state_dict(window.state_dict())
     assert same(other.state_dict(), window.state_dict())
     late, again = (
@@ -213,7 +213,7 @@ def test_late_labels_for_rows_from_before_their_class_drifted_are_not_used() -> 
     """Neither to learn from nor to be watched; those from when it may have drifted already are."""
     window = Window(NOTHING, LiveSettings(watch_every=100), trust_guesses=True)
     window.wait(rows([-1] * 20))
-    window.checked([0], 8)  # nothing was found in it up to here
+    window.unchanged_until([0], 8)  # nothing was found in it up to here
     window.renew(0, 15)
     late = window.answered(torch.arange(20), torch.tensor([0, 1] * 10))
     assert late.outdated == 4

@@ -13,8 +13,9 @@ from recollect.care import Care
 from recollect.detect.share import estimate_shares
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import settled
-from recollect.live.asking import FEWEST, Answer, Asker, LiveLabels, take_up
+from recollect.live.asking import Answer, Asker
 from recollect.live.intake import UNKNOWN
+from recollect.live.labels import FEWEST_FRESH, LiveLabels, take_up
 from recollect.live.parts import LiveParts, monitor_of
 from recollect.live.settings import LiveSettings
 from recollect.live.turns import give_way
@@ -182,7 +183,8 @@ class Upkeep:
                     for each in verdicts
                 )
             quiet = [each.label for each in verdicts if each.drifted is False]
-            self.window.checked([label for label in quiet if label not in self.waiting], next_row)
+            still = [label for label in quiet if label not in self.waiting]
+            self.window.unchanged_until(still, next_row)
             done.verdicts += verdicts
             drifted = {each.label: each for each in verdicts if each.calls_for_repair}
             done.tell("checked", classes=list(due), number=self.checks)
@@ -228,7 +230,7 @@ class Upkeep:
         ready = {
             label: verdict
             for label, verdict in self.waiting.items()
-            if len(self.window.fresh(label)) >= min(FEWEST, memory.get(label, 1))
+            if len(self.window.fresh(label)) >= min(FEWEST_FRESH, memory.get(label, 1))
         }
         if not ready:
             return

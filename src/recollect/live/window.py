@@ -141,8 +141,8 @@ class Window:
         """The row from which on a class may look different."""
         return self._since.get(label, 0)
 
-    def checked(self, labels: Sequence[int], row: int) -> None:
-        """Nothing was found in these classes up to a row."""
+    def unchanged_until(self, labels: Sequence[int], row: int) -> None:
+        """As far as is known, these classes look up to a row as they did before."""
         self._since.update(dict.fromkeys(labels, row))
 
     def renew(self, label: int, row: int) -> None:
