@@ -5,7 +5,8 @@
 - observe: a labelled batch when no check is due, against the method's own step and one forward for
   the prediction, on the same rows.
 - check: ten classes, 100 rows that say how they looked and 50 that came in, encodings kept, against
-  one training step of ResNet-18 at batch 64.
+  one training step of ResNet-18 at batch 64; a stream's first check, its tenth and its thousandth,
+  which have less and less of the level left.
 - predict: the 99th percentile of single pictures while another thread learns, against the same
   when nobody does; blocks of calls take turns. Calls come every 2 ms, without a pause, or from
   four threads without a pause. What they cost the learning thread stands beside it.
@@ -17,7 +18,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,10 +27,9 @@ from torch.nn.functional import cross_entropy
 
 import recollect
 from recollect import rng
-from recollect.experiment.build import assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
 from recollect.learn import Learner
+from recollect.live.parts import make_parts, monitor_of
+from recollect.live.settings import settings_from
 from recollect.models import ResNet18
 from recollect.types import Rows
 
@@ -74,11 +73,15 @@ def batches_of(case: Case) -> Callable[[], Rows]:
     data = pictures(case.image_shape, [8 * case.batch_size // NUM_CLASSES + 1] * NUM_CLASSES)
     order = np.random.default_rng(0).permutation(len(data.labels))
     images, labels = torch.from_numpy(data.images[order]), torch.from_numpy(data.labels[order])
-    ids = torch.arange(len(labels))
-    rows = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+    rows = _rows(images, labels)
     parts = [part for part in rows.split(case.batch_size) if len(part) == case.batch_size]
     numbers = iter(range(NEVER))
     return lambda: parts[next(numbers) % len(parts)]
+
+
+def _rows(images: torch.Tensor, labels: torch.Tensor) -> Rows:
+    ids = torch.arange(len(labels))
+    return Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
 
 
 def observing(case: Case, method: str, turns: int) -> Finding:
@@ -110,32 +113,22 @@ def observing(case: Case, method: str, turns: int) -> Finding:
     )
 
 
-def checking(detector: str, turns: int) -> Finding:
-    data = pictures((32, 32, 3), [400] * NUM_CLASSES)
-    config = RunConfig(
-        detector=detector,
-        encoder="random",
-        tasks=(tuple(range(NUM_CLASSES)), ()),
-        num_drifts=0,
-        backbone="mlp",
-        reference="fingerprint",
-        fingerprint_size=100,
-        max_per_class=400,
-        device="cpu",
-    )
-    assembly = assemble(resolve(config), data)
-    first, second = assembly.stream.tasks()
-    watched: Any = _OfEach(second, 50)
-    with assembly.ledger.phase("detect"):
-        assembly.monitor.renew(first, range(NUM_CLASSES), first.train())
-        assembly.monitor.check(watched)  # from here on the encodings are kept
+def checking(detector: str, number: int, turns: int) -> Finding:
+    config, _ = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
+    data = pictures((32, 32, 3), [150] * NUM_CLASSES)
+    rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
+    parts = make_parts(config, rows, NUM_CLASSES, None)
+    monitor, watched = monitor_of(parts.given), _Watched(rows, number=number + 1)
+    with parts.ledger.phase("detect"):
+        monitor.renew(watched, range(NUM_CLASSES), rows[:0])
+        monitor.check(watched)  # from here on the encodings are kept
     network = ResNet18(input_shape=(3, 32, 32), num_classes=NUM_CLASSES, width=64)
     optimiser = torch.optim.SGD(network.parameters(), lr=LR)
     x, y = torch.rand(64, 3, 32, 32), torch.arange(64) % NUM_CLASSES
 
     def check() -> None:
-        with assembly.ledger.phase("detect"):
-            assembly.monitor.check(watched)
+        with parts.ledger.phase("detect"):
+            monitor.check(watched)
 
     def step() -> None:
         optimiser.zero_grad()
@@ -145,7 +138,7 @@ def checking(detector: str, turns: int) -> Finding:
     seconds = take_turns({"ours": check, "other": step}, turns=max(5, turns // 5))
     return compare(
         "check",
-        f"{detector}, 10 classes",
+        f"{detector}, 10 classes, check {number:,}",
         "a step of ResNet-18 at batch 64",
         ours=seconds["ours"],
         other=seconds["other"],
@@ -154,19 +147,19 @@ def checking(detector: str, turns: int) -> Finding:
     )
 
 
-class _OfEach:
-    """A task of which so many rows of every class are watched."""
+class _Watched:
+    """Of every class, 100 rows say how it looked and 50 how it looks."""
 
-    def __init__(self, task: Any, count: int) -> None:
-        self._task = task
-        rows: Rows = task.monitored()
-        self._rows = Rows.concat([rows.of_class(c)[:count] for c in range(NUM_CLASSES)])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._task, name)
+    def __init__(self, rows: Rows, *, number: int) -> None:
+        self.number = number
+        self.known_classes = tuple(range(NUM_CLASSES))
+        self._by_class = [rows.of_class(label) for label in self.known_classes]
 
     def monitored(self) -> Rows:
-        return self._rows
+        return Rows.concat([rows[100:] for rows in self._by_class])
+
+    def reference(self, label: int) -> Rows:
+        return self._by_class[label][:100]
 
 
 class Learning:
@@ -279,8 +272,9 @@ def main() -> None:
                 show(findings[-1])
     if options.only in (None, "check"):
         for detector in ("ks", "combined"):
-            findings.append(checking(detector, options.turns))
-            show(findings[-1])
+            for number in (1, 10, 1000):
+                findings.append(checking(detector, number, options.turns))
+                show(findings[-1])
     if options.only in (None, "predict"):
         for case in (mlp, narrow):
             for way in WAYS:
