@@ -164,11 +164,11 @@ def main_table(everything: Runs) -> list[str]:
         lines.append(line(in_words(cell), seeds, *accuracies, *gains, verdict))
     if not verdicts:
         return lines
-    over_all = [_over_cells(by_cell, other) for other in others]
+    over_all = [over_cells(by_cell, other) for other in others]
     return [*lines, "", _summary(verdicts, above, over_all)]
 
 
-def _over_cells(by_cell: Mapping[str, Runs], other: str) -> Difference:
+def over_cells(by_cell: Mapping[str, Runs], other: str) -> Difference:
     """Of the means over all cells, seed by seed: those that all cells have run."""
     pairs: dict[int, list[tuple[float, float]]] = {}
     for cell, runs in by_cell.items():

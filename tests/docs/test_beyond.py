@@ -10,8 +10,8 @@ import beyond
 import beyond_trials
 import pytest
 from beyond_outcomes import RESULTS, Outcome, append, saved
-from beyond_page import PAGE, Difference, Runs, page
-from beyond_trials import BEYOND, MAIN, Cell, Trial
+from beyond_page import PAGE, ROOT, Difference, Runs, over_cells, page
+from beyond_trials import BEYOND, FLUSHED, MAIN, REALIGNED, RELEARNED, SEEDS, Cell, Trial
 
 from recollect.experiment.build import load_data
 
@@ -36,6 +36,19 @@ def test_the_tables_are_those_of_the_saved_runs(outcomes: list[Outcome]) -> None
     assert len(outcomes) > 0
     text = PAGE.read_text()
     assert page(text, Runs(outcomes)) == text
+
+
+def test_every_cell_of_the_main_table_was_run_with_all_five_seeds(outcomes: list[Outcome]) -> None:
+    for cell in MAIN:
+        for adaptation in (REALIGNED, RELEARNED, FLUSHED, BEYOND):
+            assert [run.seed for run in Runs(outcomes).of(cell, adaptation)] == [*SEEDS]
+
+
+def test_the_readme_has_the_averages_of_all_cells(outcomes: list[Outcome]) -> None:
+    by_cell = dict.fromkeys(MAIN, Runs(outcomes))
+    realigned, flushed = (over_cells(by_cell, other).mean for other in (REALIGNED, FLUSHED))
+    said = f"{realigned:.1f} points above it and {flushed:.1f} points above relearning"
+    assert said in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_all_lines_come_from_the_same_code(outcomes: list[Outcome]) -> None:
