@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from recollect.detect import Comparison, ComparisonOptions, Judge
+from recollect.detect import judge as judge_module
 from recollect.detect.comparison import Calibrated, Panel
 from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
 from recollect.detect.evidence import Evidence, Pair
@@ -122,11 +123,13 @@ def test_features_alone_are_heard_by_the_combination_among_many_classes(method: 
     assert flags(judge.verdicts(2, one_drifts(80))) == [True] + [False] * 79
 
 
-def test_where_the_most_splits_are_too_few_the_reason_says_so() -> None:
-    most = 60 * 500
-    single = Judge([Counting().comparison(500)], ComparisonOptions(), max_splits=most)
+def test_where_the_most_splits_are_too_few_the_reason_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judge_module, "MAX_SPLITS", 60 * 500)
+    single = Judge([Counting().comparison(500)], ComparisonOptions())
     tests = [ks_on("entropy"), Counting().comparison(500), Counting().comparison(500)]
-    merged = Judge(tests, ComparisonOptions(), merge=merging("cauchy"), max_splits=most)
+    merged = Judge(tests, ComparisonOptions(), merge=merging("cauchy"))
     for judge in (single, merged):
         found = judge.verdicts(2, one_drifts(60))
         assert flags(found) == [None] * 60, "a silence of the combination says nothing either"
@@ -134,7 +137,7 @@ def test_where_the_most_splits_are_too_few_the_reason_says_so() -> None:
             "too few permutations to reach the level among 60: compare fewer classes, or raise "
             "the level or --detector.permutations"
         )
-    more = Judge([Counting().comparison(5000)], ComparisonOptions(), max_splits=most)
+    more = Judge([Counting().comparison(5000)], ComparisonOptions())
     assert more.verdicts(2, one_drifts(60))[0].drifted, "what was asked for is drawn"
 
 
@@ -144,12 +147,19 @@ def test_a_stream_that_has_hardly_any_level_left_is_by_held_out_rows(
 ) -> None:
     """However many checks there have been: no permutation is drawn that would be one too few."""
     options = ComparisonOptions(spending="inverse-square")
-    judge = Judge([by(99)], options, max_splits=40_000)
+    judge = Judge([by(99)], options, quick_splits=40_000)
     for task in (20, 300):
         found = judge.verdicts(task, noise(10, drifted=2, rows=60))
         assert flags(found) == [True] * 2 + [False] * 8
         assert found[0].p_value is not None
         assert found[0].p_value < 1e-8
+
+
+def test_few_rows_are_permuted_where_those_held_out_of_them_could_not_speak() -> None:
+    options = ComparisonOptions(spending="inverse-square")
+    few = {c: (kept[:12], now[:12]) for c, (kept, now) in noise(10, drifted=2).items()}
+    found = Judge([by_mmd(99)], options, quick_splits=99).verdicts(5, few)
+    assert flags(found) == [True] * 2 + [False] * 8
 
 
 def test_few_rows_are_blamed_where_no_number_of_permutations_helps() -> None:
@@ -160,12 +170,15 @@ def test_few_rows_are_blamed_where_no_number_of_permutations_helps() -> None:
     }
 
 
-def test_what_the_entropy_shows_is_heard_although_features_could_not_have_spoken() -> None:
+def test_what_the_entropy_shows_is_heard_although_features_could_not_have_spoken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judge_module, "MAX_SPLITS", 1)
     given = sides([0.0] * 60)
     kept, now = given[0]
     given[0] = kept, Encoding(logits=now.logits * 0 + 1.0, features=now.features)
     tests = [ks_on("entropy"), Counting().comparison(99), Counting().comparison(99)]
-    judge = Judge(tests, ComparisonOptions(), merge=merging("cauchy"), max_splits=1)
+    judge = Judge(tests, ComparisonOptions(), merge=merging("cauchy"))
     found = judge.verdicts(2, given)
     assert flags(found) == [True] + [None] * 59
 

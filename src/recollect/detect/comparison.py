@@ -111,25 +111,29 @@ class Panel:
         """One p-value of those of all comparisons."""
         return p_values[0] if self.merge is None else self.merge(p_values)
 
-    def reaching(self, p_value: float, *, max_splits: int) -> Panel:
+    def reaching(self, p_value: float, *, max_splits: int) -> Panel | None:
         """The panel with as many random splits as it takes to get down to a p-value.
 
-        Of several tests, one may see nothing. Where it takes more than the most, tests on
-        held-out rows take the place of those that draw them, or else these draw the most.
+        Of several tests, one may see nothing. None: it takes more than the most.
         """
         blind = [] if self.merge is None else [1.0]
         seeing = len(self.comparisons) - len(blind)
         most = max(max_splits, *(each.splits for each in self.comparisons))
         splits = bisect_left(
-            range(most),
+            range(most + 1),
             True,
             key=lambda count: self.merged([*blind, *[1 / (1 + count)] * seeing]) <= p_value,
         )
-        panel = self
-        if splits == most:
-            held_out = tuple(each.on_held_out_rows() for each in self.comparisons)
-            panel = replace(self, comparisons=held_out)
-        return panel._refined(splits)
+        return None if splits > most else self.refined(splits)
+
+    def on_held_out_rows(self) -> Panel:
+        """The panel without random splits, as far as something can take their place."""
+        held_out = tuple(each.on_held_out_rows() for each in self.comparisons)
+        return replace(self, comparisons=held_out)
+
+    def refined(self, splits: int) -> Panel:
+        """The panel with at least so many random splits."""
+        return replace(self, comparisons=tuple(each.refined(splits) for each in self.comparisons))
 
     def smallest(self, sizes: Sizes) -> float:
         """No rows of such sizes have a smaller p-value."""
@@ -145,7 +149,4 @@ class Panel:
 
     def lacks_splits(self, sizes: Sizes, p_value: float) -> bool:
         """Whether more random splits would bring rows of such sizes down to a p-value."""
-        return self._refined(_ENDLESS).smallest_without_one(sizes) <= p_value
-
-    def _refined(self, splits: int) -> Panel:
-        return replace(self, comparisons=tuple(each.refined(splits) for each in self.comparisons))
+        return self.refined(_ENDLESS).smallest_without_one(sizes) <= p_value

@@ -13,7 +13,7 @@ from torch import Tensor
 from recollect.detect.encoders import Encodes, LearnerEncoder
 from recollect.detect.grouping import KnownLabels, group_of_rows, groups_among
 from recollect.detect.harm import estimate_harm_by_class
-from recollect.detect.judge import MAX_SPLITS, Judge
+from recollect.detect.judge import Judge
 from recollect.detect.mix import in_that_mix, shares_in_stream
 from recollect.detect.reference import FingerprintReference
 from recollect.detect.share import estimate_shares
@@ -86,8 +86,8 @@ class Setting:
     usual: Callable[[int], float] | None = None
     """how often a class has come so far, where classes may come in other shares than the reference
     holds them in; None: they do not"""
-    max_splits: int = MAX_SPLITS
-    """random ones that a check of all classes may draw: its time is bounded"""
+    quick_splits: int | None = None
+    """random ones of a check of all classes, beyond which tests without any are preferred"""
 
 
 class TwoSampleDetector:

@@ -135,7 +135,7 @@ def _detector(
     merge: Merge | None = None,
 ) -> TwoSampleDetector:
     judge = Judge(
-        comparisons, options, merge=merge, seed=setting.seed, max_splits=setting.max_splits
+        comparisons, options, merge=merge, seed=setting.seed, quick_splits=setting.quick_splits
     )
     return TwoSampleDetector(
         setting.encoder(),

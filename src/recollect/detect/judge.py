@@ -23,6 +23,9 @@ __all__ = ["Comparison", "ComparisonOptions", "Judge"]
 MAX_SPLITS = 2_000_000
 """random ones of all classes of a check together: a minute, should every class look drifted"""
 
+CLEARLY = 1e-3
+"""so far below a threshold must held-out rows be able to get: only clear cases reach the least"""
+
 CALIBRATIONS = ("test", "split")
 SPENDINGS = ("none", "inverse-square")
 
@@ -63,8 +66,8 @@ class Judge:
     """Compares each class's current encodings with its reference by one or several tests.
 
     The more classes share a level, the finer p-values must be: tests that draw random splits draw
-    as many as the strictest threshold asks for, but never fewer than their own number. Beyond
-    `MAX_SPLITS` tests on held-out rows take their place, where there are any.
+    as many as the strictest threshold asks for, up to `MAX_SPLITS`, but never fewer than their own
+    number. Where that is not enough, or too slow, tests on held-out rows take their place.
     """
 
     def __init__(
@@ -74,11 +77,12 @@ class Judge:
         *,
         merge: Merge | None = None,
         seed: int = 0,
-        max_splits: int = MAX_SPLITS,
+        quick_splits: int | None = None,
     ) -> None:
         """`merge` makes one p-value of several comparisons'; a single one needs none.
 
-        `max_splits`: random ones of all classes of a check together.
+        `quick_splits`: random ones of all classes of a check together, beyond which tests on held-
+        out rows are preferred where they see enough; None: the most that are ever drawn.
         """
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
@@ -89,7 +93,7 @@ class Judge:
         self._options = options
         self._correct = CORRECTIONS[options.correction]
         self._seed = seed
-        self._max_splits = max_splits
+        self._quick_splits = quick_splits
 
     def verdicts(self, task: int, sides: Mapping[int, tuple[Encoding, Encoding]]) -> list[Verdict]:
         """One verdict per class, given distinct rows (reference, current) of each, in that order.
@@ -100,7 +104,7 @@ class Judge:
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
         obstacles = self._shortages(sizes)
         enough = {label: both for label, both in sizes.items() if label not in obstacles}
-        panel = self._fine_enough(len(enough), level)
+        panel = self._fine_enough(enough, level)
         obstacles |= self._out_of_reach(panel, enough, level)
         testable = {label: pair for label, pair in sides.items() if label not in obstacles}
         found = {each.name: self._compare(each, testable, task) for each in panel.comparisons}
@@ -149,12 +153,20 @@ class Judge:
             return self._options.level
         return inverse_square(self._options.level, max(1, task - 1))
 
-    def _fine_enough(self, rivals: int, level: float) -> Panel:
+    def _fine_enough(self, sizes: Mapping[int, Sizes], level: float) -> Panel:
         """The comparisons, with p-values that go down to half of the strictest threshold."""
-        if not rivals or self._options.max_statistic is not None:
+        if not sizes or self._options.max_statistic is not None:
             return self._panel
-        strictest = self._correct([1.0] * rivals, level)
-        return self._panel.reaching(strictest / 2, max_splits=self._max_splits // rivals)
+        rivals = len(sizes)
+        needed = self._correct([1.0] * rivals, level) / 2
+        quick = MAX_SPLITS if self._quick_splits is None else self._quick_splits
+        if (panel := self._panel.reaching(needed, max_splits=quick // rivals)) is not None:
+            return panel
+        held_out = self._panel.on_held_out_rows()
+        if all(held_out.smallest_without_one(both) < CLEARLY * needed for both in sizes.values()):
+            return held_out
+        most = MAX_SPLITS // rivals
+        return self._panel.reaching(needed, max_splits=most) or self._panel.refined(most)
 
     def _shortages(self, sizes: Mapping[int, Sizes]) -> dict[int, str]:
         """Classes with too few rows, and why they cannot be tested."""

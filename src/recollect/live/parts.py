@@ -26,9 +26,8 @@ from recollect.learn import Learner
 from recollect.live.piles import Tally
 from recollect.types import Rows
 
-MAX_SPLITS = 40_000
-"""random ones that a check may draw: it takes about as long as a step of a ResNet-18, however often
-there has been one before, and however little of the level is left"""
+QUICK_SPLITS = 40_000
+"""random ones of a check, which take about as long as a step of a ResNet-18"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +117,7 @@ def make_parts(
             learner=learner.encode if asks else None,
             grows=True,
             usual=seen.of,
-            max_splits=MAX_SPLITS,
+            quick_splits=QUICK_SPLITS,
         )
         made: Detector = catalogue.make("detector", config, setting)
         return made
