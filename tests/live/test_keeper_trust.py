@@ -16,10 +16,13 @@ from test_keeper_input import vectors
 from test_keeper_labels import Oracle, learned_then_silent
 
 import recollect
+from recollect.care import Care
 from recollect.errors import RunFailure
 from recollect.live.asking import Request
 from recollect.live.settings import to_json
 from recollect.live.upkeep import Upkeep
+from recollect.live.window import Window
+from recollect.shapes import Workbench
 
 CHANGING = digits(0, classes=5, turn=450)
 
@@ -111,6 +114,24 @@ def test_what_a_callback_has_saved_and_what_is_logged_agree(tmp_path: Path) -> N
         assert repaired > 0
 
 
+def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where rows with labels come, those without do not use it up."""
+    mine = asking_keeper(Oracle(CHANGING), adaptation="amr-recovery")
+    asked: list[tuple[bool, bool]] = []
+
+    def follow_up(care: Care, bench: Workbench) -> tuple[str, ...]:
+        upkeep = upkeep_of(mine)
+        asked.append((care is upkeep.parts.given, upkeep.window.given.follows))
+        return ()
+
+    monkeypatch.setattr(Care, "follow_up", follow_up)
+    play(mine, CHANGING, known=0.6)
+    assert (True, True) in asked
+    assert (False, True) not in asked
+
+
 def test_silence_of_a_check_that_could_say_nothing_is_told() -> None:
     """A level that is spent on many checks may be too small for the rows of one of them."""
     mine = keeper(detector="mmd", options={"detector": {"level": 1e-9}})
@@ -147,6 +168,9 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
     with monkeypatch.context() as earlier:
         state = Upkeep.state_dict
         forget, lose = without("catch_up_steps"), without("behind", "untestable")
+        window = Window.state_dict
+        shrink = without("outdated_before")
+        earlier.setattr(Window, "state_dict", lambda self: shrink(window(self)))
         earlier.setattr("recollect.live.keeper.to_json", lambda *parts: forget(to_json(*parts)))
         earlier.setattr(Upkeep, "state_dict", lambda self: lose(state(self)))
         with keeper(folder=tmp_path / "kept") as mine:

@@ -118,7 +118,8 @@ class Learner:
     @torch.no_grad()
     def refuse_burst_weights(self) -> None:
         """RunFailure where an update has burst the weights: a loss is checked before its update."""
-        weights: list[Tensor] = [w for w in self.network.parameters() if w.requires_grad]
+        groups = self._optimiser.param_groups
+        weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         # Asked this way round, NaN has burst, too; so has what single precision cannot multiply.
         if not all(bool(norm < BURST) for norm in torch._foreach_norm(weights)):
             raise RunFailure(

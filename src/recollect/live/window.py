@@ -174,7 +174,7 @@ class Window:
             getattr(self, name).load_state_dict(state[name])
         self._numbers.load_state_dict(state["numbers"])
         self._since = dict(state["since"])
-        self._outdated_before = dict(state["outdated_before"])
+        self._outdated_before = dict(state.get("outdated_before", {}))  # not always was there
 
 
 _PARTS = ("given", "guessed", "learned", "unlabelled", "asked")
