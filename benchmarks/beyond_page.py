@@ -386,10 +386,11 @@ def draw_labels(runs: Runs, file: Path) -> None:
 
 def _draw_curves(axes: Axes, curves: dict[str, list[tuple[float, float, float]]]) -> None:
     looks = style.looks_of(curves)
-    for name, points in curves.items():
+    for place, (name, points) in enumerate(curves.items()):
         labels, means, spreads = zip(*sorted(points), strict=True)
+        # A little apart, so that bars of as many labels can be told apart.
         axes.errorbar(
-            labels,
+            np.array(labels) * 1.05 ** (place - len(curves) // 2),
             means,
             yerr=spreads,
             marker=looks[name].marker,
