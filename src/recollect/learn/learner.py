@@ -120,8 +120,8 @@ class Learner:
         """RunFailure where an update has burst the weights: a loss is checked before its update."""
         groups = self._optimiser.param_groups
         weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
-        # Asked this way round, NaN has burst, too; so has what single precision cannot multiply.
-        if not all(bool(norm < BURST) for norm in torch._foreach_norm(weights)):
+        largest = torch.stack(torch._foreach_norm(weights)).max()
+        if not bool(largest < BURST):  # asked this way round, NaN has burst, too
             raise RunFailure(
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
             )
