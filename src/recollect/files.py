@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -19,22 +22,53 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
     """Write JSON to a file, whole or not at all: a reader sees the old content or the new."""
     text = json.dumps(obj, indent=1, allow_nan=False) + "\n"
-    with replacing(Path(path)) as temporary:
-        temporary.write_bytes(text.encode())
+    with replacing(Path(path)) as file:
+        file.write(text.encode())
 
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """A temporary file to fill; it becomes `target` in one step, once it is safe on the disk."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+def replacing(target: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """An open file to fill; it becomes `target` in one step, once it is safe on the disk.
+
+    Its name cannot be guessed and it is made here or not at all, so that no link in its place leads
+    the writing elsewhere; a link in the place of `target` gives way. `durable=False` does not wait
+    for the disk: for what can be made again at any time.
+    """
+    temporary = temporary_beside(target)
     with writing(target):
         try:
-            yield temporary
-            sync(temporary)
+            with temporary.open("x+b") as file:  # exclusive: it follows no link
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
             temporary.replace(target)
-            sync(target.parent)
+            if durable:
+                sync(target.parent)
         finally:
             quietly(temporary.unlink)
+
+
+def temporary_beside(target: Path) -> Path:
+    """A name for a temporary file, which no two processes share and nobody foresees."""
+    start = os.fsdecode(os.fsencode(target.name)[:200])  # file systems allow 255 bytes
+    return target.with_name(f".{start}.{secrets.token_hex(8)}.tmp")
+
+
+def own_file(path: str, flags: int) -> int:
+    """An `opener` for files under a known name: a link, a pipe or a device there is an OSError."""
+    # Without waiting: a pipe would keep its opener until somebody comes to the other end.
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link, not the file itself", path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return handle
 
 
 @contextlib.contextmanager
@@ -67,16 +101,20 @@ CHECKSUMS = "checksums.json"
 
 
 @contextlib.contextmanager
-def sealed(target: Path) -> Iterator[Path]:
+def sealed(target: Path) -> Iterator[BinaryIO]:
     """`replacing`, and the checksum of what was written is kept beside it.
 
     The new checksum is there before the new content is, and that of the content it replaces stays
     beside it: however often it crashes in between, the file fits one of them.
     """
-    with replacing(target) as temporary:
-        yield temporary
+    with replacing(target) as file:
+        yield file
+        file.seek(0)
         seals = _checksums(target.parent)
-        seals[target.name] = [digest_of(target), digest_of(temporary)]
+        seals[target.name] = [
+            digest_of(target),
+            hashlib.file_digest(file, "sha256").hexdigest(),
+        ]
         write_json(target.parent / CHECKSUMS, {**seals, CHECKSUMS: [_digest_of_json(seals)]})
 
 
@@ -119,6 +157,64 @@ def digest_of(file: Path) -> str | None:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except FileNotFoundError:
         return None
+
+
+def refuse_links(out: Path, path: Path) -> None:
+    """UserError if a folder on the way from an output folder to a path below it is a link.
+
+    Writing or removing there would happen elsewhere. The output folder itself may be a link.
+    """
+    for part in reversed([path, *path.parents][: len(path.relative_to(out).parts)]):
+        if part.is_symlink():
+            raise UserError(
+                f"{part} is a link, and nothing is written through a link below {out}; put a "
+                "folder in its place, or choose another output folder"
+            )
+
+
+def folder_in(out: Path, name: str) -> Path:
+    """A folder below an output folder, made where it is missing; UserError if it is a link."""
+    folder = out / name
+    refuse_links(out, folder)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class Manifest:
+    """The names of files that were written into a folder, so that no others are ever removed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / ".written.json"
+
+    def names(self) -> set[str]:
+        """Files of the folder; none where nothing is noted, or the note is damaged."""
+        try:
+            with open(self._file, "rb", opener=own_file) as file:
+                noted = json.loads(file.read())["files"]
+            return {name for name in noted if Path(name).name == name}
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return set()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note files; to be called before they are written, for what a crash leaves behind."""
+        with alone(self._file):
+            known = self.names()
+            if not known.issuperset(names := set(names)):
+                self._write(known | names)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, those of them that are noted."""
+        if not (gone := self.names().intersection(names)):
+            return
+        for name in gone:
+            with writing(file := self._file.with_name(name)):
+                file.unlink(missing_ok=True)
+        with alone(self._file):
+            self._write(self.names() - gone)
+
+    def _write(self, names: set[str]) -> None:
+        write_json(self._file, {"files": sorted(names)})
 
 
 def sync(path: Path) -> None:
@@ -165,7 +261,7 @@ def _take(lock: Path) -> BinaryIO:
 
     with writing(lock, "choose a folder on a local disk that you may write to"):
         while True:
-            handle = lock.open("ab")
+            handle = open(lock, "ab", opener=own_file)  # noqa: SIM115
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):

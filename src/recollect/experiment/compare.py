@@ -18,6 +18,7 @@ from recollect.experiment.progress import Display
 from recollect.experiment.run import run_in, run_name
 from recollect.experiment.saving import OFTEN, Saving
 from recollect.experiment.store import RunFolder, is_run
+from recollect.files import refuse_links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ def compare(
     configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
     if is_run(out):
         raise UserError(f"{out} holds a run of its own; choose another --out")
+    for name in configs:
+        refuse_links(out, out / name)
     first = assemble(next(iter(configs.values())), tell=tell)
     for warning in first.warnings:
         display.say(f"warning: {warning}")
