@@ -62,12 +62,13 @@ def own_file(path: str, flags: int) -> int:
     try:
         handle = os.open(path, flags, 0o666)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, not the file itself", path) from error
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a pipe with nobody at its other end
+            kind = "a link" if error.errno == errno.ELOOP else "a pipe"
+            raise OSError(error.errno, f"it is {kind}, not a regular file", path) from error
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
     return handle
 
 
@@ -181,40 +182,59 @@ def folder_in(out: Path, name: str) -> Path:
     return folder
 
 
-class Manifest:
-    """The names of files that were written into a folder, so that no others are ever removed."""
+MANIFEST = ".written.json"
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / ".written.json"
+
+class Manifest:
+    """Which files of a folder, or of one below it, were written here: only these are removed."""
+
+    def __init__(self, out: Path, below: str = "") -> None:
+        self._file = out / MANIFEST
+        self._folder = below
 
     def names(self) -> set[str]:
         """Files of the folder; none where nothing is noted, or the note is damaged."""
-        try:
-            with open(self._file, "rb", opener=own_file) as file:
-                noted = json.loads(file.read())["files"]
-            return {name for name in noted if Path(name).name == name}
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            return set()
+        return self._read().get(self._folder, set())
 
     def add(self, names: Iterable[str]) -> None:
         """Note files; to be called before they are written, for what a crash leaves behind."""
         with alone(self._file):
-            known = self.names()
+            noted = self._read()
+            known = noted.get(self._folder, set())
             if not known.issuperset(names := set(names)):
-                self._write(known | names)
+                self._write({**noted, self._folder: known | names})
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, those of them that are noted."""
         if not (gone := self.names().intersection(names)):
             return
-        for name in gone:
-            with writing(file := self._file.with_name(name)):
-                file.unlink(missing_ok=True)
+        folder = self._file.parent / self._folder
+        refuse_links(self._file.parent, folder)
+        for file in (folder / name for name in gone):
+            with writing(file):
+                if not file.is_dir():
+                    file.unlink(missing_ok=True)
         with alone(self._file):
-            self._write(self.names() - gone)
+            noted = self._read()
+            self._write({**noted, self._folder: noted.get(self._folder, set()) - gone})
 
-    def _write(self, names: set[str]) -> None:
-        write_json(self._file, {"files": sorted(names)})
+    def _read(self) -> dict[str, set[str]]:
+        try:
+            with open(self._file, "rb", opener=own_file) as file:
+                noted = json.loads(file.read())
+            return {
+                folder: {name for name in names if Path(name).name == name}
+                for folder, names in noted.items()
+            }
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+            return {}
+
+    def _write(self, noted: Mapping[str, set[str]]) -> None:
+        left = {folder: sorted(names) for folder, names in noted.items() if names}
+        if left:
+            write_json(self._file, left)
+        else:
+            quietly(self._file.unlink)
 
 
 def sync(path: Path) -> None:

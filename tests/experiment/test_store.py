@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +19,13 @@ from typing import Any
 
 import pytest
 import torch
-from run_tools import complaint
+from run_tools import complaint, strict_json
 from safetensors.torch import load_file
 
 from recollect import files
 from recollect.errors import RunFailure, UserError
 from recollect.experiment import store
+from recollect.experiment.journal import Journal
 from recollect.experiment.store import RunFolder
 
 CONFIG: dict[str, Any] = {"method": "er", "lr": 0.1, "detector": {"name": "ks", "level": 0.05}}
@@ -433,6 +435,94 @@ def test_an_interrupted_write_keeps_the_old_file_and_no_temporary(
     with pytest.raises(KeyboardInterrupt):
         files.write_json(tmp_path / "x.json", {"new": 1})
     assert snapshot(tmp_path) == {"x.json": b'{\n "old": 1\n}\n'}
+
+
+def test_a_link_under_a_name_that_can_be_guessed_leads_no_writing_elsewhere(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "strange", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("precious")
+    for number in (os.getpid(), ""):
+        for name in ("x.json", "run.html"):
+            (folder / f".{name}.{number}.tmp").symlink_to(victim)
+    (folder / "x.json").symlink_to(victim)
+    files.write_json(folder / "x.json", {"new": 1})
+    assert victim.read_text() == "precious"
+    assert not (folder / "x.json").is_symlink()
+    assert strict_json((folder / "x.json").read_text()) == {"new": 1}
+
+
+def test_writers_that_share_a_process_id_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those in two containers do."""
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.001))
+    failed: list[Exception] = []
+
+    def write() -> None:
+        for number in range(20):
+            try:
+                files.write_json(tmp_path / "x.json", {"number": number})
+            except RunFailure as error:
+                failed.append(error)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert failed == []
+    assert names(tmp_path) == {"x.json"}
+
+
+@pytest.mark.parametrize("kind", ["link to nothing", "link to a file", "pipe"])
+def test_what_stands_in_the_place_of_a_lock_or_a_log_is_neither_made_nor_written(
+    tmp_path: Path, kind: str
+) -> None:
+    victim = tmp_path / "victim"
+    if kind == "link to a file":
+        victim.write_text("precious")
+    run = started(tmp_path / "run")
+    places = [tmp_path / ".x.json.lock", run / ".lock", run / "events.jsonl"]
+    for place in places:
+        place.unlink(missing_ok=True)
+        os.mkfifo(place) if kind == "pipe" else place.symlink_to(victim)
+    assert not store.is_busy(run)
+    with pytest.raises(RunFailure, match=r"x.json.lock: it is"), files.alone(tmp_path / "x.json"):
+        pass
+    with pytest.raises(UserError, match=r"link|regular file"):
+        RunFolder.open(run, CONFIG, resume=True)
+    (run / ".lock").unlink()
+    with pytest.raises(RunFailure, match=r"events.jsonl: it is"):
+        Journal(run / "events.jsonl").append({"task": 1})
+    assert victim.exists() == (kind == "link to a file")
+    assert not victim.exists() or victim.read_text() == "precious"
+
+
+def test_only_files_that_are_noted_are_removed_and_only_from_the_folder_itself(
+    tmp_path: Path,
+) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for folder in (out / "pages", elsewhere):
+        folder.mkdir(parents=True)
+        for name in ("ours.html", "mine.html"):
+            (folder / name).touch()
+    manifest = files.Manifest(out, "pages")
+    manifest.add(["ours.html"])
+    manifest.remove(["ours.html", "mine.html"])
+    assert names(out / "pages") == {"mine.html"}
+    assert names(out) == {"pages"}
+    # What a stranger has noted reaches nothing outside either.
+    (out / "linked").symlink_to(elsewhere)
+    forged = {"pages": ["../../elsewhere/ours.html", ".."], "../elsewhere": ["ours.html"]}
+    files.write_json(out / files.MANIFEST, {**forged, "linked": ["ours.html"]})
+    everything = ["../../elsewhere/ours.html", "..", "ours.html"]
+    files.Manifest(out, "pages").remove(everything)
+    with pytest.raises(UserError, match="is a link"):
+        files.Manifest(out, "linked").remove(everything)
+    assert names(elsewhere) == {"ours.html", "mine.html"}
+    for damaged in ("{", "[]", '{"pages": 3}', '{"pages": [3]}'):
+        (out / files.MANIFEST).write_text(damaged)
+        assert files.Manifest(out, "pages").names() == set()
 
 
 def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_up(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import UserError
 from recollect.experiment.data_command import table
 from recollect.experiment.flags import refuse_part_options
-from recollect.files import Manifest, quietly, reason, replacing, write_json, writing
+from recollect.files import MANIFEST, Manifest, quietly, reason, replacing, write_json, writing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -377,7 +377,7 @@ def _refuse_unwritable(out: Path) -> None:
 def _folder_or_nothing(out: Path) -> Iterator[None]:
     """A folder to fill; if that fails, what was not there before is gone again."""
     missing = [path for path in (out, *out.absolute().parents) if not path.exists()]
-    fresh = [out / name for name in FILES if not (out / name).exists()]
+    fresh = [out / name for name in (*FILES, MANIFEST) if not (out / name).exists()]
     try:
         with writing(out, "choose another with --out"):
             out.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ def write_report(paths: Sequence[Path], out: Path) -> Report:
         "index.html": build_page(settings, pictures, left_out=left_out, cautions=known),
     }
     drawn_now = {Path(name).name for name in figures}
-    manifest = Manifest(out / "figures")
+    manifest = Manifest(out, "figures")
     manifest.add(drawn_now)
     _write(out, {**figures, **{name: text.encode() for name, text in texts.items()}})
     manifest.remove(manifest.names() - drawn_now)

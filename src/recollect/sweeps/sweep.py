@@ -162,7 +162,7 @@ class _Sweep:
 
     def _note_failure(self, outcome: Outcome) -> None:
         file = folder_in(self._out, FAILURES) / self._failures(outcome.id).name
-        Manifest(file.parent).add([file.name])
+        Manifest(self._out, FAILURES).add([file.name])
         earlier: list[Any] = []
         with contextlib.suppress(UserError):  # a damaged note must not end the sweep
             earlier = (read_object(file) or {}).get("attempts", [])
@@ -172,7 +172,7 @@ class _Sweep:
     def _forget_failure(self, run_id: str) -> None:
         file = self._failures(run_id)
         if file.exists() and not file.parent.is_symlink():
-            Manifest(file.parent).remove([file.name])
+            Manifest(self._out, FAILURES).remove([file.name])
 
     def _job(self, run_id: str) -> Job:
         config = self._runs[run_id].config.to_json()

@@ -59,7 +59,7 @@ def write_index(
         raise ValueError(f"fragments for sweeps that are not there: {', '.join(sorted(unknown))}")
     listing = rows_of(sweeps, _troubles(out, sweeps))
     page = _page(out, sweeps, listing, fragments)
-    _write_run_pages(folder_in(out, PAGES), sweeps, listing)
+    _write_run_pages(out, sweeps, listing)
     with replacing(out / "index.html") as file:
         file.write(page.encode())
     return out / "index.html"
@@ -96,7 +96,7 @@ def _failure(out: Path, run_id: str) -> str:
         return f"the note about its failure is damaged: {error!r}"
 
 
-def _write_run_pages(folder: Path, sweeps: Sequence[Sweep], listing: Listing) -> None:
+def _write_run_pages(out: Path, sweeps: Sequence[Sweep], listing: Listing) -> None:
     """A page for each run that is done; none stays of a run that no longer is."""
     seeds: dict[int, dict[int, str]] = {}
     rows: dict[str, list[RunRow]] = {}
@@ -104,7 +104,7 @@ def _write_run_pages(folder: Path, sweeps: Sequence[Sweep], listing: Listing) ->
         rows.setdefault(row.id, []).append(row)
         if row.run is not None:
             seeds.setdefault(row.cell, {})[row.seed] = row.id
-    manifest = Manifest(folder)
+    folder, manifest = folder_in(out, PAGES), Manifest(out, PAGES)
     done = {run_id for run_id, places in rows.items() if places[0].run is not None}
     manifest.add(f"{run_id}.html" for run_id in done)
     manifest.remove(f"{run_id}.html" for run_id in rows.keys() - done)
