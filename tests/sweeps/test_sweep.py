@@ -161,9 +161,8 @@ def test_no_run_is_made_and_no_note_removed_through_a_link(
     # Runs that are done are only read: whoever has moved them to another disk may link to them.
     link[place].unlink()
     carry_out(plan.runs, out, Scripted(), Notes())
-    link[place].rename(elsewhere / "moved") if place != "failures" else (
-        elsewhere / "moved"
-    ).mkdir()
+    link[place].mkdir(exist_ok=True)
+    link[place].rename(elsewhere / "moved")
     link[place].symlink_to(elsewhere / "moved")
     note = out / FAILURES / f"{plan.runs[0].id}.json"
     note.parent.mkdir(exist_ok=True)

@@ -19,6 +19,7 @@ import math
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,8 @@ class Source:
             with _told_as_mistake():
                 for file in _files_of(path):
                     # A link to nothing has none.
-                    content = _sha256(file.path) if file.path.is_file() else None
+                    regular = stat.S_ISREG(file.state.st_mode)
+                    content = _sha256(Path(file.path)) if regular else None
                     digest.update(os.fsencode(f"{file.name}\0{content}\n"))
         return digest.hexdigest()
 
@@ -125,10 +127,10 @@ def source_of(paths: Iterable[Path], *, tag: str = "") -> Source:
     digest, touched = hashlib.sha256(tag.encode()), hashlib.sha256()
     for path in paths:
         with _told_as_mistake():
-            states = [(file.name, file.state()) for file in _files_of(path)]
-        lines = [f"{name}\0{state.st_size}\0{state.st_mtime_ns}" for name, state in states]
+            files = _files_of(path)
+        lines = [f"{file.name}\0{file.state.st_size}\0{file.state.st_mtime_ns}" for file in files]
         digest.update(os.fsencode("\n".join(["", *lines])))
-        touched.update(" ".join(str(state.st_ctime_ns) for _, state in states).encode())
+        touched.update(" ".join(str(file.state.st_ctime_ns) for file in files).encode())
     return Source(fingerprint=digest.hexdigest(), touched=touched.hexdigest(), paths=paths)
 
 
@@ -361,22 +363,20 @@ def _told_as_mistake() -> Iterator[None]:
 
 
 class _File(NamedTuple):
-    """A file of a source, by its name relative to the path that was given."""
+    """A file of a source."""
 
     name: str
-    path: Path
-
-    def state(self) -> os.stat_result:
-        """Its own, or that of the link where it leads to nothing."""
-        try:
-            return self.path.stat()
-        except FileNotFoundError:
-            return self.path.lstat()
+    """relative to the path that was given"""
+    path: str
+    state: os.stat_result
 
 
 def _files_of(path: Path) -> list[_File]:
     """The file at a path, or every file below it, by name."""
-    return sorted(_files(str(path), "", ())) if path.is_dir() else [_File(path.name, path)]
+    state = path.stat()
+    if not stat.S_ISDIR(state.st_mode):
+        return [_File(path.name, str(path), state)]
+    return sorted(_files(str(path), "", ()), key=lambda file: file.name)
 
 
 def _files(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[_File]:
@@ -389,5 +389,9 @@ def _files(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
         for entry in entries:
             if entry.is_dir():
                 yield from _files(entry.path, f"{prefix}{entry.name}/", above)
-            else:
-                yield _File(f"{prefix}{entry.name}", Path(entry.path))
+                continue
+            try:
+                found = entry.stat()
+            except FileNotFoundError:
+                found = entry.stat(follow_symlinks=False)  # a link to nothing
+            yield _File(f"{prefix}{entry.name}", entry.path, found)
