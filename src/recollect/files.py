@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import secrets
 import stat
@@ -85,7 +86,7 @@ def writing(file: Path, remedy: str = "") -> Iterator[None]:
 def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict[str, Any] | None:
     """A JSON object from a file, None if there is no such file."""
     try:
-        found = json.loads(file.read_bytes())
+        found = parse_json(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -95,6 +96,36 @@ def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict
     if not isinstance(found, dict):
         raise UserError(f"{file} is damaged: expected a JSON object; {remedy}")
     return found
+
+
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
+    """What JSON says; ValueError where it is none, or says a number that nothing can go on with.
+
+    Python reads NaN, takes 1e999 for infinity, and cannot print an integer of 5,000 digits.
+    """
+    hooks = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _finite, **hooks}
+    return json.loads(text, **hooks)
+
+
+MAX_DIGITS = 300
+"""of an integer: as many as a float can hold"""
+
+
+def too_long(digits: str) -> str:
+    """What is wrong with a number of so many digits."""
+    return f"{digits[:20]}... is a number of {len(digits):,} digits, expected at most {MAX_DIGITS}"
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(too_long(text))
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is not finite")
+    return value
 
 
 CHECKSUMS = "checksums.json"
