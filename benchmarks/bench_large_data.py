@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from recollect.data.allocate import Allocate
-from recollect.data.cache import cached
+from recollect.data.cache import Source, cached
 from recollect.data.parts import make_parts
 from recollect.streams import Stream, make_schedule
 from recollect.types import Dataset
@@ -55,7 +55,7 @@ def make_up(allocate: Allocate) -> Dataset:
 def main() -> int:
     peak = 0
     with tempfile.TemporaryDirectory() as home:
-        dataset = cached("made-up", "0" * 64, make_up, home=Path(home))
+        dataset = cached("made-up", Source(fingerprint="0" * 64), make_up, home=Path(home))
         print(f"{'decoded and cached':<28} {memory()}")
         parts = make_parts(dataset, watch_test=False, keep_reference=True, seed=0)
         schedule = make_schedule(

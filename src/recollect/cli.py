@@ -274,18 +274,20 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from recollect.experiment.benchmarks import Tell
-    from recollect.experiment.build import assemble
+    from recollect.experiment.build import as_begun, assemble
     from recollect.experiment.presets import preset_of, resolve
     from recollect.experiment.run import run_in
     from recollect.experiment.store import RunFolder
 
     given = _config(arguments)
     config = resolve(given)
+    name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
+    out = arguments.out or Path("runs") / name
+    if arguments.resume:
+        config = as_begun(config, out)
     with _stages(arguments) as stages:
         tell = Tell(progress=stages.progress, warn=stages.say)
         assembly = assemble(config, tell=tell)
-    name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
-    out = arguments.out or Path("runs") / name
     flags = {"resume": arguments.resume, "overwrite": arguments.overwrite}
     with (
         RunFolder.open(out, assembly.config.to_json(), **flags) as folder,

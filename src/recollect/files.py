@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -19,22 +23,54 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
     """Write JSON to a file, whole or not at all: a reader sees the old content or the new."""
     text = json.dumps(obj, indent=1, allow_nan=False) + "\n"
-    with replacing(Path(path)) as temporary:
-        temporary.write_bytes(text.encode())
+    with replacing(Path(path)) as file:
+        file.write(text.encode())
 
 
 @contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """A temporary file to fill; it becomes `target` in one step, once it is safe on the disk."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+def replacing(target: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """An open file to fill; it becomes `target` in one step, once it is safe on the disk.
+
+    Its name cannot be guessed and it is made here or not at all, so that no link in its place leads
+    the writing elsewhere; a link in the place of `target` gives way. `durable=False` does not wait
+    for the disk: for what can be made again at any time.
+    """
+    temporary = temporary_beside(target)
     with writing(target):
         try:
-            yield temporary
-            sync(temporary)
+            with temporary.open("x+b") as file:  # exclusive: it follows no link
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
             temporary.replace(target)
-            sync(target.parent)
+            if durable:
+                sync(target.parent)
         finally:
             quietly(temporary.unlink)
+
+
+def temporary_beside(target: Path) -> Path:
+    """A name for a temporary file, which no two processes share and nobody foresees."""
+    start = os.fsdecode(os.fsencode(target.name)[:200])  # file systems allow 255 bytes
+    return target.with_name(f".{start}.{secrets.token_hex(8)}.tmp")
+
+
+def own_file(path: str, flags: int) -> int:
+    """An `opener` for files under a known name: a link, a pipe or a device there is an OSError."""
+    # Without waiting: a pipe would keep its opener until somebody comes to the other end.
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a pipe with nobody at its other end
+            kind = "a link" if error.errno == errno.ELOOP else "a pipe"
+            raise OSError(error.errno, f"it is {kind}, not a regular file", path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
+    return handle
 
 
 @contextlib.contextmanager
@@ -50,7 +86,7 @@ def writing(file: Path, remedy: str = "") -> Iterator[None]:
 def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict[str, Any] | None:
     """A JSON object from a file, None if there is no such file."""
     try:
-        found = json.loads(file.read_bytes())
+        found = parse_json(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -62,21 +98,55 @@ def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict
     return found
 
 
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
+    """What JSON says; ValueError where it is none, or says a number that nothing can go on with.
+
+    Python reads NaN, takes 1e999 for infinity, and cannot print an integer of 5,000 digits.
+    """
+    hooks = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _finite, **hooks}
+    return json.loads(text, **hooks)
+
+
+MAX_DIGITS = 300
+"""of an integer: as many as a float can hold"""
+
+
+def too_long(digits: str) -> str:
+    """What is wrong with a number of so many digits."""
+    return f"{digits[:20]}... is a number of {len(digits):,} digits, expected at most {MAX_DIGITS}"
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(too_long(text))
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is not finite")
+    return value
+
+
 CHECKSUMS = "checksums.json"
 """Kept in a folder: SHA-256 of the files that were written `sealed` into it, and of itself."""
 
 
 @contextlib.contextmanager
-def sealed(target: Path) -> Iterator[Path]:
+def sealed(target: Path) -> Iterator[BinaryIO]:
     """`replacing`, and the checksum of what was written is kept beside it.
 
     The new checksum is there before the new content is, and that of the content it replaces stays
     beside it: however often it crashes in between, the file fits one of them.
     """
-    with replacing(target) as temporary:
-        yield temporary
+    with replacing(target) as file:
+        yield file
+        file.seek(0)
         seals = _checksums(target.parent)
-        seals[target.name] = [digest_of(target), digest_of(temporary)]
+        seals[target.name] = [
+            digest_of(target),
+            hashlib.file_digest(file, "sha256").hexdigest(),
+        ]
         write_json(target.parent / CHECKSUMS, {**seals, CHECKSUMS: [_digest_of_json(seals)]})
 
 
@@ -119,6 +189,83 @@ def digest_of(file: Path) -> str | None:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except FileNotFoundError:
         return None
+
+
+def refuse_links(out: Path, path: Path) -> None:
+    """UserError if a folder on the way from an output folder to a path below it is a link.
+
+    Writing or removing there would happen elsewhere. The output folder itself may be a link.
+    """
+    for part in reversed([path, *path.parents][: len(path.relative_to(out).parts)]):
+        if part.is_symlink():
+            raise UserError(
+                f"{part} is a link, and nothing is written through a link below {out}; put a "
+                "folder in its place, or choose another output folder"
+            )
+
+
+def folder_in(out: Path, name: str) -> Path:
+    """A folder below an output folder, made where it is missing; UserError if it is a link."""
+    folder = out / name
+    refuse_links(out, folder)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+MANIFEST = ".written.json"
+
+
+class Manifest:
+    """Which files of a folder, or of one below it, were written here: only these are removed."""
+
+    def __init__(self, out: Path, below: str = "") -> None:
+        self._file = out / MANIFEST
+        self._folder = below
+
+    def names(self) -> set[str]:
+        """Files of the folder; none where nothing is noted, or the note is damaged."""
+        return self._read().get(self._folder, set())
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note files; to be called before they are written, for what a crash leaves behind."""
+        with alone(self._file):
+            noted = self._read()
+            known = noted.get(self._folder, set())
+            if not known.issuperset(names := set(names)):
+                self._write({**noted, self._folder: known | names})
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, those of them that are noted."""
+        if not (gone := self.names().intersection(names)):
+            return
+        folder = self._file.parent / self._folder
+        refuse_links(self._file.parent, folder)
+        for file in (folder / name for name in gone):
+            with writing(file):
+                if not file.is_dir():
+                    file.unlink(missing_ok=True)
+        with alone(self._file):
+            noted = self._read()
+            self._write({**noted, self._folder: noted.get(self._folder, set()) - gone})
+
+    def _read(self) -> dict[str, set[str]]:
+        try:
+            with open(self._file, "rb", opener=own_file) as file:
+                noted = json.loads(file.read())
+            return {
+                folder: {name for name in names if Path(name).name == name}
+                for folder, names in noted.items()
+            }
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+            return {}
+
+    def _write(self, noted: Mapping[str, set[str]]) -> None:
+        left = {folder: sorted(names) for folder, names in noted.items() if names}
+        if left:
+            write_json(self._file, left)
+        else:
+            quietly(self._file.unlink)
 
 
 def sync(path: Path) -> None:
@@ -165,7 +312,7 @@ def _take(lock: Path) -> BinaryIO:
 
     with writing(lock, "choose a folder on a local disk that you may write to"):
         while True:
-            handle = lock.open("ab")
+            handle = open(lock, "ab", opener=own_file)  # noqa: SIM115
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):

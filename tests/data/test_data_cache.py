@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -20,7 +21,7 @@ import torch
 
 from recollect.data import cache
 from recollect.data.allocate import Allocate
-from recollect.data.cache import cached, fingerprint_of, verify_cache
+from recollect.data.cache import Source, cached, source_of, verified_sha256, verify_cache
 from recollect.errors import RunFailure, UserError
 from recollect.types import Dataset
 
@@ -51,6 +52,14 @@ class Reader:
         )
 
 
+def made_up(fingerprint: str) -> Source:
+    return Source(fingerprint=fingerprint)
+
+
+def fingerprint(paths: list[Path], tag: str = "") -> str:
+    return source_of(paths, tag=tag).fingerprint
+
+
 def names(home: Path) -> list[str]:
     return sorted(path.name for path in (home / "datasets").iterdir())
 
@@ -69,7 +78,7 @@ def in_memory() -> Dataset:
 def test_a_data_set_is_read_once_and_comes_back_equal(tmp_path: Path) -> None:
     read = Reader()
     for _ in range(3):
-        assert_equal(cached("tiny", ONE, read, home=tmp_path), in_memory())
+        assert_equal(cached("tiny", made_up(ONE), read, home=tmp_path), in_memory())
     assert read.reads == 1
     assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
     assert verify_cache(tmp_path / "datasets" / names(tmp_path)[0]) == []
@@ -80,7 +89,7 @@ def test_columns_that_a_data_set_lacks_stay_absent(tmp_path: Path) -> None:
         return Dataset(images=allocate(SHAPE), labels=np.zeros(6, np.int64), class_names=("boot",))
 
     for _ in range(2):
-        found = cached("tiny", ONE, read, home=tmp_path)
+        found = cached("tiny", made_up(ONE), read, home=tmp_path)
         assert (found.is_test, found.domains, found.domain_names) == (None, None, ())
 
 
@@ -88,13 +97,13 @@ def test_the_users_cache_folder_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path))
-    cached("tiny", ONE, Reader())
+    cached("tiny", made_up(ONE), Reader())
     assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
 
 
 def test_torch_takes_the_images_without_a_copy_or_a_warning(tmp_path: Path) -> None:
     for _ in range(2):  # just built, and opened again
-        images = cached("tiny", ONE, Reader(), home=tmp_path).images
+        images = cached("tiny", made_up(ONE), Reader(), home=tmp_path).images
         assert type(images) is np.ndarray
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -105,15 +114,16 @@ def test_torch_takes_the_images_without_a_copy_or_a_warning(tmp_path: Path) -> N
 def test_writing_to_the_images_changes_neither_the_file_nor_another_users_images(
     tmp_path: Path,
 ) -> None:
-    mine = cached("tiny", ONE, Reader(), home=tmp_path)
-    other = cached("tiny", ONE, Reader(), home=tmp_path)
+    mine = cached("tiny", made_up(ONE), Reader(), home=tmp_path)
+    other = cached("tiny", made_up(ONE), Reader(), home=tmp_path)
     mine.images[:] = 255
     np.testing.assert_array_equal(other.images, PIXELS)
     assert verify_cache(tmp_path / "datasets" / names(tmp_path)[0]) == []
 
 
-def test_later_uses_do_not_read_the_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached("tiny", ONE, Reader(), home=tmp_path)
+def test_a_process_reads_the_pixels_once_to_verify_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     summed: list[str] = []
     sha256 = cache._sha256
 
@@ -121,11 +131,12 @@ def test_later_uses_do_not_read_the_pixels(tmp_path: Path, monkeypatch: pytest.M
         summed.append(file.name)
         return sha256(file)
 
+    cached("tiny", made_up(ONE), Reader(), home=tmp_path)
+    monkeypatch.setattr(cache, "_VERIFIED", {})  # as in a new process
     monkeypatch.setattr(cache, "_sha256", noted)
-    cached("tiny", ONE, Reader(), home=tmp_path)
-    assert summed == ["labels.npy", "is_test.npy", "domains.npy"]
-    cached("tiny", ONE, Reader(), home=tmp_path, verify=True)
-    assert "images.u8" in summed
+    for _ in range(2):
+        cached("tiny", made_up(ONE), Reader(), home=tmp_path)
+        assert summed == ["images.u8", "labels.npy", "is_test.npy", "domains.npy"]
 
 
 @pytest.mark.parametrize("kind", ["own array", "fewer rows", "joined", "turned"])
@@ -145,7 +156,7 @@ def test_readers_may_return_other_images_than_they_were_given(tmp_path: Path, ki
 
     expected: list[np.ndarray] = []
     for _ in range(2):
-        found = cached("tiny", ONE, read, home=tmp_path)
+        found = cached("tiny", made_up(ONE), read, home=tmp_path)
         np.testing.assert_array_equal(found.images, expected[0])
     folder = tmp_path / "datasets" / names(tmp_path)[0]
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -162,7 +173,7 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path: Path, error: BaseExcepti
         raise error
 
     with pytest.raises(type(error)):
-        cached("tiny", ONE, read, home=tmp_path)
+        cached("tiny", made_up(ONE), read, home=tmp_path)
     assert names(tmp_path) == []
 
 
@@ -173,7 +184,7 @@ def test_labels_that_would_need_pickle_are_refused_and_leave_nothing(tmp_path: P
         )
 
     with pytest.raises(ValueError, match="allow_pickle"):
-        cached("tiny", ONE, read, home=tmp_path)
+        cached("tiny", made_up(ONE), read, home=tmp_path)
     assert names(tmp_path) == []
 
 
@@ -182,17 +193,17 @@ def test_an_empty_data_set_is_refused(tmp_path: Path) -> None:
         return Dataset(images=allocate((0, 3, 2, 1)), labels=np.zeros(0, int), class_names=())
 
     with pytest.raises(UserError, match="at least one image"):
-        cached("tiny", ONE, read, home=tmp_path)
+        cached("tiny", made_up(ONE), read, home=tmp_path)
     assert names(tmp_path) == []
 
 
 def test_a_changed_source_is_read_again_and_its_old_cache_removed(tmp_path: Path) -> None:
     before, after = Reader(), Reader(first_pixel=100)
-    old = cached("tiny", ONE, before, home=tmp_path)
+    old = cached("tiny", made_up(ONE), before, home=tmp_path)
     for other in ("tiny-er", "tin"):
-        cached(other, ONE, Reader(), home=tmp_path)
+        cached(other, made_up(ONE), Reader(), home=tmp_path)
     (tmp_path / "datasets" / f".tiny-{'3' * 16}.building").mkdir()  # of a process long gone
-    new = cached("tiny", TWO, after, home=tmp_path)
+    new = cached("tiny", made_up(TWO), after, home=tmp_path)
     np.testing.assert_array_equal(new.images, PIXELS + 100)
     np.testing.assert_array_equal(old.images, PIXELS)  # whoever has it open keeps it
     assert names(tmp_path) == [f"tin-{ONE[:16]}", f"tiny-{TWO[:16]}", f"tiny-er-{ONE[:16]}"]
@@ -202,20 +213,20 @@ def test_a_failed_build_keeps_the_cache_of_the_old_source(tmp_path: Path) -> Non
     def fail(allocate: Allocate) -> Dataset:
         raise UserError("truncated")
 
-    cached("tiny", ONE, Reader(), home=tmp_path)
+    cached("tiny", made_up(ONE), Reader(), home=tmp_path)
     with pytest.raises(UserError):
-        cached("tiny", TWO, fail, home=tmp_path)
+        cached("tiny", made_up(TWO), fail, home=tmp_path)
     assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
 
 
 def test_two_sources_whose_fingerprints_begin_alike_are_told_apart(tmp_path: Path) -> None:
-    cached("tiny", ONE, Reader(), home=tmp_path)
-    found = cached("tiny", ONE[:32] + TWO[:32], Reader(first_pixel=9), home=tmp_path)
+    cached("tiny", made_up(ONE), Reader(), home=tmp_path)
+    found = cached("tiny", made_up(ONE[:32] + TWO[:32]), Reader(first_pixel=9), home=tmp_path)
     np.testing.assert_array_equal(found.images, PIXELS + 9)
 
 
 def test_a_flipped_bit_anywhere_in_any_file_is_found(tmp_path: Path) -> None:
-    cached("tiny", ONE, Reader(), home=tmp_path)
+    cached("tiny", made_up(ONE), Reader(), home=tmp_path)
     folder = tmp_path / "datasets" / names(tmp_path)[0]
     flips = 0
     for file in folder.iterdir():
@@ -232,10 +243,12 @@ def test_a_flipped_bit_anywhere_in_any_file_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["images.u8", "labels.npy", "is_test.npy", "meta.json"])
-@pytest.mark.parametrize("damage", ["truncated", "longer", "empty", "missing", "flipped"])
+@pytest.mark.parametrize(
+    "damage", ["truncated", "longer", "empty", "missing", "flipped", "half zeroed"]
+)
 def test_a_damaged_cache_is_built_anew_and_said_so(tmp_path: Path, file: str, damage: str) -> None:
     read = Reader()
-    cached("tiny", ONE, read, home=tmp_path)
+    cached("tiny", made_up(ONE), read, home=tmp_path)
     folder = tmp_path / "datasets" / names(tmp_path)[0]
     whole = (folder / file).read_bytes()
     if damage == "missing":
@@ -246,15 +259,14 @@ def test_a_damaged_cache_is_built_anew_and_said_so(tmp_path: Path, file: str, da
                 "truncated": whole[:-1],
                 "longer": whole + b"x",
                 "empty": b"",
+                "half zeroed": whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2),
                 "flipped": whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],
             }[damage]
         )
     assert len(verify_cache(folder)) == 1
     told: list[str] = []
     for _ in range(2):
-        # What changes a size, and whatever happens to the small files, is found at every use.
-        verify = damage == "flipped" and file == "images.u8"
-        found = cached("tiny", ONE, read, home=tmp_path, verify=verify, warn=told.append)
+        found = cached("tiny", made_up(ONE), read, home=tmp_path, warn=told.append)
         assert_equal(found, in_memory())
     assert read.reads == 2
     assert len(told) == 1
@@ -270,11 +282,12 @@ def test_a_cache_of_another_format_is_built_anew(
     read = Reader()
     with monkeypatch.context() as patch:
         patch.setattr(cache, "FORMAT", 99)
-        cached("tiny", ONE, read, home=tmp_path)
+        cached("tiny", made_up(ONE), read, home=tmp_path)
     told: list[str] = []
-    cached("tiny", ONE, read, home=tmp_path, warn=told.append)
+    cached("tiny", made_up(ONE), read, home=tmp_path, warn=told.append)
     assert read.reads == 2
-    assert "expected format 1, got 99" in told[0]
+    assert "tiny is outdated and built anew" in told[0]
+    assert "expected format 2, got 99" in told[0]
 
 
 def test_something_else_in_the_place_of_a_cache_is_a_problem_not_a_crash(tmp_path: Path) -> None:
@@ -299,7 +312,7 @@ def test_whatever_stands_where_a_cache_belongs_gives_way(
         (tmp_path / "datasets" / place).symlink_to(tmp_path / target)
     read = Reader()
     for _ in range(2):
-        assert_equal(cached("tiny", ONE, read, home=tmp_path), in_memory())
+        assert_equal(cached("tiny", made_up(ONE), read, home=tmp_path), in_memory())
     assert read.reads == 1
     assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
     assert (tmp_path / "elsewhere" / "kept").exists()
@@ -308,7 +321,7 @@ def test_whatever_stands_where_a_cache_belongs_gives_way(
 def test_a_cache_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunFailure, match=r"^cannot write .*RECOLLECT_CACHE[^\n]*$"):
-        cached("tiny", ONE, Reader(), home=tmp_path / "file")
+        cached("tiny", made_up(ONE), Reader(), home=tmp_path / "file")
 
 
 # One clean process that has imported torch already, from which the others are forked in no time.
@@ -329,7 +342,7 @@ def build_and_wait_to_be_killed(home: Path) -> None:
         time.sleep(60)
         raise AssertionError
 
-    cached("tiny", ONE, read, home=home)
+    cached("tiny", made_up(ONE), read, home=home)
 
 
 def build_slowly(home: Path) -> None:
@@ -339,7 +352,7 @@ def build_slowly(home: Path) -> None:
         time.sleep(0.3)
         return Reader()(allocate)
 
-    assert_equal(cached("tiny", ONE, read, home=home), in_memory())
+    assert_equal(cached("tiny", made_up(ONE), read, home=home), in_memory())
 
 
 def read_300_megabytes(allocate: Allocate) -> Dataset:
@@ -352,7 +365,7 @@ def read_300_megabytes(allocate: Allocate) -> Dataset:
 def build_on_a_full_disk(home: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, 10_000_000))
     with pytest.raises(RunFailure, match=r"^cannot write [^\n]*free some space[^\n]*$"):
-        cached("large", ONE, read_300_megabytes, home=home)
+        cached("large", made_up(ONE), read_300_megabytes, home=home)
 
 
 def build_and_measure(home: Path) -> None:
@@ -365,7 +378,7 @@ def build_and_measure(home: Path) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    images = cached("large", ONE, read_300_megabytes, home=home).images
+    images = cached("large", made_up(ONE), read_300_megabytes, home=home).images
     assert [int(pixel) for pixel in images[::1000, 0, 0, 0]] == [
         start % 251 for start in range(0, 25_000, 1000)
     ]
@@ -391,7 +404,9 @@ def test_a_build_killed_half_way_is_neither_used_nor_in_the_way(tmp_path: Path) 
     assert process.exitcode == -signal.SIGKILL
     assert names(tmp_path) == [f".tiny-{ONE[:16]}.building", ".tiny.lock"]
     told: list[str] = []
-    assert_equal(cached("tiny", ONE, Reader(), home=tmp_path, warn=told.append), in_memory())
+    assert_equal(
+        cached("tiny", made_up(ONE), Reader(), home=tmp_path, warn=told.append), in_memory()
+    )
     assert told == []  # nothing was damaged: it was never there
     assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
 
@@ -437,10 +452,10 @@ def source(tmp_path: Path) -> Path:
 
 def test_a_fingerprint_tells_every_change_of_a_source(source: Path) -> None:
     file, spare = source / "val/1.png", source / "val/2.png"
-    seen = [fingerprint_of([source])]
+    seen = [fingerprint([source])]
 
     def note() -> None:
-        seen.append(fingerprint_of([source]))
+        seen.append(fingerprint([source]))
 
     os.utime(file, ns=(0, 1_700_000_000_000_000_002))
     note()
@@ -456,34 +471,82 @@ def test_a_fingerprint_tells_every_change_of_a_source(source: Path) -> None:
     (source / "train/2.png").unlink()
     note()
     seen += [
-        fingerprint_of([source], tag="reader 2"),
-        fingerprint_of([source, source]),
-        fingerprint_of([spare]),
-        fingerprint_of([]),
+        fingerprint([source], tag="reader 2"),
+        fingerprint([source, source]),
+        fingerprint([spare]),
+        fingerprint([]),
     ]
     assert len(set(seen)) == len(seen) == 11
     assert all(len(text) == 64 and int(text, 16) for text in seen)
 
 
 def test_a_fingerprint_survives_a_move(source: Path) -> None:
-    before = fingerprint_of([source / "train", source / "val/1.png"])
-    assert fingerprint_of([source / "train", source / "val/1.png"]) == before
+    before = fingerprint([source / "train", source / "val/1.png"])
+    assert fingerprint([source / "train", source / "val/1.png"]) == before
     moved = source.rename(source.with_name("moved"))
-    assert fingerprint_of([moved / "train", moved / "val/1.png"]) == before
+    assert fingerprint([moved / "train", moved / "val/1.png"]) == before
 
 
 def test_a_fingerprint_follows_links_but_not_in_circles(source: Path) -> None:
-    without = fingerprint_of([source])
+    without = fingerprint([source])
     (source / "train/back").symlink_to(source, target_is_directory=True)
     (source / "nowhere").symlink_to(source / "missing")
-    looped = fingerprint_of([source])
+    looped = fingerprint([source])
     assert looped != without
-    assert looped == fingerprint_of([source])
+    assert looped == fingerprint([source])
     link = source.with_name("link")
     link.symlink_to(source, target_is_directory=True)
-    assert fingerprint_of([link]) == looped
+    assert fingerprint([link]) == looped
+
+
+def write_in_secret(file: Path, content: bytes) -> None:
+    """As many bytes as before, and the time set back."""
+    before = file.stat()
+    assert len(content) == before.st_size
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_source_that_has_changed_in_neither_size_nor_time_is_read_again(
+    source: Path, tmp_path: Path
+) -> None:
+    file, read, told = source / "val/1.png", Reader(), []
+
+    def use() -> None:
+        cached("tiny", source_of([source]), read, home=tmp_path, warn=told.append)
+
+    use()
+    write_in_secret(file, b"pIxels")
+    use()
+    use()
+    assert read.reads == 2
+    assert len(told) == 1
+    assert "tiny is outdated and built anew" in told[0]
+    assert "though not their sizes and times" in told[0]
+
+
+def test_a_source_that_was_touched_and_is_the_same_is_not_read_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Reader()
+    cached("tiny", source_of([source]), read, home=tmp_path)
+    (source / "val/1.png").chmod(0o600)
+    write_in_secret(source / "val/1.png", b"pixels")
+    cached("tiny", source_of([source]), read, home=tmp_path)
+    folder = tmp_path / "datasets" / names(tmp_path)[0]
+    assert verify_cache(folder) == []
+    monkeypatch.setattr(Source, "sha256", None)  # not asked for again
+    cached("tiny", source_of([source]), read, home=tmp_path)
+    assert read.reads == 1
+
+
+def test_the_verified_digest_is_that_of_all_pixels_and_of_nothing_else(tmp_path: Path) -> None:
+    images = cached("tiny", made_up(ONE), Reader(), home=tmp_path).images
+    assert verified_sha256(images) == hashlib.sha256(PIXELS.tobytes()).hexdigest()
+    for other in (images[:4], images[::-1], images[:, :2], images.copy(), PIXELS):
+        assert verified_sha256(other) is None
 
 
 def test_a_missing_source_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^cannot read .*gone: No such file or directory$"):
-        fingerprint_of([tmp_path / "gone"])
+        fingerprint([tmp_path / "gone"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import socket
@@ -151,6 +152,22 @@ def test_a_dropped_connection_is_resumed_and_no_byte_comes_twice(
     assert server.asked_from == [0, 400_000]
     assert server.sent == len(CONTENT)
     assert names(target) == ["file.bin"]
+
+
+@pytest.mark.parametrize("name", ["file.bin.part", "file.bin.part.version", ".file.bin.lock"])
+@pytest.mark.parametrize("content", [None, CONTENT[:1000]])
+def test_nothing_is_downloaded_through_a_link(
+    server: Server, target: Path, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    victim = tmp_path / "victim"
+    if content is not None:
+        victim.write_bytes(content)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (target.parent / name).symlink_to(victim)
+    with contextlib.suppress(RunFailure):  # a link in the way is refused, or gives way
+        fetch(server.url, target, sha256=SHA256)
+        assert target.read_bytes() == CONTENT
+    assert (victim.read_bytes() if victim.exists() else None) == content
 
 
 def test_a_later_call_goes_on_where_an_earlier_one_gave_up(server: Server, target: Path) -> None:

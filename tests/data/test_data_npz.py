@@ -79,6 +79,22 @@ def test_labels_may_be_names_in_alphabetical_or_in_the_given_order(
     assert ordered.labels.tolist() == [0, 1, 2, 0, 1, 2]
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("key", ["labels", "domain"])
+@pytest.mark.parametrize("code", [0x110000, 0xFFFFFFFF, 0xD800])
+def test_text_of_what_is_no_character_is_refused_in_one_line(
+    tmp_path: Path, key: str, code: int, order: str
+) -> None:
+    codes = np.full(6, 97, f"{order}u4")
+    assert len(read_npz(saved(tmp_path, **{key: codes.view(f"{order}U1")})).labels) == 6
+    codes[2] = code
+    path = saved(tmp_path, **{key: codes.view(f"{order}U1")})
+    with pytest.raises(UserError) as caught:
+        read_npz(path)
+    expected = f"{path}: {key} holds {code:#x}, which is no character of Unicode; save it again"
+    assert str(caught.value) == expected
+
+
 def test_class_names_may_be_given_to_numbers(tmp_path: Path) -> None:
     dataset = read_npz(saved(tmp_path), class_names=["ant", "cat", "dog"])
     assert dataset.class_names == ("ant", "cat", "dog")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -128,3 +131,22 @@ def test_the_identity_of_data_changes_with_every_part_of_them() -> None:
         values = {**vars(data), **change}
         seen.add(identity_of(Dataset(**values)))
     assert len(seen) == 8
+
+
+def test_the_identity_of_data_covers_every_image_of_many() -> None:
+    images = np.zeros((1200, 2, 2, 1), np.uint8)
+    labels = np.zeros(1200, np.int64)
+    seen = set()
+    for number in range(1200):
+        images[number, 1, 1] = 1
+        seen.add(identity_of(Dataset(images=images, labels=labels, class_names=("a",))))
+        images[number, 1, 1] = 0
+    assert len(seen) == 1200
+
+
+def test_the_identity_of_data_is_that_of_their_bytes_wherever_they_lie() -> None:
+    data = dataset([0, 0, 1, 1])
+    turned = np.asfortranarray(data.images)
+    digest = hashlib.sha256(data.images.tobytes()).hexdigest()
+    assert identity_of(dataclasses.replace(data, images=turned)) == identity_of(data)
+    assert identity_of(data, digest) == identity_of(data)

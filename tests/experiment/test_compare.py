@@ -69,6 +69,16 @@ def test_each_run_equals_the_same_run_made_alone(tmp_path: Path) -> None:
         assert lasting(together) == lasting(tmp_path / config.adaptation)
 
 
+def test_no_run_is_made_through_a_link(tmp_path: Path, no_training: None) -> None:
+    comparison = Comparison(base=BASE, adaptations=("vanilla", "amr"), num_seeds=1)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "amr-seed0").symlink_to(tmp_path / "elsewhere")
+    assert "amr-seed0 is a link" in complaint(lambda: carry_out(comparison, tmp_path / "out"))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert not (tmp_path / "out" / "vanilla-seed0").exists()
+
+
 def test_finished_runs_are_kept_and_an_unfinished_one_goes_on(tmp_path: Path) -> None:
     comparison = Comparison(base=BASE, adaptations=("vanilla", "amr"), num_seeds=1)
     first, second = comparison.configs()

@@ -3,11 +3,14 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sample_configs import Config, Options, complaint
 
+from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import from_mapping, read_config_file, split_parts
+from recollect.files import read_object
 
 
 def from_file(**values: object) -> dict[str, object]:
@@ -154,9 +157,37 @@ def test_a_file_that_cannot_be_read_gets_one_line(
     assert complaint(lambda: read_config_file(path)) == expected.format(path)
 
 
-def test_a_number_of_too_many_digits_gets_one_line(tmp_path: Path) -> None:
-    path = write(tmp_path, '{"seed": ' + "9" * 5000 + "}", "c.json")
-    assert complaint(lambda: read_config_file(path)).startswith(f"{path}: Exceeds the limit")
+@pytest.mark.parametrize("number", ["9" * 100_000, "0x" + "f" * 100_000, "1" + ":59" * 20_000])
+@pytest.mark.parametrize("text", ["seed: {}", "tasks: [[{}, 1]]", "? {}\n: 1", "epochs: -{}"])
+def test_a_number_of_too_many_digits_gets_one_line(tmp_path: Path, text: str, number: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text.format(number))
+    line = complaint(lambda: read_config_file(path))
+    assert line.startswith(f"{path}:1: ")
+    assert line.endswith("digits, expected at most 300")
+
+
+@pytest.mark.parametrize("number", ["9" * 100_000, "9" * 301, "1e999", "-1e999", "NaN", "Infinity"])
+def test_a_number_in_json_that_python_cannot_hold_gets_one_line(
+    tmp_path: Path, number: str
+) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(f'{{"seed": {number}}}')
+    for read in (read_config_file, read_object):
+        line = complaint(lambda read=read: read(path))
+        assert line.startswith(str(path))
+        assert len(line) < len(str(path)) + 150
+
+
+def test_a_duration_past_all_floats_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"lr: 1{':59' * 2000}.5")
+    assert complaint(lambda: read_config_file(path)).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("settings", [{"seed": 1 << 400_000}, {"tasks": [[1 << 400_000]]}])
+def test_a_number_from_python_that_nobody_can_print_gets_one_line(settings: dict[str, Any]) -> None:
+    assert "a number of 400,001 bits" in complaint(lambda: RunConfig(**settings))
 
 
 def test_many_keys_are_read_as_quickly_as_few(tmp_path: Path) -> None:

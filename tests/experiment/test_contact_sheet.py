@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from itertools import combinations
@@ -25,6 +26,17 @@ from recollect.types import Dataset
 def noise(rows: int, side: int = 8, channels: int = 3) -> np.ndarray:
     shape = (rows, side, side, channels)
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+def test_a_sheet_is_not_drawn_through_a_link(tmp_path: Path) -> None:
+    victim, out = tmp_path / "victim", tmp_path / "out"
+    victim.write_text("precious")
+    out.mkdir()
+    for name in ("sheet.png", f".sheet.png.{os.getpid()}.tmp"):
+        (out / name).symlink_to(victim)
+    contact_sheet(two_classes(), out=out / "sheet.png")
+    assert victim.read_text() == "precious"
+    assert not (out / "sheet.png").is_symlink()
 
 
 def two_classes(side: int = 8, channels: int = 3) -> Dataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -255,6 +256,20 @@ def test_a_call_that_fails_leaves_nothing_behind(
     with pytest.raises(RunFailure, match="full"):
         detect(reference, drifted, "--out", machine / "kept")
     assert [path.name for path in (machine / "kept").iterdir()] == ["mine.txt"]
+
+
+def test_no_report_is_written_through_a_link(
+    detect: Command, reference: Path, drifted: Path, machine: Path
+) -> None:
+    victim, out = machine / "victim", machine / "out"
+    victim.write_text("precious")
+    out.mkdir()
+    for name in detect_command.FILES:
+        (out / name).symlink_to(victim)
+        (out / f".{name}.{os.getpid()}.tmp").symlink_to(victim)
+    detect(reference, drifted, "--out", out)
+    assert victim.read_text() == "precious"
+    assert not any((out / name).is_symlink() for name in detect_command.FILES)
 
 
 def test_weights_are_missed_before_any_picture_is_read(

@@ -12,6 +12,8 @@ import pytest
 from run_tools import Stop, StopAt, complaint, result_of
 
 from recollect import cli
+from recollect.data.identity import identity_of, sampled_identity_of
+from recollect.experiment import build
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.experiment.run import run
@@ -49,6 +51,77 @@ def test_going_on_with_other_data_is_refused_and_changes_nothing(tmp_path: Path)
     assert not (out / "result.json").exists()
     run(CONFIG, out, data=pictures(), resume=True)
     assert (out / "result.json").exists()
+
+
+def many_pictures() -> Dataset:
+    """More than earlier versions looked at for their identity."""
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (1500, 2, 2, 1), dtype=np.uint8)
+    return Dataset(images=images, labels=np.arange(1500) % 4, class_names=("a", "b", "c", "d"))
+
+
+def with_others(data: Dataset, *, sampled: bool) -> Dataset:
+    """The same data but for a third of the images: those that earlier versions left out, or not."""
+    looked_at = np.linspace(0, len(data.images) - 1, 1000).astype(int)
+    rows = looked_at if sampled else np.setdiff1d(np.arange(len(data.images)), looked_at)
+    images = data.images.copy()
+    images[rows[:500]] = 255 - images[rows[:500]]
+    return dataclasses.replace(data, images=images)
+
+
+def test_data_of_which_a_third_was_replaced_are_not_gone_on_with(tmp_path: Path) -> None:
+    data, out = many_pictures(), tmp_path / "own"
+    with pytest.raises(Stop):
+        run(CONFIG, out, data=data, listener=StopAt(2, 1))
+    for sampled in (True, False):
+        other = with_others(data, sampled=sampled)
+        told = complaint(lambda data=other: run(CONFIG, out, data=data, resume=True))
+        assert "data_identity" in told
+    data.images[7] = 0  # as whoever has loaded them may do
+    assert "data_identity" in complaint(lambda: run(CONFIG, out, data=data, resume=True))
+
+
+def test_a_run_of_an_earlier_version_goes_on_by_the_rule_of_its_time_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = many_pictures(), tmp_path / "own"
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "identity_of", lambda dataset, _: sampled_identity_of(dataset))
+        with pytest.raises(Stop):
+            run(CONFIG, out, data=data, listener=StopAt(2, 1))
+    other = with_others(data, sampled=True)
+    assert "not those that the config was made with" in complaint(
+        lambda: run(CONFIG, out, data=other, resume=True)
+    )
+    for _ in range(2):  # going on, and finding it finished
+        with pytest.warns(UserWarning, match="covers all labels but at most 1,000 images"):
+            run(CONFIG, out, data=data, resume=True)
+    old = result_of(out)
+    assert old["config"].pop("data_identity") == sampled_identity_of(data)
+    run(CONFIG, out, data=data, overwrite=True)
+    new = result_of(out)
+    assert new["config"].pop("data_identity") == identity_of(data)
+    assert {**old, "seconds": 0, "versions": 0} == {**new, "seconds": 0, "versions": 0}
+
+
+def test_a_damaged_cache_is_named_and_not_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    data = pictures()
+    np.savez(tmp_path / "photos.npz", images=data.images, labels=data.labels)
+    config = dataclasses.replace(CONFIG, benchmark="npz", data=str(tmp_path / "photos.npz"))
+    whole = run(config, tmp_path / "whole")
+    (file,) = (tmp_path / "cache").rglob("images.u8")
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+    with pytest.warns(UserWarning, match=r"the cached photos-\w+ is damaged and built anew: .*u8"):
+        again = run(config, tmp_path / "again")
+    assert {**again, "seconds": 0, "versions": 0} == {**whole, "seconds": 0, "versions": 0}
+    assert file.read_bytes() == content
+    # The identity is that of the pixels, whether read from the cache or given from Python.
+    given = dataclasses.replace(data, class_names=("0", "1", "2", "3"))
+    assert whole["config"]["data_identity"] == identity_of(given)
 
 
 def test_a_saved_config_is_not_run_on_other_data(

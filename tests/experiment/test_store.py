@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +19,13 @@ from typing import Any
 
 import pytest
 import torch
-from run_tools import complaint
+from run_tools import complaint, strict_json
 from safetensors.torch import load_file
 
 from recollect import files
 from recollect.errors import RunFailure, UserError
 from recollect.experiment import store
+from recollect.experiment.journal import Journal
 from recollect.experiment.store import RunFolder
 
 CONFIG: dict[str, Any] = {"method": "er", "lr": 0.1, "detector": {"name": "ks", "level": 0.05}}
@@ -90,26 +92,28 @@ def failing(monkeypatch: pytest.MonkeyPatch, step: str, code: int = errno.ENOSPC
         # As the kernel does it: some bytes arrive, then no more.
         really_open = Path.open
 
-        def half(path: Path, content: bytes) -> None:
-            with really_open(path, "wb") as file:
-                file.write(content[: len(content) // 2])
-            fail()
+        class Full:
+            def __init__(self, file: Any) -> None:
+                self._file = file
 
-        class Full(io.BytesIO):
-            def write(self, content: Any) -> int:
-                half(self.path, bytes(content))
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._file, name)
+
+            def __enter__(self) -> Full:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                self._file.close()
+
+            def write(self, content: bytes) -> int:
+                self._file.write(content[: len(content) // 2])
+                fail()
                 return 0
 
-            path: Path
-
         def opened(path: Path, mode: str = "r", *arguments: Any, **more: Any) -> Any:
-            if mode != "wb":
-                return really_open(path, mode, *arguments, **more)
-            full = Full()
-            full.path = path
-            return full
+            file = really_open(path, mode, *arguments, **more)
+            return Full(file) if "x" in mode else file
 
-        monkeypatch.setattr(Path, "write_bytes", half)
         monkeypatch.setattr(Path, "open", opened)
     else:
         monkeypatch.setattr(os, step, fail)
@@ -258,20 +262,20 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) ->
     assert names(tmp_path) == {"file"}
 
 
-@pytest.mark.parametrize("method", ["mkdir", "open"])
+@pytest.mark.parametrize(("place", "method"), [(Path, "mkdir"), (os, "open")])
 def test_missing_permission_is_told_and_made_folders_go_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object, method: str
 ) -> None:
-    real: Callable[..., Any] = getattr(Path, method)
+    real: Callable[..., Any] = getattr(place, method)
 
-    def guarded(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self.name in ("run", ".lock"):
+    def guarded(path: str | Path, *args: Any, **kwargs: Any) -> Any:
+        if Path(path).name in ("run", ".lock"):
             raise PermissionError(errno.EACCES, "Permission denied")
-        return real(self, *args, **kwargs)
+        return real(path, *args, **kwargs)
 
     folder = tmp_path / "a" / "b" / ("run" if method == "mkdir" else "c")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, method, guarded)
+        patch.setattr(place, method, guarded)
         assert refusal(folder) == f"cannot start a run in {folder}: Permission denied"
     assert names(tmp_path) == set()
 
@@ -433,6 +437,94 @@ def test_an_interrupted_write_keeps_the_old_file_and_no_temporary(
     assert snapshot(tmp_path) == {"x.json": b'{\n "old": 1\n}\n'}
 
 
+def test_a_link_under_a_name_that_can_be_guessed_leads_no_writing_elsewhere(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "strange", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("precious")
+    for number in (os.getpid(), ""):
+        for name in ("x.json", "run.html"):
+            (folder / f".{name}.{number}.tmp").symlink_to(victim)
+    (folder / "x.json").symlink_to(victim)
+    files.write_json(folder / "x.json", {"new": 1})
+    assert victim.read_text() == "precious"
+    assert not (folder / "x.json").is_symlink()
+    assert strict_json((folder / "x.json").read_text()) == {"new": 1}
+
+
+def test_writers_that_share_a_process_id_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those in two containers do."""
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.001))
+    failed: list[Exception] = []
+
+    def write() -> None:
+        for number in range(20):
+            try:
+                files.write_json(tmp_path / "x.json", {"number": number})
+            except RunFailure as error:
+                failed.append(error)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert failed == []
+    assert names(tmp_path) == {"x.json"}
+
+
+@pytest.mark.parametrize("kind", ["link to nothing", "link to a file", "pipe"])
+def test_what_stands_in_the_place_of_a_lock_or_a_log_is_neither_made_nor_written(
+    tmp_path: Path, kind: str
+) -> None:
+    victim = tmp_path / "victim"
+    if kind == "link to a file":
+        victim.write_text("precious")
+    run = started(tmp_path / "run")
+    places = [tmp_path / ".x.json.lock", run / ".lock", run / "events.jsonl"]
+    for place in places:
+        place.unlink(missing_ok=True)
+        os.mkfifo(place) if kind == "pipe" else place.symlink_to(victim)
+    assert not store.is_busy(run)
+    with pytest.raises(RunFailure, match=r"x.json.lock: it is"), files.alone(tmp_path / "x.json"):
+        pass
+    with pytest.raises(UserError, match=r"link|regular file"):
+        RunFolder.open(run, CONFIG, resume=True)
+    (run / ".lock").unlink()
+    with pytest.raises(RunFailure, match=r"events.jsonl: it is"):
+        Journal(run / "events.jsonl").append({"task": 1})
+    assert victim.exists() == (kind == "link to a file")
+    assert not victim.exists() or victim.read_text() == "precious"
+
+
+def test_only_files_that_are_noted_are_removed_and_only_from_the_folder_itself(
+    tmp_path: Path,
+) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for folder in (out / "pages", elsewhere):
+        folder.mkdir(parents=True)
+        for name in ("ours.html", "mine.html"):
+            (folder / name).touch()
+    manifest = files.Manifest(out, "pages")
+    manifest.add(["ours.html"])
+    manifest.remove(["ours.html", "mine.html"])
+    assert names(out / "pages") == {"mine.html"}
+    assert names(out) == {"pages"}
+    # What a stranger has noted reaches nothing outside either.
+    (out / "linked").symlink_to(elsewhere)
+    forged = {"pages": ["../../elsewhere/ours.html", ".."], "../elsewhere": ["ours.html"]}
+    files.write_json(out / files.MANIFEST, {**forged, "linked": ["ours.html"]})
+    everything = ["../../elsewhere/ours.html", "..", "ours.html"]
+    files.Manifest(out, "pages").remove(everything)
+    with pytest.raises(UserError, match="is a link"):
+        files.Manifest(out, "linked").remove(everything)
+    assert names(elsewhere) == {"ours.html", "mine.html"}
+    for damaged in ("{", "[]", '{"pages": 3}', '{"pages": [3]}'):
+        (out / files.MANIFEST).write_text(damaged)
+        assert files.Manifest(out, "pages").names() == set()
+
+
 def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_up(
     tmp_path: Path,
 ) -> None:
@@ -445,12 +537,11 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_u
     os.fsync = fsync
     run.write_result({"faa": 2})
     """
-    with child(code, tmp_path, json.dumps(CONFIG)) as process:
+    with child(code, tmp_path, json.dumps(CONFIG)):
         pass
     ours = {"config.json", "result.json", "checksums.json", ".lock"}
-    assert names(tmp_path) - ours == {
-        f".{name}.{process.pid}.tmp" for name in ("result.json", "checksums.json")
-    }
+    left = {re.sub(r"[0-9a-f]{16}", "RANDOM", name) for name in names(tmp_path) - ours}
+    assert left == {".result.json.RANDOM.tmp", ".checksums.json.RANDOM.tmp"}
     with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
         assert run.result() == {"faa": 1}
     assert names(tmp_path) == ours

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,11 +45,8 @@ def change_calls(work: Work, folder: Path) -> list[str]:
 
 
 def _lines(log: Path) -> list[str]:
-    """Without the process's id in the names of temporaries."""
-    return [
-        ".".join(part for part in line.split(".") if not part.isdigit())
-        for line in log.read_text().splitlines()
-    ]
+    """Without what is random in the names of temporaries."""
+    return re.sub(r"\.[0-9a-f]{16}\.tmp$", ".tmp", log.read_text(), flags=re.M).splitlines()
 
 
 def _gone_on(work: Work, folder: Path, whole: Path) -> str:
@@ -115,7 +113,7 @@ def killed_twice(work: Work, top: Path, names: Sequence[str] | None = None) -> I
     for name in names or dict.fromkeys(calls):
         folder = top / "twice"
         shutil.rmtree(folder, ignore_errors=True)
-        # Temporaries have the process's id before their ending.
+        # Temporaries have something random before their ending.
         only = name.removesuffix(".tmp")
         trouble = Trouble(folder=str(folder), log=f"{folder}.log", kind="kill", only=only)
         for call in (min(2, calls.count(name)), 1, 1):

@@ -104,7 +104,9 @@ class _Patches:
         if isinstance(file, int) or not set(mode) & set("wax+"):
             return self._open(file, mode, *rest, **options)
         self.strike("open", file)
-        return _File(self._open(file, mode, *rest, **options), str(file), self.strike)
+        opened = self._open(file, mode, *rest, **options)
+        self._paths[opened.fileno()] = str(file)
+        return _File(opened, str(file), self.strike)
 
 
 class _File:

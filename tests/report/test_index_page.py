@@ -11,6 +11,7 @@ from report_builders import small_result, write_run
 from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_plan
 
 from recollect.errors import UserError
+from recollect.files import Manifest
 from recollect.report.index.page import write_index
 from recollect.report.index.rows import MEASURES, rows_of
 from recollect.report.parse import DamagedError, parse
@@ -69,6 +70,7 @@ def test_every_run_is_a_row_and_every_finished_one_has_a_page(tmp_path: Path) ->
 
 def test_runs_that_are_not_done_are_counted_named_and_have_no_page(tmp_path: Path) -> None:
     (tmp_path / "pages").mkdir()
+    Manifest(tmp_path, "pages").add(["er-amr-0.html"])
     (tmp_path / "pages" / "er-amr-0.html").write_text("of an earlier result")
     page = write_index(tmp_path, [troubled_sweep(tmp_path)])
     reader = read(page)
@@ -81,6 +83,24 @@ def test_runs_that_are_not_done_are_counted_named_and_have_no_page(tmp_path: Pat
     assert told["er-vanilla-0"][:2] == ("done", "")
     pages = {file.stem for file in (tmp_path / "pages").iterdir()}
     assert pages == {run_id for run_id, (state, _, _) in told.items() if state == "done"}
+
+
+def test_a_strangers_links_lead_no_page_elsewhere(tmp_path: Path) -> None:
+    sweep, elsewhere = troubled_sweep(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for entry in sweep.entries:
+        (elsewhere / f"{entry.id}.html").write_text("precious")
+    (tmp_path / "pages").symlink_to(elsewhere)
+    with pytest.raises(UserError, match="pages is a link"):
+        write_index(tmp_path, [sweep])
+    (tmp_path / "pages").unlink()
+    (tmp_path / "pages").mkdir()
+    for entry in sweep.entries:
+        (tmp_path / "pages" / f".{entry.id}.tmp").symlink_to(elsewhere / f"{entry.id}.html")
+    (tmp_path / "pages" / "er-amr-0.html").write_text("mine, though the run is not done")
+    write_index(tmp_path, [sweep])
+    assert {file.read_text() for file in elsewhere.iterdir()} == {"precious"}
+    assert (tmp_path / "pages" / "er-amr-0.html").exists()
 
 
 def test_a_note_about_a_failure_that_cannot_be_read_still_counts_as_failed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
+from run_tools import snapshot
 
 import recollect.report
 from recollect.errors import UserError
@@ -58,7 +59,7 @@ def test_the_report_leaves_page_figures_and_tables(report: Report) -> None:
     out = report.page.parent
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     figures = {path.relative_to(out).as_posix() for path in report.figures}
-    assert files == {"index.html", "table.csv", "table.md", *figures}
+    assert files == {"index.html", "table.csv", "table.md", ".written.json", *figures}
     assert len(figures) == 20
     assert "figures/toy-cd-er-b20-d1-accuracy.svg" in figures
 
@@ -172,6 +173,31 @@ def test_figures_of_an_earlier_report_go_and_whatever_else_is_there_stays(
     assert (out / "old-b20-d1-radar.png").is_file()
 
 
+def test_a_strangers_links_lead_no_report_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
+    write_run(tmp_path / "run", small_result())
+    write_run(tmp_path / "other", small_result(method="der++"))
+    report = write_report([tmp_path / "other"], tmp_path / "whole")
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    for folder in (elsewhere, out):
+        folder.mkdir()
+    for path in (*report.figures, report.page):
+        (elsewhere / path.name).write_text("precious")
+    before = snapshot(elsewhere)
+    (out / "figures").symlink_to(elsewhere)
+    (out / "index.html").symlink_to(elsewhere / "index.html")
+    with pytest.raises(UserError, match=r"figures is a link, and nothing is written through"):
+        write_report([tmp_path / "run"], out)
+    assert snapshot(elsewhere) == before
+    (out / "figures").unlink()
+    (tmp_path / "link").symlink_to(out)  # the output folder itself may be one
+    write_report([tmp_path / "run"], tmp_path / "link")
+    assert snapshot(elsewhere) == before
+    assert not (out / "index.html").is_symlink()
+
+
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
     write_run(tmp_path / "run", small_result())
     occupied = tmp_path / "file"
@@ -201,7 +227,7 @@ def test_an_interrupted_report_leaves_the_old_page_and_no_scraps(
     with pytest.raises(KeyboardInterrupt):
         write_report([tmp_path / "run"], out)
     assert (out / "index.html").read_text() == "the old page"
-    assert [path for path in out.rglob("*") if path.is_file() and path.name.startswith(".")] == []
+    assert list(out.rglob(".*.tmp")) == []
 
 
 def test_files_can_be_read_by_whom_the_umask_allows(report: Report) -> None:

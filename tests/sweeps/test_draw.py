@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,25 @@ def test_claims_come_from_the_sweeps_of_a_folder_and_need_one(out: Path, tmp_pat
     assert {path.name for path in drawn.files} == {f"claims.{ending}" for ending in endings}
     assert "not measured" in drawn.text.lower()
     assert "holds no sweeps yet" in complaint(lambda: draw_claims(tmp_path, nobody))
+
+
+@pytest.mark.parametrize("name", ["mine", "mine/figures", "claims", "pages", "sweeps"])
+def test_nothing_is_drawn_or_planned_through_a_link(name: str, out: Path, tmp_path: Path) -> None:
+    elsewhere, copy = tmp_path / "elsewhere", tmp_path / "copy"
+    shutil.copytree(out, copy)
+    draw(copy / SWEEPS / "mine.json", nobody)
+    draw_claims(copy, nobody)
+    (copy / name).rename(elsewhere)
+    (copy / name).symlink_to(elsewhere)
+    before = {file: file.stat().st_mtime_ns for file in elsewhere.rglob("*")}
+
+    def again() -> None:
+        write_plan(tiny_plan("other", axes={"seed": [0]}), copy)
+        draw(copy / SWEEPS / "mine.json", nobody)
+        draw_claims(copy, nobody)
+
+    assert f"{copy / name} is a link" in complaint(again)
+    assert {file: file.stat().st_mtime_ns for file in elsewhere.rglob("*")} == before
 
 
 def test_damaged_features_and_plans_are_told_and_left_out(out: Path) -> None:

@@ -17,6 +17,8 @@ from run_tools import complaint, lasting
 from sweep_tools import ENVIRONMENT, is_dead, job_of, tiny_plan, undisturbed, until, write_digits
 
 import recollect
+from recollect.data.identity import sampled_identity_of
+from recollect.experiment import build
 from recollect.experiment.store import LOCK, RunFolder, is_busy, is_finished
 from recollect.sweeps.engines import InProcess, Pool, cores
 from recollect.sweeps.job import Job, Outcome, is_damaged, perform
@@ -228,6 +230,20 @@ def test_data_that_have_moved_are_the_same_data(tmp_path: Path) -> None:
     here.unlink()
     assert perform(job).state == "hopeless"
     assert perform(replace(job, config={**job.config, "data": str(there)})).state == "done"
+
+
+def test_a_run_that_an_earlier_version_began_goes_on_and_says_how_its_data_were_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(tiny_plan(axes={"seed": [0]}).runs[0], tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "identity_of", lambda dataset, _: sampled_identity_of(dataset))
+        assert perform(job).state == "done"
+    (Path(job.folder) / "result.json").unlink()
+    outcome = perform(job)
+    assert outcome.state == "done"
+    assert "at most 1,000 images" in outcome.warnings[0]
+    assert perform(replace(job, folder=f"{job.folder}-new")).warnings == ()
 
 
 def test_a_run_that_cannot_be_gone_on_with_says_what_to_remove(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -144,13 +146,43 @@ def test_what_succeeds_in_the_end_leaves_no_note_of_failure(plan: Plan, tmp_path
     assert list((tmp_path / FAILURES).iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["runs", "run", "failures"])
+def test_no_run_is_made_and_no_note_removed_through_a_link(
+    place: str, plan: Plan, tmp_path: Path
+) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = {"runs": out / RUNS, "run": out / RUNS / plan.runs[0].id, "failures": out / FAILURES}
+    link[place].parent.mkdir(parents=True)
+    link[place].symlink_to(elsewhere)
+    line = complaint(lambda: carry_out(plan.runs, out, Scripted(), Notes()))
+    assert f"{link[place]} is a link" in line
+    assert list(elsewhere.iterdir()) == []
+    # Runs that are done are only read: whoever has moved them to another disk may link to them.
+    link[place].unlink()
+    carry_out(plan.runs, out, Scripted(), Notes())
+    link[place].mkdir(exist_ok=True)
+    link[place].rename(elsewhere / "moved")
+    link[place].symlink_to(elsewhere / "moved")
+    note = out / FAILURES / f"{plan.runs[0].id}.json"
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("precious")
+    before = snapshot(elsewhere / "moved")
+    assert carry_out(plan.runs, out, Scripted(), Notes()).done == 4
+    assert note.read_text() == "precious"
+    assert snapshot(elsewhere / "moved") == before
+
+
 def test_a_note_that_a_crash_left_behind_a_finished_run_goes(plan: Plan, tmp_path: Path) -> None:
     carry_out(plan.runs, tmp_path, Scripted(), Notes())
-    note = tmp_path / FAILURES / f"{plan.runs[0].id}.json"
-    note.parent.mkdir()
-    note.write_text('{"attempts": []}')
+    ours, mine = (tmp_path / FAILURES / f"{run.id}.json" for run in plan.runs[:2])
+    ours.parent.mkdir()
+    files.Manifest(tmp_path, FAILURES).add([ours.name])
+    for note in (ours, mine):
+        note.write_text('{"attempts": []}')
     carry_out(plan.runs, tmp_path, Scripted(), Notes())
-    assert not note.exists()
+    assert not ours.exists()
+    assert mine.exists()  # no sweep has written it
 
 
 @pytest.mark.parametrize("half", ["", '{"attempts": [', "[]"])
@@ -223,16 +255,16 @@ def test_losing_the_race_for_a_run_is_no_failure(plan: Plan, tmp_path: Path) -> 
 def full_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     """So many files can still be written."""
     left = [writes]
-    whole = files.sync
+    whole = os.fsync
 
-    def sync(path: Path) -> None:
-        if path.is_file():
+    def fsync(handle: int) -> None:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
             left[0] -= 1
             if left[0] < 0:
                 raise OSError(errno.ENOSPC, "No space left on device")
-        whole(path)
+        whole(handle)
 
-    monkeypatch.setattr(files, "sync", sync)
+    monkeypatch.setattr(os, "fsync", fsync)
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 3])

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from run_tools import complaint, strict_json
 
+from recollect.errors import UserError
 from recollect.experiment import theory
 from recollect.experiment.config import RunConfig
 from recollect.experiment.theory import measure_theory, reproduce_theory, theory_config
+from recollect.report.paper import theory_figures
 
 SMALL = RunConfig(epochs=1, options={"backbone": {"hidden": (16,)}})
 
@@ -104,3 +107,22 @@ def test_reproduce_writes_the_numbers_and_the_figures(
     assert len(files) == 7
     assert all(file.stat().st_size > 1000 for file in files)
     assert strict_json(files[0].read_text()) == strict_json(json.dumps(measured))
+
+
+def test_theory_is_not_drawn_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(theory, "measure_theory", lambda *_, **__: {})
+    picture = SimpleNamespace(kind="cosine", png=b"png", svg=b"svg")
+    monkeypatch.setattr(theory_figures, "draw_theory", lambda _: [picture])
+    victim, out = tmp_path / "victim", tmp_path / "out"
+    victim.write_text("precious")
+    (out / "figures").mkdir(parents=True)
+    (out / "figures" / "theory-cosine.png").symlink_to(victim)
+    reproduce_theory(out, "digits-cd", [0])
+    assert victim.read_text() == "precious"
+    assert (out / "figures" / "theory-cosine.png").read_bytes() == b"png"
+    (out / "figures").rename(tmp_path / "elsewhere")
+    (out / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="figures is a link"):
+        reproduce_theory(out, "digits-cd", [0])

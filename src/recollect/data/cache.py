@@ -5,112 +5,164 @@ A cache is a folder that appears whole or not at all, with every byte under a ch
     images.u8     the pixels, raw, (rows, height, width, channels)
     labels.npy    and is_test.npy, domains.npy where the data set has them
     meta.json     shape, names, what it was made from, size and checksum of the files above
+
+Every byte is compared with its checksum when a cache is opened, once in a process: a damaged cache
+is built anew, never trained on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from recollect.data.allocate import Allocate
 from recollect.data.places import cache_home
-from recollect.errors import UserError
-from recollect.files import alone, quietly, sync, writing
+from recollect.errors import RunFailure, UserError
+from recollect.files import alone, quietly, sync, write_json, writing
 
 if TYPE_CHECKING:  # it imports torch, which only building or opening a cache should cost
     from recollect.types import Dataset
 
-FORMAT = 1
+FORMAT = 2
 IMAGES = "images.u8"
 META = "meta.json"
 COLUMNS = ("labels", "is_test", "domains")
 REMEDY = "free some space or let RECOLLECT_CACHE name another folder"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The files that a data set is read from, in the state in which they were found."""
+
+    fingerprint: str
+    """hexadecimal, of names, sizes and times of writing: another one is another cache"""
+    touched: str = ""
+    """of the times of any change, which the system keeps and no program sets back"""
+    paths: tuple[Path, ...] = ()
+
+    def sha256(self) -> str:
+        """Of the names and the content of all files."""
+        digest = hashlib.sha256()
+        for path in self.paths:
+            with _told_as_mistake():
+                for file in _files_of(path):
+                    # A link to nothing has none.
+                    regular = stat.S_ISREG(file.state.st_mode)
+                    content = _sha256(Path(file.path)) if regular else None
+                    digest.update(os.fsencode(f"{file.name}\0{content}\n"))
+        return digest.hexdigest()
+
+
 def cached(
     name: str,
-    fingerprint: str,
+    source: Source,
     read: Callable[[Allocate], Dataset],
     *,
     home: Path | None = None,
-    verify: bool = False,
     warn: Callable[[str], None] | None = None,
 ) -> Dataset:
     """What `read` gives, read only the first time and mapped from a file ever after.
 
-    The fingerprint (hexadecimal) says what the data set is made from: another one replaces the
-    cache of that name. `verify` compares the pixels with their checksum instead of their size only.
-    A cache that does not hold what it should is built anew, and `warn` is told so.
+    Another fingerprint of the source replaces the cache of that name. Where the source was touched
+    since, its content decides. A cache that does not hold what it should is built anew, and `warn`
+    is told so.
     """
+    fingerprint = source.fingerprint
     assert re.fullmatch(r"[\w.+-]+", name), name
     assert re.fullmatch(r"[0-9a-f]{16,}", fingerprint), fingerprint
     shelf = (cache_home() if home is None else home) / "datasets"
     folder = shelf / f"{name}-{fingerprint[:16]}"
     try:
-        return _open(folder, fingerprint, verify=verify)
+        return _open(folder, source)
     except _Unusable:
         with writing(shelf, REMEDY):
             shelf.mkdir(parents=True, exist_ok=True)
     with alone(shelf / name):
         try:  # another process may have built it while this one waited
-            return _open(folder, fingerprint, verify=verify)
+            return _open(folder, source)
         except _Unusable as problem:
             if warn is not None and folder.exists():
-                warn(f"the cached {name} is damaged and built anew: {folder}: {problem}")
-        _build(folder, fingerprint, read)
+                warn(f"the cached {name} is {problem.kind} and built anew: {folder}: {problem}")
+        _build(folder, source, read)
         _remove_others(folder, name)
-        return _open(folder, fingerprint, verify=False)
+        return _open(folder, source)
+
+
+def verified_sha256(images: np.ndarray) -> str | None:
+    """Of the pixels of a cache that has just been opened; None: another array, or a part of one.
+
+    It is that of the file. Whoever has written to the images in memory must not go by it.
+    """
+    pixels = images.base
+    return pixels.sha256 if isinstance(pixels, _Pixels) and _is_same(images, pixels) else None
 
 
 def verify_cache(path: Path) -> list[str]:
     """Everything that is wrong with a cache folder, every byte read; empty if all is well."""
     try:
-        return _problems(path, _read_meta(path), verify=True)
+        return _problems(path, _read_meta(path), {})
     except _Unusable as problem:
         return [str(problem)]
 
 
-def fingerprint_of(paths: Iterable[Path], *, tag: str = "") -> str:
-    """A hexadecimal name for the state of some files and folders, from names, sizes and times.
+def source_of(paths: Iterable[Path], *, tag: str = "") -> Source:
+    """The state of some files and folders.
 
     Names are taken relative to each path, so that a data set may be moved as a whole. The tag is
     for what else decides the outcome, such as the version of a reader.
     """
-    digest = hashlib.sha256(tag.encode())
+    paths = tuple(paths)
+    digest, touched = hashlib.sha256(tag.encode()), hashlib.sha256()
     for path in paths:
-        try:
-            found = path.stat()
-            lines = [f"{path.name}\0{found.st_size}\0{found.st_mtime_ns}"]
-            if path.is_dir():
-                lines = sorted(_lines(str(path), "", ()))
-        except OSError as error:
-            raise UserError(f"cannot read {error.filename}: {error.strerror}") from error
+        with _told_as_mistake():
+            files = _files_of(path)
+        lines = [f"{file.name}\0{file.state.st_size}\0{file.state.st_mtime_ns}" for file in files]
         digest.update(os.fsencode("\n".join(["", *lines])))
-    return digest.hexdigest()
+        touched.update(" ".join(str(file.state.st_ctime_ns) for file in files).encode())
+    return Source(fingerprint=digest.hexdigest(), touched=touched.hexdigest(), paths=paths)
 
 
 class _Unusable(Exception):
     """Why a cache cannot be opened."""
 
+    kind = "damaged"
 
-def _open(folder: Path, fingerprint: str, *, verify: bool) -> Dataset:
+
+class _Outdated(_Unusable):
+    """It is whole, and not of what is there now."""
+
+    kind = "outdated"
+
+
+class _Pixels(np.memmap):
+    """Pixels in the file of a cache, as they were when it was opened."""
+
+    sha256: str | None = None
+
+
+def _open(folder: Path, source: Source) -> Dataset:
     """The data set in a cache, after its files have been checked."""
     from recollect.types import Dataset
 
     meta = _read_meta(folder)
-    if problems := _problems(folder, meta, verify=verify):
+    if problems := _problems(folder, meta, _VERIFIED):
         raise _Unusable("; ".join(problems))
-    if meta["fingerprint"] != fingerprint:
-        raise _Unusable(f"made from {meta['fingerprint']}, expected {fingerprint}")
+    if meta["fingerprint"] != source.fingerprint:
+        raise _Outdated(f"made from {meta['fingerprint']}, expected {source.fingerprint}")
+    if meta["touched"] != source.touched:
+        _compare_content(folder, meta, source)
     try:
         columns = {
             column: np.load(folder / f"{column}.npy", allow_pickle=False)
@@ -119,7 +171,8 @@ def _open(folder: Path, fingerprint: str, *, verify: bool) -> Dataset:
         }
         # Copy on write ("c") rather than read-only: torch.from_numpy warns about arrays that may
         # not be written to. The file stays as it is, and pages cost memory only if written to.
-        pixels = np.memmap(folder / IMAGES, dtype=np.uint8, mode="c", shape=tuple(meta["shape"]))
+        pixels = _Pixels(folder / IMAGES, dtype=np.uint8, mode="c", shape=tuple(meta["shape"]))
+        pixels.sha256 = meta["files"][IMAGES]["sha256"]
     except OSError as error:  # another process has just replaced it
         raise _Unusable(str(error)) from error
     return Dataset(
@@ -130,34 +183,56 @@ def _open(folder: Path, fingerprint: str, *, verify: bool) -> Dataset:
     )
 
 
-def _problems(folder: Path, meta: dict[str, Any], *, verify: bool) -> list[str]:
-    """What is wrong with the files; the checksum of the pixels takes a while and is optional."""
+def _compare_content(folder: Path, meta: dict[str, Any], source: Source) -> None:
+    """_Outdated if files of the same names, sizes and times hold something else by now."""
+    if source.sha256() != meta["content"]:
+        raise _Outdated("the files it was made from have changed, though not their sizes and times")
+    meta = {**meta, "touched": source.touched}
+    with contextlib.suppress(RunFailure):  # they will be read again the next time
+        write_json(folder / META, {**meta, "sha256": _seal(meta)})
+
+
+_VERIFIED: dict[Path, tuple[object, ...]] = {}
+"""Files whose content was compared with their checksum in this process, and their state then."""
+
+
+def _problems(
+    folder: Path, meta: dict[str, Any], known: dict[Path, tuple[object, ...]]
+) -> list[str]:
+    """What is wrong with the files; those that are known to be right are not read again."""
     problems = []
     for name, expected in meta["files"].items():
         file = folder / name
         try:
-            size = file.stat().st_size
-            if size != expected["bytes"]:
-                problems.append(f"{name}: expected {expected['bytes']} bytes, got {size}")
-            elif (verify or name != IMAGES) and _sha256(file) != expected["sha256"]:
+            found = file.stat()
+            state = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, expected["sha256"])
+            if found.st_size != expected["bytes"]:
+                problems.append(f"{name}: expected {expected['bytes']} bytes, got {found.st_size}")
+            elif known.get(file) == state:
+                continue
+            elif _sha256(file) != expected["sha256"]:
                 problems.append(f"{name}: its checksum differs")
+            else:
+                known[file] = state
         except OSError as error:
             problems.append(f"{name}: {error.strerror}")
     return problems
 
 
-def _build(folder: Path, fingerprint: str, read: Callable[[Allocate], Dataset]) -> None:
+def _build(folder: Path, source: Source, read: Callable[[Allocate], Dataset]) -> None:
     """Read into a folder beside the cache's own, which it becomes in one step."""
     scratch = folder.with_name(f".{folder.name}.building")
     _remove(scratch)  # of a process that was killed: the lock is ours
     try:
         with writing(scratch, REMEDY):
             scratch.mkdir()
+        # Before it is read: what changes in between is noticed the next time.
+        content = source.sha256()
         desk = _Desk(scratch)
         dataset = read(desk.allocate)
         with writing(scratch, REMEDY):
             desk.keep(dataset.images)
-            _write_rest(scratch, dataset, fingerprint)
+            _write_rest(scratch, dataset, source, content)
             _remove(folder)  # a damaged one gives way
             scratch.rename(folder)
             sync(folder.parent)
@@ -200,7 +275,7 @@ class _Desk:
             images.tofile(target)
 
 
-def _write_rest(folder: Path, dataset: Dataset, fingerprint: str) -> None:
+def _write_rest(folder: Path, dataset: Dataset, source: Source, content: str) -> None:
     """Everything but the pixels, and wait until all of it is on the disk."""
     columns = {column: getattr(dataset, column) for column in COLUMNS}
     present = {column: rows for column, rows in columns.items() if rows is not None}
@@ -211,7 +286,9 @@ def _write_rest(folder: Path, dataset: Dataset, fingerprint: str) -> None:
     files = [folder / IMAGES, *(folder / f"{column}.npy" for column in present)]
     meta = {
         "format": FORMAT,
-        "fingerprint": fingerprint,
+        "fingerprint": source.fingerprint,
+        "touched": source.touched,
+        "content": content,
         "shape": dataset.images.shape,
         "class_names": dataset.class_names,
         "domain_names": dataset.domain_names,
@@ -236,7 +313,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     if not isinstance(meta, dict) or meta.pop("sha256", None) != _seal(meta):
         raise _Unusable(f"{META}: its checksum differs")
     if meta["format"] != FORMAT:
-        raise _Unusable(f"expected format {FORMAT}, got {meta['format']}")
+        raise _Outdated(f"expected format {FORMAT}, got {meta['format']}")
     return meta
 
 
@@ -277,8 +354,33 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lines(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
-    """One line per file below a folder; links are followed, but not around in circles."""
+@contextlib.contextmanager
+def _told_as_mistake() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+class _File(NamedTuple):
+    """A file of a source."""
+
+    name: str
+    """relative to the path that was given"""
+    path: str
+    state: os.stat_result
+
+
+def _files_of(path: Path) -> list[_File]:
+    """The file at a path, or every file below it, by name."""
+    state = path.stat()
+    if not stat.S_ISDIR(state.st_mode):
+        return [_File(path.name, str(path), state)]
+    return sorted(_files(str(path), "", ()), key=lambda file: file.name)
+
+
+def _files(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[_File]:
+    """Every file below a folder; links are followed, but not around in circles."""
     here = Path(folder).stat()
     if (here.st_dev, here.st_ino) in above:
         return
@@ -286,10 +388,10 @@ def _lines(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _lines(entry.path, f"{prefix}{entry.name}/", above)
+                yield from _files(entry.path, f"{prefix}{entry.name}/", above)
                 continue
             try:
                 found = entry.stat()
             except FileNotFoundError:
                 found = entry.stat(follow_symlinks=False)  # a link to nothing
-            yield f"{prefix}{entry.name}\0{found.st_size}\0{found.st_mtime_ns}"
+            yield _File(f"{prefix}{entry.name}", entry.path, found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from recollect.data.progress import StageProgress
 from recollect.errors import UserError
-from recollect.files import alone, sync, writing
+from recollect.files import alone, own_file, replacing, sync, writing
 
 if TYPE_CHECKING:  # takes 60 ms, which only a download should cost
     from http.client import HTTPResponse
@@ -211,8 +211,9 @@ class _Part:
         """Write and check the body while it comes in; yields the bytes that are here by then."""
         with writing(self._path, REMEDY):
             if not self.check.length and (version := _version_of(response)):
-                self._version.write_text(version)
-            with self._path.open("ab") as file:
+                with replacing(self._version) as file:
+                    file.write(version.encode())
+            with open(self._path, "ab", opener=own_file) as file:
                 for chunk in _chunks(response):
                     file.write(chunk)
                     self.check.update(chunk)

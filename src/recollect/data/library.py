@@ -69,14 +69,14 @@ def load(
     found = find(name, path)
     if found is None:
         found = _obtain(known, path, progress, warn)
-    from recollect.data.cache import cached, fingerprint_of
+    from recollect.data.cache import cached, source_of
 
     def read(allocate: Allocate) -> Dataset:
         return known.read(found, allocate, progress and partial(progress, f"decoding {known.name}"))
 
     return cached(
         cache_name(known.name, None if path is None else found),
-        fingerprint_of(existing_sources(known, found), tag=f"{known.name} {known.version}"),
+        source_of(existing_sources(known, found), tag=f"{known.name} {known.version}"),
         read,
         warn=warn,
     )

@@ -165,11 +165,22 @@ def _column(archive: zipfile.ZipFile, path: Path, key: str) -> np.ndarray:
         content = _read_exactly(stream, shape[0] * dtype.itemsize, path, key)
         _expect_end(stream, path, key)
     values = np.frombuffer(content, dtype=dtype)
+    if dtype.kind == "U":
+        _refuse_no_characters(np.frombuffer(content, f"{dtype.byteorder}u4"), path, key)
     if dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if dtype.kind == "u" and values.max() > np.iinfo(np.int64).max:
         raise UserError(f"{path}: {key} holds {values.max()}, which is too large")
     return values.astype(np.int64) if dtype.kind in "iu" else values
+
+
+def _refuse_no_characters(codes: np.ndarray, path: Path, key: str) -> None:
+    """Text is stored as numbers, of which not all stand for a character."""
+    bad = codes[(codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))]
+    if bad.size:
+        raise UserError(
+            f"{path}: {key} holds {bad[0]:#x}, which is no character of Unicode; save it again"
+        )
 
 
 def _classes(

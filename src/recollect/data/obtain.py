@@ -12,7 +12,7 @@ from recollect.data.known import KnownSet, known_set
 from recollect.data.places import data_home
 from recollect.data.progress import Progress, StageProgress
 from recollect.errors import UserError
-from recollect.files import alone, writing
+from recollect.files import alone, refuse_links, writing
 
 REMEDY = "free some space or let XDG_DATA_HOME name another folder"
 
@@ -55,6 +55,7 @@ def how_to_get(known: KnownSet) -> list[str]:
 def _bring(known: KnownSet, target: Path, progress: Progress | None) -> None:
     """Fetch and unpack beside the target, which appears when all is done."""
     desk = target.with_name(f"{target.name}.fetching")
+    refuse_links(target.parent, desk)
     brought: list[Path] = []
     for file in known.files:
         here = download.fetch(

@@ -44,7 +44,7 @@ def load_own(
     of pictures that are missing or left out. A file in a folder that is no usable picture is an
     error, or told to `on_bad` and left out.
     """
-    from recollect.data.cache import cached, fingerprint_of
+    from recollect.data.cache import cached, source_of
     from recollect.data.folders import check_settings, list_folder
     from recollect.data.npz import check_group_years
 
@@ -97,7 +97,7 @@ def load_own(
             progress=progress and partial(progress, f"decoding {path.name}"),
         )
 
-    return cached(copy_name(path), fingerprint_of([path], tag=settings), read, warn=warn)
+    return cached(copy_name(path), source_of([path], tag=settings), read, warn=warn)
 
 
 def kind_of(path: Path) -> Kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +13,10 @@ from torch import nn
 
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
+from recollect.data.cache import verified_sha256
 from recollect.data.check import check_dataset
-from recollect.data.identity import identity_of
+from recollect.data.identity import identity_of, is_sampled, sampled_identity_of
+from recollect.data.library import Warn
 from recollect.data.parts import make_parts, shortages
 from recollect.detect import (
     Detector,
@@ -33,6 +36,7 @@ from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
+from recollect.experiment.store import read_config
 from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
@@ -108,7 +112,10 @@ def assemble(
     `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
     dataset = load_data(config, tell) if data is None else check_dataset(data, source="data")
-    config = with_data_identity(config, dataset)
+    # What comes from Python may have been written to since it was read.
+    is_ours = data is None and not catalogue.is_import_path(config.benchmark)
+    digest = verified_sha256(dataset.images) if is_ours else None
+    config = with_data_identity(config, dataset, images_sha256=digest, warn=tell.warn)
     parts = make_parts_of(config, dataset)
     stream = make_stream(config, dataset, parts)
     shortage = shortages(
@@ -264,15 +271,42 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     return check_dataset(dataset, source=config.benchmark)
 
 
-def with_data_identity(config: RunConfig, dataset: Dataset) -> RunConfig:
-    """The config with a digest of its data; refused if it was made with other ones."""
-    identity = identity_of(dataset)
+def with_data_identity(
+    config: RunConfig,
+    dataset: Dataset,
+    *,
+    images_sha256: str | None = None,
+    warn: Warn | None = None,
+) -> RunConfig:
+    """The config with a digest of its data; refused if it was made with other ones.
+
+    A config of an earlier version keeps its own kind of identity, which is compared by its own
+    rule; `warn` is told so.
+    """
+    is_old = is_sampled(config.data_identity)
+    identity = sampled_identity_of(dataset) if is_old else identity_of(dataset, images_sha256)
     if config.data_identity not in (None, identity):
         raise UserError(
             f"the data are not those that the config was made with (identity {identity}, not "
             f"{config.data_identity}); to run it on these, remove data_identity from the config"
         )
+    if is_old and warn is not None:
+        warn(
+            f"the data identity {identity} was made by an earlier version and covers all labels "
+            "but at most 1,000 images: these are as they were, the others were not compared"
+        )
     return replace(config, data_identity=identity)
+
+
+def as_begun(config: RunConfig, folder: str | os.PathLike[str]) -> RunConfig:
+    """The config to go on with in a folder: a run keeps the kind of data identity it began with."""
+    try:
+        begun = read_config(folder).get("data_identity")
+    except UserError:
+        return config  # there is no run yet, or none that can be gone on with
+    if config.data_identity is None and isinstance(begun, str) and is_sampled(begun):
+        return replace(config, data_identity=begun)
+    return config
 
 
 def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:

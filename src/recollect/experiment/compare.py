@@ -11,13 +11,14 @@ from pathlib import Path
 from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
-from recollect.experiment.build import assemble
+from recollect.experiment.build import as_begun, assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.experiment.progress import Display
 from recollect.experiment.run import run_in, run_name
 from recollect.experiment.saving import OFTEN, Saving
 from recollect.experiment.store import RunFolder, is_run
+from recollect.files import refuse_links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +64,16 @@ def compare(
     configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
     if is_run(out):
         raise UserError(f"{out} holds a run of its own; choose another --out")
+    for name in configs:
+        refuse_links(out, out / name)
+        if resume:
+            configs[name] = as_begun(configs[name], out / name)
     first = assemble(next(iter(configs.values())), tell=tell)
     for warning in first.warnings:
         display.say(f"warning: {warning}")
     identity = first.config.data_identity
     configs = {
-        name: dataclasses.replace(config, data_identity=identity)
+        name: dataclasses.replace(config, data_identity=config.data_identity or identity)
         for name, config in configs.items()
     }
     plain = {out / name: config.to_json() for name, config in configs.items()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import UserError
 from recollect.experiment.fields import did_you_mean, fields_of, known_names, read, shown
+from recollect.files import MAX_DIGITS, parse_json, too_long
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -111,7 +112,7 @@ def _parse_json(text: str, path: Path) -> object:
         return found
 
     try:
-        return json.loads(text, object_pairs_hook=once)
+        return parse_json(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except UserError:
@@ -137,6 +138,13 @@ def _parse_yaml(text: str, path: Path) -> object:
                 seen.add(key.value if isinstance(key, yaml.ScalarNode) else key)
             return super().construct_mapping(node, deep)
 
+        def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+            if len(node.value) > MAX_DIGITS:  # of which 1:30:00 and 0xff make more than they have
+                line = node.start_mark.line + 1
+                raise UserError(f"{path}:{line}: {too_long(node.value)}")
+            return int(super().construct_yaml_int(node))  # type: ignore[no-untyped-call]
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     try:
         return yaml.load(text, Loader)  # a SafeLoader: plain values, no tags
     except UserError:
@@ -148,7 +156,7 @@ def _parse_yaml(text: str, path: Path) -> object:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(f"{path}:{line}: not YAML: {error.reason}") from None
-    except ValueError as error:  # an impossible date, a number of too many digits
+    except (ValueError, OverflowError) as error:  # an impossible date, 1:59:59 without end
         raise UserError(f"{path}: {error}") from None
     except RecursionError:
         raise UserError(f"{path}: nested too deeply") from None

@@ -43,11 +43,11 @@ def contact_sheet(dataset: Dataset, *, classes: int = 10, seed: int = 0, out: Pa
     figure = draw(blocks)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as temporary, warnings.catch_warnings():
+    with replacing(out) as file, warnings.catch_warnings():
         # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
         warnings.filterwarnings("ignore", message="Glyph")
         # Without the version of matplotlib equal pictures are equal files.
-        figure.savefig(temporary, format="png", dpi="figure", metadata={"Software": None})
+        figure.savefig(file, format="png", dpi="figure", metadata={"Software": None})
     return out
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import UserError
 from recollect.experiment.data_command import table
 from recollect.experiment.flags import refuse_part_options
-from recollect.files import quietly, reason, replacing, write_json, writing
+from recollect.files import MANIFEST, Manifest, quietly, reason, replacing, write_json, writing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -296,13 +296,15 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
     sheet = _sheet(shown, reference.dataset, current.dataset) if shown else None
     numbers, picture, index = (out / name for name in FILES)
     with _folder_or_nothing(out):
+        manifest = Manifest(out)
+        manifest.add(FILES)
         write_json(numbers, outcome)
         if sheet is not None:
             _save(sheet, picture)
         else:
-            quietly(picture.unlink)  # an earlier one would contradict the page
-        with replacing(index) as temporary:
-            temporary.write_bytes(page.encode(errors="replace"))
+            manifest.remove([picture.name])  # an earlier one would contradict the page
+        with replacing(index) as file:
+            file.write(page.encode(errors="replace"))
 
 
 def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -352,10 +354,10 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as temporary, warnings.catch_warnings():
+    with replacing(path) as file, warnings.catch_warnings():
         # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(temporary, format="png", dpi="figure", metadata={"Software": None})
+        figure.savefig(file, format="png", dpi="figure", metadata={"Software": None})
 
 
 def _refuse_unwritable(out: Path) -> None:
@@ -375,7 +377,7 @@ def _refuse_unwritable(out: Path) -> None:
 def _folder_or_nothing(out: Path) -> Iterator[None]:
     """A folder to fill; if that fails, what was not there before is gone again."""
     missing = [path for path in (out, *out.absolute().parents) if not path.exists()]
-    fresh = [out / name for name in FILES if not (out / name).exists()]
+    fresh = [out / name for name in (*FILES, MANIFEST) if not (out / name).exists()]
     try:
         with writing(out, "choose another with --out"):
             out.mkdir(parents=True, exist_ok=True)

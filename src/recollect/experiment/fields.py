@@ -121,9 +121,17 @@ def _is_supported(kind: Any) -> bool:
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
+class _Short(reprlib.Repr):
+    """Python refuses to write integers of more than 4,300 digits out."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return f"a number of {bits:,} bits" if bits > 14_000 else super().repr_int(x, level)
+
+
 def shown(value: object) -> str:
     """A value as a message shows it: whole if it is short, and never long."""
-    short = reprlib.Repr()
+    short = _Short()
     short.maxstring = short.maxother = 60
     short.maxlevel = 3  # aliases can make a small YAML file unfold without end
     text = "nothing" if value is None else short.repr(value)
@@ -177,7 +185,7 @@ def _convert(kind: Any, value: object) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
     elif kind is int:
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
             return value
     elif kind in (str, bool) and isinstance(value, kind):
         return value

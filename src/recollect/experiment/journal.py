@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import RunFailure
-from recollect.files import JSON, size, sync, writing
+from recollect.files import JSON, own_file, size, sync, writing
 
 Seal = dict[str, Any]
 """`bytes` from the beginning of a file, and their `sha256`; None: nobody has noted it."""
@@ -35,7 +35,10 @@ class Journal:
         content = json.dumps(line, allow_nan=False).encode() + b"\n"
         self._take_up()
         # Opened anew for each line: a handle kept open would go on writing into a removed folder.
-        with writing(self.path), self.path.open("ab", buffering=0) as file:
+        with (
+            writing(self.path),
+            open(self.path, "ab", buffering=0, opener=own_file) as file,
+        ):
             length, left = file.tell(), memoryview(content)
             try:
                 while left:

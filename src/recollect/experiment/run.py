@@ -14,7 +14,7 @@ from torch import nn
 
 from recollect.errors import RunFailure
 from recollect.experiment.benchmarks import Tell
-from recollect.experiment.build import Assembly, assemble
+from recollect.experiment.build import Assembly, as_begun, assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.features import FeatureKeeper
 from recollect.experiment.interrupt import gently
@@ -54,6 +54,8 @@ def run(
         kind = type(network)
         config = dataclasses.replace(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
     config = resolve(config)
+    if resume:
+        config = as_begun(config, out)
     tell = Tell(warn=lambda text: warnings.warn(text, stacklevel=3))
     # Before the folder: what cannot work leaves no trace.
     assembly = assemble(config, data, network, tell=tell)

@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -89,7 +89,13 @@ class NewerFormat(UserError):
 
 
 def write(path: Path, state: object, *, format: int) -> None:
-    """Write a state to `path`; equal states (the order of keys included) give equal bytes.
+    """`write_into` a file of that name."""
+    with path.open("wb") as file:
+        write_into(file, state, format=format)
+
+
+def write_into(file: BinaryIO, state: object, *, format: int) -> None:
+    """Write a state to an open file; equal states (the order of keys included) give equal bytes.
 
     A digest of everything is kept in the file, so that no damage passes for a state.
     """
@@ -97,7 +103,7 @@ def write(path: Path, state: object, *, format: int) -> None:
     tree = _encode(state, "state", tensors)
     digest = _digest(format, tree, tensors)
     head = json.dumps({"format": format, "sha256": digest, "tree": tree}, allow_nan=False)
-    _write_safetensors(path, tensors, {_HEAD: head})
+    _write_safetensors(file, tensors, {_HEAD: head})
 
 
 def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = None) -> Any:
@@ -144,7 +150,7 @@ def taking_up(folder: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
 
 
-def _write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: JSON) -> None:
+def _write_safetensors(file: BinaryIO, tensors: Mapping[str, Tensor], metadata: JSON) -> None:
     """The file that safetensors would write, tensor by tensor.
 
     Its own `save` needs the whole file in memory, twice; `save_file` makes a temporary of its own
@@ -164,10 +170,9 @@ def _write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: JSON
         }
     header = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        for name in names:
-            file.write(_bytes_of(tensors[name]))
+    file.write(len(header).to_bytes(8, "little") + header)
+    for name in names:
+        file.write(_bytes_of(tensors[name]))
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:

@@ -23,6 +23,7 @@ from recollect.files import (
     CHECKSUMS,
     JSON,
     digest_of,
+    own_file,
     quietly,
     read_object,
     reason,
@@ -30,6 +31,7 @@ from recollect.files import (
     replacing,
     sealed,
     sync,
+    temporary_beside,
     writing,
 )
 
@@ -144,8 +146,8 @@ class RunFolder:
     def write_result(self, result: Mapping[str, JSON]) -> None:
         """Write `result.json`, which declares the run finished."""
         text = json.dumps(result, indent=1, allow_nan=False) + "\n"
-        with sealed(self._own(RESULT)) as temporary:
-            temporary.write_bytes(text.encode())
+        with sealed(self._own(RESULT)) as file:
+            file.write(text.encode())
 
     def result(self) -> dict[str, Any]:
         """What `write_result` wrote."""
@@ -173,9 +175,10 @@ class RunFolder:
         checkpoint = self._own(CHECKPOINT)
         # On the disk first: a checkpoint must not outlive lines that it counts.
         counted = {"events": self._events.seal(), "records": self._records.seal()}
-        with replacing(checkpoint) as temporary:
-            _write_state(temporary, {"config": self._identity, **counted, "state": state})
-            sync(temporary)
+        with replacing(checkpoint) as file:
+            _write_state(file, {"config": self._identity, **counted, "state": state})
+            file.flush()
+            os.fsync(file.fileno())
             if checkpoint.exists():
                 _keep_as(checkpoint, self._own(PREVIOUS))
 
@@ -239,8 +242,8 @@ class RunFolder:
         # Imported here because it imports torch: `--help` and usage errors must not wait for that.
         from safetensors.torch import save
 
-        with sealed(self._own(ARRAYS[name])) as temporary:
-            temporary.write_bytes(save({key: value.clone() for key, value in tensors.items()}))
+        with sealed(self._own(ARRAYS[name])) as file:
+            file.write(save({key: value.clone() for key, value in tensors.items()}))
 
     def load_arrays(
         self, name: str, warn: Callable[[str], None] = lambda _: None
@@ -290,7 +293,7 @@ def is_finished(path: str | os.PathLike[str]) -> bool:
 def is_busy(path: str | os.PathLike[str]) -> bool:
     """Whether a process is at work on the run in a folder, at this moment."""
     try:
-        with (Path(path) / LOCK).open("rb") as lock:
+        with open(Path(path) / LOCK, "rb", opener=own_file) as lock:
             # Shared, so that two who look at once do not take each other for a worker.
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -376,7 +379,7 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
     """Take the folder's lock, which the kernel gives back however this process ends."""
     while True:
         is_new = not (path / LOCK).exists()
-        lock = (path / LOCK).open("a+b", buffering=0)
+        lock = open(path / LOCK, "a+b", buffering=0, opener=own_file)  # noqa: SIM115
         undo.callback(lock.close)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -420,8 +423,8 @@ def _start(path: Path, config: Mapping[str, JSON], undo: contextlib.ExitStack) -
         (path / name).unlink(missing_ok=True)
     _remove_temporaries(path)
     # Replaced, never removed: the folder stays a run's throughout.
-    with sealed(path / CONFIG) as temporary:
-        temporary.write_text(json.dumps(config, indent=1, allow_nan=False) + "\n")
+    with sealed(path / CONFIG) as file:
+        file.write(json.dumps(config, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def _differences(
@@ -439,22 +442,22 @@ def _differences(
             yield f"{prefix}{key}: {old_text} there, {new_text} here"
 
 
-def _write_state(file: Path, state: dict[str, object]) -> None:
+def _write_state(file: BinaryIO, state: dict[str, object]) -> None:
     # Imported here because it imports torch: `--help` and usage errors must not wait for that.
     from recollect.experiment import state as state_file
 
-    state_file.write(file, state, format=FORMAT)
+    state_file.write_into(file, state, format=FORMAT)
 
 
 def _keep_as(file: Path, name: Path) -> None:
     """Let a file be found under another name too, in one step."""
-    temporary = name.with_name(f".{name.name}.{os.getpid()}.tmp")
-    quietly(temporary.unlink)
+    temporary = temporary_beside(name)
     try:
         try:
             os.link(file, temporary)
         except OSError:  # a file system without links
-            shutil.copyfile(file, temporary)
+            with file.open("rb") as content, temporary.open("xb") as copy:
+                shutil.copyfileobj(content, copy)
             sync(temporary)
         temporary.replace(name)
     finally:

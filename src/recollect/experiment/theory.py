@@ -27,7 +27,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import input_shape_of, network_maker, pick_device
 from recollect.experiment.listeners import Silent
 from recollect.experiment.presets import resolve, settled
-from recollect.files import JSON, write_json, writing
+from recollect.files import JSON, folder_in, replacing, write_json
 from recollect.loop import play
 from recollect.models.inputs import to_input
 from recollect.shapes import Listener
@@ -76,16 +76,15 @@ def reproduce_theory(
     """Measure, write `theory.json` and the figures below `out`; the files."""
     from recollect.report.paper.theory_figures import draw_theory
 
-    with writing(out, "choose another --out"):
-        (out / "figures").mkdir(parents=True, exist_ok=True)
+    figures = folder_in(out, "figures")
     measured = measure_theory(theory_config(benchmark), seeds, tell=tell)
     files = [out / "theory.json"]
     write_json(files[0], measured)
     for picture in draw_theory(measured):
         for ending, content in (("png", picture.png), ("svg", picture.svg)):
-            files.append(out / "figures" / f"theory-{picture.kind}.{ending}")
-            with writing(files[-1]):
-                files[-1].write_bytes(content)
+            files.append(figures / f"theory-{picture.kind}.{ending}")
+            with replacing(files[-1]) as file:
+                file.write(content)
     return files
 
 

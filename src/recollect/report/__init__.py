@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from recollect.errors import UserError
-from recollect.files import reason, replacing, writing
+from recollect.files import Manifest, reason, refuse_links, replacing
 from recollect.report.cells import Setting
 from recollect.report.columns import EVERYTHING
 from recollect.report.read import find_runs
@@ -47,7 +47,7 @@ def write_report(paths: Sequence[Path], out: Path) -> Report:
     _make_writable(out)
 
     # Late, because loading matplotlib takes a second that the tables alone need not wait for.
-    from recollect.report.figures import DRAWERS, draw_all
+    from recollect.report.figures import draw_all
     from recollect.report.page import build_page
     from recollect.report.style import looks_of
 
@@ -64,8 +64,11 @@ def write_report(paths: Sequence[Path], out: Path) -> Report:
         "table.md": as_markdown(table),
         "index.html": build_page(settings, pictures, left_out=left_out, cautions=known),
     }
+    drawn_now = {Path(name).name for name in figures}
+    manifest = Manifest(out, "figures")
+    manifest.add(drawn_now)
     _write(out, {**figures, **{name: text.encode() for name, text in texts.items()}})
-    _remove_old_figures(out / "figures", {Path(name).name for name in figures}, DRAWERS)
+    manifest.remove(manifest.names() - drawn_now)
     return Report(
         page=out / "index.html",
         figures=tuple(out / name for name in figures),
@@ -86,18 +89,9 @@ def _slugs(settings: Sequence[Setting]) -> list[str]:
     return slugs
 
 
-def _remove_old_figures(folder: Path, written: Collection[str], kinds: Collection[str]) -> None:
-    """Remove what an earlier report has drawn; a file that is not named like a figure stays."""
-    endings = "|".join(map(re.escape, kinds))
-    ours = re.compile(rf"([A-Za-z0-9+-]+-)?b\d+-d\d+(-[A-Za-z0-9+-]+)?-({endings})\.(png|svg)")
-    for file in sorted(folder.iterdir()):
-        if ours.fullmatch(file.name) and file.name not in written and file.is_file():
-            with writing(file):
-                file.unlink(missing_ok=True)
-
-
 def _make_writable(out: Path) -> None:
     """Find out before the work, not after it, that nothing can be written."""
+    refuse_links(out, out / "figures")
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for folder in (out, out / "figures"):
@@ -113,5 +107,5 @@ def _make_writable(out: Path) -> None:
 def _write(out: Path, contents: Mapping[str, bytes]) -> None:
     """Each file in one step, in the given order."""
     for name, content in contents.items():
-        with replacing(out / name) as temporary:
-            temporary.write_bytes(content)
+        with replacing(out / name) as file:
+            file.write(content)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from recollect.data.progress import Progress
 from recollect.errors import UserError
-from recollect.files import replacing
+from recollect.files import folder_in, replacing
 from recollect.report.sweeps import SWEEPS, Place, Sweep, read_sweep
 
 Warn = Callable[[str], None]
@@ -47,7 +47,7 @@ def draw(file: Path, warn: Warn) -> Drawn:
     table = _table(sweep)
     contents = {f"table.{ending}": text.encode() for ending, text in table.forms.items()}
     contents |= _figures(sweep, warn)
-    files = [_write(out / sweep.name / name, content) for name, content in contents.items()]
+    files = [_write(out, f"{sweep.name}/{name}", content) for name, content in contents.items()]
     others = [each for each in all_sweeps(out, warn) if each.name != sweep.name]
     fragments = {each.name: _table(each).html for each in others} | {sweep.name: table.html}
     page = write_index(out, [sweep, *others], fragments=fragments)
@@ -71,7 +71,7 @@ def draw_claims(out: Path, warn: Warn) -> Drawn:
         "html": claims_render.as_html(found),
     }
     files = [
-        _write(out / "claims" / f"claims.{ending}", content.encode())
+        _write(out, f"claims/claims.{ending}", content.encode())
         for ending, content in forms.items()
     ]
     return Drawn(files=tuple(files), text=text)
@@ -84,7 +84,7 @@ def draw_theory(
     from recollect.experiment.benchmarks import Tell
     from recollect.experiment.theory import reproduce_theory
 
-    folder = out / f"theory-{benchmark}"
+    folder = folder_in(out, f"theory-{benchmark}")
     files = reproduce_theory(folder, benchmark, seeds, Tell(progress=progress))
     return Drawn(files=tuple(files), text="\n".join(map(str, files)))
 
@@ -163,8 +163,9 @@ def _published(place: Place) -> float | None:
     return None if cell is None else cell.faa
 
 
-def _write(file: Path, content: bytes) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as temporary:
-        temporary.write_bytes(content)
-    return file
+def _write(out: Path, name: str, content: bytes) -> Path:
+    folder, _, last = name.rpartition("/")
+    path = folder_in(out, folder) / last
+    with replacing(path) as file:
+        file.write(content)
+    return path

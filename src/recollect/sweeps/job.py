@@ -100,11 +100,13 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
 
 
 def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
-    from recollect.experiment.build import assemble
+    from recollect.experiment.benchmarks import Tell
+    from recollect.experiment.build import as_begun, assemble
     from recollect.experiment.run import run_in
 
     folder = Path(job.folder)
-    assembly = assemble(RunConfig(**job.config))
+    config = as_begun(RunConfig(**job.config), folder)
+    assembly = assemble(config, tell=Tell(warn=warn))
     with RunFolder.open(folder, _as_begun(folder, assembly.config), resume=True) as held:
         if is_damaged(folder):
             (folder / RESULT).unlink()

@@ -20,7 +20,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import OWN_DATA
 from recollect.experiment.fields import fields_of
 from recollect.experiment.presets import resolve
-from recollect.files import alone, read_object, write_json
+from recollect.files import alone, read_object, refuse_links, write_json
 from recollect.sweeps.grid import Grid, Place
 from recollect.sweeps.scale import Scale
 
@@ -171,6 +171,7 @@ def _defaults() -> dict[str, Any]:
 def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
     """Keep a plan in a folder of sweeps; one of the same name that asks for other runs stays."""
     file = out / SWEEPS / f"{plan.name}.json"
+    refuse_links(out, file.parent)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

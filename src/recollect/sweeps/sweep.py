@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from recollect.errors import UserError
 from recollect.experiment.store import is_busy, is_finished
-from recollect.files import read_object, write_json, writing
+from recollect.files import Manifest, folder_in, read_object, refuse_links, write_json
 from recollect.sweeps.engines import Engine
 from recollect.sweeps.job import Job, Outcome, is_damaged
 from recollect.sweeps.plan import FAILURES, RUNS, PlannedRun
@@ -112,8 +112,10 @@ class _Sweep:
                     f"{folder}: its result is damaged, so that it counts as not done"
                 )
             elif is_finished(folder):
-                self._failures(run_id).unlink(missing_ok=True)
+                self._forget_failure(run_id)
                 continue
+            refuse_links(self._out, folder)
+            refuse_links(self._out, self._failures(run_id).parent)
             yield run_id
 
     def _hand_out(self) -> None:
@@ -136,7 +138,7 @@ class _Sweep:
         if again:
             self._elsewhere[run_id] = time.monotonic()
         elif outcome.state == "done":
-            self._failures(run_id).unlink(missing_ok=True)
+            self._forget_failure(run_id)
         else:
             self._attempts[run_id] += 1
             self._note_failure(outcome)
@@ -159,14 +161,18 @@ class _Sweep:
                 self._waiting.append(run_id)
 
     def _note_failure(self, outcome: Outcome) -> None:
-        file = self._failures(outcome.id)
-        with writing(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
+        file = folder_in(self._out, FAILURES) / self._failures(outcome.id).name
+        Manifest(self._out, FAILURES).add([file.name])
         earlier: list[Any] = []
         with contextlib.suppress(UserError):  # a damaged note must not end the sweep
             earlier = (read_object(file) or {}).get("attempts", [])
         attempt = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "error": outcome.error}
         write_json(file, {"attempts": [*earlier, attempt]})
+
+    def _forget_failure(self, run_id: str) -> None:
+        file = self._failures(run_id)
+        if file.exists() and not file.parent.is_symlink():
+            Manifest(self._out, FAILURES).remove([file.name])
 
     def _job(self, run_id: str) -> Job:
         config = self._runs[run_id].config.to_json()

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from recollect.errors import UserError
-from recollect.files import JSON, replacing, writing
+from recollect.files import JSON, Manifest, folder_in, replacing
 from recollect.report.index.rows import (
     FAILED,
     NOT_DONE,
@@ -59,9 +59,9 @@ def write_index(
         raise ValueError(f"fragments for sweeps that are not there: {', '.join(sorted(unknown))}")
     listing = rows_of(sweeps, _troubles(out, sweeps))
     page = _page(out, sweeps, listing, fragments)
-    _write_run_pages(out / PAGES, sweeps, listing)
-    with replacing(out / "index.html") as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    _write_run_pages(out, sweeps, listing)
+    with replacing(out / "index.html") as file:
+        file.write(page.encode())
     return out / "index.html"
 
 
@@ -96,35 +96,33 @@ def _failure(out: Path, run_id: str) -> str:
         return f"the note about its failure is damaged: {error!r}"
 
 
-def _write_run_pages(folder: Path, sweeps: Sequence[Sweep], listing: Listing) -> None:
+def _write_run_pages(out: Path, sweeps: Sequence[Sweep], listing: Listing) -> None:
     """A page for each run that is done; none stays of a run that no longer is."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     seeds: dict[int, dict[int, str]] = {}
     rows: dict[str, list[RunRow]] = {}
     for row in listing.runs:
         rows.setdefault(row.id, []).append(row)
         if row.run is not None:
             seeds.setdefault(row.cell, {})[row.seed] = row.id
+    folder, manifest = folder_in(out, PAGES), Manifest(out, PAGES)
+    done = {run_id for run_id, places in rows.items() if places[0].run is not None}
+    manifest.add(f"{run_id}.html" for run_id in done)
+    manifest.remove(f"{run_id}.html" for run_id in rows.keys() - done)
     for run_id, places in rows.items():
-        file = folder / f"{run_id}.html"
         run = places[0].run
-        with writing(file):
-            if run is None:
-                file.unlink(missing_ok=True)
-                continue
-            standings = [
-                Standing(
-                    sweeps=[sweeps[number].name for number in listing.cells[row.cell].sweeps],
-                    place=listing.cells[row.cell].place,
-                    seeds=seeds[row.cell],
-                )
-                for row in places
-            ]
-            # Whole, but not waited for until it is on the disk: it can be made again at any time.
-            temporary = folder / f".{run_id}.tmp"
-            temporary.write_text(build_run_page(run, run_id, standings), encoding="utf-8")
-            temporary.replace(file)
+        if run is None:
+            continue
+        standings = [
+            Standing(
+                sweeps=[sweeps[number].name for number in listing.cells[row.cell].sweeps],
+                place=listing.cells[row.cell].place,
+                seeds=seeds[row.cell],
+            )
+            for row in places
+        ]
+        # Not waited for until it is on the disk: it can be made again at any time.
+        with replacing(folder / f"{run_id}.html", durable=False) as file:
+            file.write(build_run_page(run, run_id, standings).encode())
 
 
 def _page(
