@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from recollect.errors import RunFailure, UserError
+from recollect.regular import SMALL, open_regular, read_json
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """What JSON can say; read-only shapes, so that a dict of floats counts as one."""
@@ -47,10 +48,12 @@ def writing(file: Path, remedy: str = "") -> Iterator[None]:
         raise RunFailure(f"cannot write {file}: {reason(error)}{advice}") from error
 
 
-def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict[str, Any] | None:
-    """A JSON object from a file, None if there is no such file."""
+def read_object(
+    file: Path, remedy: str = "start anew with --overwrite", *, most: int = SMALL
+) -> dict[str, Any] | None:
+    """A JSON object from a file of at most so many bytes, None if there is no such file."""
     try:
-        found = json.loads(file.read_bytes())
+        found = read_json(file, most)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -115,7 +118,7 @@ def _digest_of_json(value: JSON) -> str:
 def digest_of(file: Path) -> str | None:
     """SHA-256 of a file's content, None if there is no such file."""
     try:
-        with file.open("rb") as content:
+        with open_regular(file) as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except FileNotFoundError:
         return None

@@ -12,6 +12,7 @@ from typing import Any
 
 from recollect.errors import RunFailure
 from recollect.files import JSON, size, sync, writing
+from recollect.regular import open_regular
 
 Seal = dict[str, Any]
 """`bytes` from the beginning of a file, and their `sha256`; None: nobody has noted it."""
@@ -71,7 +72,10 @@ class Journal:
 
     def count(self) -> int:
         """Whole lines in the file."""
-        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+        if not self.path.exists():
+            return 0
+        with open_regular(self.path) as file:
+            return sum(line.endswith(b"\n") for line in file)
 
     def lines(self) -> list[Any]:
         """All lines, as they were written; RunFailure if the file says anything else."""
@@ -91,7 +95,7 @@ def _digest(path: Path, length: int) -> Any:
     """SHA-256 over the first bytes of a file, open for more."""
     digest = hashlib.sha256()
     if length:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while length and (chunk := file.read(min(length, 1 << 20))):
                 digest.update(chunk)
                 length -= len(chunk)

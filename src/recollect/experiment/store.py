@@ -32,6 +32,7 @@ from recollect.files import (
     sync,
     writing,
 )
+from recollect.regular import LARGE, open_regular, read_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,6 +50,8 @@ PREVIOUS = "checkpoint-previous.safetensors"
 """The checkpoint before the last, for when that one is damaged."""
 ARRAYS = {"samples": "samples.safetensors", "features": "features.safetensors"}
 """Sets of arrays that a run may keep beside its result, by name."""
+MOST_ARRAYS = 4 * 2**30
+"""Bytes of such a set that are read back, at most."""
 LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
@@ -255,10 +258,10 @@ class RunFolder:
         file = self.path / ARRAYS[name]
         try:
             refuse_unsealed(file)
-            return load(file.read_bytes())
+            return load(read_regular(file, MOST_ARRAYS))
         except FileNotFoundError:
             return {}
-        except (SafetensorError, UserError):
+        except (OSError, SafetensorError, UserError):
             warn(f"{file} is damaged: what it held of earlier tasks is lost")
             return {}
 
@@ -290,7 +293,7 @@ def is_finished(path: str | os.PathLike[str]) -> bool:
 def is_busy(path: str | os.PathLike[str]) -> bool:
     """Whether a process is at work on the run in a folder, at this moment."""
     try:
-        with (Path(path) / LOCK).open("rb") as lock:
+        with open_regular(Path(path) / LOCK) as lock:
             # Shared, so that two who look at once do not take each other for a worker.
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -311,7 +314,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The result of the finished run in a folder."""
-    result = read_object(Path(path) / RESULT)
+    result = read_object(Path(path) / RESULT, most=LARGE)
     refuse_unsealed(Path(path) / RESULT)
     if result is None and is_run(path):
         raise UserError(f"{path} holds an unfinished run; finish it with --resume")
@@ -363,13 +366,15 @@ def _refuse_strangers(path: Path) -> None:
 
 
 def _refuse_links(path: Path) -> None:
-    """Leave alone what lies elsewhere: these files are written in place, and not replaced."""
+    """Leave alone what lies elsewhere, and what is no file: these are written in place."""
     for file in (path / name for name in (LOCK, EVENTS, RECORDS)):
         if file.is_symlink():
             raise UserError(
                 f"{file} is a link, and a run writes into its own folder only; put the file itself "
                 "there, or choose another --out"
             )
+        if file.exists() and not file.is_file():
+            raise UserError(f"{file} is no regular file; remove it, or choose another --out")
 
 
 def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:

@@ -104,13 +104,14 @@ def confusion(setting: Setting) -> Drawing | None:
     if any(cell.first.confusion is None for cell in setting.cells):
         return None
     names = [short(name, 14) for name in setting.first.class_names]
+    shares_of = [confusion_shares(cell) for cell in setting.cells]
+    names = names[: max(map(len, shares_of))]  # a network may have had fewer outputs
     figure, axes = _heat_panels(
         setting, _height(len(names), least=2.9), text_inches(names), text_inches(names)
     )
     worst = []
-    for panel, cell, label in zip(axes, setting.cells, setting.labels, strict=True):
-        shares = confusion_shares(cell)
-        _heat(panel, shares, names, names, least=0.5)
+    for panel, shares, label in zip(axes, shares_of, setting.labels, strict=True):
+        _heat(panel, shares, names[: len(shares)], names[: len(shares)], least=0.5)
         panel.set_title(short(label, 30))
         panel.set_xlabel("predicted")
         if max(map(len, names)) > 2:
@@ -129,9 +130,10 @@ def confusion(setting: Setting) -> Drawing | None:
 
 def confusion_shares(cell: Cell) -> Floats:
     """(classes, classes) percent of each true class, counted over all seeds; NaN without rows."""
-    counts: Floats = np.sum(
-        [run.confusion for run in cell.runs if run.confusion is not None], axis=0
-    )
+    known = [run.confusion for run in cell.runs if run.confusion is not None]
+    counts = np.zeros((max(map(len, known)),) * 2)
+    for each in known:
+        counts[: len(each), : len(each)] += each
     totals = counts.sum(axis=1, keepdims=True)
     shares: Floats = np.where(totals > 0, 100 * counts / np.maximum(totals, 1), np.nan)
     return shares
