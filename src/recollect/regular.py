@@ -46,11 +46,14 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> Binar
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """All of a regular file of at most so many bytes."""
+    content = bytearray()
     with open_regular(path, most) as file:
-        content = file.read(most + 1)
+        # In parts: memory for all that is allowed would be taken before anything is read.
+        while len(content) <= most and (part := file.read(2**18)):
+            content += part
     if len(content) > most:  # it has grown, or a size means nothing on its file system
         raise _too_large(len(content), path, most)
-    return content
+    return bytes(content)
 
 
 def require_regular(path: str | os.PathLike[str], most: int | None = None) -> None:

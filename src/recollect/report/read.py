@@ -113,7 +113,7 @@ def _walk(top: Path, warnings: list[str]) -> dict[Path, bool]:
                         found[place] = found.get(place, False) or entry.name == RESULT
                     # A folder that begins with a dot is somebody's working place, half written by
                     # right.
-                    elif entry.is_dir() and not entry.name.startswith("."):
+                    elif not entry.name.startswith(".") and _is_folder(entry):
                         if not entry.is_symlink():
                             waiting.append(Path(entry.path))
                         elif not _is_below(Path(entry.path), top):
@@ -124,6 +124,13 @@ def _walk(top: Path, warnings: list[str]) -> dict[Path, bool]:
         except OSError as error:
             warnings.append(f"{place}: cannot be read ({reason(error)}), skipped")
     return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads in a circle, for one
+        return False
 
 
 def _is_below(link: Path, top: Path) -> bool:
