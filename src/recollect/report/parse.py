@@ -251,11 +251,8 @@ def _verdict(entry: Mapping[str, Any]) -> Verdict:
         score=_number(entry.get("score")),
         p_value=_number(entry.get("p_value")),
         threshold=_number(entry.get("threshold")),
-        p_values=tuple(
-            (_name(name), _number(float(value)) or 0.0)
-            for name, value in (entry.get("p_values") or {}).items()
-        ),
-        reason=_name(entry.get("reason") or ""),
+        p_values=_p_values(entry["p_values"]) if entry.get("p_values") else (),
+        reason=_name(entry["reason"]) if entry.get("reason") else "",
         num_current=_integer(entry.get("num_current") or 0),
         harm=_number(entry.get("harm")),
         harm_error=_number(entry.get("harm_error")),
@@ -265,6 +262,10 @@ def _verdict(entry: Mapping[str, Any]) -> Verdict:
         num_moved=len(entry.get("moved_rows") or ()),
         spared=bool(entry.get("spared")),
     )
+
+
+def _p_values(by_test: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((_name(name), _number(float(value)) or 0.0) for name, value in by_test.items())
 
 
 def _renewals(

@@ -187,7 +187,10 @@ def clean(value: object) -> str:
     >>> clean("a\\x1b[31m b")
     'a�[31m b'
     """
-    return "".join(letter if letter.isprintable() else "�" for letter in str(value))
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def shortened(value: object, most: int) -> str:
