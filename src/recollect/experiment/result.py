@@ -202,11 +202,11 @@ def _last_events(schedule: Schedule) -> list[int | None]:
 
 
 def _detection(schedule: Schedule, records: Sequence[Record]) -> evaluate.DetectionQuality:
-    verdicts = [
+    verdicts = (
         Verdict(task=v["task"], label=v["class"], drifted=v["drifted"])
         for record in records
         for v in verdicts_of(record)
-    ]
+    )
     drifts = {task: schedule.drifting(task) for task in range(1, schedule.num_tasks + 1)}
     renewals = [(record["task"], label) for record in records for label in record["renewed"]]
     return evaluate.detection_quality(verdicts, drifts, renewals)

@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -146,9 +146,8 @@ class RunFolder:
 
     def write_result(self, result: Mapping[str, JSON]) -> None:
         """Write `result.json`, which declares the run finished."""
-        text = _readable(result)
-        with sealed(self._own(RESULT)) as temporary:
-            temporary.write_bytes(text.encode())
+        with sealed(self._own(RESULT)) as temporary, temporary.open("wb") as file:
+            file.writelines(part.encode() for part in _readable(result))
 
     def result(self) -> dict[str, Any]:
         """What `write_result` wrote."""
@@ -331,22 +330,30 @@ def read_checkpoint(
     return saved["state"]
 
 
-def _readable(result: Mapping[str, JSON]) -> str:
+def _readable(result: Mapping[str, JSON]) -> Iterator[str]:
     """JSON with a line for each entry, and for each entry of an entry: that of a matrix, a row.
 
     Indented throughout, it would be twice as long, and be written by the slow half of `json`.
     """
-    lines = []
+    start = "{"
     for key, value in result.items():
+        yield f"{start}\n {json.dumps(key)}: "
+        start = ","
         if isinstance(value, Mapping) and value:
-            members = [f"{json.dumps(name)}: {_compact(each)}" for name, each in value.items()]
-            text = "{\n  " + ",\n  ".join(members) + "\n }"
+            members = (f"{json.dumps(name)}: {_compact(each)}" for name, each in value.items())
+            yield from _lines("{", members, "}")
         elif isinstance(value, list | tuple) and any(isinstance(e, list | dict) for e in value):
-            text = "[\n  " + ",\n  ".join(map(_compact, value)) + "\n ]"
+            yield from _lines("[", map(_compact, value), "]")
         else:
-            text = _compact(value)
-        lines.append(f" {json.dumps(key)}: {text}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+            yield _compact(value)
+    yield "\n}\n"
+
+
+def _lines(start: str, members: Iterable[str], end: str) -> Iterator[str]:
+    for member in members:
+        yield f"{start}\n  {member}"
+        start = ","
+    yield f"\n {end}"
 
 
 def _compact(value: JSON) -> str:
