@@ -36,9 +36,12 @@ COLUMNS = (("vanilla", 0), *itertools.product(("vanilla", "fr", "amr"), (1, 2)))
 LEVELS = {"vanilla": 48.0, "fr": 76.0, "amr": 73.0}
 
 
-def places(num: int) -> Iterator[dict[str, Any]]:
-    """Where each run stands: the paper's grid of 70 cells, with as many seeds as it takes."""
-    cells = list(itertools.product(METHODS, BUFFERS, COLUMNS))
+def places(num: int, *, alike: bool = False) -> Iterator[dict[str, Any]]:
+    """Where each run stands: the paper's grid of 70 cells, with as many seeds as it takes.
+
+    `alike`: all are seeds of one cell.
+    """
+    cells = list(itertools.product(METHODS, BUFFERS, COLUMNS))[-1 if alike else 0 :]
     for number in range(num):
         seed, cell = divmod(number, len(cells))
         method, buffer, (adaptation, drifts) = cells[cell]
@@ -127,7 +130,7 @@ def made_up(place: dict[str, Any], classes: int, tasks: int) -> dict[str, Any]:
     }
 
 
-def fill(out: Path, name: str, *, num: int, classes: int, tasks: int) -> Path:
+def fill(out: Path, name: str, *, num: int, classes: int, tasks: int, alike: bool = False) -> Path:
     """A sweep whose runs are all done; its plan."""
     planned = []
     pictures, rows = np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4)
@@ -137,7 +140,7 @@ def fill(out: Path, name: str, *, num: int, classes: int, tasks: int) -> Path:
         "labels": rows,
         "tasks": rows,
     }
-    for place in places(num):
+    for place in places(num, alike=alike):
         run_id = "-".join(map(str, place.values()))
         folder = out / "runs" / run_id
         folder.mkdir(parents=True)

@@ -328,7 +328,9 @@ def test_it_lives_through(names: Names, edge: Edge) -> None:
     assert assembly.ledger.steps == assembly.learner.steps
     assert assembly.ledger.steps >= len(diary.losses) > 3, "rehearsal counts as well"
     assert [record.task for record in records] == [1, 2]
-    assert sum(map(sum, records[1].scores.confusion)) == 16, "every test row has been judged"
+    assert sum(count for _, _, count in records[1].scores.confusion) == 16, (
+        "every test row has been judged"
+    )
     held = assembly.learner.memory.counts()
     assert set(held) <= {0, 1, 2, 3}
     assert sum(held.values()) <= 10

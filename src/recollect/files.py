@@ -6,7 +6,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import secrets
 import stat
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from recollect.errors import RunFailure, UserError
+from recollect.regular import SMALL, open_regular, read_json
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """What JSON can say; read-only shapes, so that a dict of floats counts as one."""
@@ -83,10 +83,12 @@ def writing(file: Path, remedy: str = "") -> Iterator[None]:
         raise RunFailure(f"cannot write {file}: {reason(error)}{advice}") from error
 
 
-def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict[str, Any] | None:
-    """A JSON object from a file, None if there is no such file."""
+def read_object(
+    file: Path, remedy: str = "start anew with --overwrite", *, most: int = SMALL
+) -> dict[str, Any] | None:
+    """A JSON object from a file of at most so many bytes, None if there is no such file."""
     try:
-        found = parse_json(file.read_bytes())
+        found = read_json(file, most)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -96,36 +98,6 @@ def read_object(file: Path, remedy: str = "start anew with --overwrite") -> dict
     if not isinstance(found, dict):
         raise UserError(f"{file} is damaged: expected a JSON object; {remedy}")
     return found
-
-
-def parse_json(text: str | bytes, **hooks: Any) -> Any:
-    """What JSON says; ValueError where it is none, or says a number that nothing can go on with.
-
-    Python reads NaN, takes 1e999 for infinity, and cannot print an integer of 5,000 digits.
-    """
-    hooks = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _finite, **hooks}
-    return json.loads(text, **hooks)
-
-
-MAX_DIGITS = 300
-"""of an integer: as many as a float can hold"""
-
-
-def too_long(digits: str) -> str:
-    """What is wrong with a number of so many digits."""
-    return f"{digits[:20]}... is a number of {len(digits):,} digits, expected at most {MAX_DIGITS}"
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(too_long(text))
-    return int(text)
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:20]} is not finite")
-    return value
 
 
 CHECKSUMS = "checksums.json"
@@ -185,7 +157,7 @@ def _digest_of_json(value: JSON) -> str:
 def digest_of(file: Path) -> str | None:
     """SHA-256 of a file's content, None if there is no such file."""
     try:
-        with file.open("rb") as content:
+        with open_regular(file) as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except FileNotFoundError:
         return None

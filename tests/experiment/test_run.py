@@ -25,13 +25,14 @@ from run_tools import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import RunConfig, RunFailure, rng, run
+from recollect import RunConfig, RunFailure, evaluate, rng, run
 from recollect.experiment import catalogue
 from recollect.experiment.build import assemble
 from recollect.experiment.presets import resolve
+from recollect.experiment.result import record_to_json, verdict_to_json, verdicts_of
 from recollect.experiment.store import read_checkpoint
 from recollect.streams import Stream
-from recollect.types import Dataset
+from recollect.types import Dataset, TaskRecord, Verdict
 
 KEYS = {
     *("benchmark", "method", "adaptation", "detector", "buffer_size", "num_drifts", "seed"),
@@ -152,7 +153,11 @@ def test_events_tell_the_run_task_by_task(finished: Path) -> None:
         ]
         accuracy = result["accuracy_matrix"][number - 1][:number]
         assert own[0] == {"event": "task", "task": number, "new_classes": classes}
-        assert own[1:-2] == verdicts
+        # What a verdict says nothing about is left out of the log.
+        assert [
+            {**verdict, **event} for verdict, event in zip(verdicts, own[1:-2], strict=True)
+        ] == verdicts
+        assert all("p_value" in event for event in own[1:-2] if event["drifted"] is not None)
         assert own[-2]["event"] == "repair"
         assert own[-1] == {"event": "scores", "task": number, "accuracy": accuracy}
 
@@ -763,3 +768,43 @@ def test_weights_that_burst_in_the_last_step_of_a_task_are_not_kept(tmp_path: Pa
 def test_a_rate_that_is_far_too_high_is_told_so(tmp_path: Path) -> None:
     told = complaint(lambda: run(quick(lr=1e6), tmp_path / "run"), RunFailure)
     assert re.fullmatch(r"the loss became (nan|inf) at step \d+; try a lower learning rate", told)
+
+
+def test_a_record_says_all_that_the_result_is_made_of_and_nothing_twice() -> None:
+    verdicts = (
+        Verdict(task=2, label=0, drifted=True, score=0.5, p_value=0.01, moved_rows=(3, 4)),
+        Verdict(task=2, label=1, drifted=None, reason="too few"),
+    )
+    logits, labels = torch.eye(3)[[0, 2, 1]], torch.tensor([0, 1, 1])
+    scores = evaluate.score(logits, labels, [(0,), (1,)], task=2)
+    record = TaskRecord(task=2, verdicts=verdicts, renewed=(), notes=(), scores=scores)
+    kept = json.loads(json.dumps(record_to_json(record, is_last=True)))
+    assert verdicts_of(kept) == [verdict_to_json(verdict) for verdict in verdicts]
+    assert kept["scores"]["confusion_counts"] == [[0, 0, 1], [1, 1, 1], [1, 2, 1]]
+    assert "harm" not in kept["verdicts"], "nobody said anything about it"
+    assert "confusion_counts" not in record_to_json(record, is_last=False)["scores"]
+    earlier = {**kept, "verdicts": [verdict_to_json(verdict) for verdict in verdicts]}
+    assert verdicts_of(earlier) == verdicts_of(kept)
+
+
+def test_a_record_grows_with_the_classes_that_it_speaks_of() -> None:
+    def num_bytes(num_classes: int) -> int:
+        labels = torch.arange(num_classes)
+        scores = evaluate.score(
+            torch.eye(num_classes),
+            labels,
+            [(label,) for label in range(num_classes)],
+            task=num_classes,
+        )
+        verdicts = tuple(
+            Verdict(task=num_classes, label=label, drifted=False, score=1 / 3, p_value=1 / 7)
+            for label in range(num_classes)
+        )
+        record = TaskRecord(
+            task=num_classes, verdicts=verdicts, renewed=(), notes=(), scores=scores
+        )
+        return len(json.dumps(record_to_json(record, is_last=True)))
+
+    few, many = num_bytes(100), num_bytes(500)
+    assert many < 6 * few, "not with their square"
+    assert many < 500 * 170, "bytes for each class: verdict, accuracies, F1, counts"

@@ -301,7 +301,7 @@ def test_a_run_page_tells_what_the_run_found(tmp_path: Path) -> None:
     for link in links:
         if not link.endswith("events.jsonl"):  # which these made-up runs do not have
             assert (page.parent / link).is_file()
-    cells = re.findall(r'--share:([\d.]+)">([\d.]+)<', page.read_text(encoding="utf-8"))
+    cells = re.findall(r"--share:([\d.]+)>([\d.]+)\s*<", page.read_text(encoding="utf-8"))
     assert cells == [("0.90", "90.0"), ("0.70", "70.0"), ("0.90", "90.0")]
 
 

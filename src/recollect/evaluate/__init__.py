@@ -12,7 +12,7 @@ from recollect.evaluate.matrix import (
     forgetting_since,
 )
 from recollect.evaluate.recovery import Recovery, recoveries
-from recollect.evaluate.scores import Calibration, Scores, score
+from recollect.evaluate.scores import Calibration, Scores, confusion_matrix, score
 
 __all__ = [
     "LABEL_KINDS",
@@ -26,6 +26,7 @@ __all__ = [
     "Scores",
     "accuracy_matrix",
     "backward_transfer",
+    "confusion_matrix",
     "detection_quality",
     "faa_of",
     "final_average_accuracy",

@@ -1,7 +1,7 @@
 """One pass over the tests after a task: everything that is said about how good the network is.
 
-The confusion matrix is counted once; accuracies and F1 are read off it, in percent. Where there is
-nothing to divide by, the answer is None, never NaN.
+Answers are counted by true and predicted class; accuracies and F1 are read off the counts, in
+percent. Where there is nothing to divide by, the answer is None, never NaN.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Scores:
     macro_f1: float | None
     """mean of `per_class_f1`; None before the first class"""
     calibration: Calibration
-    confusion: tuple[tuple[int, ...], ...]
-    """rows counted by true class x predicted class, over all classes of the stream"""
+    confusion: tuple[tuple[int, int, int], ...]
+    """true class, predicted class, number of samples, where there are any: no more entries than
+    samples, however many classes there are"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; class numbers become strings, as JSON wants its keys."""
@@ -72,7 +73,7 @@ class Scores:
             "per_class_f1": {str(label): value for label, value in self.per_class_f1.items()},
             "macro_f1": self.macro_f1,
             "calibration": self.calibration.to_json(),
-            "confusion": [list(row) for row in self.confusion],
+            "confusion_counts": [list(entry) for entry in self.confusion],
         }
 
 
@@ -89,9 +90,11 @@ def score(
     num_classes = logits.shape[1]
 
     predicted = logits.argmax(dim=1)
-    cells = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
-    confusion = cells.view(num_classes, num_classes)
-    correct, present, answered = confusion.diagonal(), confusion.sum(dim=1), confusion.sum(dim=0)
+    correct, present, answered = (
+        torch.bincount(each, minlength=num_classes)
+        for each in (labels[predicted == labels], labels, predicted)
+    )
+    cells, counts = torch.unique(labels * num_classes + predicted, return_counts=True)
     correct_til = torch.bincount(
         labels[_argmax_within_task(logits, labels, task_classes) == labels], minlength=num_classes
     )
@@ -111,8 +114,23 @@ def score(
         per_class_f1=per_class_f1,
         macro_f1=sum(per_class_f1.values()) / len(seen) if seen else None,
         calibration=_calibration(logits, predicted == labels),
-        confusion=tuple(tuple(row) for row in confusion.tolist()),
+        confusion=tuple(
+            (*divmod(cell, num_classes), count)
+            for cell, count in zip(cells.tolist(), counts.tolist(), strict=True)
+        ),
     )
+
+
+def confusion_matrix(entries: Sequence[Sequence[int]], num_classes: int) -> list[list[int]]:
+    """Samples by true class x predicted class, from `Scores.confusion`.
+
+    >>> confusion_matrix([(0, 1, 5)], num_classes=2)
+    [[0, 5], [0, 0]]
+    """
+    matrix = [[0] * num_classes for _ in range(num_classes)]
+    for true, predicted, count in entries:
+        matrix[true][predicted] = count
+    return matrix
 
 
 def _check_inputs(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import UserError
 from recollect.experiment.fields import did_you_mean, fields_of, known_names, read, shown
-from recollect.files import MAX_DIGITS, parse_json, too_long
+from recollect.regular import MAX_DIGITS, parse_json, too_long
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

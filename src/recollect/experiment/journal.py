@@ -12,6 +12,7 @@ from typing import Any
 
 from recollect.errors import RunFailure
 from recollect.files import JSON, own_file, size, sync, writing
+from recollect.regular import open_regular
 
 Seal = dict[str, Any]
 """`bytes` from the beginning of a file, and their `sha256`; None: nobody has noted it."""
@@ -74,15 +75,23 @@ class Journal:
 
     def count(self) -> int:
         """Whole lines in the file."""
-        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+        if not self.path.exists():
+            return 0
+        with open_regular(self.path) as file:
+            return sum(line.endswith(b"\n") for line in file)
 
     def lines(self) -> list[Any]:
         """All lines, as they were written; RunFailure if the file says anything else."""
         self._take_up()
-        content = self.path.read_bytes() if self._length else b""
-        if hashlib.sha256(content).digest() != self._digest.digest():
+        digest, lines = hashlib.sha256(), []
+        if self._length:
+            with open_regular(self.path) as file:
+                for line in file:  # one at a time: as text they take several times their memory
+                    digest.update(line)
+                    lines.append(_parsed(line))
+        if digest.digest() != self._digest.digest():
             raise RunFailure(f"{self.path} was changed by somebody else while the run was going on")
-        return [json.loads(line) for line in content.splitlines()]
+        return lines
 
     def _take_up(self) -> None:
         if self._digest is None:
@@ -90,11 +99,18 @@ class Journal:
             self._digest = _digest(self.path, self._length)
 
 
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None  # which the digest will show
+
+
 def _digest(path: Path, length: int) -> Any:
     """SHA-256 over the first bytes of a file, open for more."""
     digest = hashlib.sha256()
     if length:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while length and (chunk := file.read(min(length, 1 << 20))):
                 digest.update(chunk)
                 length -= len(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.experiment.result import verdict_to_json
+from recollect.experiment.result import spoken
 from recollect.experiment.store import RunFolder
 from recollect.shapes import Listener, Task
 from recollect.types import Midway, Repair, StepReport, TaskRecord, Verdict
@@ -77,7 +77,7 @@ class EventLog(Silent):
     def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
         """The verdicts, and what was done about them."""
         for verdict in verdicts:
-            self._folder.append_event({"event": "verdict", **verdict_to_json(verdict)})
+            self._folder.append_event({"event": "verdict", **spoken(verdict)})
         self._folder.append_event(
             {
                 "event": "repair",

@@ -23,15 +23,27 @@ from recollect.types import TaskRecord, Verdict
 Record = dict[str, Any]
 """A task's record as plain data."""
 
+MOST_CLASSES = 2000
+"""Up to so many, the result holds a confusion matrix; that of more would be most of the file."""
 
-def record_to_json(record: TaskRecord[evaluate.Scores]) -> Record:
-    """Plain data; everything that `make_result` needs of a task."""
+
+def record_to_json(record: TaskRecord[evaluate.Scores], *, is_last: bool) -> Record:
+    """Plain data; everything that `make_result` needs of a task.
+
+    Verdicts are kept by field, without the fields in which none of them says anything; who was
+    taken for whom is kept of the last task only. See docs/decisions/0014-records-by-field.md.
+    """
+    scores = record.scores.to_json()
+    if not is_last:
+        del scores["confusion_counts"]
+    verdicts = [verdict_to_json(verdict) for verdict in record.verdicts]
+    told = dict.fromkeys(name for verdict in verdicts for name in _spoken(verdict))
     return {
         "task": record.task,
-        "verdicts": [verdict_to_json(verdict) for verdict in record.verdicts],
+        "verdicts": {name: [verdict[name] for verdict in verdicts] for name in told},
         "renewed": list(record.renewed),
         "notes": list(record.notes),
-        "scores": record.scores.to_json(),
+        "scores": scores,
     }
 
 
@@ -39,6 +51,30 @@ def verdict_to_json(verdict: Verdict) -> Record:
     """Plain data, the class under its stable name."""
     values = {**vars(verdict), "moved_rows": list(verdict.moved_rows)}
     return {"task": values.pop("task"), "class": values.pop("label"), **values}
+
+
+_BLANK = verdict_to_json(Verdict(task=0, label=0, drifted=None))
+"""What each field of a verdict holds where there is nothing to say."""
+
+
+def spoken(verdict: Verdict) -> Record:
+    """`verdict_to_json` without the fields that say nothing."""
+    return _spoken(verdict_to_json(verdict))
+
+
+def _spoken(verdict: Record) -> Record:
+    always = ("task", "class", "drifted")
+    return {k: value for k, value in verdict.items() if k in always or value != _BLANK[k]}
+
+
+def verdicts_of(record: Record) -> list[Record]:
+    """The verdicts of a task's record, each with all of its fields."""
+    kept = record["verdicts"]
+    if isinstance(kept, list):  # as earlier versions wrote them
+        return kept
+    return [
+        _BLANK | dict(zip(kept, values, strict=True)) for values in zip(*kept.values(), strict=True)
+    ]
 
 
 def make_result(
@@ -75,7 +111,7 @@ def make_result(
         "per_class_accuracy": [row["per_class"] for row in scores],
         "macro_f1": [row["macro_f1"] for row in scores],
         "calibration": scores[-1]["calibration"],
-        "confusion_matrix": scores[-1]["confusion"],
+        "confusion_matrix": _confusion(scores[-1], len(class_names)),
         "class_names": list(class_names),
         "tasks": [list(classes) for classes in schedule.tasks],
         "labels": ledger.labels,
@@ -83,7 +119,7 @@ def make_result(
         "gradient_steps": ledger.steps,
         "flops": ledger.flops,
         "drift_events": [_event_to_json(schedule, event) for event in schedule.events],
-        "verdicts": [verdict for record in records for verdict in record["verdicts"]],
+        "verdicts": [verdict for record in records for verdict in verdicts_of(record)],
         "renewals": [
             {"task": record["task"], "class": label}
             for record in records
@@ -100,6 +136,15 @@ def make_result(
         "seconds": ledger.seconds,
         "versions": {**versions(), "device": str(pick_device(config.device))},
     }
+
+
+def _confusion(scores: Record, num_classes: int) -> list[list[int]] | None:
+    """Samples by true x predicted class, None where there are too many classes to say."""
+    if "confusion" in scores:  # as earlier versions kept it
+        return scores["confusion"]
+    counts = scores["confusion_counts"]
+    num_outputs = max([num_classes, *(predicted + 1 for _, predicted, _ in counts)])
+    return None if num_outputs > MOST_CLASSES else evaluate.confusion_matrix(counts, num_outputs)
 
 
 def _recovery(schedule: Schedule, records: Sequence[Record]) -> list[Record]:
@@ -157,11 +202,11 @@ def _last_events(schedule: Schedule) -> list[int | None]:
 
 
 def _detection(schedule: Schedule, records: Sequence[Record]) -> evaluate.DetectionQuality:
-    verdicts = [
+    verdicts = (
         Verdict(task=v["task"], label=v["class"], drifted=v["drifted"])
         for record in records
-        for v in record["verdicts"]
-    ]
+        for v in verdicts_of(record)
+    )
     drifts = {task: schedule.drifting(task) for task in range(1, schedule.num_tasks + 1)}
     renewals = [(record["task"], label) for record in records for label in record["renewed"]]
     return evaluate.detection_quality(verdicts, drifts, renewals)

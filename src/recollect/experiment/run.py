@@ -126,7 +126,8 @@ def run_in(
             keep=keeping.stepped,
             midway=midway,
         ):
-            folder.append_record(record_to_json(record))
+            is_last = record.task == assembly.stream.schedule.num_tasks
+            folder.append_record(record_to_json(record, is_last=is_last))
             done = record.task
             keeping.task_ended()
         result = make_result(

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from recollect.errors import RunFailure, UserError
 from recollect.files import JSON
+from recollect.regular import require_regular
 from recollect.room import copy_of, is_out_of_memory
 
 Upgrade = Callable[[Any], Any]
@@ -112,6 +113,7 @@ def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = No
     `upgrades` turns the state of a format into that of the next.
     """
     try:
+        require_regular(path)
         with safe_open(path, framework="pt") as file:
             head = json.loads((file.metadata() or {})[_HEAD])
             found, tree = int(head["format"]), head["tree"]

@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -34,6 +34,7 @@ from recollect.files import (
     temporary_beside,
     writing,
 )
+from recollect.regular import LARGE, open_regular, read_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +52,8 @@ PREVIOUS = "checkpoint-previous.safetensors"
 """The checkpoint before the last, for when that one is damaged."""
 ARRAYS = {"samples": "samples.safetensors", "features": "features.safetensors"}
 """Sets of arrays that a run may keep beside its result, by name."""
+MOST_ARRAYS = 4 * 2**30
+"""Bytes of such a set that are read back, at most."""
 LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
@@ -145,9 +148,8 @@ class RunFolder:
 
     def write_result(self, result: Mapping[str, JSON]) -> None:
         """Write `result.json`, which declares the run finished."""
-        text = json.dumps(result, indent=1, allow_nan=False) + "\n"
         with sealed(self._own(RESULT)) as file:
-            file.write(text.encode())
+            file.writelines(part.encode() for part in _readable(result))
 
     def result(self) -> dict[str, Any]:
         """What `write_result` wrote."""
@@ -258,10 +260,10 @@ class RunFolder:
         file = self.path / ARRAYS[name]
         try:
             refuse_unsealed(file)
-            return load(file.read_bytes())
+            return load(read_regular(file, MOST_ARRAYS))
         except FileNotFoundError:
             return {}
-        except (SafetensorError, UserError):
+        except (OSError, SafetensorError, UserError):
             warn(f"{file} is damaged: what it held of earlier tasks is lost")
             return {}
 
@@ -293,7 +295,7 @@ def is_finished(path: str | os.PathLike[str]) -> bool:
 def is_busy(path: str | os.PathLike[str]) -> bool:
     """Whether a process is at work on the run in a folder, at this moment."""
     try:
-        with open(Path(path) / LOCK, "rb", opener=own_file) as lock:
+        with open_regular(Path(path) / LOCK) as lock:
             # Shared, so that two who look at once do not take each other for a worker.
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -314,7 +316,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The result of the finished run in a folder."""
-    result = read_object(Path(path) / RESULT)
+    result = read_object(Path(path) / RESULT, most=LARGE)
     refuse_unsealed(Path(path) / RESULT)
     if result is None and is_run(path):
         raise UserError(f"{path} holds an unfinished run; finish it with --resume")
@@ -329,6 +331,36 @@ def read_checkpoint(
     """The state saved last by the run in a folder, None if there is none; nothing is changed."""
     saved, _ = _read_checkpoint(Path(path), warn)
     return saved["state"]
+
+
+def _readable(result: Mapping[str, JSON]) -> Iterator[str]:
+    """JSON with a line for each entry, and for each entry of an entry: that of a matrix, a row.
+
+    Indented throughout, it would be twice as long, and be written by the slow half of `json`.
+    """
+    start = "{"
+    for key, value in result.items():
+        yield f"{start}\n {json.dumps(key)}: "
+        start = ","
+        if isinstance(value, Mapping) and value:
+            members = (f"{json.dumps(name)}: {_compact(each)}" for name, each in value.items())
+            yield from _lines("{", members, "}")
+        elif isinstance(value, list | tuple) and any(isinstance(e, list | dict) for e in value):
+            yield from _lines("[", map(_compact, value), "]")
+        else:
+            yield _compact(value)
+    yield "\n}\n"
+
+
+def _lines(start: str, members: Iterable[str], end: str) -> Iterator[str]:
+    for member in members:
+        yield f"{start}\n  {member}"
+        start = ","
+    yield f"\n {end}"
+
+
+def _compact(value: JSON) -> str:
+    return json.dumps(value, allow_nan=False)
 
 
 # Opening
@@ -366,13 +398,15 @@ def _refuse_strangers(path: Path) -> None:
 
 
 def _refuse_links(path: Path) -> None:
-    """Leave alone what lies elsewhere: these files are written in place, and not replaced."""
+    """Leave alone what lies elsewhere, and what is no file: these are written in place."""
     for file in (path / name for name in (LOCK, EVENTS, RECORDS)):
         if file.is_symlink():
             raise UserError(
                 f"{file} is a link, and a run writes into its own folder only; put the file itself "
                 "there, or choose another --out"
             )
+        if file.exists() and not file.is_file():
+            raise UserError(f"{file} is no regular file; remove it, or choose another --out")
 
 
 def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:

@@ -19,6 +19,9 @@ from recollect.report.words import cautions
 
 __all__ = ["Report", "write_report"]
 
+MOST_SETTINGS = 40
+"""Settings whose figures are drawn; a setting takes some seconds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -48,21 +51,29 @@ def write_report(paths: Sequence[Path], out: Path) -> Report:
 
     # Late, because loading matplotlib takes a second that the tables alone need not wait for.
     from recollect.report.figures import draw_all
-    from recollect.report.page import build_page
+    from recollect.report.page import Drawn, build_page
     from recollect.report.style import looks_of
 
     looks = looks_of(cell.adaptation for cell in grouped.cells)
-    pictures = [draw_all(setting, looks) for setting in settings]
+    shown = settings[:MOST_SETTINGS]
+    if len(shown) < len(settings):
+        left_out = (
+            *left_out,
+            f"figures are drawn for the first {len(shown)} of {len(settings)} settings; for "
+            "others, make a report of their runs alone",
+        )
     figures: dict[str, bytes] = {}
-    for slug, drawn in zip(_slugs(settings), pictures, strict=True):
-        for picture in drawn:
-            figures[f"figures/{slug}-{picture.kind}.png"] = picture.png
-            figures[f"figures/{slug}-{picture.kind}.svg"] = picture.svg
+    drawn: list[Drawn] = []
+    for slug, setting in zip(_slugs(shown), shown, strict=True):
+        pictures = {f"figures/{slug}-{each.kind}": each for each in draw_all(setting, looks)}
+        for name, picture in pictures.items():
+            figures |= {f"{name}.png": picture.png, f"{name}.svg": picture.svg}
+        drawn.append(Drawn(setting=setting, pictures=pictures))
     table = table_of(settings)
     texts = {
         "table.csv": as_csv(table_of(settings, EVERYTHING)),
         "table.md": as_markdown(table),
-        "index.html": build_page(settings, pictures, left_out=left_out, cautions=known),
+        "index.html": build_page(settings, drawn, left_out=left_out, cautions=known),
     }
     drawn_now = {Path(name).name for name in figures}
     manifest = Manifest(out, "figures")

@@ -14,6 +14,9 @@ from recollect.report.cells import Cell, Setting, Stat, stat_of
 from recollect.report.events import changes, describe_events, range_words
 from recollect.report.run import Floats, Run
 
+MAX_MARKERS = 50
+"""Tasks along a line that carry a marker."""
+
 _WIDTH = 7.3
 """Inches from the first task to the last."""
 
@@ -74,6 +77,7 @@ def draw_curve(
         linestyle=look.line,
         marker=look.marker,
         markersize=marker_size,
+        markevery=-(-len(tasks) // MAX_MARKERS),
         markerfacecolor="white" if look.hollow else look.colour,
         linewidth=1.8 * min(1.0, marker_size / 4.5),
         label=label,

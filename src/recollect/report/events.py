@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from functools import lru_cache
 
 from recollect.report.run import DriftEvent, Run, Verdict
+
+MOST = 20
+"""Events, or groups of classes, that a sentence names; more are counted."""
 
 
 class Outcome(enum.Enum):
@@ -21,6 +26,7 @@ class Outcome(enum.Enum):
     UNTESTABLE = "not testable"
 
 
+@lru_cache(maxsize=64)
 def outcomes_of(run: Run) -> tuple[Outcome, ...]:
     """Judge each verdict of a run: a claim is right while a class is stale.
 
@@ -53,34 +59,58 @@ def drifted_checks(run: Run) -> frozenset[int]:
 
 def _stale_checks(run: Run) -> frozenset[tuple[int, int]]:
     """(task, class) of each check of a class that was stale."""
-    changed = {label: _tasks_of_change(run, label) for label in {v.label for v in run.verdicts}}
+    changed: defaultdict[int, list[int]] = defaultdict(list)
+    for task, classes in changes(run).items():
+        for label in classes:
+            changed[label].append(task)
+    renewed: defaultdict[int, list[int]] = defaultdict(list)
+    for task, label in sorted(run.renewals):
+        renewed[label].append(task)
     stale = set()
     for verdict in run.verdicts:
-        last = max((task for task in changed[verdict.label] if task <= verdict.task), default=None)
-        if last is not None and not any(
-            (task, verdict.label) in run.renewals for task in range(last, verdict.task)
-        ):
+        last = _last_up_to(verdict.task, changed[verdict.label])
+        met = _last_up_to(verdict.task - 1, renewed[verdict.label])
+        if last is not None and (met is None or met < last):
             stale.add((verdict.task, verdict.label))
     return frozenset(stale)
 
 
+def _last_up_to(task: int, tasks: Sequence[int]) -> int | None:
+    """The last of some tasks, in their order, that is not after a given one."""
+    index = bisect_right(tasks, task)
+    return tasks[index - 1] if index else None
+
+
+@lru_cache(maxsize=64)
 def changes(run: Run) -> Mapping[int, tuple[int, ...]]:
     """The tasks at which some class looks otherwise than the task before, with those classes.
 
     A gradual event counts at every task at which it goes on, one that changes nothing at none.
     """
+    events: defaultdict[int, list[DriftEvent]] = defaultdict(list)
+    for event in run.events:
+        for label in event.classes:
+            events[label].append(event)
     found: dict[int, list[int]] = {}
-    for label in sorted({label for event in run.events for label in event.classes}):
-        for task in _tasks_of_change(run, label):
+    for label in sorted(events):
+        for task in _tasks_of_change(events[label], run.num_tasks):
             found.setdefault(task, []).append(label)
     return {task: tuple(found[task]) for task in sorted(found)}
 
 
-def _tasks_of_change(run: Run, label: int) -> list[int]:
-    events = [event for event in run.events if label in event.classes]
+def _tasks_of_change(events: Sequence[DriftEvent], num_tasks: int) -> list[int]:
+    """At which tasks a class with these events changes."""
     looks = _looks_taken_on(events)
-    shown = [_mixture(events, looks, task) for task in range(run.num_tasks + 1)]
-    return [task for task, (old, new) in enumerate(pairwise(shown), start=1) if old != new]
+    possible = {
+        task
+        for event in events
+        for task in range(event.task, min(event.task + event.over_tasks - 1, num_tasks) + 1)
+    }
+    return [
+        task
+        for task in sorted(possible)
+        if _mixture(events, looks, task - 1) != _mixture(events, looks, task)
+    ]
 
 
 _ORIGINAL = 0
@@ -121,7 +151,8 @@ def range_words(numbers: Iterable[int]) -> str:
     'classes 0–2, 5, 7–8'
     """
     found = spans(numbers)
-    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found]
+    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found[:MOST]]
+    words += [f"and {len(found) - MOST} more"] if len(found) > MOST else []
     is_one = len(found) == 1 and found[0][0] == found[0][1]
     return f"class{'' if is_one else 'es'} {', '.join(words)}"
 
@@ -143,7 +174,9 @@ def describe_events(run: Run) -> str:
     if not run.events:
         return "Nothing drifts in this stream."
     head = "Drift events" if changes(run) else "Nothing drifts in this stream; its events"
-    return f"{head}: " + "; ".join(_describe(event) for event in run.events) + "."
+    told = [_describe(event) for event in run.events[:MOST]]
+    told += [f"and {len(run.events) - MOST} more"] if len(run.events) > MOST else []
+    return f"{head}: " + "; ".join(told) + "."
 
 
 def _describe(event: DriftEvent) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -16,6 +17,11 @@ from recollect.report.run import Floats
 
 MAX_NUMBERED = 14
 """Rows or columns up to which each cell of a heat map carries its number."""
+
+MAX_PATHS = 1500
+"""Cells of a grid up to which each is a shape of its own."""
+MAX_FRAMES = 300
+"""Frames that are drawn around cells."""
 
 _COLOURS = matplotlib.colormaps["Blues"]
 _BAR_INCHES = 0.75
@@ -60,18 +66,22 @@ def per_class(setting: Setting) -> Drawing | None:
     tasks = [str(task) for task in range(1, num_tasks + 1)]
     for panel, cell, label in zip(axes, setting.cells, setting.labels, strict=True):
         _heat(panel, per_class_means(cell), names, tasks[: cell.first.num_tasks])
-        for task, classes in changes(cell.first).items():
-            for first, last in spans(classes):
-                frame = Rectangle(
-                    (task - 1, first),
-                    1,
-                    last - first + 1,
-                    fill=False,
-                    edgecolor=style.DRIFT,
-                    linewidth=1.8,
-                )
-                frame.set_clip_on(False)
-                panel.add_patch(frame)
+        framed = [
+            (task, *span)
+            for task, classes in changes(cell.first).items()
+            for span in spans(classes)
+        ]
+        for task, first, last in framed[:MAX_FRAMES]:
+            frame = Rectangle(
+                (task - 1, first),
+                1,
+                last - first + 1,
+                fill=False,
+                edgecolor=style.DRIFT,
+                linewidth=1.8,
+            )
+            frame.set_clip_on(False)
+            panel.add_patch(frame)
         panel.set_title(short(label, 30))
         panel.set_xlabel("after task")
     _label_first_column(axes, "class")
@@ -104,13 +114,14 @@ def confusion(setting: Setting) -> Drawing | None:
     if any(cell.first.confusion is None for cell in setting.cells):
         return None
     names = [short(name, 14) for name in setting.first.class_names]
+    shares_of = [confusion_shares(cell) for cell in setting.cells]
+    names = names[: max(map(len, shares_of))]  # a network may have had fewer outputs
     figure, axes = _heat_panels(
         setting, _height(len(names), least=2.9), text_inches(names), text_inches(names)
     )
     worst = []
-    for panel, cell, label in zip(axes, setting.cells, setting.labels, strict=True):
-        shares = confusion_shares(cell)
-        _heat(panel, shares, names, names, least=0.5)
+    for panel, shares, label in zip(axes, shares_of, setting.labels, strict=True):
+        _heat(panel, shares, names[: len(shares)], names[: len(shares)], least=0.5)
         panel.set_title(short(label, 30))
         panel.set_xlabel("predicted")
         if max(map(len, names)) > 2:
@@ -129,9 +140,10 @@ def confusion(setting: Setting) -> Drawing | None:
 
 def confusion_shares(cell: Cell) -> Floats:
     """(classes, classes) percent of each true class, counted over all seeds; NaN without rows."""
-    counts: Floats = np.sum(
-        [run.confusion for run in cell.runs if run.confusion is not None], axis=0
-    )
+    known = [run.confusion for run in cell.runs if run.confusion is not None]
+    counts = np.zeros((max(map(len, known)),) * 2)
+    for each in known:
+        counts[: len(each), : len(each)] += each
     totals = counts.sum(axis=1, keepdims=True)
     shares: Floats = np.where(totals > 0, 100 * counts / np.maximum(totals, 1), np.nan)
     return shares
@@ -169,17 +181,8 @@ def _heat(
     panel: Axes, values: Floats, rows: list[str], columns: list[str], least: float = 0.0
 ) -> None:
     """Percentages as colours, first row on top, and as numbers where there is room."""
-    panel.pcolormesh(
-        np.ma.masked_invalid(values),
-        cmap=_COLOURS,
-        vmin=0,
-        vmax=100,
-        edgecolors="white",
-        linewidth=0.6 if max(values.shape) <= MAX_NUMBERED else 0,
-        rasterized=values.size > 1500,
-    )
-    panel.set_xlim(0, values.shape[1])
-    panel.set_ylim(values.shape[0], 0)
+    width = 0.6 if max(values.shape) <= MAX_NUMBERED else 0
+    draw_grid(panel, values, cmap=_COLOURS, vmin=0, vmax=100, linewidth=width)
     set_ticks(panel, rows, columns)
     if max(values.shape) <= MAX_NUMBERED:
         for (row, column), value in np.ndenumerate(values):
@@ -193,6 +196,34 @@ def _heat(
                     fontsize=7,
                     color="white" if value > 60 else style.INK,
                 )
+
+
+def draw_grid(
+    panel: Axes, values: Floats, *, cmap: Colormap, vmin: float, vmax: float, linewidth: float
+) -> None:
+    """A colour for each number that is known, the first row on top.
+
+    Many are drawn as one image: a path for each would make a file of megabytes, and nobody sees
+    the edges.
+    """
+    known = np.ma.masked_invalid(values)
+    height, width = values.shape
+    if values.size > MAX_PATHS:
+        panel.imshow(
+            known,
+            cmap=cmap,
+            vmin=vmin,
+            vmax=vmax,
+            extent=(0, width, height, 0),
+            aspect="auto",
+            interpolation="nearest",
+        )
+    else:
+        panel.pcolormesh(
+            known, cmap=cmap, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=linewidth
+        )
+    panel.set_xlim(0, width)
+    panel.set_ylim(height, 0)
 
 
 def set_ticks(panel: Axes, rows: list[str], columns: list[str]) -> None:

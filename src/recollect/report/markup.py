@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from functools import cache
 from html import escape
 from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
 
 from recollect.files import JSON
 from recollect.report.run import clean
@@ -35,6 +40,21 @@ def script_data(value: JSON) -> str:
 def common_style() -> str:
     """The look of the page of runs, which stands in one place."""
     return template("page.html").partition("<style>")[2].partition("</style>")[0]
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """An image (height, width, 3) as a PNG file."""
+    height, width, _ = pixels.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
 
 
 @cache

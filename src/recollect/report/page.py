@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
+from urllib.parse import quote
 
 from recollect.report import words
 from recollect.report.cells import Setting, Stat
 from recollect.report.columns import FURTHER, NAMES, Column, Value
 from recollect.report.figures import Picture
+from recollect.report.read import few
 from recollect.report.run import Run, clean
-from recollect.report.run_details import tell_run
+from recollect.report.run_details import tell_runs
 from recollect.report.tables import Table, table_of
 
 SIDE_BY_SIDE = ("radar", "reliability")
@@ -23,36 +26,57 @@ SEEN_WHOLE = (*SIDE_BY_SIDE, "samples")
 """Kinds that a narrow screen shows smaller; any other is scrolled there, to keep its numbers
 readable."""
 
+MOST_ROWS = 1000
+"""Rows of a table on the page; the CSV file has them all."""
+
+MOST_EMBEDDED = 2_000_000
+"""Bytes of figures within the page. Those of further settings are taken from the files beside it,
+when they are looked at."""
+
+MOST_SEEDS = 30
+"""Seeds that the footer names."""
+
 LONG = 24
 """Letters from which a name in a table is broken into lines."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A setting and its figures, by the path of their files without its ending."""
+
+    setting: Setting
+    pictures: Mapping[str, Picture]
+
+
 def build_page(
     settings: Sequence[Setting],
-    pictures: Sequence[Sequence[Picture]],
+    drawn: Sequence[Drawn],
     *,
     left_out: Sequence[str],
     cautions: Sequence[str],
 ) -> str:
-    """The page; `pictures` holds the figures of each setting, `cautions` what runs warn of."""
+    """The page; `cautions` is what runs warn of."""
     template = Template(files("recollect.report").joinpath("page.html").read_text("utf-8"))
     cells = [cell for setting in settings for cell in setting.cells]
     names = [column for column in NAMES if column.key != "seeds"]
     telling = [c for c in names if len({c.value(cell) for cell in cells}) > 1]
     names_of_cells = telling or [c for c in NAMES if c.key == "adaptation"]
+    sections, num_embedded = [], 0
+    for each in drawn:
+        num_embedded += sum(len(picture.svg) for picture in each.pictures.values())
+        embed = num_embedded <= MOST_EMBEDDED or each is drawn[0]
+        sections.append(_section(each, alone=len(settings) == 1, embed=embed))
     return template.substitute(
+        image_sources="data:" if num_embedded <= MOST_EMBEDDED else "data: 'self' file:",
         title=escape(words.title_of(settings)),
         summary=escape(words.overview(settings)),
         warnings=_warnings("Not everything could be used:", left_out)
         + _warnings("What to know about these runs:", cautions),
         comparison=_html_table(table_of(settings), "Comparison of all configurations"),
         further=_html_table(table_of(settings, [*names_of_cells, *FURTHER]), "Further measures"),
-        tabs=_tabs(settings),
-        settings="\n".join(
-            _section(setting, drawn, alone=len(settings) == 1)
-            for setting, drawn in zip(settings, pictures, strict=True)
-        ),
-        runs="\n".join(tell_run(run) for cell in cells for run in cell.runs),
+        tabs=_tabs([each.setting for each in drawn]),
+        settings="\n".join(sections),
+        runs=tell_runs(cells),
         footer=escape(_footer([run for cell in cells for run in cell.runs])),
     )
 
@@ -65,13 +89,15 @@ def _warnings(heading: str, lines: Sequence[str]) -> str:
 
 
 def _html_table(table: Table, label: str) -> str:
+    left = len(table.rows) - MOST_ROWS
+    more = f'<p class="note">{left:,} more rows are in table.csv.</p>' if left > 0 else ""
     places = {(row.benchmark, row.variant) for row in table.rows}
     with_place = len(places) > 1
     head = "".join(_head(column) for column in table.columns)
     if with_place:
         head = _head_cell("setting", "Benchmark and what else tells settings apart.", "name") + head
     body = []
-    for row in table.rows:
+    for row in table.rows[:MOST_ROWS]:
         cells = [_cell(column, v) for column, v in zip(table.columns, row.values, strict=True)]
         if with_place:
             place = ", ".join(part for part in (row.benchmark, row.variant) if part)
@@ -83,7 +109,7 @@ def _html_table(table: Table, label: str) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
         f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>\n'
         + "\n".join(body)
-        + "\n</tbody></table></div>"
+        + f"\n</tbody></table></div>{more}"
     )
 
 
@@ -120,9 +146,12 @@ def _tabs(settings: Sequence[Setting]) -> str:
     return f'<div class="tabs" role="group" aria-label="Setting to show">{buttons}</div>'
 
 
-def _section(setting: Setting, pictures: Sequence[Picture], *, alone: bool) -> str:
+def _section(drawn: Drawn, *, alone: bool, embed: bool) -> str:
+    setting = drawn.setting
     heading = "" if alone else f"<p>{escape(words.summary(setting))}</p>"
-    figures = "\n".join(_figure(picture) for picture in pictures)
+    figures = "\n".join(
+        _figure(picture, "" if embed else f"{name}.svg") for name, picture in drawn.pictures.items()
+    )
     return (
         f'<section class="setting" aria-label="{escape(setting.title)}">\n'
         f'<h3>{escape(setting.title)}</h3>{heading}\n<div class="figures">\n{figures}\n</div>\n'
@@ -130,14 +159,15 @@ def _section(setting: Setting, pictures: Sequence[Picture], *, alone: bool) -> s
     )
 
 
-def _figure(picture: Picture) -> str:
-    data = base64.b64encode(picture.svg).decode()
+def _figure(picture: Picture, beside: str) -> str:
+    """With the figure in it, or from a file beside the page."""
+    embedded = f"data:image/svg+xml;base64,{base64.b64encode(picture.svg).decode()}"
     kind = "half" if picture.kind in SIDE_BY_SIDE else "full"
     kind += " whole" if picture.kind in SEEN_WHOLE else ""
     return (
         f'<figure class="{kind}"><h3>{escape(picture.title)}</h3>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">'
-        f'<img alt="{escape(picture.alt)}" src="data:image/svg+xml;base64,{data}"></div>'
+        f'<img loading="lazy" alt="{escape(picture.alt)}" src="{quote(beside) or embedded}"></div>'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
 
@@ -145,8 +175,8 @@ def _figure(picture: Picture) -> str:
 def _footer(runs: Sequence[Run]) -> str:
     seeds = sorted({run.seed for run in runs})
     noun = "seed" if len(seeds) == 1 else "seeds"
+    named = ", ".join(few([str(seed) for seed in seeds], MOST_SEEDS))
     return (
-        f"Made by recollect from {words.plural(len(runs), 'run')} ({noun} "
-        f"{', '.join(map(str, seeds))}). The figures are beside this page as PNG and SVG, the "
-        "table as CSV and Markdown."
+        f"Made by recollect from {words.plural(len(runs), 'run')} ({noun} {named}). The figures "
+        "are beside this page as PNG and SVG, the table as CSV and Markdown."
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from recollect.report.canvas import Drawing, Margins, panels, short, text_inches
 from recollect.report.cells import Setting
+from recollect.report.read import tensors_in
 from recollect.report.run import Run
 
 MAX_CLASSES, MAX_PER_CLASS = 8, 5
@@ -27,12 +28,17 @@ def sample_sheet(setting: Setting) -> Drawing | None:
         return None
     run = runs[0]
     assert run.samples is not None
-    tensors = load_file(run.samples)
-    keys = list(zip(tensors["tasks"].tolist(), tensors["labels"].tolist(), strict=True))
-    distinct = sorted(set(keys))
-    groups = distinct[:MAX_CLASSES]
-    rows = [[i for i, key in enumerate(keys) if key == g][:MAX_PER_CLASS] for g in groups]
-    columns = max(map(len, rows))
+    with tensors_in(run.samples) as file:
+        tasks, labels = file.get_tensor("tasks").tolist(), file.get_tensor("labels").tolist()
+        members: dict[tuple[int, int], list[int]] = {}
+        for index, key in enumerate(zip(tasks, labels, strict=True)):
+            members.setdefault(key, []).append(index)
+        groups = sorted(members)[:MAX_CLASSES]
+        shown = [members[group][:MAX_PER_CLASS] for group in groups]
+        images = {which: _only(file.get_slice(which), shown) for which in ("before", "after")}
+    columns = max(map(len, shown))
+    numbers = iter(range(sum(map(len, shown))))
+    rows = [[next(numbers) for _ in group] for group in shown]
     names = [_row_name(run, task, label) for task, label in groups]
     figure, axes = panels(
         2,
@@ -40,8 +46,8 @@ def sample_sheet(setting: Setting) -> Drawing | None:
         height=len(rows) * _CELL_INCHES,
         margins=Margins(left=0.25 + text_inches(names), bottom=0.15),
     )
-    for panel, which in zip(axes, ("before", "after"), strict=True):
-        sheet = contact_sheet(tensors[which], rows, columns)
+    for panel, which in zip(axes, images, strict=True):
+        sheet = contact_sheet(images[which], rows, columns)
         panel.imshow(
             sheet if sheet.shape[2] == 3 else sheet[:, :, 0],
             cmap="gray",
@@ -58,7 +64,7 @@ def sample_sheet(setting: Setting) -> Drawing | None:
     height = sheet.shape[0] / len(rows)
     axes[0].set_yticks([(row + 0.5) * height - 0.5 for row in range(len(rows))], names)
     axes[0].tick_params(length=0)
-    left_out = len(distinct) - len(groups)
+    left_out = len(members) - len(groups)
     more = f" {left_out} more are not shown." if left_out else ""
     return Drawing(
         figure=figure,
@@ -67,6 +73,11 @@ def sample_sheet(setting: Setting) -> Drawing | None:
         f"as they look from it on. {_provisos(run)}Seed {run.seed}.{more}",
         alt=f"Contact sheet of example pictures before and after drift: {', '.join(names)}.",
     )
+
+
+def _only(images: Any, groups: Sequence[Sequence[int]]) -> Pixels:
+    """The images that are shown, one group after the other; the file's others are not read."""
+    return np.concatenate([images[index : index + 1] for group in groups for index in group])
 
 
 def _provisos(run: Run) -> str:

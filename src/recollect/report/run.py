@@ -36,7 +36,7 @@ class DriftEvent:
     """whose pictures are seen from then on; empty where domains play no part"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """What a detector said about one class at one task."""
 
@@ -120,7 +120,8 @@ class Run:
     per_class: tuple[Mapping[int, float], ...]
     """after each task, percent correct of every class seen so far"""
     confusion: Floats | None
-    """(classes, classes) rows counted by true x predicted class, after the last task"""
+    """(classes, classes) rows counted by true x predicted class, after the last task; classes that
+    the network had no output for are left out at the end"""
     calibration: Calibration | None
     class_names: tuple[str, ...]
     events: tuple[DriftEvent, ...]
@@ -186,7 +187,20 @@ def clean(value: object) -> str:
     >>> clean("a\\x1b[31m b")
     'a�[31m b'
     """
-    return "".join(letter if letter.isprintable() else "�" for letter in str(value))
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def shortened(value: object, most: int) -> str:
+    """`clean`, and no longer than so many letters: what came from a file may be of any length.
+
+    >>> shortened("a name that goes on", 8)
+    'a name …'
+    """
+    text = str(value)
+    return clean(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def _with_error(value: float | None, error: float | None, form: str) -> str:

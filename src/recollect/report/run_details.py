@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from recollect.report.cells import Cell
 from recollect.report.columns import MISSING
 from recollect.report.events import Outcome, outcomes_of
+from recollect.report.read import few
 from recollect.report.run import Run, Verdict, clean
 
-MAX_VERDICTS = 100
-"""Rows of a table of verdicts; `result.json` has them all."""
+MAX_VERDICTS, MAX_NOTES = 100, 50
+"""Verdicts and notes that are told of a run; `result.json` has them all."""
+PAGE_VERDICTS, PAGE_NOTES = 5000, 5000
+"""The same, of all runs of a page together: each tells as many as the others."""
+FEWEST_VERDICTS = 5
+"""Verdicts for which a table is worth its heading; fewer are counted."""
+MAX_RUNS = 5000
+"""Runs that a page tells of one by one."""
+LONGEST_CONFIG = 20_000
+"""Letters of a configuration that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +36,68 @@ class Fact:
     """empty: not known"""
 
 
-def tell_run(run: Run) -> str:
-    """One block of HTML, folded up."""
+def tell_runs(cells: Sequence[Cell]) -> str:
+    """A block of HTML for each run, folded up.
+
+    What the runs of a cell share is told of the first.
+    """
+    runs = [(run, cell.first) for cell in cells for run in cell.runs]
+    shown = runs[:MAX_RUNS]
+    num_verdicts = min(MAX_VERDICTS, PAGE_VERDICTS // len(shown))
+    num_notes = min(MAX_NOTES, PAGE_NOTES // len(shown))
+    told = [
+        tell_run(run, as_of=first, num_verdicts=num_verdicts, num_notes=num_notes)
+        for run, first in shown
+    ]
+    if len(shown) < len(runs):
+        told.append(f'<p class="note">{len(runs) - len(shown):,} more runs are not listed.</p>')
+    return "\n".join(told)
+
+
+def tell_run(
+    run: Run,
+    *,
+    as_of: Run | None = None,
+    num_verdicts: int = MAX_VERDICTS,
+    num_notes: int = MAX_NOTES,
+) -> str:
+    """One block of HTML, folded up; as of another run, only where its configuration differs."""
     faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
     name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in (*run.warnings, *run.notes))
-    versions = ", ".join(f"{key} {clean(value)}" for key, value in sorted(run.versions.items()))
-    config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)
+    notes = "".join(
+        f"<li>{escape(note)}</li>" for note in few([*run.warnings, *run.notes], num_notes)
+    )
     return (
         f"<details><summary>{escape(name)} <small>({escape(clean(run.folder))})</small></summary>"
         + (f'<ul class="facts">{notes}</ul>' if notes else "")
-        + _verdicts(run)
-        + f"<p>{escape(versions)}</p><pre>{escape(config)}</pre></details>"
+        + _verdicts(run, num_verdicts)
+        + (_config(run) if as_of is None or run is as_of else _differences(run, as_of))
+        + "</details>"
     )
 
 
-def _verdicts(run: Run) -> str:
+def _config(run: Run) -> str:
+    versions = ", ".join(f"{key} {value}" for key, value in sorted(run.versions.items()))
+    config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)
+    if len(config) > LONGEST_CONFIG:
+        config = f"{config[:LONGEST_CONFIG]}\n… the rest is in result.json"
+    return f"<p>{escape(versions)}</p><pre>{escape(config)}</pre>"
+
+
+def _differences(run: Run, first: Run) -> str:
+    """Runs of a cell differ in few settings, and there may be thousands of them."""
+    pairs = [(run.config, first.config), (run.versions, first.versions)]
+    differ = [
+        f"{clean(key)} {clean(mine.get(key))}"
+        for mine, theirs in pairs
+        for key in sorted({*mine, *theirs})
+        if mine.get(key) != theirs.get(key)
+    ]
+    words = f"As seed {first.seed}, but for: {', '.join(differ) or 'nothing'}."
+    return f"<p>{escape(words[:LONGEST_CONFIG])}</p>"
+
+
+def _verdicts(run: Run, most: int) -> str:
     """A table of the verdicts that say more than that nothing has changed; empty: there is none."""
     told = [
         (verdict, outcome)
@@ -49,6 +106,10 @@ def _verdicts(run: Run) -> str:
     ]
     if not told:
         return ""
+    if most < FEWEST_VERDICTS:
+        counts = Counter(outcome for _, outcome in told)
+        words = ", ".join(f"{number} {kind.value}" for kind, number in counts.items())
+        return f'<p class="note">{words}; all verdicts are in result.json.</p>'
     facts = [fact for fact in FACTS if any(fact.tell(verdict) for verdict, _ in told)]
     head = "".join(
         f'<th scope="col" class="name" title="{escape(meaning)}">{escape(name)}</th>'
@@ -56,8 +117,8 @@ def _verdicts(run: Run) -> str:
     ) + "".join(
         f'<th scope="col" title="{escape(fact.meaning)}">{escape(fact.name)}</th>' for fact in facts
     )
-    body = "\n".join(_row(run, *each, facts) for each in told[:MAX_VERDICTS])
-    left_out = len(told) - MAX_VERDICTS
+    body = "\n".join(_row(run, *each, facts) for each in told[:most])
+    left_out = len(told) - most
     more = f"; {left_out} more are in result.json" if left_out > 0 else ""
     num_quiet = len(run.verdicts) - len(told)
     return (

@@ -14,6 +14,7 @@ from typing import Any
 
 from recollect.errors import UserError
 from recollect.files import reason
+from recollect.regular import LARGE, read_json
 from recollect.report.cells import Cell
 from recollect.report.parse import DamagedError
 from recollect.report.read import RESULT, read_run
@@ -84,10 +85,10 @@ class Sweep:
 def read_sweep(file: Path) -> Sweep:
     """The sweep that a `sweeps/NAME.json` describes, with whatever of its runs is finished."""
     try:
-        plan = json.loads(file.read_bytes())
+        plan = read_json(file, LARGE)
     except OSError as error:
         raise UserError(f"cannot read the sweep {file}: {reason(error)}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is damaged: {error}; start the sweep again to mend it") from error
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         found = plan.get("format") if isinstance(plan, dict) else type(plan).__name__
@@ -108,7 +109,7 @@ def read_sweep(file: Path) -> Sweep:
             entries=entries,
             warnings=tuple(warnings),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{file} is damaged: {error!r}; start the sweep again to mend it"
         ) from error
@@ -125,7 +126,7 @@ def _entry(planned: Mapping[str, Any], folder: Path, warnings: list[str]) -> Ent
 
 
 def _run(folder: Path, warnings: list[str]) -> Run | None:
-    if not (folder / RESULT).is_file():
+    if not (folder / RESULT).exists():
         return None
     try:
         return read_run(folder, warnings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import textwrap
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from itertools import groupby
 
 from recollect.report.cells import Setting, Stat
 from recollect.report.columns import Column, Value, for_people
+from recollect.report.csv_text import csv_text
 
 _LEGEND = (
     "FAA: final average accuracy (%), mean ± sample standard deviation over seeds. "
@@ -173,13 +172,11 @@ def _escape_markdown(text: str) -> str:
 
 def as_csv(table: Table) -> str:
     """Full precision; every mean has its standard deviation in a column of its own."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     has_spread = [not column.names_the_cell for column in table.columns]
-    head = ["benchmark", "variant"]
+    head: list[object] = ["benchmark", "variant"]
     for column, spread in zip(table.columns, has_spread, strict=True):
         head += [column.key, f"{column.key}_sd"] if spread else [column.key]
-    writer.writerow(head)
+    lines = [head]
     for row in table.rows:
         line: list[object] = [row.benchmark, row.variant]
         for value, spread in zip(row.values, has_spread, strict=True):
@@ -187,5 +184,5 @@ def as_csv(table: Table) -> str:
                 line += [value.mean, value.sd] if isinstance(value, Stat) else [None, None]
             else:
                 line.append(value)
-        writer.writerow(line)
-    return file.getvalue()
+        lines.append(line)
+    return csv_text(lines)

@@ -15,7 +15,7 @@ from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, panels, short, text_inches
 from recollect.report.cells import Setting
 from recollect.report.events import Outcome, outcomes_of
-from recollect.report.grids import MAX_NUMBERED, set_ticks
+from recollect.report.grids import MAX_FRAMES, MAX_NUMBERED, draw_grid, set_ticks
 from recollect.report.run import Run, Verdict
 
 FACES = {
@@ -124,29 +124,26 @@ def _spared(setting: Setting, *, any_spared: bool) -> str:
 
 
 def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
-    outcomes = dict(zip(run.verdicts, outcomes_of(run), strict=True))
-    kinds = list(FACES)
+    outcomes = list(zip(run.verdicts, outcomes_of(run), strict=True))
+    kinds = {kind: index for index, kind in enumerate(FACES)}
     grid = np.full((len(names), run.num_tasks), np.nan)
-    for verdict, outcome in outcomes.items():
-        grid[verdict.label, verdict.task - 1] = kinds.index(outcome)
-    panel.pcolormesh(
-        np.ma.masked_invalid(grid),
+    for verdict, outcome in outcomes:
+        grid[verdict.label, verdict.task - 1] = kinds[outcome]
+    draw_grid(
+        panel,
+        grid,
         cmap=ListedColormap([face for face, _ in FACES.values()]),
         vmin=-0.5,
         vmax=len(kinds) - 0.5,
-        edgecolors="white",
         linewidth=0.8 if len(names) <= MAX_NUMBERED else 0.2,
     )
-    panel.set_xlim(0, run.num_tasks)
-    panel.set_ylim(len(names), 0)
     set_ticks(panel, names, [str(task) for task in range(1, run.num_tasks + 1)])
-    for verdict in run.verdicts:
-        if verdict.spared:
-            corner = verdict.task - 1 + 0.04, verdict.label + 0.1
-            panel.add_patch(Rectangle(corner, 0.92, 0.8, **SPARED))
+    for verdict in [verdict for verdict in run.verdicts if verdict.spared][:MAX_FRAMES]:
+        corner = verdict.task - 1 + 0.04, verdict.label + 0.1
+        panel.add_patch(Rectangle(corner, 0.92, 0.8, **SPARED))
     if not _has_room(run):
         return
-    for verdict, outcome in outcomes.items():
+    for verdict, outcome in outcomes:
         panel.text(
             verdict.task - 0.5,
             verdict.label + 0.52,

@@ -21,6 +21,7 @@ from recollect.experiment.config_file import OWN_DATA
 from recollect.experiment.fields import fields_of
 from recollect.experiment.presets import resolve
 from recollect.files import alone, read_object, refuse_links, write_json
+from recollect.regular import LARGE
 from recollect.sweeps.grid import Grid, Place
 from recollect.sweeps.scale import Scale
 
@@ -218,7 +219,7 @@ def _scale_of(plan: Mapping[str, Any]) -> object:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        plan = read_object(file)
+        plan = read_object(file, most=LARGE)
         if plan is not None and plan.get("format") == FORMAT:
             whole = all(isinstance(run["id"], str) and "place" in run for run in plan["runs"])
             return plan if whole else None

@@ -15,6 +15,9 @@ WIDTH, HEIGHT = 720, 264
 LEFT, RIGHT, TOP, BOTTOM = 40, 14, 24, 40
 """Room for words and ticks around the lines."""
 
+MOST_MARKERS = 40
+"""Tasks along a line that carry a marker."""
+
 LETTER = 7.0
 """How wide a letter above the lines may be."""
 
@@ -121,7 +124,8 @@ def _drawn(run: Run, name: str, line: Line) -> str:
         "" if point is None else f"{'M' if before is None else 'L'}{point[0]:.1f} {point[1]:.1f}"
         for before, point in pairwise([None, *points])
     )
-    markers = "".join(_marker(name, *point) for point in points if point is not None)
+    every = -(-run.num_tasks // MOST_MARKERS)
+    markers = "".join(_marker(name, *point) for point in points[::every] if point is not None)
     return f'<path d="{steps}" fill="none" {_stroke(name)}/>{markers}'
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from string import Template
 
 from recollect.errors import UserError
 from recollect.files import JSON, Manifest, folder_in, replacing
+from recollect.regular import SMALL, read_json
 from recollect.report.index.rows import (
     FAILED,
     NOT_DONE,
@@ -25,7 +25,7 @@ from recollect.report.index.run_page import Standing, build_run_page
 from recollect.report.index.sections import contents, counted, names_a_file, section
 from recollect.report.markup import common_style, script_data, template, text
 from recollect.report.read import RESULT
-from recollect.report.run import clean
+from recollect.report.run import clean, shortened
 from recollect.report.style import looks_of
 from recollect.report.sweeps import RUNS, Sweep
 from recollect.report.words import plural
@@ -41,6 +41,9 @@ MEANINGS = {
 }
 DIGITS: Mapping[str, int] = {"faa": 1, "forgetting": 1, "tpr": 2, "fpr": 2}
 """Places after the point; other measures are shown as short as they stay readable."""
+
+LONGEST_REASON = 500
+"""Letters of what is said about a failure."""
 
 WITH_SPREAD = ("faa", "forgetting")
 
@@ -87,12 +90,12 @@ def _troubles(out: Path, sweeps: Sequence[Sweep]) -> dict[str, Trouble]:
 def _failure(out: Path, run_id: str) -> str:
     """Why the last attempt at a run broke; empty if none did."""
     try:
-        attempts = json.loads((out / FAILURES / f"{run_id}.json").read_bytes())["attempts"]
+        attempts = read_json(out / FAILURES / f"{run_id}.json", SMALL)["attempts"]
         tries = f"{plural(len(attempts), 'attempt')}, the last: "
-        return tries + str(attempts[-1]["error"])
-    except OSError:
+        return shortened(tries + str(attempts[-1]["error"]), LONGEST_REASON)
+    except FileNotFoundError:
         return ""
-    except (ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         return f"the note about its failure is damaged: {error!r}"
 
 

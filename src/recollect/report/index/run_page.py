@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections import Counter
@@ -13,16 +14,26 @@ from string import Template
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from recollect.report.columns import MISSING, compact
 from recollect.report.events import Outcome, changes, describe_events, outcomes_of
 from recollect.report.index.curve_svg import Changes, accuracy_curve
-from recollect.report.markup import common_style, template, text
+from recollect.report.markup import common_style, png, template, text
+from recollect.report.read import few
 from recollect.report.run import Run, clean
 from recollect.report.sweeps import Place
 from recollect.report.words import plural
 
-MOST_VERDICTS = 100
+MOST_VERDICTS = 50
 """Verdicts that are told one by one; the table by task counts all of them."""
+MOST_TASKS = 20
+"""Rows and columns of the table of accuracies; of more, an image shows all and the table some."""
+MOST_SEEDS = 12
+"""Other seeds of a cell that a page leads to."""
+MOST_NOTES = 100
+LONGEST_CONFIG = 20_000
+"""Letters of a configuration that are shown."""
 
 RAW = ("result.json", "config.json", "events.jsonl")
 PHASES = ("train", "detect", "adapt", "evaluate")
@@ -46,14 +57,14 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         style=common_style(),
         title=text(title),
         summary=text(_summary(run)),
-        warnings=_list("warnings", run.warnings),
+        warnings=_list("warnings", few(run.warnings, MOST_NOTES)),
         facts=_facts(run, run_id, standings),
         curve=accuracy_curve(run, changed),
         events=text(describe_events(run)),
         matrix=_matrix(run, changed),
         verdicts=_verdicts(run),
         costs=_costs(run),
-        notes=_list("facts", run.notes) or "<p>The run left no notes.</p>",
+        notes=_list("facts", few(run.notes, MOST_NOTES)) or "<p>The run left no notes.</p>",
         versions=text(", ".join(f"{name} {value}" for name, value in sorted(run.versions.items()))),
         config=_config(run.config),
         raw=" · ".join(f'<a href="../runs/{quote(run_id)}/{name}">{name}</a>' for name in RAW),
@@ -102,34 +113,54 @@ def _buffer(run: Run, standings: Sequence[Standing]) -> str:
 
 
 def _seeds(run_id: str, standing: Standing) -> str:
-    return " ".join(
+    known = list(standing.seeds.items())
+    own = [index for index, (_, other) in enumerate(known) if other == run_id]
+    start = max(0, min(own[0] - MOST_SEEDS // 2, len(known) - MOST_SEEDS - 1)) if own else 0
+    near = known[start : start + MOST_SEEDS + 1]
+    words = [
         f"<b>{seed}</b>"
         if other == run_id
         else f'<a class="kept" href="{quote(other)}.html">{seed}</a>'
-        for seed, other in standing.seeds.items()
-    )
+        for seed, other in near
+    ]
+    return " ".join(words) + (f" of {len(known)}" if len(near) < len(known) else "")
 
 
 def _matrix(run: Run, changed: Changes) -> str:
     """After each task, the accuracy on each; a drift stands before the row that meets it first."""
-    tasks = range(1, run.num_tasks + 1)
-    head = "".join(f'<th scope="col">{task}</th>' for task in tasks)
+    tasks = sorted({*range(1, run.num_tasks + 1, -(-run.num_tasks // MOST_TASKS)), run.num_tasks})
+    head = "".join(f'<th scope="col">{task}' for task in tasks)
     rows = []
-    for task, row in zip(tasks, run.accuracy.tolist(), strict=True):
-        mark = ' <span class="mark">drift</span>' if task in changed else ""
-        cells = "".join(map(_shade, row))
-        kind = ' class="changed"' if task in changed else ""
-        rows.append(f'<tr{kind}><th scope="row">after {task}{mark}</th>{cells}</tr>')
-    return _table(
-        f'<th scope="col">on task</th>{head}', rows, "Accuracy on each task", kind="matrix"
-    )
+    before = 0
+    for task in tasks:
+        drifts = any(each in changed for each in range(before + 1, task + 1))
+        mark = ' <span class="mark">drift</span>' if drifts else ""
+        cells = "".join(_shade(run.accuracy[task - 1, column - 1]) for column in tasks)
+        kind = " class=changed" if drifts else ""
+        rows.append(f"<tr{kind}><th scope=row>after {task}{mark}{cells}")
+        before = task
+    table = _table(f'<th scope="col">on task{head}', rows, "Accuracy on each task", kind="matrix")
+    return table if len(tasks) == run.num_tasks else _heat(run) + table
 
 
 def _shade(percent: float) -> str:
     if math.isnan(percent):
-        return "<td></td>"
+        return "<td>"
     share = min(max(percent / 100, 0.0), 1.0)
-    return f'<td style="--share:{share:.2f}">{percent:.1f}</td>'
+    return f"<td style=--share:{share:.2f}>{percent:.1f}"
+
+
+def _heat(run: Run) -> str:
+    """An image of all accuracies: a pixel for each."""
+    # From white to the blue of the table's cells.
+    share = np.clip(np.nan_to_num(run.accuracy, nan=0.0) / 100, 0, 1)[:, :, None]
+    pixels = np.round(255 + share * 0.5 * (np.array([0, 114, 178]) - 255)).astype(np.uint8)
+    address = base64.b64encode(png(pixels)).decode()
+    words = f"Accuracy after each of {run.num_tasks} tasks (down) on each task (across)"
+    return (
+        f'<img class="heat" alt="{words}" src="data:image/png;base64,{address}">'
+        f'<p class="note">{words}, the darker the better; below, some of them as numbers.</p>'
+    )
 
 
 def _verdicts(run: Run) -> str:
@@ -143,9 +174,8 @@ def _verdicts(run: Run) -> str:
     kinds = [kind for kind in Outcome if kind in outcomes]
     head = "".join(f'<th scope="col">{text(kind.value)}</th>' for kind in kinds)
     rows = [
-        f'<tr><th scope="row">{task}</th><td>{checked}</td>'
-        + "".join(f"<td>{counts[task, kind] or ''}</td>" for kind in kinds)
-        + "</tr>"
+        f"<tr><th scope=row>{task}<td>{checked}"
+        + "".join(f"<td>{counts[task, kind] or ''}" for kind in kinds)
         for task, checked in sorted(checks.items())
     ]
     start = '<th scope="col">task</th><th scope="col">checked</th>'
@@ -161,9 +191,9 @@ def _told_one_by_one(run: Run, outcomes: Sequence[Outcome]) -> str:
     if not telling:
         return ""
     rows = [
-        f'<tr><td>{verdict.task}</td><td class="name">{text(run.class_names[verdict.label])}</td>'
-        f'<td class="name {outcome.name.lower()}">{text(outcome.value)}</td>'
-        f"<td>{_number(verdict.p_value, '.2g')}</td><td>{_number(verdict.score, '.3g')}</td></tr>"
+        f"<tr class={outcome.name.lower()}><td>{verdict.task}"
+        f"<td>{text(run.class_names[verdict.label])}<td>{text(outcome.value)}"
+        f"<td>{_number(verdict.p_value, '.2g')}<td>{_number(verdict.score, '.3g')}"
         for verdict, outcome in telling[:MOST_VERDICTS]
     ]
     head = (
@@ -174,7 +204,7 @@ def _told_one_by_one(run: Run, outcomes: Sequence[Outcome]) -> str:
     left = len(telling) - len(rows)
     more = f'<p class="note">{left} more stand in result.json.</p>' if left else ""
     summary = f"{plural(len(telling), 'verdict')} that claim drift, miss it or could not be given"
-    table = _table(head, rows, "Verdicts one by one")
+    table = _table(head, rows, "Verdicts one by one", kind="told")
     return f"<details><summary>{summary}</summary>{table}{more}</details>"
 
 
@@ -203,8 +233,10 @@ def _costs(run: Run) -> str:
 
 def _config(config: Mapping[str, Any]) -> str:
     told = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
-    lines = [told] if told.replace("\n", "").isprintable() else map(clean, told.split("\n"))
-    return escape("\n".join(lines))
+    shown = told[:LONGEST_CONFIG]
+    lines = [shown] if shown.replace("\n", "").isprintable() else map(clean, shown.split("\n"))
+    more = "" if shown == told else "\n… the rest stands in config.json"
+    return escape("\n".join(lines) + more)
 
 
 def _table(head: str, rows: Sequence[str], label: str, *, kind: str = "") -> str:

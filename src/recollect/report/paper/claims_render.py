@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from string import Template
 
 from recollect.report import sheet
+from recollect.report.csv_text import csv_text
 from recollect.report.markup import common_style, template, text
 from recollect.report.paper import published
 from recollect.report.paper.claims import Claim
@@ -85,12 +84,8 @@ def _row(number: int, claim: Claim) -> str:
 
 def as_csv(found: Sequence[Claim]) -> str:
     """One line per claim, a column for each field."""
-    file = io.StringIO()
     names = [field.name for field in fields(Claim)]
-    writer = csv.DictWriter(file, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(claim) for claim in found)
-    return file.getvalue()
+    return csv_text([names, *(list(asdict(claim).values()) for claim in found)])
 
 
 def _sheet(found: Sequence[Claim]) -> Sheet:

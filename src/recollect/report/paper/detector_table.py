@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 
 from recollect.errors import UserError
 from recollect.report.cells import Cell, place_of
 from recollect.report.columns import MISSING, compact
+from recollect.report.csv_text import csv_text
 from recollect.report.paper.table import Value, paper_table
 from recollect.report.sheet import Head, Item, Sheet
 from recollect.report.sweeps import Sweep
@@ -57,14 +56,12 @@ def as_csv(sweep: Sweep) -> str:
     """One line per cell, nothing rounded: rates asked for and reached, accuracy, labels."""
     cells = _cells(sweep)
     keys = list(dict.fromkeys(key for place, _ in cells for key in place))
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     reached = ("tpr_reached", "fpr_reached", "labels_adaptation")
-    writer.writerow(["sweep", "scale", *keys, "seeds", "faa", "faa_sd", *reached])
+    lines: list[list[object]] = [["sweep", "scale", *keys, "seeds", "faa", "faa_sd", *reached]]
     for place, cell in cells:
         line: list[object] = [sweep.name, sweep.scale, *(place.get(key) for key in keys)]
-        writer.writerow(line + ([0] + [None] * 5 if cell is None else _numbers(cell)))
-    return file.getvalue()
+        lines.append(line + ([0] + [None] * 5 if cell is None else _numbers(cell)))
+    return csv_text(lines)
 
 
 def _numbers(cell: Cell) -> list[object]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from recollect.errors import UserError
-from recollect.files import refuse_unsealed
 from recollect.report.paper.feature_space import FeatureMap
+from recollect.report.parse import DamagedError
+from recollect.report.read import shapes_in, tensors_in
 from recollect.report.run import Floats, Run
 from recollect.report.sweeps import Sweep
 
 FEATURES = "features.safetensors"
+MOST_POINTS = 10_000
+"""Points of a map; a run keeps 500."""
 
 
 def maps_of(sweep: Sweep, warn: Callable[[str], None]) -> dict[str, tuple[FeatureMap, ...]]:
@@ -36,24 +37,35 @@ def maps_of(sweep: Sweep, warn: Callable[[str], None]) -> dict[str, tuple[Featur
 
 
 def _maps(run: Run, warn: Callable[[str], None]) -> tuple[FeatureMap, ...]:
-    file = run.folder / FEATURES
-    if not file.is_file():
+    path = run.folder / FEATURES
+    if not path.exists():
         return ()
     try:
-        refuse_unsealed(file)
-        kept = load_file(file)
-    except (OSError, SafetensorError, UserError) as error:
-        warn(f"{file}: damaged ({error}), its map is left out")
+        with tensors_in(path) as file:
+            names = set(file.keys())
+            return tuple(
+                _map(file, run, task)
+                for task in range(1, run.num_tasks + 1)
+                if {f"features-{task}", f"labels-{task}"} <= names
+            )
+    except DamagedError as error:
+        warn(f"{path}: damaged ({error}), its map is left out")
         return ()
-    return tuple(
-        FeatureMap(
-            task=task,
-            coordinates=in_two_dimensions(kept[f"features-{task}"].astype(np.float64)),
-            labels=kept[f"labels-{task}"].astype(np.int64),
-            drifted=_has_drifted(run, task, kept[f"labels-{task}"]),
-        )
-        for task in range(1, run.num_tasks + 1)
-        if f"features-{task}" in kept and f"labels-{task}" in kept
+
+
+def _map(file: Any, run: Run, task: int) -> FeatureMap:
+    names = f"features-{task}", f"labels-{task}"
+    shape, (num, *more) = (shapes_in(file, names)[name] or [0] for name in names)
+    if len(shape) != 2 or shape[0] != num or more or not 1 <= num <= MOST_POINTS or not shape[1]:
+        raise DamagedError(f"has features of shape {shape} for labels of shape {[num, *more]}")
+    features, labels = (file.get_tensor(name) for name in names)
+    if features.dtype.kind not in "fiu" or not np.isfinite(features).all():
+        raise DamagedError(f"has features that are not finite numbers after task {task}")
+    return FeatureMap(
+        task=task,
+        coordinates=in_two_dimensions(features.astype(np.float64)),
+        labels=labels.astype(np.int64),
+        drifted=_has_drifted(run, task, labels),
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from recollect.report import sheet
 from recollect.report.cells import Stat
 from recollect.report.columns import MISSING, compact
+from recollect.report.csv_text import csv_text
 from recollect.report.paper import published
 from recollect.report.paper.table import (
     STANDARD,
@@ -48,9 +47,7 @@ def as_csv(table: PaperTable) -> str:
     """One line per cell, nothing rounded."""
     places = [key for key in STANDARD if any(key in cell.place for cell in table.cells)]
     places += [key for key in (*table.shared, *table.keys) if key not in STANDARD]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
+    lines: list[list[object]] = [
         [
             *("sweep", "scale", "scale_note", *places, "buffer_size_here", "seeds", "seeds_asked"),
             *("faa", "faa_sd", "forgetting", "forgetting_sd"),
@@ -58,11 +55,11 @@ def as_csv(table: PaperTable) -> str:
             *("published_faa", "published_faa_sd", "published_forgetting", "difference"),
             "published_source",
         ]
-    )
+    ]
     origin = (table.sweep.name, table.sweep.scale, table.sweep.scale_note)
     for cell in table.cells:
         known = cell.published
-        writer.writerow(
+        lines.append(
             [
                 *(*origin, *(cell.place.get(key) for key in places), cell.buffer_size),
                 *(cell.num_seeds, cell.seeds_asked),
@@ -75,7 +72,7 @@ def as_csv(table: PaperTable) -> str:
                 *(cell.difference, published.SOURCE if known else None),
             ]
         )
-    return file.getvalue()
+    return csv_text(lines)
 
 
 def _numbers(stat: Stat | None) -> tuple[float | None, float | None]:

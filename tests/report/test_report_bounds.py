@@ -1,0 +1,299 @@
+"""Folders from anybody: a small file does no large harm, and one bad run costs no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_builders import small_result, write_run, write_samples
+from safetensors.numpy import save_file
+from sweep_builders import place_of, write_plan
+
+from recollect.errors import UserError
+from recollect.report import read, write_report
+from recollect.report.index.page import write_index
+from recollect.report.read import find_runs
+from recollect.report.settings import group
+from recollect.report.sweeps import read_sweep
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fail instead of waiting for ever."""
+
+    def give_up(*_: object) -> None:
+        raise AssertionError(f"still waiting after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def in_memory(most: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= most, f"{peak:,} bytes of memory"
+
+
+def verdict(**changes: Any) -> list[dict[str, Any]]:
+    return [{"task": 2, "class": 0, "drifted": True, **changes}]
+
+
+def event(**changes: Any) -> list[dict[str, Any]]:
+    return [{"task": 2, "classes": [0], "transform": "blur", **changes}]
+
+
+HARMFUL: dict[str, tuple[dict[str, Any], str]] = {
+    "verdict": ({"verdicts": verdict(**{"class": 10**12})}, "class number 1000000000000"),
+    "event": ({"drift_events": event(classes=[10**12])}, "class number 1000000000000"),
+    "per class": ({"per_class_accuracy": [{str(10**12): 3.0}]}, "class number 1000000000000"),
+    "empty rows": ({"accuracy_matrix": [[]] * 30_000}, "30000 rows with a row of 0"),
+    "empty til rows": ({"accuracy_matrix_til": [[]] * 30_000}, "30000 rows with a row of 0"),
+    "empty counts": ({"confusion_matrix": [[]] * 30_000}, "30000 rows with a row of 0"),
+    "too many tasks": ({"per_class_accuracy": [{}] * 10_000}, "of 10000 tasks"),
+    "a long number": ({"seed": 10**1000}, "whole number"),
+    "a long setting": ({"config": {"min_harm": 10**400}}, "too large"),
+    "not a percentage": ({"faa": 1e20}, "percentage"),
+    "no accuracy": ({"accuracy_matrix": [[1e20, None], [1, 2]]}, "no percentages"),
+    "no count": ({"confusion_matrix": [[-5.0]]}, "no counts"),
+    "share": ({"drift_events": event(share=7)}, "a share of 7"),
+}
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_a_number_in_a_result_stands_for_no_more_than_its_file_holds(
+    tmp_path: Path, name: str
+) -> None:
+    changes, reason = HARMFUL[name]
+    write_run(tmp_path / "good", small_result())
+    write_run(tmp_path / "bad", small_result(**changes))
+    with in_memory(20_000_000):
+        found = find_runs([tmp_path])
+    assert [run.folder.name for run in found.runs] == ["good"]
+    (warning,) = found.warnings
+    assert "bad: damaged" in warning
+    assert reason in warning
+
+
+def test_names_without_an_entry_in_the_matrix_make_no_matrix(tmp_path: Path) -> None:
+    names = [f"{number}" for number in range(20_000)]
+    write_run(tmp_path / "run", small_result(class_names=names))
+    with in_memory(40_000_000):
+        (run,) = find_runs([tmp_path]).runs
+    assert run.confusion is not None
+    assert run.confusion.shape == (4, 4)
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_what_is_not_finite_is_called_damaged(tmp_path: Path, text: str) -> None:
+    write_run(tmp_path / "good", small_result())
+    odd = write_run(tmp_path / "odd", small_result(faa=12.25))
+    content = (odd / "result.json").read_text()
+    (odd / "result.json").write_text(content.replace("12.25", text))
+    (warning,) = find_runs([tmp_path]).warnings
+    assert "odd: damaged" in warning
+
+
+def test_a_config_of_many_levels_costs_its_run_only(tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(200):
+        deep = {"a": deep}
+    write_run(tmp_path / "good", small_result())
+    write_run(tmp_path / "deep", small_result(config={"deep": deep}))
+    found = find_runs([tmp_path])
+    assert len(group(found.runs).settings) == 1
+    assert "deep: damaged (result.json has a config with more than 20 levels)" in found.warnings[0]
+
+
+def test_the_page_names_the_run_that_was_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", small_result())
+    write_run(tmp_path / "bad", small_result(verdicts=verdict(**{"class": 10**12})))
+    report = write_report([tmp_path], tmp_path / "page")
+    page = report.page.read_text()
+    assert "Not everything could be used:" in page
+    assert f"{tmp_path / 'bad'}: damaged" in page
+
+
+def test_texts_are_cut_to_what_a_page_can_bear(tmp_path: Path) -> None:
+    long = "a" * 100_000
+    names = {"benchmark": long, "method": long, "class_names": [long] * 4}
+    events = event(transform=long, domains=[long])
+    warnings = [long] * 5
+    write_run(tmp_path / "run", small_result(**names, drift_events=events, warnings=warnings))
+    (run,) = find_runs([tmp_path]).runs
+    assert {len(run.benchmark), len(run.method), *map(len, run.class_names)} == {200}
+    assert len(run.events[0].transform) == 200
+    assert {len(line) for line in run.warnings} == {2000}
+
+
+@pytest.fixture(params=["pipe", "endless device", "folder"])
+def special(request: pytest.FixtureRequest) -> Callable[[Path], None]:
+    """Puts what is no regular file where one is expected."""
+
+    def put(path: Path) -> None:
+        path.unlink(missing_ok=True)
+        if request.param == "pipe":
+            os.mkfifo(path)
+        elif request.param == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to("/dev/zero")
+
+    return put
+
+
+@pytest.mark.parametrize("name", ["result.json", "checksums.json"])
+def test_a_run_behind_a_pipe_or_a_device_is_named_and_left_out(
+    tmp_path: Path, special: Callable[[Path], None], name: str
+) -> None:
+    write_run(tmp_path / "good", small_result())
+    special(write_run(tmp_path / "bad", small_result()) / name)
+    with within(20):
+        found = find_runs([tmp_path])
+    assert [run.folder.name for run in found.runs] == ["good"]
+    (warning,) = found.warnings
+    assert "bad" in warning
+
+
+def test_images_behind_a_pipe_or_a_device_cost_the_images_only(
+    tmp_path: Path, special: Callable[[Path], None]
+) -> None:
+    special(write_run(tmp_path / "run", small_result()) / "samples.safetensors")
+    with within(20):
+        found = find_runs([tmp_path])
+    assert [run.samples for run in found.runs] == [None]
+    assert "expected a regular file" in found.warnings[0]
+
+
+def test_a_plan_or_a_failure_behind_a_pipe_or_a_device_is_reported(
+    tmp_path: Path, special: Callable[[Path], None]
+) -> None:
+    plan = write_plan(tmp_path, "own", {"broken": place_of()})
+    (tmp_path / "failures").mkdir()
+    special(tmp_path / "failures" / "broken.json")
+    with within(20):
+        page = write_index(tmp_path, [read_sweep(plan)]).read_text()
+    assert "the note about its failure is damaged" in page
+    special(plan)
+    with within(20), pytest.raises(UserError, match="cannot read the sweep"):
+        read_sweep(plan)
+
+
+def test_images_of_no_height_and_endless_width_are_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", small_result())
+    empty = np.zeros((4, 0, 10**12, 1), dtype=np.uint8)
+    rows = np.arange(4)
+    tensors = {"before": empty, "after": empty, "labels": rows, "tasks": rows}
+    save_file(tensors, run / "samples.safetensors")
+    found = find_runs([tmp_path])
+    assert [each.samples for each in found.runs] == [None]
+    assert "expected uint8" in found.warnings[0]
+
+
+def test_only_the_images_that_are_shown_are_read(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", small_result())
+    write_samples(run / "samples.safetensors", num=2000, side=64)
+    from recollect.report.pictures import sample_sheet
+
+    (setting,) = group(find_runs([tmp_path]).runs).settings
+    sample_sheet(setting)  # what is imported and cached the first time is not counted
+    with in_memory(8_000_000):  # all of them are 16 MB
+        assert sample_sheet(setting) is not None
+
+
+def test_a_file_larger_than_any_result_is_not_read(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", small_result())
+    bad = write_run(tmp_path / "bad", small_result())
+    os.truncate(bad / "result.json", 2**40)  # of holes
+    with within(5):
+        (warning,) = find_runs([tmp_path]).warnings
+    assert "expected at most 268,435,456 bytes, found 1,099,511,627,776" in warning
+
+
+def test_links_are_not_followed_and_circles_end(tmp_path: Path) -> None:
+    top, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    write_run(top / "a" / "good", small_result())
+    write_run(elsewhere / "other", small_result(seed=1))
+    (top / "a" / "around").symlink_to(top)
+    (top / "itself").symlink_to("itself")
+    (top / "linked").symlink_to(elsewhere)
+    with within(5):
+        found = find_runs([top])
+    assert [run.folder.name for run in found.runs] == ["good"]
+    (warning,) = found.warnings
+    assert f"{top / 'linked'}: a link to a folder, not followed" in warning
+    assert len(find_runs([top / "linked"]).runs) == 1, "a link that was named is meant"
+
+
+def test_folders_within_folders_within_folders_have_an_end(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", small_result())
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(tmp_path)
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+    finally:
+        os.fchdir(here)
+        os.close(here)
+    with within(10):
+        assert len(find_runs([tmp_path]).runs) == 1
+
+
+def test_a_folder_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "good", small_result())
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: Path) -> Any:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = find_runs([tmp_path])
+    assert len(found.runs) == 1
+    assert found.warnings == (
+        f"{tmp_path / 'closed'}: cannot be read (Permission denied), skipped",
+    )
+
+
+def test_a_search_among_too_many_files_ends_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "good", small_result())
+    (tmp_path / "many").mkdir()
+    for number in range(60):
+        (tmp_path / "many" / f"{number}.txt").touch()
+    monkeypatch.setattr(read, "MOST_ENTRIES", 50)
+    (warning,) = find_runs([tmp_path / "good", tmp_path / "many"]).warnings
+    assert f"{tmp_path / 'many'}: has more than 50 entries" in warning
+
+
+def test_of_many_bad_runs_some_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", small_result())
+    for number in range(150):
+        (tmp_path / f"bad-{number}").mkdir()
+        (tmp_path / f"bad-{number}" / "result.json").write_text(json.dumps({}))
+    warnings = find_runs([tmp_path]).warnings
+    assert len(warnings) == 100
+    assert warnings[-1] == "and 51 more"
