@@ -32,7 +32,7 @@ from recollect.live.observation import Observation
 from recollect.live.parts import make_parts
 from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
-from recollect.live.settings import settings_from, to_json
+from recollect.live.settings import refuse_unknown, settings_from, to_json
 from recollect.live.telling import Teller
 from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS
 from recollect.live.upkeep import Done, Upkeep
@@ -129,6 +129,7 @@ class Keeper:
         with taking_up(folder):
             backbone, is_own = config["backbone"], kept.pop("network")
             named = [kept[kind] for kind in ("method", "detector", "adaptation")]
+            refuse_unknown(kept)  # a `folder` in there would be made, wherever it is
         if is_own != (network is not None):
             need = f"the network it was made with, a {backbone}" if network is None else "none"
             raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
@@ -139,7 +140,8 @@ class Keeper:
                     f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
                     "it, load with trust_imports=True"
                 )
-        keeper = cls(backbone if network is None else network, labels=labels, **kept)
+        with taking_up(folder):
+            keeper = cls(backbone if network is None else network, labels=labels, **kept)
         for trouble in keeper._resume(Path(folder)):
             warnings.warn(trouble, stacklevel=2)
         return keeper

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,12 +102,18 @@ def to_json(config: RunConfig, live: LiveSettings) -> dict[str, Any]:
     return {**{name: plain[name] for name in OF_RUNS}, **dataclasses.asdict(live)}
 
 
+def refuse_unknown(names: Iterable[str]) -> None:
+    """UserError for the first name that is no setting of a keeper."""
+    known = [*OF_RUNS, *(field.name for field in dataclasses.fields(LiveSettings))]
+    for name in names:
+        if name not in known:
+            raise unknown_name("setting of a keeper", name, known)
+
+
 def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunConfig, LiveSettings]:
     """The config of the parts, complete, and how they are used; unknown names are refused."""
+    refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
-    for name in settings:
-        if name not in own and name not in OF_RUNS:
-            raise unknown_name("setting of a keeper", name, [*own, *OF_RUNS])
     of_run = {name: value for name, value in settings.items() if name not in own}
     config = RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
     for part, reasons in _NOT_LIVE.items():
