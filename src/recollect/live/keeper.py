@@ -6,9 +6,10 @@ import contextlib
 import copy
 import os
 import threading
+import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.errors import UserError
+from recollect.errors import RunFailure, UserError
 from recollect.experiment import catalogue
 from recollect.experiment.own_network import first_line
 from recollect.experiment.state import taking_up
@@ -37,6 +38,9 @@ from recollect.live.telling import Teller
 from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS
 from recollect.live.upkeep import Done, Upkeep
 from recollect.types import Rows
+
+RETRY_SECONDS = 10.0
+"""between attempts to save what could not be saved; made by `observe`"""
 
 
 class Keeper:
@@ -105,6 +109,8 @@ class Keeper:
         self._closes_after = False
         self._closed = False
         self._failure: str | None = None
+        self._retry_at: float | None = None
+        """when to try again what could not be saved; None: all was"""
         self._folder = None if folder is None else self._open(Path(folder))
         self._teller = Teller(Log(self._folder))
 
@@ -170,13 +176,28 @@ class Keeper:
             self._is_observing = True
             try:
                 with self._whole():
-                    return self._observe(taken, upkeep)
+                    seen = self._observe(taken, upkeep)
             finally:
                 self._is_observing = False
-                if self._saves_after and self._failure is None:
-                    self.save()
-                if self._closes_after:
+                if self._failure is not None and self._closes_after:
                     self.close()
+            return self._kept_as_asked(seen)
+
+    def _kept_as_asked(self, seen: Observation) -> Observation:
+        """Save or close as callbacks wanted during a batch, or save what could not be saved before.
+
+        What has been learned does not depend on it: a failure is noted, and tried again.
+        """
+        is_due = self._retry_at is not None and time.monotonic() >= self._retry_at
+        try:
+            if self._closes_after:
+                self.close()
+            elif self._saves_after or is_due:
+                self.save()
+        except (RunFailure, UserError) as error:
+            note = f"what has been learned could not be saved, which is tried again: {error}"
+            return replace(seen, notes=(*seen.notes, note))
+        return seen
 
     def _take(self, x: Any, y: Any) -> tuple[Taken, Upkeep | None]:
         """What came in, and who looks after it; all is as before where it cannot be used."""
@@ -314,7 +335,9 @@ class Keeper:
     def save(self) -> None:
         """Keep everything in the folder, whole or not at all; the state before stays beside it.
 
-        A callback that saves during `observe` has it saved when all has been told.
+        RunFailure where the disk does not take it: the keeper goes on, and `observe` tries again
+        every `RETRY_SECONDS`. A callback that saves during `observe` has it saved when all events
+        of the batch have been passed on.
         """
         with self._alone():
             self._refuse_if_over()
@@ -323,8 +346,17 @@ class Keeper:
             self._saves_after = self._is_observing
             if self._is_observing:
                 return
-            self._folder.save_checkpoint(self._state())
+            self._keep(self._folder)
             self._announce("saved")
+
+    def _keep(self, folder: RunFolder) -> None:
+        try:
+            folder.save_checkpoint(self._state())
+        except (RunFailure, UserError):
+            self._teller.counters.add("save_failures_total")
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            raise
+        self._retry_at = None
 
     def close(self) -> None:
         """Save, if there is a folder, and let it go: nothing is observed after it.
@@ -339,7 +371,7 @@ class Keeper:
             if not self._closed:
                 with self._inbox.closing():
                     if self._folder is not None and self._failure is None:
-                        self._folder.save_checkpoint(self._state())
+                        self._keep(self._folder)
                 self._announce("closed")
             self._let_go()
 
