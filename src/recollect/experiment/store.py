@@ -281,12 +281,16 @@ class RunFolder:
         self._refuse_if_closed()
         return self.path / name
 
-    def _refuse_if_closed(self) -> None:
+    def refuse_if_forked(self) -> None:
+        """UserError in a fork of the process that holds the folder: two would write to it."""
         if self._pid != os.getpid():
             raise UserError(
-                f"{self.path} belongs to the process {self._pid}, of which this one is a fork: "
-                "only that one writes to it"
+                f"{self.path} is held by the process {self._pid}, of which this one is a fork: only "
+                "that one writes to it; open the folder after the fork, in one process"
             )
+
+    def _refuse_if_closed(self) -> None:
+        self.refuse_if_forked()
         assert not self._lock.closed, f"{self.path} was written to after it had been closed"
 
     def _take_again(self) -> None:

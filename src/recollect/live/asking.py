@@ -100,6 +100,10 @@ class Inbox:
                 self._is_closed = False
             raise
 
+    def go_on_in_fork(self) -> None:
+        """Be free of threads that are no more."""
+        self._lock = threading.Lock()
+
     def complain(self, trouble: str) -> None:
         """Say what went wrong with an answer."""
         with self._lock:

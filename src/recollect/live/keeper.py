@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,11 +109,14 @@ class Keeper:
         self._saves_after = False
         self._closes_after = False
         self._closed = False
+        self._is_fork = False
+        """whether this process is a fork of the one that made the keeper"""
         self._failure: str | None = None
         self._retry_at: float | None = None
         """when to try again what could not be saved; None: all was"""
         self._folder = None if folder is None else self._open(Path(folder))
         self._teller = Teller(Log(self._folder))
+        _KEEPERS.add(self)
 
     @classmethod
     def load(
@@ -171,6 +175,7 @@ class Keeper:
         """
         with self._alone():
             self._refuse_if_over()
+            self._do_without_threads()
             with self._beginning if self._published is None else contextlib.nullcontext():
                 taken, upkeep = self._take(x, y)
             self._is_observing = True
@@ -368,12 +373,28 @@ class Keeper:
             if self._is_observing:
                 self._closes_after = True
                 return
-            if not self._closed:
+            if not self._closed and not (self._is_fork and self._folder is not None):
                 with self._inbox.closing():
                     if self._folder is not None and self._failure is None:
                         self._keep(self._folder)
                 self._announce("closed")
             self._let_go()
+
+    def _go_on_in_fork(self) -> None:
+        """Be free of threads that are no more; a batch that one of them was at stays half done."""
+        self._lock, self._beginning = threading.RLock(), threading.RLock()
+        self._is_fork = True
+        if self._is_observing:
+            self._failure = "its process was forked"
+        self._inbox.go_on_in_fork()
+        for published in (self._published, self._preview and self._preview.published):
+            if published is not None:
+                published.go_on_in_fork()
+
+    def _do_without_threads(self) -> None:
+        """In a fork torch waits without end for threads that only the other process has."""
+        if self._is_fork and torch.get_num_threads() > 1:
+            torch.set_num_threads(1)
 
     def _announce(self, kind: str) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
@@ -500,6 +521,8 @@ class Keeper:
         return max(self._settings.max_classes if grows else 0, upkeep.outputs) - 1
 
     def _refuse_if_over(self) -> None:
+        if self._folder is not None:
+            self._folder.refuse_if_forked()
         if self._closed:
             raise UserError(CLOSED)
         self._refuse_if_broken()
@@ -525,6 +548,7 @@ class Keeper:
 
     @contextlib.contextmanager
     def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition, Learner]]:
+        self._do_without_threads()
         with QUICK_TURNS:
             images = self._intake.images(x)
             published, upkeep = self._published, self._upkeep
@@ -549,6 +573,18 @@ class Keeper:
             published = Published(_network_of(upkeep), upkeep.answers)
             self._preview = _Preview(kind=kind, published=published, upkeep=upkeep)
         return self._preview.published, self._preview.upkeep
+
+
+_KEEPERS: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+def _go_on_in_fork() -> None:
+    for keeper in _KEEPERS:
+        keeper._go_on_in_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_in_fork)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -76,6 +77,18 @@ QUICK_TURNS = QuickTurns()
 """the one for all keepers: the interpreter has one setting"""
 PREDICTIONS_FIRST = Courtesy()
 """the one for all keepers: there is one interpreter"""
+
+
+def _go_on_in_fork() -> None:
+    """Nobody is inside any more: other threads are not in a fork."""
+    if QUICK_TURNS._inside:
+        sys.setswitchinterval(QUICK_TURNS._before)
+    QUICK_TURNS.__init__()  # type: ignore[misc]
+    PREDICTIONS_FIRST.__init__()  # type: ignore[misc]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_in_fork)
 
 
 def give_way() -> None:
