@@ -173,7 +173,7 @@ class Keeper:
         `x`: pictures as bytes, (rows, height, width, channels), or floats as the network takes
         them. What cannot be used at all is a UserError, and leaves everything as it was.
         """
-        with self._alone():
+        with self._alone(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
             self._refuse_if_over()
             self._do_without_threads()
             with self._beginning if self._published is None else contextlib.nullcontext():
@@ -272,7 +272,7 @@ class Keeper:
             upkeep = self._upkeep
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
-            with self._whole():
+            with self._whole(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
                 losses = upkeep.rehearse(steps)
                 self._publish(upkeep)
             self._teller.gauge(upkeep)
@@ -549,7 +549,7 @@ class Keeper:
     @contextlib.contextmanager
     def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition, Learner]]:
         self._do_without_threads()
-        with QUICK_TURNS:
+        with PREDICTIONS_FIRST.predicting(), QUICK_TURNS:
             images = self._intake.images(x)
             published, upkeep = self._published, self._upkeep
             if published is None:

@@ -72,6 +72,9 @@ class LiveSettings:
     catch_up_steps: int = 100
     """steps that the network needs to follow a realigned memory: until so many are made, a batch
     that brings nothing to learn from is answered by one on memory alone"""
+    learning_share: float = 0.25
+    """of the processor time that learning and predictions use together, so much is left to
+    learning, however many threads predict; predictions that would take more wait their turn"""
     label_seconds: float = 30.0
     """how long a step waits for the label callback; later answers are taken up when they come"""
 
@@ -90,6 +93,8 @@ class LiveSettings:
             value = getattr(self, name)
             if value is not None and value < fewest:
                 raise UserError(f"{name} must be at least {fewest}; got {value}")
+        if not 0 <= self.learning_share <= 0.9:
+            raise UserError(f"learning_share must lie from 0 to 0.9; got {self.learning_share}")
         if not 0 < self.label_seconds < 10**6:
             raise UserError(
                 f"label_seconds must lie above 0, up to a week; got {self.label_seconds}"
