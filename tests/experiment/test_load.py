@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,15 @@ def test_a_folder_that_cannot_predict_gets_one_line(finished: Path, tmp_path: Pa
     assert "checkpoint.safetensors is damaged" in complaint(lambda: recollect.load(begun))
 
 
+def test_a_config_with_a_setting_that_no_run_has_is_refused(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    config = json.loads((finished / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "folder": "elsewhere"}))
+    (tmp_path / "run" / "checksums.json").unlink()
+    told = complaint(lambda: recollect.load(tmp_path / "run"))
+    assert told.startswith(f"{tmp_path / 'run' / 'config.json'}: unknown key 'folder'")
+
+
 def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
@@ -155,9 +165,8 @@ def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_
         saved["config"] = digest_of(folder / "config.json")
         state_file.write(folder / name, saved, format=store.FORMAT)
     assert "trust_imports=True" in complaint(lambda: recollect.load(folder))
-    assert complaint(lambda: recollect.load(folder, trust_imports=True)).startswith(
-        "cannot import 'no_such_module:Net'"
-    )
+    told = complaint(lambda: recollect.load(folder, trust_imports=True))
+    assert told.startswith(f"{folder}: cannot import 'no_such_module:Net'")
 
 
 # --- networks behind what they need -------------------------------------------------------------

@@ -571,12 +571,32 @@ def test_a_disk_that_fills_up_tears_neither_events_nor_result(tmp_path: Path) ->
     assert names(tmp_path) == {"config.json", "checksums.json", "events.jsonl", ".lock"}
 
 
+def test_a_fork_writes_nothing_into_a_folder_that_its_parent_holds(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", CONFIG) as run:
+        before = snapshot(tmp_path / "run")
+        pid = os.fork()
+        if not pid:  # nothing of pytest must run here
+            refused = 0
+            for write in (run.append_event, run.append_record, run.write_result):
+                try:
+                    write({})
+                except UserError as error:
+                    refused += "of which this one is a fork" in str(error)
+            os._exit(refused)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 3
+        assert snapshot(tmp_path / "run") == before
+        assert store.is_busy(tmp_path / "run"), "it is still held"
+
+
 def test_a_folder_that_goes_away_fails_the_run_at_the_next_write(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", CONFIG) as run:
         run.append_event({"task": 1})
         shutil.rmtree(tmp_path / "run")
         for write in (run.append_event, run.write_result, run.save_checkpoint):
-            with pytest.raises(RunFailure, match=r"^cannot write .*: No such file or directory$"):
+            with pytest.raises(
+                RunFailure, match=r"^cannot write .*: No such file or directory(;|$)"
+            ):
                 write({})
 
 

@@ -65,6 +65,34 @@ def test_a_config_that_no_keeper_has_written_gets_one_line(lost: str, tmp_path: 
     assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
 
 
+def with_setting(folder: Path, name: str, value: object) -> None:
+    """Change what a keeper's folder says of its settings, as whoever sends one could."""
+    file = folder / store.CONFIG
+    config = json.loads(file.read_text())
+    config["keeper"][name] = value
+    file.write_text(json.dumps(config))
+    (folder / "checksums.json").unlink()
+
+
+@pytest.mark.parametrize("name", ["folder", "labels", "data"])
+def test_settings_of_a_folder_that_no_keeper_has_are_refused_and_lead_nowhere(
+    name: str, tmp_path: Path
+) -> None:
+    saved_twice(tmp_path / "it")
+    with_setting(tmp_path / "it", name, str(tmp_path / "elsewhere"))
+    told = complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    assert f"unknown setting of a keeper '{name}'" in told
+    assert str(tmp_path / "it") in told
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_settings_of_a_folder_that_are_of_no_use_name_the_folder(tmp_path: Path) -> None:
+    saved_twice(tmp_path / "it")
+    with_setting(tmp_path / "it", "buffer_size", "many")
+    told = complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    assert told.startswith(f"{tmp_path / 'it'}: buffer_size must be a whole number")
+
+
 def test_a_keeper_without_a_whole_checkpoint_says_what_can_be_done(tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     for name in (store.CHECKPOINT, store.PREVIOUS):

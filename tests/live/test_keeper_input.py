@@ -171,6 +171,7 @@ def test_a_network_that_cannot_take_the_rows_is_refused_and_another_try_is_free(
         ({"check_rows": 0}, "check_rows must be at least 1"),
         ({"check_rows": "many"}, "check_rows"),
         ({"label_seconds": 0}, "label_seconds must lie above 0"),
+        ({"learning_share": 1.0}, "learning_share must lie from 0 to 0.9; got 1.0"),
         ({"method": "joint"}, "method joint trains on all rows ever seen"),
         ({"detector": "oracle"}, "detector oracle knows the schedule"),
         ({"method": "err"}, "did you mean 'er'?"),

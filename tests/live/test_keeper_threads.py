@@ -162,6 +162,63 @@ def test_nobody_gives_way_for_long_nor_for_more_than_half_of_the_time() -> None:
     assert 0.02 <= given <= 0.7 * (time.monotonic() - began)
 
 
+def test_learning_has_its_share_however_many_threads_predict() -> None:
+    stream, mine = digits(0, turn=None), keeper("mlp", lr=0.1, learning_share=0.5)
+    mine.observe(stream.images[:20], stream.labels[:20])
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            mine.predict(stream.images[:1])
+
+    asking = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in asking:
+        thread.start()
+    began, everything, learned = time.monotonic(), time.process_time(), time.thread_time()
+    while time.monotonic() < began + 1.5:
+        mine.observe(stream.images[:20], stream.labels[:20])
+    learned, everything = time.thread_time() - learned, time.process_time() - everything
+    stop.set()
+    for thread in asking:
+        thread.join()
+    # Of nine threads one would have a ninth; what the interpreter itself costs is nobody's.
+    assert learned / everything > 0.22
+
+
+def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("recollect.live.turns.time.thread_time", lambda: clock[0])
+    courtesy, begun = Courtesy(), threading.Event()
+
+    def predict(seconds: float) -> None:
+        with courtesy.predicting():
+            begun.set()
+            clock[0] += seconds
+
+    predict(1.0)
+    predict(1.0)
+    assert courtesy._owed == 0, "nobody learns"
+    with courtesy.learning(0.5):
+        predict(2.1 * Courtesy.SLICE)
+        begun.clear()
+        threading.Thread(target=predict, args=(0.0,), daemon=True).start()
+        assert not begun.wait(0.02), "it is learning's turn"
+        clock[0] += 2.2 * Courtesy.SLICE
+        courtesy.give_way()
+        assert begun.wait(10), "which has caught up"
+        predict(2.1 * Courtesy.SLICE)
+        before = time.monotonic()
+        predict(0.0)
+        assert time.monotonic() - before >= 0.9 * Courtesy.MOST_SECONDS, "no longer than that"
+        with courtesy.waiting():  # for labels, say
+            before = time.monotonic()
+            predict(1.0)
+            predict(1.0)
+            assert time.monotonic() - before < Courtesy.MOST_SECONDS
+
+
 def test_a_step_gives_way_between_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
     monkeypatch.setattr(Courtesy, "give_way", lambda _: given.append(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,16 @@ def test_a_sweep_leaves_its_table_in_every_form_and_its_feature_map(out: Path) -
     assert {"figures/features.png", "figures/features.svg"} <= names
     assert all(path.stat().st_size for path in drawn.files)
     assert drawn.page == out / "index.html"
+
+
+def test_what_a_plan_calls_itself_leads_nowhere(out: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "out")
+    file = tmp_path / "out" / SWEEPS / "mine.json"
+    plan = json.loads(file.read_text())
+    file.write_text(json.dumps({**plan, "name": "../elsewhere"}))
+    drawn = draw(file, nobody)
+    assert not (tmp_path / "elsewhere").exists()
+    assert all(each.is_relative_to(tmp_path / "out" / "mine") for each in drawn.files)
 
 
 def test_claims_come_from_the_sweeps_of_a_folder_and_need_one(out: Path, tmp_path: Path) -> None:

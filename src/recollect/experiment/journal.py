@@ -34,13 +34,16 @@ class Journal:
     def append(self, line: Mapping[str, JSON]) -> None:
         """Add one line, whole or not at all."""
         content = json.dumps(line, allow_nan=False).encode() + b"\n"
-        self._take_up()
+        with writing(self.path):
+            self._take_up()
         # Opened anew for each line: a handle kept open would go on writing into a removed folder.
         with (
             writing(self.path),
             open(self.path, "ab", buffering=0, opener=own_file) as file,
         ):
-            length, left = file.tell(), memoryview(content)
+            # Half a line stays behind where a disk takes neither it nor its removal.
+            length, left = min(file.tell(), self._length), memoryview(content)
+            file.truncate(length)
             try:
                 while left:
                     left = left[file.write(left) :]
@@ -53,11 +56,34 @@ class Journal:
 
     def seal(self) -> Seal:
         """Of all lines so far, which are on the disk by then."""
-        self._take_up()
         with writing(self.path):
+            self._take_up()
             if self._length or self.path.exists():
                 sync(self.path)
         return {"bytes": self._length, "sha256": self._digest.hexdigest()}
+
+    def mark(self) -> Seal:
+        """`seal` for lines that nothing depends on: on the disk by then, if that can be."""
+        try:
+            return self.seal()
+        except RunFailure:
+            if self._digest is None:
+                return EMPTY
+            return {"bytes": self._length, "sha256": self._digest.hexdigest()}
+
+    def turn_over(self, older: Path, *, most: int) -> None:
+        """Begin a new file once there are so many bytes; the lines so far become `older`."""
+        with writing(self.path):
+            self._take_up()
+            if self._length >= most:
+                self.path.replace(older)
+                self._length, self._digest = 0, hashlib.sha256()
+
+    def take_back(self, older: Path, seal: Seal) -> None:
+        """Undo `turn_over` where the lines that were sealed are those of before it."""
+        if not self.fits(seal) and Journal(older).fits(seal):
+            with writing(self.path):
+                older.replace(self.path)
 
     def fits(self, seal: Seal) -> bool:
         """Whether the file begins with what was sealed."""

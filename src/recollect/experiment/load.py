@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
+from recollect.experiment.config_file import from_mapping
 from recollect.experiment.learners import make_learner
 from recollect.experiment.state import taking_up
-from recollect.experiment.store import read_checkpoint, read_config
+from recollect.experiment.store import CONFIG, read_checkpoint, read_config
 from recollect.learn import Learner
 
 
@@ -71,8 +72,9 @@ def load(
     was given a network as an object needs one of the same architecture again.
     """
     saved = read_config(folder)
-    names = {field.name for field in dataclasses.fields(RunConfig)}
-    config = RunConfig(**{key: value for key, value in saved.items() if key in names})
+    saved.pop("keeper", None)  # what a live learner has beside its parts does not predict
+    given_by = str(Path(folder) / CONFIG)
+    config = RunConfig(**from_mapping(RunConfig, saved, source=given_by))  # type: ignore[arg-type]
     for kind in ("method", "backbone"):
         name = getattr(config, kind)
         if name is None:

@@ -137,17 +137,26 @@ def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = No
 
 @contextlib.contextmanager
 def taking_up(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Tell in one line that a state is whole, and not what the parts it is given to have saved."""
+    """Whatever goes wrong while a saved state is taken up is one line that names its folder.
+
+    A state may be whole, with a digest that fits, and yet not what the parts have saved.
+    """
     try:
         yield
-    except (UserError, RunFailure):
+    except RunFailure:
         raise
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        if is_out_of_memory(error):
+    except UserError as error:
+        if str(Path(folder)) in str(error):
             raise
-        details = " ".join(str(error).split())
+        raise UserError(f"{Path(folder)}: {error}") from error
+    except Exception as error:  # parts of any make take it up, and may raise anything
+        details = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        if is_out_of_memory(error):
+            raise RunFailure(
+                f"there is not enough memory for what is saved in {Path(folder)} ({details})"
+            ) from error
         raise UserError(
-            f"what is saved in {folder} does not fit its config ({details[:200]}); "
+            f"what is saved in {Path(folder)} does not fit its config ({details}); "
             "start anew with --overwrite"
         ) from error
 

@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import shutil
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -45,6 +46,8 @@ FORMAT = 4
 CONFIG = "config.json"
 RESULT = "result.json"
 EVENTS = "events.jsonl"
+OLDER_EVENTS = "events-previous.jsonl"
+"""The lines before those in `events.jsonl`, where only so many are kept."""
 RECORDS = "records.jsonl"
 """What the result is made of: a line for each complete task."""
 CHECKPOINT = "checkpoint.safetensors"
@@ -58,7 +61,7 @@ LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
-_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, RECORDS, *ARRAYS.values(), CHECKSUMS)
+_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, OLDER_EVENTS, RECORDS, *ARRAYS.values(), CHECKSUMS)
 
 
 class FolderBusy(UserError):
@@ -72,9 +75,12 @@ class RunFolder:
     that has gone) is a RunFailure, and leaves the file that was there as it was.
     """
 
-    def __init__(self, path: Path, lock: BinaryIO) -> None:
+    def __init__(self, path: Path, lock: BinaryIO, config: Mapping[str, JSON]) -> None:
         self.path = path
         self._lock = lock
+        self._config = config
+        self._pid = os.getpid()
+        _HELD.add(self)
         self._events = Journal(path / EVENTS)
         self._records = Journal(path / RECORDS)
 
@@ -118,7 +124,7 @@ class RunFolder:
                     _make_folder(path, undo)
                     _refuse_strangers(path)
                     _refuse_links(path)
-                    runs.append(cls(path, _lock(path, undo)))
+                    runs.append(cls(path, _lock(path, undo), config))
                     if is_run(path) and not overwrite:
                         _refuse_unless_resumed(path, config, resume=resume)
             # Nothing was removed or written before every folder had been found free to take.
@@ -155,9 +161,14 @@ class RunFolder:
         """What `write_result` wrote."""
         return read_result(self.path)
 
-    def append_event(self, event: Mapping[str, JSON]) -> None:
-        """Add one line to `events.jsonl`, whole or not at all."""
+    def append_event(self, event: Mapping[str, JSON], *, most: int | None = None) -> None:
+        """Add one line to `events.jsonl`, whole or not at all.
+
+        Once it holds `most` bytes, a new file is begun, and the one before it is kept.
+        """
         self._refuse_if_closed()
+        if most is not None:
+            self._events.turn_over(self.path / OLDER_EVENTS, most=most)
         self._events.append(event)
 
     def append_record(self, record: Mapping[str, JSON]) -> None:
@@ -175,8 +186,10 @@ class RunFolder:
         The one before is kept beside it, until the next time.
         """
         checkpoint = self._own(CHECKPOINT)
-        # On the disk first: a checkpoint must not outlive lines that it counts.
-        counted = {"events": self._events.seal(), "records": self._records.seal()}
+        self._take_again()
+        # On the disk first: a checkpoint must not outlive lines that it counts. Events are for
+        # people, and stop nothing.
+        counted = {"events": self._events.mark(), "records": self._records.seal()}
         with replacing(checkpoint) as file:
             _write_state(file, {"config": self._identity, **counted, "state": state})
             file.flush()
@@ -201,6 +214,7 @@ class RunFolder:
             with writing(self.path / CHECKPOINT):
                 # Now, or the next one saved would have a damaged one beside it for a moment.
                 _keep_as(file, self.path / CHECKPOINT)
+        self._events.take_back(self.path / OLDER_EVENTS, saved["events"])
         for journal, name in ((self._events, "events"), (self._records, "records")):
             journal.return_to(saved[name])
         for record in saved.get("unwritten", ()):
@@ -272,8 +286,42 @@ class RunFolder:
         self._refuse_if_closed()
         return self.path / name
 
+    def refuse_if_forked(self) -> None:
+        """UserError in a fork of the process that holds the folder: two would write to it."""
+        if self._pid != os.getpid():
+            raise UserError(
+                f"{self.path} is held by the process {self._pid}, of which this one is a fork: only "
+                "that one writes to it; open the folder after the fork, in one process"
+            )
+
     def _refuse_if_closed(self) -> None:
+        self.refuse_if_forked()
         assert not self._lock.closed, f"{self.path} was written to after it had been closed"
+
+    def _take_again(self) -> None:
+        """Take a folder once more that was removed meanwhile, and is there again."""
+        with writing(self.path, "bring the folder back, or make it again"):
+            if not _is_at(self._lock, self.path / LOCK):
+                with contextlib.ExitStack() as undo:
+                    lock = _lock(self.path, undo)
+                    undo.pop_all()
+                self._lock.close()
+                self._lock = lock
+            if not (self.path / CONFIG).exists():
+                _write_config(self.path, self._config)
+                self.__dict__.pop("_identity", None)
+
+
+_HELD: weakref.WeakSet[RunFolder] = weakref.WeakSet()
+
+
+def _let_go_in_fork() -> None:
+    """A fork has the lock's file open too, and would hold the lock for longer than its owner."""
+    for folder in _HELD:
+        folder.close()
+
+
+os.register_at_fork(after_in_child=_let_go_in_fork)
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -399,7 +447,7 @@ def _refuse_strangers(path: Path) -> None:
 
 def _refuse_links(path: Path) -> None:
     """Leave alone what lies elsewhere, and what is no file: these are written in place."""
-    for file in (path / name for name in (LOCK, EVENTS, RECORDS)):
+    for file in (path / name for name in (LOCK, EVENTS, OLDER_EVENTS, RECORDS)):
         if file.is_symlink():
             raise UserError(
                 f"{file} is a link, and a run writes into its own folder only; put the file itself "
@@ -457,6 +505,10 @@ def _start(path: Path, config: Mapping[str, JSON], undo: contextlib.ExitStack) -
         (path / name).unlink(missing_ok=True)
     _remove_temporaries(path)
     # Replaced, never removed: the folder stays a run's throughout.
+    _write_config(path, config)
+
+
+def _write_config(path: Path, config: Mapping[str, JSON]) -> None:
     with sealed(path / CONFIG) as file:
         file.write(json.dumps(config, indent=1, allow_nan=False).encode() + b"\n")
 

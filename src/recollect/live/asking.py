@@ -16,6 +16,7 @@ from torch import Tensor
 from recollect.errors import UserError
 from recollect.experiment.own_network import first_line
 from recollect.live.intake import UNKNOWN, labels_from
+from recollect.live.turns import PREDICTIONS_FIRST
 from recollect.types import Rows
 
 CLOSED = "the keeper has been closed; go on with Keeper.load, or make a new one"
@@ -100,6 +101,10 @@ class Inbox:
                 self._is_closed = False
             raise
 
+    def go_on_in_fork(self) -> None:
+        """Be free of threads that are no more."""
+        self._lock = threading.Lock()
+
     def complain(self, trouble: str) -> None:
         """Say what went wrong with an answer."""
         with self._lock:
@@ -149,7 +154,8 @@ class Asker:
         call = _Call()
         thread = threading.Thread(target=self._work, args=(request, call), daemon=True)
         thread.start()
-        call.done.wait(self._seconds)
+        with PREDICTIONS_FIRST.waiting():
+            call.done.wait(self._seconds)
         self._waited_for = None
         with call.lock:
             if not call.done.is_set():

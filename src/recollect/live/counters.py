@@ -20,6 +20,9 @@ COUNTERS: Mapping[str, str] = {
     "labels_late_total": "labels that came later than their rows",
     "label_failures_total": "times that asking for labels failed",
     "callback_failures_total": "times that a callback on an event failed",
+    "log_failures_total": "times that events could not be written to the log",
+    "log_lines_lost_total": "events that the log will never have",
+    "save_failures_total": "times that everything could not be saved",
 }
 GAUGES: Mapping[str, str] = {
     "classes": "classes seen so far",

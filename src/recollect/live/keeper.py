@@ -6,9 +6,11 @@ import contextlib
 import copy
 import os
 import threading
+import time
 import warnings
+import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.errors import UserError
+from recollect.errors import RunFailure, UserError
 from recollect.experiment import catalogue
 from recollect.experiment.own_network import first_line
 from recollect.experiment.state import taking_up
@@ -32,11 +34,14 @@ from recollect.live.observation import Observation
 from recollect.live.parts import make_parts
 from recollect.live.piles import no_rows
 from recollect.live.published import Edition, Published
-from recollect.live.settings import settings_from, to_json
+from recollect.live.settings import refuse_unknown, settings_from, to_json
 from recollect.live.telling import Teller
 from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS
 from recollect.live.upkeep import Done, Upkeep
 from recollect.types import Rows
+
+RETRY_SECONDS = 10.0
+"""between attempts to save what could not be saved; made by `observe`"""
 
 
 class Keeper:
@@ -104,9 +109,14 @@ class Keeper:
         self._saves_after = False
         self._closes_after = False
         self._closed = False
+        self._is_fork = False
+        """whether this process is a fork of the one that made the keeper"""
         self._failure: str | None = None
+        self._retry_at: float | None = None
+        """when to try again what could not be saved; None: all was"""
         self._folder = None if folder is None else self._open(Path(folder))
         self._teller = Teller(Log(self._folder))
+        _KEEPERS.add(self)
 
     @classmethod
     def load(
@@ -129,6 +139,7 @@ class Keeper:
         with taking_up(folder):
             backbone, is_own = config["backbone"], kept.pop("network")
             named = [kept[kind] for kind in ("method", "detector", "adaptation")]
+            refuse_unknown(kept)  # a `folder` in there would be made, wherever it is
         if is_own != (network is not None):
             need = f"the network it was made with, a {backbone}" if network is None else "none"
             raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
@@ -139,7 +150,8 @@ class Keeper:
                     f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
                     "it, load with trust_imports=True"
                 )
-        keeper = cls(backbone if network is None else network, labels=labels, **kept)
+        with taking_up(folder):
+            keeper = cls(backbone if network is None else network, labels=labels, **kept)
         for trouble in keeper._resume(Path(folder)):
             warnings.warn(trouble, stacklevel=2)
         return keeper
@@ -161,20 +173,36 @@ class Keeper:
         `x`: pictures as bytes, (rows, height, width, channels), or floats as the network takes
         them. What cannot be used at all is a UserError, and leaves everything as it was.
         """
-        with self._alone():
+        with self._alone(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
             self._refuse_if_over()
+            self._do_without_threads()
             with self._beginning if self._published is None else contextlib.nullcontext():
                 taken, upkeep = self._take(x, y)
             self._is_observing = True
             try:
                 with self._whole():
-                    return self._observe(taken, upkeep)
+                    seen = self._observe(taken, upkeep)
             finally:
                 self._is_observing = False
-                if self._saves_after and self._failure is None:
-                    self.save()
-                if self._closes_after:
+                if self._failure is not None and self._closes_after:
                     self.close()
+            return self._kept_as_asked(seen)
+
+    def _kept_as_asked(self, seen: Observation) -> Observation:
+        """Save or close as callbacks wanted during a batch, or save what could not be saved before.
+
+        What has been learned does not depend on it: a failure is noted, and tried again.
+        """
+        is_due = self._retry_at is not None and time.monotonic() >= self._retry_at
+        try:
+            if self._closes_after:
+                self.close()
+            elif self._saves_after or is_due:
+                self.save()
+        except (RunFailure, UserError) as error:
+            note = f"what has been learned could not be saved, which is tried again: {error}"
+            return replace(seen, notes=(*seen.notes, note))
+        return seen
 
     def _take(self, x: Any, y: Any) -> tuple[Taken, Upkeep | None]:
         """What came in, and who looks after it; all is as before where it cannot be used."""
@@ -244,7 +272,7 @@ class Keeper:
             upkeep = self._upkeep
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
-            with self._whole():
+            with self._whole(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
                 losses = upkeep.rehearse(steps)
                 self._publish(upkeep)
             self._teller.gauge(upkeep)
@@ -312,7 +340,9 @@ class Keeper:
     def save(self) -> None:
         """Keep everything in the folder, whole or not at all; the state before stays beside it.
 
-        A callback that saves during `observe` has it saved when all has been told.
+        RunFailure where the disk does not take it: the keeper goes on, and `observe` tries again
+        every `RETRY_SECONDS`. A callback that saves during `observe` has it saved when all events
+        of the batch have been passed on.
         """
         with self._alone():
             self._refuse_if_over()
@@ -321,8 +351,17 @@ class Keeper:
             self._saves_after = self._is_observing
             if self._is_observing:
                 return
-            self._folder.save_checkpoint(self._state())
+            self._keep(self._folder)
             self._announce("saved")
+
+    def _keep(self, folder: RunFolder) -> None:
+        try:
+            folder.save_checkpoint(self._state())
+        except (RunFailure, UserError):
+            self._teller.counters.add("save_failures_total")
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            raise
+        self._retry_at = None
 
     def close(self) -> None:
         """Save, if there is a folder, and let it go: nothing is observed after it.
@@ -334,12 +373,28 @@ class Keeper:
             if self._is_observing:
                 self._closes_after = True
                 return
-            if not self._closed:
+            if not self._closed and not (self._is_fork and self._folder is not None):
                 with self._inbox.closing():
                     if self._folder is not None and self._failure is None:
-                        self._folder.save_checkpoint(self._state())
+                        self._keep(self._folder)
                 self._announce("closed")
             self._let_go()
+
+    def _go_on_in_fork(self) -> None:
+        """Be free of threads that are no more; a batch that one of them was at stays half done."""
+        self._lock, self._beginning = threading.RLock(), threading.RLock()
+        self._is_fork = True
+        if self._is_observing:
+            self._failure = "its process was forked"
+        self._inbox.go_on_in_fork()
+        for published in (self._published, self._preview and self._preview.published):
+            if published is not None:
+                published.go_on_in_fork()
+
+    def _do_without_threads(self) -> None:
+        """In a fork torch waits without end for threads that only the other process has."""
+        if self._is_fork and torch.get_num_threads() > 1:
+            torch.set_num_threads(1)
 
     def _announce(self, kind: str) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
@@ -466,6 +521,8 @@ class Keeper:
         return max(self._settings.max_classes if grows else 0, upkeep.outputs) - 1
 
     def _refuse_if_over(self) -> None:
+        if self._folder is not None:
+            self._folder.refuse_if_forked()
         if self._closed:
             raise UserError(CLOSED)
         self._refuse_if_broken()
@@ -491,7 +548,8 @@ class Keeper:
 
     @contextlib.contextmanager
     def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition, Learner]]:
-        with QUICK_TURNS:
+        self._do_without_threads()
+        with PREDICTIONS_FIRST.predicting(), QUICK_TURNS:
             images = self._intake.images(x)
             published, upkeep = self._published, self._upkeep
             if published is None:
@@ -515,6 +573,18 @@ class Keeper:
             published = Published(_network_of(upkeep), upkeep.answers)
             self._preview = _Preview(kind=kind, published=published, upkeep=upkeep)
         return self._preview.published, self._preview.upkeep
+
+
+_KEEPERS: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+def _go_on_in_fork() -> None:
+    for keeper in _KEEPERS:
+        keeper._go_on_in_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_in_fork)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,12 @@ class Published:
             self._old.append(self._newest)
             self._newest = unread
 
+    def go_on_in_fork(self) -> None:
+        """Be free of readers that are no more."""
+        self._lock = threading.Lock()
+        for edition in (self._newest, *self._old):
+            edition.readers = 0
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Edition]:
         """A network that stays as it is for as long as it is used."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,9 @@ class LiveSettings:
     catch_up_steps: int = 100
     """steps that the network needs to follow a realigned memory: until so many are made, a batch
     that brings nothing to learn from is answered by one on memory alone"""
+    learning_share: float = 0.25
+    """of the processor time that learning and predictions use together, so much is left to
+    learning, however many threads predict; predictions that would take more wait their turn"""
     label_seconds: float = 30.0
     """how long a step waits for the label callback; later answers are taken up when they come"""
 
@@ -90,6 +93,8 @@ class LiveSettings:
             value = getattr(self, name)
             if value is not None and value < fewest:
                 raise UserError(f"{name} must be at least {fewest}; got {value}")
+        if not 0 <= self.learning_share <= 0.9:
+            raise UserError(f"learning_share must lie from 0 to 0.9; got {self.learning_share}")
         if not 0 < self.label_seconds < 10**6:
             raise UserError(
                 f"label_seconds must lie above 0, up to a week; got {self.label_seconds}"
@@ -102,12 +107,18 @@ def to_json(config: RunConfig, live: LiveSettings) -> dict[str, Any]:
     return {**{name: plain[name] for name in OF_RUNS}, **dataclasses.asdict(live)}
 
 
+def refuse_unknown(names: Iterable[str]) -> None:
+    """UserError for the first name that is no setting of a keeper."""
+    known = [*OF_RUNS, *(field.name for field in dataclasses.fields(LiveSettings))]
+    for name in names:
+        if name not in known:
+            raise unknown_name("setting of a keeper", name, known)
+
+
 def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunConfig, LiveSettings]:
     """The config of the parts, complete, and how they are used; unknown names are refused."""
+    refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
-    for name in settings:
-        if name not in own and name not in OF_RUNS:
-            raise unknown_name("setting of a keeper", name, [*own, *OF_RUNS])
     of_run = {name: value for name, value in settings.items() if name not in own}
     config = RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
     for part, reasons in _NOT_LIVE.items():

@@ -33,10 +33,15 @@ class Teller:
         return sum(self._hits) / len(self._hits) if self._hits else None
 
     def tell(self, kind: str, **details: Any) -> list[str]:
-        """Pass an event on; what callbacks failed with."""
-        failures = self.log.tell(Event(kind=kind, step=self.steps, details=details))
+        """Pass an event on; what callbacks failed with, and why it is not in the log."""
+        event = Event(kind=kind, step=self.steps, details=details)
+        self.log.write(event)
+        flushed = self.log.flush()
+        self.counters.add("log_failures_total", flushed.failed)
+        self.counters.add("log_lines_lost_total", flushed.lost)
+        failures = self.log.call(event)
         self.counters.add("callback_failures_total", len(failures))
-        return failures
+        return failures if flushed.news is None else [*failures, flushed.news]
 
     def report(self, taken: Taken, done: Done, upkeep: Upkeep | None) -> Observation:
         """Count a batch and what was done with it, tell it, and say it all in one."""

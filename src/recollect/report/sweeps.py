@@ -109,6 +109,8 @@ def read_sweep(file: Path) -> Sweep:
             entries=entries,
             warnings=tuple(warnings),
         )
+    except UserError:
+        raise
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{file} is damaged: {error!r}; start the sweep again to mend it"
@@ -116,6 +118,11 @@ def read_sweep(file: Path) -> Sweep:
 
 
 def _entry(planned: Mapping[str, Any], folder: Path, warnings: list[str]) -> Entry:
+    if not names_a_file(str(planned["id"])):
+        raise UserError(
+            f"expected ids of runs that can name a file, got {planned['id']!r}; start the sweep "
+            "again"
+        )
     place = {key: value for key, value in planned["place"].items() if key != "seed"}
     return Entry(
         id=str(planned["id"]),
@@ -133,3 +140,8 @@ def _run(folder: Path, warnings: list[str]) -> Run | None:
     except DamagedError as error:
         warnings.append(f"{folder}: damaged ({RESULT} {error}), counted as not done")
         return None
+
+
+def names_a_file(name: str) -> bool:
+    """Whether it is a plain name, which leads nowhere else."""
+    return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & set(name)

@@ -47,7 +47,8 @@ def draw(file: Path, warn: Warn) -> Drawn:
     table = _table(sweep)
     contents = {f"table.{ending}": text.encode() for ending, text in table.forms.items()}
     contents |= _figures(sweep, warn)
-    files = [_write(out, f"{sweep.name}/{name}", content) for name, content in contents.items()]
+    # By its file's name: the one that a plan gives itself could lead out of the folder.
+    files = [_write(out, f"{file.stem}/{name}", content) for name, content in contents.items()]
     others = [each for each in all_sweeps(out, warn) if each.name != sweep.name]
     fragments = {each.name: _table(each).html for each in others} | {sweep.name: table.html}
     page = write_index(out, [sweep, *others], fragments=fragments)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from recollect.errors import UserError
 from recollect.files import JSON, Manifest, folder_in, replacing
 from recollect.regular import SMALL, read_json
 from recollect.report.index.rows import (
@@ -22,7 +21,7 @@ from recollect.report.index.rows import (
     rows_of,
 )
 from recollect.report.index.run_page import Standing, build_run_page
-from recollect.report.index.sections import contents, counted, names_a_file, section
+from recollect.report.index.sections import contents, counted, section
 from recollect.report.markup import common_style, script_data, template, text
 from recollect.report.read import RESULT
 from recollect.report.run import clean, shortened
@@ -72,11 +71,6 @@ def _troubles(out: Path, sweeps: Sequence[Sweep]) -> dict[str, Trouble]:
     """Why runs are not done, where something can be said."""
     troubles = {}
     for entry in (entry for sweep in sweeps for entry in sweep.entries):
-        if not names_a_file(entry.id):
-            raise UserError(
-                f"expected ids of runs that can name a file, got {entry.id!r}; "
-                "start the sweep again"
-            )
         if entry.run is not None or entry.id in troubles:
             continue
         failure = _failure(out, entry.id)

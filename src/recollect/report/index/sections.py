@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from recollect.report.index.rows import DONE, FAILED, NOT_DONE
 from recollect.report.markup import text
-from recollect.report.sweeps import Sweep
+from recollect.report.sweeps import Sweep, names_a_file
 
 FIGURES = "figures"
 TABLES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "txt": "text"}
@@ -119,8 +119,3 @@ def _figure(stem: str, addresses: Mapping[str, str]) -> str:
         f'<figure><a href="{shown}"><img loading="lazy" alt="Figure: {name}" src="{shown}"></a>'
         f"<figcaption>{name} ({links})</figcaption></figure>"
     )
-
-
-def names_a_file(name: str) -> bool:
-    """Whether it is a plain name, which leads nowhere else."""
-    return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & set(name)

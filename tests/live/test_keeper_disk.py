@@ -1,0 +1,223 @@
+"""A disk that takes nothing costs no learned sample: what is for people waits, the rest goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_tools import digits, keeper
+from run_tools import complaint, events_of
+from same_state import same
+from test_keeper_saving import state_of
+
+import recollect
+from recollect.errors import RunFailure
+from recollect.experiment import store
+from recollect.live import keeper as keeper_module
+from recollect.live import log as log_module
+from recollect.live.log import Event
+
+STREAM = digits(0)
+
+
+def observe(mine: recollect.Keeper, start: int) -> Any:
+    """Ten samples; the last of them brings a class, and so a line of the log."""
+    labels = STREAM.labels[start : start + 10] % 3
+    labels[-1] = 3 + start // 10
+    return mine.observe(STREAM.images[start : start + 10], labels)
+
+
+@contextlib.contextmanager
+def no_file_may_grow(beyond: int) -> Iterator[None]:
+    """By a real limit of the system, which write() meets in mid-line."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (beyond, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextlib.contextmanager
+def gone(folder: Path) -> Iterator[None]:
+    away = folder.with_name("away")
+    folder.rename(away)
+    try:
+        yield
+    finally:
+        away.rename(folder)
+
+
+@contextlib.contextmanager
+def read_only(_: Path) -> Iterator[None]:
+    """As every call that changes a file would find it; root may write whatever modes say."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.open", refuse)
+        patch.setattr(Path, "open", refuse)
+        patch.setattr(Path, "replace", refuse)
+        yield
+
+
+@contextlib.contextmanager
+def full(folder: Path) -> Iterator[None]:
+    size = (folder / store.EVENTS).stat().st_size
+    with no_file_may_grow(size + 10):
+        yield
+
+
+TROUBLES: dict[str, Callable[[Path], contextlib.AbstractContextManager[None]]] = {
+    "full": full,
+    "gone": gone,
+    "read-only": read_only,
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "RETRY_SECONDS", 0.0)
+    folder, undisturbed = tmp_path / "it", keeper(seed=3)
+    mine = keeper(folder=folder, seed=3)
+    for each in (mine, undisturbed):
+        observe(each, 0)
+    mine.save()
+    with TROUBLES[trouble](folder):
+        first = observe(mine, 10)
+        assert first.loss is not None
+        assert [note for note in first.notes if "events wait to be logged" in note]
+        with pytest.raises(RunFailure):
+            mine.save()
+        second = observe(mine, 20)
+        assert [note for note in second.notes if "which is tried again" in note]
+        assert not [note for note in second.notes if "wait to be logged" in note], "said once"
+    for start in (10, 20):
+        observe(undisturbed, start)
+    assert not observe(mine, 30).notes, "saved by itself, and logged, once the disk takes it"
+    observe(undisturbed, 30)
+    mine._let_go()  # as if killed: nothing more is saved
+    again = recollect.Keeper.load(folder)
+    assert again.rows == 40
+    state, expected = state_of(again), state_of(undisturbed)
+    assert state["teller"]["counters"].pop("save_failures_total") == 2
+    assert state["teller"]["counters"].pop("log_failures_total") >= 2
+    for name in ("save_failures_total", "log_failures_total"):
+        del expected["teller"]["counters"][name]
+    assert same(state, expected)
+    kinds = [(event["event"], event["step"]) for event in events_of(folder)]
+    assert [step for kind, step in kinds if kind == "classes"] == [1, 2, 3, 4]
+    again.close()
+
+
+def test_a_folder_that_was_removed_for_good_is_saved_to_once_there_is_one_again(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "it"
+    mine = keeper(folder=folder)
+    observe(mine, 0)
+    mine.save()
+    folder.rename(tmp_path / "away")
+    observe(mine, 10)
+    told = complaint(mine.save, RunFailure)
+    assert told.endswith("No such file or directory; bring the folder back, or make it again")
+    assert not folder.exists(), "it may be the disk that is not mounted"
+    folder.mkdir()
+    mine.save()
+    assert "in use by another process" in complaint(lambda: recollect.Keeper.load(folder))
+    mine._let_go()
+    with pytest.warns(UserWarning, match=r"events\.jsonl is not as it was written"):
+        again = recollect.Keeper.load(folder)
+    assert again.rows == 20
+    again.close()
+
+
+def test_a_save_that_a_callback_wants_and_the_disk_refuses_is_noted(tmp_path: Path) -> None:
+    mine = keeper(folder=tmp_path / "it")
+    mine.on("classes", lambda _: mine.save())
+    observe(mine, 0)
+    with full(tmp_path / "it"):
+        seen = observe(mine, 10)
+    assert [note for note in seen.notes if "which is tried again" in note]
+    assert "recollect_save_failures_total 1\n" in mine.counters
+    mine.close()
+
+
+def test_a_log_that_cannot_be_written_keeps_the_newest_lines_and_counts_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "MOST_WAITING", 2)
+    mine = keeper(folder=tmp_path / "it")
+    observe(mine, 0)
+    with full(tmp_path / "it"):
+        for start in range(10, 60, 10):
+            observe(mine, start)
+    observe(mine, 60)
+    mine._let_go()
+    logged = [(event["event"], event["step"]) for event in events_of(tmp_path / "it")]
+    newest = [(kind, step) for step in (6, 7) for kind in ("classes", "grown")]
+    assert logged == [("classes", 1), *newest]
+    assert "recollect_log_lines_lost_total 8\n" in mine.counters
+
+
+def test_no_line_of_the_log_is_long_whatever_came(tmp_path: Path) -> None:
+    mine = keeper("mlp", folder=tmp_path / "it")
+    x = STREAM.images[:600].reshape(600, -1).astype("float32")
+    mine.observe(x, STREAM.labels[:600])
+    heard: list[Event] = []
+    mine.on("refused", heard.append)
+    x[:] = float("nan")
+    mine.observe(x)
+    mine._let_go()
+    (refused,) = [event for event in events_of(tmp_path / "it") if event["event"] == "refused"]
+    assert refused["rows"] == list(range(20))
+    assert refused["num_rows"] == 600
+    assert heard[0].details["rows"] == list(range(600)), "whoever listens has all of them"
+
+
+def test_the_log_keeps_two_files_of_bounded_size_and_its_newest_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "LOG_BYTES", 2000)
+    mine, folder = keeper("mlp", folder=tmp_path / "it"), tmp_path / "it"
+    x = STREAM.images[:5].reshape(5, -1).astype("float32")
+    mine.observe(x, STREAM.labels[:5])
+    x[2, 0] = float("nan")
+    for _ in range(100):
+        mine.observe(x)
+    sizes = [(folder / name).stat().st_size for name in (store.EVENTS, store.OLDER_EVENTS)]
+    assert max(sizes) < 2200
+    lines = [
+        json.loads(line)
+        for name in (store.OLDER_EVENTS, store.EVENTS)
+        for line in (folder / name).read_text().splitlines()
+    ]
+    steps = [line["step"] for line in lines if line["event"] == "refused"]
+    assert steps == list(range(steps[0], 102)), "in their order, without a gap"
+    mine.close()
+
+
+def test_a_log_that_was_turned_over_since_the_last_save_returns_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "LOG_BYTES", 150)
+    folder = tmp_path / "it"
+    mine = keeper(folder=folder)
+    observe(mine, 0)
+    mine.save()
+    before = (folder / store.EVENTS).read_bytes()
+    while not (folder / store.OLDER_EVENTS).exists():
+        observe(mine, mine.rows)
+    mine._let_go()  # as if killed
+    again = recollect.Keeper.load(folder)  # which warns of nothing
+    assert (folder / store.EVENTS).read_bytes() == before
+    again.close()
