@@ -38,8 +38,8 @@ from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
     Schedule,
     Stream,
+    StreamLabels,
     Task,
-    TaskLabels,
     make_schedule,
     make_script,
     read_event,
@@ -59,6 +59,7 @@ class Assembly:
     monitor: Monitor
     adaptation: Adaptation
     ledger: Ledger
+    labels: StreamLabels
     bench: Callable[[Task], Workbench]
     """what the adaptation works with during a task"""
     evaluate: Callable[[Task], Scores]
@@ -82,6 +83,7 @@ class Assembly:
             "learner": self.learner.state_dict(),
             "monitor": self.monitor.state_dict(),
             "ledger": self.ledger.state_dict(),
+            "labels": self.labels.state_dict(),
             "adaptation": state_of(self.adaptation),
             "cache": None if self.cache is None else self.cache.state_dict(),
         }
@@ -91,6 +93,8 @@ class Assembly:
         self.learner.load_state_dict(state["learner"])
         self.monitor.load_state_dict(state["monitor"])
         self.ledger.load_state_dict(state["ledger"])
+        if "labels" in state:  # not in checkpoints of earlier versions
+            self.labels.load_state_dict(state["labels"])
         load_state_of(self.adaptation, state.get("adaptation", {}))
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"])
@@ -144,15 +148,16 @@ def assemble(
         ledger.add_step()
         return learner.rehearse(batch, rate=rate)
 
+    labels = StreamLabels(
+        allowance=ledger.allowance,
+        book=lambda count: ledger.book_labels("adaptation", count),
+        seed=config.seed,
+    )
+
     def bench(task: Task) -> Workbench:
         return Workbench(
             memory=learner.memory,
-            labels=TaskLabels(
-                task,
-                allowance=ledger.allowance,
-                book=lambda count: ledger.book_labels("adaptation", count),
-                seed=config.seed,
-            ),
+            labels=labels.of(task),
             annotate=learner.annotate,
             encode=learner.encode,
             rehearse=rehearse,
@@ -196,6 +201,7 @@ def assemble(
         bench=bench,
         evaluate=evaluate,
         ledger=ledger,
+        labels=labels,
         cache=caches[0] if caches else None,
         warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
     )
