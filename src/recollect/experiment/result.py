@@ -14,6 +14,7 @@ import torch
 
 import recollect
 from recollect import evaluate
+from recollect.adapted import count_adapted
 from recollect.evaluate import Ledger
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import pick_device
@@ -89,6 +90,7 @@ def make_result(
             for record in records
             for label in record["renewed"]
         ],
+        "adapted": _adapted(config, records, ledger),
         "detection": vars(_detection(schedule, records)),
         "recovery": _recovery(schedule, records),
         "notes": [
@@ -100,6 +102,20 @@ def make_result(
         "seconds": ledger.seconds,
         "versions": {**versions(), "device": str(pick_device(config.device))},
     }
+
+
+def _adapted(config: RunConfig, records: Sequence[Record], ledger: Ledger) -> Record:
+    """What the checks gave the adaptation to act on; `note`: that it was nothing."""
+    found = count_adapted(
+        [
+            (verdict["task"], verdict["class"], verdict["drifted"], verdict["spared"])
+            for record in records
+            for verdict in record["verdicts"]
+        ],
+        {(record["task"], label) for record in records for label in record["renewed"]},
+    )
+    note = found.note(config.adaptation, ledger.labels["adaptation"])
+    return {**vars(found), "note": note or None}
 
 
 def _recovery(schedule: Schedule, records: Sequence[Record]) -> list[Record]:

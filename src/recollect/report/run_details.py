@@ -29,6 +29,8 @@ def tell_run(run: Run) -> str:
     """One block of HTML, folded up."""
     faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
     name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
+    if run.not_adapted:
+        name += f", {run.not_adapted}"
     notes = "".join(f"<li>{escape(note)}</li>" for note in (*run.warnings, *run.notes))
     versions = ", ".join(f"{key} {clean(value)}" for key, value in sorted(run.versions.items()))
     config = json.dumps(run.config, indent=2, sort_keys=True, ensure_ascii=False)

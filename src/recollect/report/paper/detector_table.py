@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping
 
 from recollect.errors import UserError
-from recollect.report.cells import Cell, place_of
+from recollect.report.cells import Cell, mark, place_of
 from recollect.report.columns import MISSING, compact
 from recollect.report.paper.table import Value, paper_table
 from recollect.report.sheet import Head, Item, Sheet
@@ -60,10 +60,10 @@ def as_csv(sweep: Sweep) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     reached = ("tpr_reached", "fpr_reached", "labels_adaptation")
-    writer.writerow(["sweep", "scale", *keys, "seeds", "faa", "faa_sd", *reached])
+    writer.writerow(["sweep", "scale", *keys, "seeds", "faa", "faa_sd", *reached, "not_adapted"])
     for place, cell in cells:
         line: list[object] = [sweep.name, sweep.scale, *(place.get(key) for key in keys)]
-        writer.writerow(line + ([0] + [None] * 5 if cell is None else _numbers(cell)))
+        writer.writerow(line + ([0] + [None] * 6 if cell is None else _numbers(cell)))
     return file.getvalue()
 
 
@@ -75,6 +75,7 @@ def _numbers(cell: Cell) -> list[object]:
         cell.mean(lambda run: run.detection.get("tpr")),
         cell.mean(lambda run: run.detection.get("fpr")),
         cell.mean(lambda run: run.labels.get("adaptation")),
+        cell.not_adapted,
     ]
 
 
@@ -96,7 +97,7 @@ def _item(row: Mapping[float, Cell | None], rate: float) -> Item:
     if faa is None:
         return Item(text="not run")
     spread = "" if faa.sd is None else f" ± {faa.sd:.1f}"
-    return Item(text=f"{faa.mean:.1f}{spread}", key=faa.mean)
+    return Item(text=f"{faa.mean:.1f}{spread}{mark(cell)}", key=faa.mean)
 
 
 def _text(value: Value) -> str:
