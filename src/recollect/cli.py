@@ -305,9 +305,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
+        note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
         print(
             f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
-            f"{result['labels']['adaptation']} labels for adaptation; in {out}"
+            f"{result['labels']['adaptation']} labels for adaptation"
+            f"{f'; {note}' if note else ''}; in {out}"
         )
     return DONE
 

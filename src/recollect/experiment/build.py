@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
@@ -20,6 +20,7 @@ from recollect.detect import (
     Encoder,
     FingerprintReference,
     HeldOutReference,
+    LearnerEncoder,
     Monitor,
     Setting,
     Surroundings,
@@ -31,6 +32,7 @@ from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
+from recollect.experiment.foresight import untestable_checks
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
 from recollect.learn import Learner, Objective
@@ -45,7 +47,7 @@ from recollect.streams import (
     read_event,
 )
 from recollect.streams.placement import split_classes
-from recollect.types import Dataset, Parts, Rows, StepReport
+from recollect.types import Dataset, Encoding, Parts, Rows, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +205,18 @@ def assemble(
         ledger=ledger,
         labels=labels,
         cache=caches[0] if caches else None,
-        warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
+        warnings=(
+            *shortage,
+            *filter(
+                None,
+                [
+                    untestable_checks(
+                        config, stream, detector, rehearses=learner.objective.rehearses
+                    )
+                ],
+            ),
+            *warnings_about(config, detector, learner.objective),
+        ),
     )
 
 
@@ -217,6 +230,30 @@ def make_reference(
         case "fingerprint":
             return FingerprintReference(encoder(), size=config.fingerprint_size, seed=config.seed)
     return learner.memory
+
+
+def foreseen(config: RunConfig, dataset: Dataset) -> str:
+    """What is known about the checks of a run before it is put together; see `foresight`."""
+    if catalogue.is_import_path(config.detector):
+        return ""  # what one's own takes its encoder for is not known
+    stream = make_stream(config, dataset)
+
+    def never(_: Tensor) -> Encoding:
+        raise AssertionError("nothing is compared to know the sizes")
+
+    around = Surroundings(learner=never, image_shape=stream.image_shape, seed=config.seed)
+    blind = Setting(
+        encoder=lambda: LearnerEncoder(around),
+        drifting=stream.schedule.drifting,
+        labels=config.monitor_labels,
+    )
+    method = catalogue.find("method", config.method).factory()
+    return untestable_checks(
+        config,
+        stream,
+        catalogue.make("detector", config, blind),
+        rehearses=getattr(method, "rehearses", True),
+    )
 
 
 def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:
