@@ -76,16 +76,21 @@ def _checks(
     if not classes:
         return
     now = stream.counts("monitored", classes, task)
-    if config.reference == "memory":
-        needed = _needed(detector, task, now, most=settled(config.buffer_size))
-        expected = _expected_in_buffer(config, stream, task)
-        for label in classes:
-            mean = expected[label] if rehearses else 0.0
-            chance = _chance_below(config, needed[label], mean)
-            yield _Check(task, mean, now[label], chance)
-        return
-    kept = _kept(config, stream, task, classes)
-    obstacles = detector.obstacles(task, {label: (kept[label], now[label]) for label in classes})
+    kept: Mapping[int, float] = dict.fromkeys(classes, 0)
+    if config.reference != "memory":
+        kept = _kept(config, stream, task, classes)
+    elif rehearses:
+        kept = _expected_in_buffer(config, stream, task)
+        if config.monitor_labels != "unknown":  # which compares all classes as one
+            needed = _needed(detector, task, now, most=settled(config.buffer_size))
+            for label in classes:
+                chance = _chance_below(config, needed[label], kept[label])
+                yield _Check(task, kept[label], now[label], chance)
+            return
+        kept = {label: round(mean) for label, mean in kept.items()}
+    obstacles = detector.obstacles(
+        task, {label: (int(kept[label]), now[label]) for label in classes}
+    )
     for label in classes:
         yield _Check(task, kept[label], now[label], float(label in obstacles))
 
@@ -121,7 +126,7 @@ def _expected_in_buffer(config: RunConfig, stream: Stream, task: int) -> Mapping
 
 def _chance_below(config: RunConfig, needed: int, mean: float) -> float:
     """How likely it is that the buffer holds fewer samples of a class than are needed."""
-    if config.buffer_policy == "balanced" or mean == 0:  # one more or less is all that varies
+    if config.buffer_policy == "balanced":  # one more or less is all that varies
         return min(1.0, max(0.0, needed - mean))
     size = settled(config.buffer_size)
     return float(binom.cdf(needed - 1, size, min(1.0, mean / size)))
