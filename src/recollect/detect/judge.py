@@ -125,9 +125,7 @@ class Judge:
         """Classes that samples of such sizes cannot be tested by, whatever they show, and why."""
         return self._by_sizes(sizes, self._level(task))[1]
 
-    def _by_sizes(
-        self, sizes: Mapping[int, Sizes], level: float
-    ) -> tuple[Panel, dict[int, str]]:
+    def _by_sizes(self, sizes: Mapping[int, Sizes], level: float) -> tuple[Panel, dict[int, str]]:
         """What is known before anything is compared: by which tests, and which classes are out."""
         obstacles = self._shortages(sizes)
         enough = {label: both for label, both in sizes.items() if label not in obstacles}

@@ -55,7 +55,7 @@ def untestable_checks(
     about = "" if all(check.chance in (0, 1) for check in checks) else "about "
     where = "tasks with drift" if stream.schedule.events else "the last task"
     return (
-        f"of {len(checks)} checks at {where} {about}{many:.0f} will be untestable: "
+        f"of {len(checks)} check{'' if len(checks) == 1 else 's'} at {where} {about}{many:.0f} will be untestable: "
         f"{_why(config, stream, detector, worst)}"
     )
 
@@ -162,7 +162,7 @@ def _why(config: RunConfig, stream: Stream, detector: Foresees, check: _Check) -
             f"the buffer of {config.buffer_size} holds {check.reference:.1f} samples of each of "
             f"{known} classes on average"
         )
-        advice = _buffer_advice(config, detector, check, len(classes), known) or more
+        advice = _buffer_advice(config, detector, check, len(classes)) or more
     else:
         name = {"held-out": "held-out samples"}.get(config.reference or "", "samples in the print")
         short = f"a class has {check.reference:.0f} {name} and {check.current} to compare with them"
@@ -170,9 +170,7 @@ def _why(config: RunConfig, stream: Stream, detector: Foresees, check: _Check) -
     return f"at task {check.task} {short} ({reason}); use {advice}"
 
 
-def _buffer_advice(
-    config: RunConfig, detector: Foresees, check: _Check, checked: int, known: int
-) -> str:
+def _buffer_advice(config: RunConfig, detector: Foresees, check: _Check, checked: int) -> str:
     """The buffer, or the reference, by which a class could be tested; empty: none could."""
     now = dict.fromkeys(range(checked), check.current)
     advice = []

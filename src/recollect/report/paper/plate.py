@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from recollect.report import style
-from recollect.report.cells import MARK, mark, notes_below
 from recollect.report.canvas import NOTE_POINTS, Margins, panels, text_inches
+from recollect.report.cells import MARK, mark, notes_below
 from recollect.report.paper.places import Spot, drift_words
 from recollect.report.sweeps import Sweep
 
