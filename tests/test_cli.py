@@ -445,8 +445,8 @@ def test_a_folder_that_names_code_or_data_is_resumed_with_trust_alone(
         "Path('imported').touch()\n"
         "class Mine(ER): pass\n"
     )
-    images = np.random.default_rng(0).integers(0, 255, (80, 4, 4, 1), dtype=np.uint8)
-    np.savez("own.npz", images=images, labels=np.arange(80) % 4)
+    images = np.random.default_rng(0).integers(0, 255, (400, 4, 4, 1), dtype=np.uint8)
+    np.savez("own.npz", images=images, labels=np.arange(400) % 4)
     code, data = ["--method", "mine:Mine"], ["--benchmark", "npz", "--data", "own.npz"]
     for name, flags in (("code", code), ("data", data)):
         assert call("run", *SMALL, *flags, "--out", name).code == 0

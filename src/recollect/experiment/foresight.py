@@ -53,9 +53,10 @@ def untestable_checks(
         return ""
     worst = max(checks, key=lambda check: check.chance)
     about = "" if all(check.chance in (0, 1) for check in checks) else "about "
+    checked = "1 check" if len(checks) == 1 else f"{len(checks)} checks"
     where = "tasks with drift" if stream.schedule.events else "the last task"
     return (
-        f"of {len(checks)} check{'' if len(checks) == 1 else 's'} at {where} {about}{many:.0f} will be untestable: "
+        f"of {checked} at {where} {about}{many:.0f} will be untestable: "
         f"{_why(config, stream, detector, worst)}"
     )
 

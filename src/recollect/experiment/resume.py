@@ -58,10 +58,8 @@ def saved_config(
         raise UserError(f"{folder} holds no run to resume; name the folder of one, or start one")
     saved = from_mapping(RunConfig, read_config(folder), source=str(Path(folder) / CONFIG))
     config = RunConfig(**saved)  # type: ignore[arg-type]  # as the file says, checked by the class
-    named = {kind: getattr(config, kind) for kind in catalogue.OWN if kind not in given}
-    strange = [
-        f"{k} {name}" for k, name in named.items() if name and catalogue.is_import_path(name)
-    ]
+    named = {kind: getattr(config, kind) or "" for kind in catalogue.OWN if kind not in given}
+    strange = [f"{kind} {name}" for kind, name in named.items() if catalogue.is_import_path(name)]
     if config.data is not None and "data" not in given:
         strange.append(f"data in {config.data}")
     if strange and not trust:
