@@ -186,12 +186,12 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
         print("\n".join(run.id for run in runs))
         return 0
     waiting = [run for run in runs if not is_finished(out / RUNS / run.id)]
-    foreseen = _load_data(waiting, plan)
-    file = write_plan(plan, out, overwrite=arguments.overwrite)
+    warnings = _load_data(waiting, plan)
+    file = write_plan(plan, out, overwrite=arguments.overwrite, warn=warnings.append)
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
         overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
-        for line in foreseen:
+        for line in warnings:
             overview.warn(line)
         with _engine(arguments, runs, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
