@@ -270,6 +270,20 @@ def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.Mo
     )
 
 
+@pytest.mark.parametrize("hidden", [10**8, 10**16, 10**20])
+def test_a_network_that_no_memory_holds_is_told_in_one_line(
+    hidden: int, call: Call, tmp_path: Path
+) -> None:
+    outcome = call("run", *SMALL, "--backbone", "mlp", "--backbone.hidden", f"{hidden},{hidden}")
+    assert outcome.code == 1
+    assert re.fullmatch(
+        r"recollect: failed: out of memory \(.*\); free some memory, or take a smaller network, "
+        r"buffer or data set\n",
+        outcome.err,
+    )
+    assert not (tmp_path / "runs").exists()
+
+
 # --- files and flags ----------------------------------------------------------------------------
 
 FLAGS = (

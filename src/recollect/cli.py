@@ -135,6 +135,12 @@ def command(argv: list[str]) -> int:
         return _complain(f"failed: {error}", FAILED)
     except MemoryError as error:
         return _complain(f"failed: out of memory: {error}", FAILED)
+    except RuntimeError as error:
+        from recollect.room import is_out_of_memory  # torch is loaded: nothing else says it so
+
+        if not is_out_of_memory(error):
+            raise
+        return _complain(f"failed: out of memory: {' '.join(str(error).split())[:300]}", FAILED)
     except KeyboardInterrupt:
         return _complain(f"interrupted{_how_to_go_on(argv)}", INTERRUPTED)
     except Terminated:

@@ -132,8 +132,9 @@ def test_swapped_folders_are_named_and_left_out(tmp_path: Path) -> None:
         found = read_sweep(file)
         assert [entry.run is None for entry in found.entries] == [True, True, False, False]
         assert len(found.warnings) == 2
-        assert f"{first}: the result of another run (buffer_size 30, planned 20), counted" in (
-            found.warnings[0]
+        assert (
+            f"{first}: the result of another run (buffer_size 30, planned 20), counted"
+            in (found.warnings[0])
         )
         notes = Notes()
         summary = carry_out(plan.runs, tmp_path, engine, notes)

@@ -36,6 +36,7 @@ from recollect.experiment.foresight import untestable_checks
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
 from recollect.learn import Learner, Objective
+from recollect.room import memory_told
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
     Schedule,
@@ -102,6 +103,7 @@ class Assembly:
             self.cache.load_state_dict(state["cache"])
 
 
+@memory_told("free some memory, or take a smaller network, buffer or data set")
 def assemble(
     config: RunConfig,
     data: Dataset | None = None,
