@@ -14,8 +14,10 @@ import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from run_tools import (
     ENVIRONMENT,
@@ -268,6 +270,20 @@ def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.Mo
     )
 
 
+@pytest.mark.parametrize("hidden", [10**8, 10**16, 10**20])
+def test_a_network_that_no_memory_holds_is_told_in_one_line(
+    hidden: int, call: Call, tmp_path: Path
+) -> None:
+    outcome = call("run", *SMALL, "--backbone", "mlp", "--backbone.hidden", f"{hidden},{hidden}")
+    assert outcome.code == 1
+    assert re.fullmatch(
+        r"recollect: failed: out of memory \(.*\); free some memory, or take a smaller network, "
+        r"buffer or data set\n",
+        outcome.err,
+    )
+    assert not (tmp_path / "runs").exists()
+
+
 # --- files and flags ----------------------------------------------------------------------------
 
 FLAGS = (
@@ -388,6 +404,99 @@ def test_a_finished_run_is_resumed_at_once(
     assert outcome.code == 0
     assert outcome.out.startswith(f"FAA {result_of(there)['faa']:.1f} %")
     assert without_lock(there) == before
+
+
+def stop_in_task_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the second task's first step."""
+    observe, steps = Learner.observe, iter(range(10**6))
+
+    def interrupted(self: Learner, batch: Any) -> Any:
+        if set(batch.labels.tolist()) == {1} and next(steps) == 0:
+            raise KeyboardInterrupt
+        return observe(self, batch)
+
+    monkeypatch.setattr(Learner, "observe", interrupted)
+
+
+def test_a_folder_is_all_that_resuming_a_run_takes(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = [*SMALL, "--method", "der++", "--method.alpha", "0.3", "--seed", 4, "--buffer-size", 30]
+    assert call("run", *flags, "--out", "whole").code == 0
+    with monkeypatch.context() as patch:
+        stop_in_task_2(patch)
+        assert call("run", *flags, "--out", "part").code == 130
+    assert call("run", "--resume", "--out", "part").code == 0
+    assert lasting(tmp_path / "part") == lasting(tmp_path / "whole")
+    # Settings that are named again must be those of the folder.
+    again = ("--resume", "--out", "part", "--method", "der++", "--method.alpha", "0.3", "--seed", 4)
+    assert call("run", *again).code == 0
+    for wrong, told in (
+        (["--buffer-size", 31], "(buffer_size: 30 there, 31 here)"),
+        (["--method.alpha", "0.4"], "(options.method.alpha: 0.3 there, 0.4 here)"),
+        (["--method", "er", "--seed", 5], "(method: "),
+    ):
+        assert told in call("run", "--resume", "--out", "part", *wrong).complaint
+    assert recollect.resume("part") == result_of(tmp_path / "part")
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_folder_without_a_run_cannot_be_resumed(call: Call, tmp_path: Path, command: str) -> None:
+    before = snapshot(tmp_path)
+    complaint = call(command, "--resume", "--out", "typo").complaint
+    assert re.match("typo holds no runs? to resume; name the folder of ", complaint)
+    assert snapshot(tmp_path) == before
+    assert "--trust goes with --resume" in call(command, *SMALL, "--trust").complaint
+
+
+def test_a_folder_that_names_code_or_data_is_resumed_with_trust_alone(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from recollect.learn.er import ER\n"
+        "from pathlib import Path\n"
+        "Path('imported').touch()\n"
+        "class Mine(ER): pass\n"
+    )
+    images = np.random.default_rng(0).integers(0, 255, (400, 4, 4, 1), dtype=np.uint8)
+    np.savez("own.npz", images=images, labels=np.arange(400) % 4)
+    code, data = ["--method", "mine:Mine"], ["--benchmark", "npz", "--data", "own.npz"]
+    for name, flags in (("code", code), ("data", data)):
+        assert call("run", *SMALL, *flags, "--out", name).code == 0
+    sys.modules.pop("mine")
+    (tmp_path / "imported").unlink()
+    for name, told in (("code", "method mine:Mine"), ("data", "data in own.npz")):
+        complaint = call("run", "--resume", "--out", name).complaint
+        assert f"names code or data of its own ({told}); if you trust it" in complaint
+        with pytest.raises(recollect.UserError, match="trust=True"):
+            recollect.resume(name)
+        assert not (tmp_path / "imported").exists()
+    assert call("run", "--resume", "--out", "code", "--trust").code == 0
+    assert (tmp_path / "imported").exists()
+    assert recollect.resume("data", trust=True)["benchmark"] == "npz"
+    # Whoever names them has no need to trust the folder.
+    assert call("run", "--resume", "--out", "code", *code).code == 0
+    assert call("run", "--resume", "--out", "data", *data).code == 0
+
+
+def test_a_folder_is_all_that_resuming_a_comparison_takes(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = SimpleNamespace(warnings=(), figures=(), page="page", table="table")
+    monkeypatch.setattr("recollect.report.write_report", lambda paths, out: drawn)
+    flags = [*SMALL, "--adaptations", "amr-plus,vanilla", "--num-seeds", 2, "--seed", 3]
+    with monkeypatch.context() as patch:
+        stop_in_task_2(patch)
+        assert call("compare", *flags, "--out", "both").code == 130
+    assert call("compare", "--resume", "--out", "both").code == 0
+    names = {f"{name}-seed{seed}" for name in ("amr-plus", "vanilla") for seed in (3, 4)}
+    assert {file.parent.name for file in (tmp_path / "both").glob("*/result.json")} == names
+    wrong = call("compare", "--resume", "--out", "both", "--epochs", 2).complaint
+    assert "(epochs: 1 there, 2 here)" in wrong
+    # More of the same is welcome, as ever.
+    assert call("compare", "--resume", "--out", "both", "--num-seeds", 3).code == 0
+    assert result_of(tmp_path / "both" / "vanilla-seed5")["config"]["epochs"] == 1
 
 
 def test_overwriting_starts_anew(call: Call, there: Path, tmp_path: Path) -> None:

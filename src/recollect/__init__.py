@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from recollect.errors import RunFailure, UserError
     from recollect.experiment.config import RunConfig
     from recollect.experiment.load import Predictor, load
+    from recollect.experiment.resume import resume
     from recollect.experiment.run import run
     from recollect.live.estimator import KeeperClassifier
     from recollect.live.keeper import Keeper
@@ -30,6 +31,7 @@ _HOMES = {
     "from_torch_dataset": "recollect.data.adapters",
     "load": "recollect.experiment.load",
     "load_own": "recollect.data.own",
+    "resume": "recollect.experiment.resume",
     "run": "recollect.experiment.run",
     "write_report": "recollect.report",
 }
@@ -45,6 +47,7 @@ __all__ = [
     "from_torch_dataset",
     "load",
     "load_own",
+    "resume",
     "run",
     "write_report",
 ]

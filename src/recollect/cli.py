@@ -135,6 +135,12 @@ def command(argv: list[str]) -> int:
         return _complain(f"failed: {error}", FAILED)
     except MemoryError as error:
         return _complain(f"failed: out of memory: {error}", FAILED)
+    except RuntimeError as error:
+        from recollect.room import is_out_of_memory  # torch is loaded: nothing else says it so
+
+        if not is_out_of_memory(error):
+            raise
+        return _complain(f"failed: out of memory: {' '.join(str(error).split())[:300]}", FAILED)
     except KeyboardInterrupt:
         return _complain(f"interrupted{_how_to_go_on(argv)}", INTERRUPTED)
     except Terminated:
@@ -195,7 +201,16 @@ def parser() -> OneLineParser:
             help="settings from a YAML or JSON file, e.g. the config.json of another run",
         )
         each.add_argument("--out", type=_folder, metavar="FOLDER", help=_OUT)
-        each.add_argument("--resume", action="store_true", help="go on where it stopped")
+        each.add_argument(
+            "--resume",
+            action="store_true",
+            help="go on where it stopped; --out says where, and nothing else is needed",
+        )
+        each.add_argument(
+            "--trust",
+            action="store_true",
+            help="with --resume: import the code and read the data that the folder names",
+        )
         each.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
         each.add_argument(
             "--checkpoint-seconds",
@@ -214,12 +229,11 @@ def parser() -> OneLineParser:
         _add_output_flags(each)
     compare.add_argument(
         "--adaptations",
-        default="vanilla,fr,amr",
         metavar="TEXT,...",
         help="adaptations to compare (default: vanilla,fr,amr)",
     )
     compare.add_argument(
-        "--num-seeds", type=int, default=3, metavar="N", help="seeds, from --seed on (default: 3)"
+        "--num-seeds", type=int, metavar="N", help="seeds, from --seed on (default: 3)"
     )
 
     report = _add(commands, "report", _report, "the page, tables and figures of finished runs")
@@ -279,10 +293,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from recollect.experiment.run import run_in
     from recollect.experiment.store import RunFolder
 
-    given = _config(arguments)
+    _refuse_contradictions(arguments)
+    given = _resumed(arguments) if arguments.resume else None
+    given = given or _config(arguments)
     config = resolve(given)
-    name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
-    out = arguments.out or Path("runs") / name
+    out = arguments.out or _default_folder(config)
     if arguments.resume:
         config = as_begun(config, out)
     with _stages(arguments) as stages:
@@ -307,11 +322,40 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result, indent=1))
     elif not arguments.quiet:
+        note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
         print(
             f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
-            f"{result['labels']['adaptation']} labels for adaptation; in {out}"
+            f"{result['labels']['adaptation']} labels for adaptation"
+            f"{f'; {note}' if note else ''}; in {out}"
         )
     return DONE
+
+
+def _default_folder(config: RunConfig) -> Path:
+    name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
+    return Path("runs") / name
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    if arguments.resume and arguments.overwrite:
+        raise UserError("--resume and --overwrite exclude each other; give one of them")
+    if arguments.trust and not arguments.resume:
+        raise UserError("--trust goes with --resume: code and data named by flags need none")
+
+
+def _resumed(arguments: argparse.Namespace) -> RunConfig | None:
+    """The config of the run that is to go on; None: there is none yet, and flags say what it is."""
+    from recollect.experiment.presets import resolve
+    from recollect.experiment.resume import saved_config, with_given
+    from recollect.experiment.store import is_run
+
+    values, options = _given(arguments)
+    out = arguments.out or _default_folder(resolve(_config(arguments)))
+    if not is_run(out) and (values or arguments.options):
+        return None
+    saved = saved_config(out, given=values.keys(), trust=arguments.trust)
+    saved = with_given(saved, out, values, {})
+    return with_given(saved, out, {}, _options(arguments, saved, options))
 
 
 def _saving(arguments: argparse.Namespace) -> Saving:
@@ -323,13 +367,39 @@ def _saving(arguments: argparse.Namespace) -> Saving:
 def _compare(arguments: argparse.Namespace) -> int:
     from recollect.experiment.compare import Comparison
 
+    _refuse_contradictions(arguments)
     base = _config(arguments)
-    adaptations = tuple(name.strip() for name in arguments.adaptations.split(","))
-    comparison = Comparison(base=base, adaptations=adaptations, num_seeds=arguments.num_seeds)
     out = arguments.out or Path("runs") / f"compare-{base.benchmark}-{base.method}"
+    adaptations, num_seeds = Comparison.adaptations, Comparison.num_seeds
+    if arguments.resume and (saved := _saved_comparison(arguments, out)):
+        base, adaptations, num_seeds = saved.base, saved.adaptations, saved.num_seeds
+    if arguments.adaptations is not None:
+        adaptations = tuple(name.strip() for name in arguments.adaptations.split(","))
+    if arguments.num_seeds is not None:
+        num_seeds = arguments.num_seeds
+    comparison = Comparison(base=base, adaptations=adaptations, num_seeds=num_seeds)
     return _run_comparison(
         comparison, arguments, out, resume=arguments.resume, saving=_saving(arguments)
     )
+
+
+def _saved_comparison(arguments: argparse.Namespace, out: Path) -> Any:
+    """The comparison that a folder holds runs of; None: it holds none, and flags say what it is."""
+    from recollect.experiment.compare import comparison_of
+    from recollect.experiment.resume import saved_runs, with_given
+
+    values, options = _given(arguments)
+    saved = saved_runs(out, given=values.keys(), trust=arguments.trust)
+    asked = values or arguments.options or arguments.adaptations or arguments.num_seeds
+    if not saved and not asked:
+        raise UserError(f"{out} holds no runs to resume; name the folder of a comparison")
+    if not saved:
+        return None
+    first_seed = values.pop("seed", None)
+    for name, config in saved.items():
+        same = with_given(config, out / name, values, {})
+        with_given(same, out / name, {}, _options(arguments, same, options))
+    return comparison_of(list(saved.values()), first_seed=first_seed)
 
 
 def _run_comparison(
@@ -406,10 +476,11 @@ def _describe(kind: str, entry: catalogue.Entry) -> dict[str, Any]:
     }
 
 
-def _config(arguments: argparse.Namespace) -> RunConfig:
-    """The config that the file and the flags describe together; a flag has the last word."""
-    from recollect.experiment.presets import options_type, resolve
+def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that the file and the flags name, and the file's options of parts.
 
+    A flag has the last word.
+    """
     values: dict[str, Any] = {}
     options: dict[str, Any] = {}
     if arguments.config is not None:
@@ -421,13 +492,30 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
     for part in options.keys() & given.keys():
         if given[part] != values.get(part):
             del options[part]  # they belong to the part that the flag puts another one for
-    values |= given
+    return values | given, options
+
+
+def _config(arguments: argparse.Namespace) -> RunConfig:
+    """The config that the file and the flags describe together."""
+    from recollect.experiment.presets import resolve
+
+    values, options = _given(arguments)
     resolved = resolve(RunConfig(**values))  # the preset may name a part that nobody named
-    for part in {*options, *arguments.options}:
-        kind = options_type(resolved, part)
-        written = from_mapping(kind, options.get(part, {}), source=f"{arguments.config}: {part}")
+    return RunConfig(**values, options=_options(arguments, resolved, options))
+
+
+def _options(
+    arguments: argparse.Namespace, config: RunConfig, in_file: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Options of the parts that a config names, from the file and from flags."""
+    from recollect.experiment.presets import options_type
+
+    options = {}
+    for part in {*in_file, *arguments.options}:
+        kind = options_type(config, part)
+        written = from_mapping(kind, in_file.get(part, {}), source=f"{arguments.config}: {part}")
         options[part] = written | coerce(kind, arguments.options.get(part, {}), part=part)
-    return RunConfig(**values, options=options)
+    return options
 
 
 def _stages(arguments: argparse.Namespace) -> Stages:

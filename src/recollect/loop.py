@@ -31,9 +31,10 @@ def play(
     """
     learner, ledger = care.learner, care.ledger
     for task in tasks:
+        workbench = bench(task)
         if midway is None:
             listener.task_begins(task)
-            verdicts, repair = care.attend(task, bench(task))
+            verdicts, repair = care.attend(task, workbench)
             ledger.book_labels("stream", task.new_labels())
         else:
             verdicts, repair = midway.verdicts, midway.repair
@@ -65,7 +66,7 @@ def play(
                         )
                     )
                 done = 0
-        later_notes = care.follow_up(bench(task))
+        later_notes = care.follow_up(workbench)
         with ledger.phase("train"):
             learner.end_task()
         renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))

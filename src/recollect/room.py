@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from recollect.errors import RunFailure
 from recollect.files import writing
 
 MOST_IN_MEMORY = 64 * 2**20
@@ -34,11 +37,30 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor
     return flat.view(shape)
 
 
+_NO_ROOM = (
+    "can't allocate memory",
+    "Storage size calculation overflowed",
+    "Overflow when unpacking",
+)
+"""How torch says on the CPU, where it has no type of its own for it, that there is no room."""
+
+
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that there is no room left."""
-    # On the CPU, torch has no type of its own for it.
+    """Whether an error says that there is no room left, or that none could ever be enough."""
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or "can't allocate memory" in str(error)
+    return known or any(words in str(error) for words in _NO_ROOM)
+
+
+@contextlib.contextmanager
+def memory_told(remedy: str) -> Iterator[None]:
+    """Tell in one line that memory has run out, whoever asked for it, and what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, TypeError) as error:
+        if isinstance(error, RunFailure) or not is_out_of_memory(error):
+            raise
+        details = " ".join(str(error).split())[:300] or type(error).__name__
+        raise RunFailure(f"out of memory ({details}); {remedy}") from error
 
 
 def copy_of(tensor: Tensor) -> Tensor:

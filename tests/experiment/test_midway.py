@@ -8,9 +8,9 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -25,6 +25,7 @@ from recollect.experiment import store
 from recollect.experiment.listeners import Silent
 from recollect.experiment.saving import Saving
 from recollect.experiment.store import RunFolder, read_checkpoint
+from recollect.shapes import Workbench
 from recollect.types import Midway, Repair, Rows, Verdict
 
 SMALL = RunConfig(epochs=2, tasks=((0, 1), (2, 3)), detector="oracle")
@@ -85,6 +86,50 @@ def test_a_method_that_keeps_answers_goes_on_from_between_two_tasks(tmp_path: Pa
     with pytest.raises(Stop):
         run(wanted, tmp_path / "run", listener=BeginsTask3())
     run(wanted, tmp_path / "run", resume=True)
+    assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
+
+
+class AsksTwice:
+    """Asks for labels before and after a task's training, and writes down what it is given."""
+
+    given: ClassVar[list[tuple[int, int]]] = []
+    """(task, id), in the order in which they came"""
+    _task = 0
+
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        self._task = drifted[0].task if drifted else 0
+        return Repair(notes=(self._ask(bench),) if drifted else ())
+
+    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+        return (self._ask(bench),) if self._task else ()
+
+    def _ask(self, bench: Workbench) -> str:
+        ids = bench.labels.ask(0, 20).ids.tolist()
+        self.given += [(self._task, row) for row in ids]
+        unlabelled = {(self._task, row) for row in bench.labels.unlabelled().ids.tolist()}
+        assert not unlabelled & {*self.given}
+        return f"given: {ids}"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"task": self._task}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._task = state["task"]
+
+
+def test_no_sample_is_given_or_booked_twice_within_a_task_resumed_or_not(tmp_path: Path) -> None:
+    wanted = config(adaptation=f"{__name__}:AsksTwice")
+    AsksTwice.given.clear()
+    run(wanted, tmp_path / "whole")
+    given = list(AsksTwice.given)
+    assert len(given) == len(set(given)) == 40
+    assert result_of(tmp_path / "whole")["labels"]["adaptation"] == 40
+
+    AsksTwice.given.clear()
+    with pytest.raises(Stop):
+        run(wanted, tmp_path / "run", listener=StopAt(2, 9), saving=EVERY_STEP)
+    run(wanted, tmp_path / "run", resume=True)
+    assert AsksTwice.given == given
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,11 @@ def test_asking_for_all_gives_every_incoming_row_once_and_then_nothing() -> None
     assert sorted(ids(labels.ask(1, None))) == pool(1)
     assert len(labels.ask(1, None)) == 0
     assert len(labels.ask(1, 5)) == 0
+
+
+def test_a_choice_of_one_row_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 different positions"):
+        labels_of().ask(0, 3, choose=lambda images, count: torch.zeros(count, dtype=torch.int64))
 
 
 def test_the_budget_is_honoured_over_tasks_and_the_refusal_is_booked() -> None:

@@ -226,6 +226,7 @@ def test_a_note_in_other_words_is_no_other_plan_and_is_replaced(tmp_path: Path) 
     plan = make_plan("p", Grid(axes={"seed": [0]}), scale=SCALES["smoke"])
     file = write_plan(plan, tmp_path)
     there = json.loads(file.read_text())
+    del there["sha256"]  # as earlier versions left it
     there["scale"]["note"] = "as an older version put it"
     file.write_text(json.dumps(there))
     assert read_sweep(file).scale_note == "as an older version put it"
@@ -249,6 +250,7 @@ def test_what_was_changed_by_hand_stands_on_table_and_figures(tmp_path: Path) ->
 def test_a_plan_with_other_runs_behind_the_same_grid_is_refused(tmp_path: Path) -> None:
     file = write_plan(tiny(seed=[0]), tmp_path)
     there = json.loads(file.read_text())
+    del there["sha256"]  # as earlier versions left it
     there["runs"][0]["id"] = "digits-cd-of-another-version"
     file.write_text(json.dumps(there))
     line = complaint(lambda: write_plan(tiny(seed=[0]), tmp_path))
@@ -258,6 +260,7 @@ def test_a_plan_with_other_runs_behind_the_same_grid_is_refused(tmp_path: Path) 
 def test_a_setting_that_an_older_version_did_not_know_is_no_other_plan(tmp_path: Path) -> None:
     file = write_plan(tiny(seed=[0]), tmp_path)
     there = json.loads(file.read_text())
+    del there["sha256"]  # as earlier versions left it
     del there["runs"][0]["config"]["lr_floor"]
     file.write_text(json.dumps(there))
     write_plan(tiny(seed=[0]), tmp_path)

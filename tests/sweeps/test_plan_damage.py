@@ -38,6 +38,20 @@ def test_reading_it_gets_one_line(key: str, value: Any, tmp_path: Path) -> None:
     assert "start the sweep again to mend it" in told
 
 
+def test_a_changed_number_is_seen_and_told_when_the_plan_is_written_anew(tmp_path: Path) -> None:
+    file = write_plan(PLAN, tmp_path)
+    content = file.read_text()
+    place = json.loads(content)["runs"][0]["place"]
+    damage(file, "place", {**place, "buffer_size": 7})
+    assert "its digest does not fit; start the sweep again" in complaint(lambda: read_sweep(file))
+    told: list[str] = []
+    write_plan(PLAN, tmp_path, warn=told.append)
+    assert told == [f"{file} was damaged, and is written anew from the grid"]
+    assert file.read_text() == content
+    write_plan(PLAN, tmp_path, warn=told.append)
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize(("key", "value"), [*BOTH, ("id", {})])
 def test_starting_the_sweep_again_mends_it(key: str, value: Any, tmp_path: Path) -> None:
     file = write_plan(PLAN, tmp_path)

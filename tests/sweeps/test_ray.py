@@ -23,6 +23,7 @@ import pytest
 from run_tools import complaint, lasting
 from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 
+from recollect.experiment.interrupt import Terminated
 from recollect.experiment.store import CHECKPOINT, LOCK, is_busy
 from recollect.sweeps.on_ray import OnRay
 from recollect.sweeps.plan import FAILURES, RUNS
@@ -88,6 +89,30 @@ def test_a_cluster_that_nothing_fits_on_is_refused_and_stays(cluster: Any) -> No
     assert "no run fits" in complaint(lambda: OnRay(cluster.address, gpus_per_run=1))
     with OnRay(cluster.address, cpus_per_run=0.5) as engine:
         assert engine.slots == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_while_ray_works_ends_the_sweep_as_itself(
+    cluster: Any, orders: Path, tmp_path: Path, number: int, error: type[BaseException]
+) -> None:
+    def handle(*_: object) -> None:
+        raise error
+
+    (run,) = tiny_plan(axes={"seed": [0]}, adaptation="own_parts:Counting").runs
+    (orders / "gate").touch()  # the run waits before its second task
+    before = signal.signal(number, handle)
+    try:
+        with OnRay(cluster.address) as engine:
+            engine.submit(job_of(run, tmp_path))
+            until(lambda: (tmp_path / RUNS / run.id / CHECKPOINT).exists(), seconds=180)
+            threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+            with pytest.raises(error):
+                engine.wait(1.0)
+    finally:
+        signal.signal(number, before)
+        (orders / "gate").unlink()
 
 
 def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_path: Path) -> None:

@@ -121,6 +121,40 @@ def test_damaged_results_are_named_and_made_anew(tmp_path: Path) -> None:
         assert lasting(out / RUNS / run.id) == lasting(plain / RUNS / run.id)
 
 
+def test_swapped_folders_are_named_and_left_out(tmp_path: Path) -> None:
+    plan = tiny_plan(axes={"seed": [0, 1], "buffer_size": [20, 30]})
+    file = write_plan(plan, tmp_path)
+    with InProcess() as engine:
+        carry_out(plan.runs, tmp_path, engine, Notes())
+        first, second, *_ = (tmp_path / RUNS / run.id for run in plan.runs)
+        before = snapshot(tmp_path / RUNS)
+        first.rename(tmp_path / "aside")
+        second.rename(first)
+        (tmp_path / "aside").rename(second)
+        found = read_sweep(file)
+        assert [entry.run is None for entry in found.entries] == [True, True, False, False]
+        assert len(found.warnings) == 2
+        assert (
+            f"{first}: the result of another run (buffer_size 30, planned 20), counted"
+            in (found.warnings[0])
+        )
+        notes = Notes()
+        summary = carry_out(plan.runs, tmp_path, engine, notes)
+    assert (summary.total, summary.done) == (4, 2)
+    assert set(summary.failed) == {first.name, second.name}
+    assert all("remove " in error for error in summary.failed.values())
+    assert [line.partition(": ")[0] for line in notes.warnings] == [str(first), str(second)]
+    # Nothing of either run is lost: put back, both count again.
+    first.rename(tmp_path / "aside")
+    second.rename(first)
+    (tmp_path / "aside").rename(second)
+    after = snapshot(tmp_path / RUNS)
+    assert {name: value for name, value in after.items() if not name.endswith(".lock")} == {
+        name: value for name, value in before.items() if not name.endswith(".lock")
+    }
+    assert read_sweep(file).num_done == 4
+
+
 @pytest.mark.parametrize("retries", [0, 1, 3])
 def test_a_broken_run_is_tried_so_often_and_every_attempt_is_noted(
     plan: Plan, tmp_path: Path, retries: int

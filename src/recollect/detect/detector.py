@@ -67,6 +67,15 @@ class GoesOn(HasState, Protocol):
         ...
 
 
+@runtime_checkable
+class Foresees(Protocol):
+    """A detector that knows from the numbers of samples alone which classes it cannot test."""
+
+    def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
+        """Of classes with so many reference and current samples, the untestable ones, and why."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a detector is given to work with."""
@@ -133,6 +142,14 @@ class TwoSampleDetector:
         if self._labels == "unknown":  # what is said of the whole stream is said of every class
             verdicts = [replace(verdicts[0], label=label) for label in classes]
         return self._with_harm(verdicts, all_kept, all_now, shares)
+
+    def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
+        """Of classes with so many reference and current samples, the untestable ones, and why."""
+        if self._labels != "unknown" or not sizes:
+            return self._judge.obstacles(task, sizes)
+        kept, now = (sum(side) for side in zip(*sizes.values(), strict=True))
+        found = self._judge.obstacles(task, {0: (kept, now)})
+        return dict.fromkeys(sizes, found[0]) if found else {}
 
     def _with_harm(
         self,

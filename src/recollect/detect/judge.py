@@ -102,10 +102,7 @@ class Judge:
         """
         level = self._level(task)
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
-        obstacles = self._shortages(sizes)
-        enough = {label: both for label, both in sizes.items() if label not in obstacles}
-        panel = self._fine_enough(enough, level)
-        obstacles |= self._out_of_reach(panel, enough, level)
+        panel, obstacles = self._by_sizes(sizes, level)
         testable = {label: pair for label, pair in sides.items() if label not in obstacles}
         found = {each.name: self._compare(each, testable, task) for each in panel.comparisons}
         evidence = {label: self._merged([of[label] for of in found.values()]) for label in testable}
@@ -123,6 +120,17 @@ class Judge:
             )
             for label in sides
         ]
+
+    def obstacles(self, task: int, sizes: Mapping[int, Sizes]) -> dict[int, str]:
+        """Classes that samples of such sizes cannot be tested by, whatever they show, and why."""
+        return self._by_sizes(sizes, self._level(task))[1]
+
+    def _by_sizes(self, sizes: Mapping[int, Sizes], level: float) -> tuple[Panel, dict[int, str]]:
+        """What is known before anything is compared: by which tests, and which classes are out."""
+        obstacles = self._shortages(sizes)
+        enough = {label: both for label, both in sizes.items() if label not in obstacles}
+        panel = self._fine_enough(enough, level)
+        return panel, obstacles | self._out_of_reach(panel, enough, level)
 
     def _compare(
         self,
@@ -181,14 +189,16 @@ class Judge:
         self, panel: Panel, sizes: Mapping[int, Sizes], level: float
     ) -> dict[int, str]:
         """Of classes with enough rows, those no p-value of which can be flagged, and why."""
+        if self._options.max_statistic is not None:
+            return {}
         obstacles = {}
-        for label, both in sizes.items() if self._options.max_statistic is None else ():
+        for both in set(sizes.values()):
             smallest = panel.smallest(both)
             # At best all others have drifted as clearly.
             threshold = self._correct([smallest] * len(sizes), level)
             if smallest > threshold:
-                obstacles[label] = _obstacle(panel, both, threshold, len(sizes))
-        return obstacles
+                obstacles[both] = _obstacle(panel, both, threshold, len(sizes))
+        return {label: obstacles[both] for label, both in sizes.items() if both in obstacles}
 
     def _unheard(
         self,

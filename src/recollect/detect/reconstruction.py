@@ -9,7 +9,7 @@ Training is in the seconds of a check but not in its FLOPs, which count a run's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -92,6 +92,11 @@ class ReconstructionDetector:
         errors = self._errors(learned, [*unseen, *now], draw)
         pairs = zip(errors[: len(classes)], errors[len(classes) :], strict=True)
         return self._judge.verdicts(task, dict(zip(classes, pairs, strict=True)))
+
+    def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
+        """Of classes with so many reference and current samples, the untestable ones, and why."""
+        unseen = {label: (kept - kept // 2, now) for label, (kept, now) in sizes.items()}
+        return self._judge.obstacles(task, unseen)
 
     def _errors(
         self, learned: Sequence[Tensor], sides: Sequence[Tensor], draw: torch.Generator

@@ -17,7 +17,7 @@ The encoder must be fixed: to one that learns, earlier rows and later ones do no
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -99,10 +99,20 @@ class SequentialDetector:
                 label=label,
                 drifted=None,
                 num_reference=kept[label],
-                reason=f"fewer than {self._options.min_rows} distinct reference rows",
+                reason=self._shortage,
             )
             for label in classes
         ]
+
+    def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
+        """Of classes with so many reference and current samples, the untestable ones, and why."""
+        del task
+        least = self._options.min_rows
+        return {label: self._shortage for label, (kept, _) in sizes.items() if kept < least}
+
+    @property
+    def _shortage(self) -> str:
+        return f"fewer than {self._options.min_rows} distinct reference rows"
 
     def renew(self, labels: Sequence[int], learned: Rows) -> None:
         """These classes were just learned, from these rows: what came before is void.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
@@ -23,6 +23,7 @@ from recollect.detect import (
     Encoder,
     FingerprintReference,
     HeldOutReference,
+    LearnerEncoder,
     Monitor,
     Setting,
     Surroundings,
@@ -34,22 +35,24 @@ from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
+from recollect.experiment.foresight import untestable_checks
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
 from recollect.experiment.store import read_config
 from recollect.learn import Learner, Objective
+from recollect.room import memory_told
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
     Schedule,
     Stream,
+    StreamLabels,
     Task,
-    TaskLabels,
     make_schedule,
     make_script,
     read_event,
 )
 from recollect.streams.placement import split_classes
-from recollect.types import Dataset, Parts, Rows, StepReport
+from recollect.types import Dataset, Encoding, Parts, Rows, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,7 @@ class Assembly:
     monitor: Monitor
     adaptation: Adaptation
     ledger: Ledger
+    labels: StreamLabels
     bench: Callable[[Task], Workbench]
     """what the adaptation works with during a task"""
     evaluate: Callable[[Task], Scores]
@@ -86,6 +90,7 @@ class Assembly:
             "learner": self.learner.state_dict(),
             "monitor": self.monitor.state_dict(),
             "ledger": self.ledger.state_dict(),
+            "labels": self.labels.state_dict(),
             "adaptation": state_of(self.adaptation),
             "cache": None if self.cache is None else self.cache.state_dict(),
         }
@@ -95,11 +100,14 @@ class Assembly:
         self.learner.load_state_dict(state["learner"])
         self.monitor.load_state_dict(state["monitor"])
         self.ledger.load_state_dict(state["ledger"])
+        if "labels" in state:  # not in checkpoints of earlier versions
+            self.labels.load_state_dict(state["labels"])
         load_state_of(self.adaptation, state.get("adaptation", {}))
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"])
 
 
+@memory_told("free some memory, or take a smaller network, buffer or data set")
 def assemble(
     config: RunConfig,
     data: Dataset | None = None,
@@ -151,15 +159,16 @@ def assemble(
         ledger.add_step()
         return learner.rehearse(batch, rate=rate)
 
+    labels = StreamLabels(
+        allowance=ledger.allowance,
+        book=lambda count: ledger.book_labels("adaptation", count),
+        seed=config.seed,
+    )
+
     def bench(task: Task) -> Workbench:
         return Workbench(
             memory=learner.memory,
-            labels=TaskLabels(
-                task,
-                allowance=ledger.allowance,
-                book=lambda count: ledger.book_labels("adaptation", count),
-                seed=config.seed,
-            ),
+            labels=labels.of(task),
             annotate=learner.annotate,
             encode=learner.encode,
             rehearse=rehearse,
@@ -203,8 +212,20 @@ def assemble(
         bench=bench,
         evaluate=evaluate,
         ledger=ledger,
+        labels=labels,
         cache=caches[0] if caches else None,
-        warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
+        warnings=(
+            *shortage,
+            *filter(
+                None,
+                [
+                    untestable_checks(
+                        config, stream, detector, rehearses=learner.objective.rehearses
+                    )
+                ],
+            ),
+            *warnings_about(config, detector, learner.objective),
+        ),
     )
 
 
@@ -218,6 +239,30 @@ def make_reference(
         case "fingerprint":
             return FingerprintReference(encoder(), size=config.fingerprint_size, seed=config.seed)
     return learner.memory
+
+
+def foreseen(config: RunConfig, dataset: Dataset) -> str:
+    """What is known about the checks of a run before it is put together; see `foresight`."""
+    if catalogue.is_import_path(config.detector):
+        return ""  # what one's own takes its encoder for is not known
+    stream = make_stream(config, dataset)
+
+    def never(_: Tensor) -> Encoding:
+        raise AssertionError("nothing is compared to know the sizes")
+
+    around = Surroundings(learner=never, image_shape=stream.image_shape, seed=config.seed)
+    blind = Setting(
+        encoder=lambda: LearnerEncoder(around),
+        drifting=stream.schedule.drifting,
+        labels=config.monitor_labels,
+    )
+    method = catalogue.find("method", config.method).factory()
+    return untestable_checks(
+        config,
+        stream,
+        catalogue.make("detector", config, blind),
+        rehearses=getattr(method, "rehearses", True),
+    )
 
 
 def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:

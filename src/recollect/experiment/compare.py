@@ -50,6 +50,20 @@ class Comparison:
         ]
 
 
+def comparison_of(configs: Sequence[RunConfig], *, first_seed: int | None = None) -> Comparison:
+    """The comparison that runs of these configs were made by; at least one."""
+    found = {config.adaptation for config in configs}
+    usual = [name for name in Comparison.adaptations if name in found]
+    seeds = {config.seed for config in configs}
+    first = min(seeds) if first_seed is None else first_seed
+    options = {part: own for part, own in configs[0].options.items() if part != "adaptation"}
+    return Comparison(
+        base=dataclasses.replace(configs[0], options=options, seed=first),
+        adaptations=(*usual, *sorted(found - {*usual})),
+        num_seeds=max(1, max(seeds) - first + 1),
+    )
+
+
 def compare(
     comparison: Comparison,
     out: Path,

@@ -14,6 +14,7 @@ import torch
 
 import recollect
 from recollect import evaluate
+from recollect.adapted import count_adapted
 from recollect.evaluate import Ledger
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import pick_device
@@ -125,6 +126,7 @@ def make_result(
             for record in records
             for label in record["renewed"]
         ],
+        "adapted": _adapted(config, records, ledger),
         "detection": vars(_detection(schedule, records)),
         "recovery": _recovery(schedule, records),
         "notes": [
@@ -145,6 +147,20 @@ def _confusion(scores: Record, num_classes: int) -> list[list[int]] | None:
     counts = scores["confusion_counts"]
     num_outputs = max([num_classes, *(predicted + 1 for _, predicted, _ in counts)])
     return None if num_outputs > MOST_CLASSES else evaluate.confusion_matrix(counts, num_outputs)
+
+
+def _adapted(config: RunConfig, records: Sequence[Record], ledger: Ledger) -> Record:
+    """What the checks gave the adaptation to act on; `note`: that it was nothing."""
+    found = count_adapted(
+        [
+            (verdict["task"], verdict["class"], verdict["drifted"], verdict["spared"])
+            for record in records
+            for verdict in record["verdicts"]
+        ],
+        {(record["task"], label) for record in records for label in record["renewed"]},
+    )
+    note = found.note(config.adaptation, ledger.labels["adaptation"])
+    return {**vars(found), "note": note or None}
 
 
 def _recovery(schedule: Schedule, records: Sequence[Record]) -> list[Record]:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from recollect.errors import RunFailure
 from recollect.experiment.benchmarks import Tell
 from recollect.experiment.build import Assembly, as_begun, assemble
 from recollect.experiment.config import RunConfig
@@ -26,10 +25,13 @@ from recollect.experiment.saving import OFTEN, Keeping, Saving
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder
 from recollect.loop import play
-from recollect.room import is_out_of_memory
+from recollect.room import memory_told
 from recollect.shapes import Listener
 from recollect.streams import Stream
 from recollect.types import Dataset, Midway
+
+KEPT = "everything up to the last checkpoint is kept: free some memory, then go on with --resume"
+"""What to do where memory runs out."""
 
 
 def run(
@@ -114,7 +116,7 @@ def run_in(
             }
         )
 
-    with _threads(config.threads), _memory_told(), gently() as interruption:
+    with _threads(config.threads), memory_told(KEPT), gently() as interruption:
         keeping = Keeping(saving, save, interruption)
         for record in play(
             assembly.stream.tasks(after=done),
@@ -170,21 +172,6 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
-def _memory_told() -> Iterator[None]:
-    """Tell in one line that memory has run out, whoever asked for it."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        details = " ".join(str(error).split()) or type(error).__name__
-        raise RunFailure(
-            f"out of memory ({details}); everything up to the last checkpoint is kept: free some "
-            "memory, then go on with --resume"
-        ) from error
 
 
 def run_name(config: RunConfig, varied: Sequence[str]) -> str:

@@ -290,8 +290,8 @@ class RunFolder:
         """UserError in a fork of the process that holds the folder: two would write to it."""
         if self._pid != os.getpid():
             raise UserError(
-                f"{self.path} is held by the process {self._pid}, of which this one is a fork: only "
-                "that one writes to it; open the folder after the fork, in one process"
+                f"{self.path} is held by the process {self._pid}, of which this one is a fork: "
+                "only that one writes to it; open the folder after the fork, in one process"
             )
 
     def _refuse_if_closed(self) -> None:
@@ -486,6 +486,11 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
         raise UserError(
             f"{path} already holds {kind} run; go on with --resume or start anew with --overwrite"
         )
+    refuse_other_config(path, config)
+
+
+def refuse_other_config(path: Path, config: Mapping[str, JSON]) -> None:
+    """UserError that names what differs, if the run in a folder has another config."""
     differences = list(_differences(read_config(path), config))
     if len(differences) > 5:  # one line must hold them
         differences[5:] = [f"and {len(differences) - 5} more"]

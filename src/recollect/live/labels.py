@@ -57,11 +57,15 @@ class LiveLabels:
         self._now = now
         self._wanted: dict[int, int | None] = {}
         self._given: list[Rows] = []
+        self._delivered = torch.empty(0, dtype=torch.int64)
         self.unmet: set[int] = set()
         """classes for which there were no rows, or too few"""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
-        """Up to `count` fresh rows of a class (None: all there are); none rather than a few."""
+        """Up to `count` fresh rows of a class (None: all there are); none rather than a few.
+
+        No row is given twice.
+        """
         free = self._fresh(label)
         if count is not None and len(free) >= count:
             given, rows = free[:0], _newest(free, count, choose)
@@ -76,6 +80,7 @@ class LiveLabels:
             self._given.append(given.of_class(label))
             return rows[:0]
         self.unmet.discard(label)
+        self._delivered = torch.cat([self._delivered, rows.ids])
         return rows
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
@@ -107,7 +112,8 @@ class LiveLabels:
         """Labelled rows of a class that show it as it looks now, as far as that is known."""
         if (row := self._onset(label)) is not None:
             self._window.unchanged_until([label], row)
-        return self._window.fresh(label)
+        rows = self._window.fresh(label)
+        return rows[~torch.isin(rows.ids, self._delivered)]
 
     def to_learn(self) -> list[Rows]:
         """Rows with labels that were given, of which the repair had no use."""

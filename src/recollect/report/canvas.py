@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 PNG_DOTS_PER_INCH = 150
+NOTE_POINTS = 7.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +31,8 @@ class Drawing:
     """how to read it"""
     alt: str
     """what it shows, for somebody who cannot see it"""
+    note: str = ""
+    """printed below the figure, and part of caption and alternative text"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,22 +101,35 @@ def short(text: str, limit: int = 16) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def to_png(figure: Figure) -> bytes:
-    """The figure as PNG, without a date or a version in it."""
-    return _save(figure, "png", {"Software": None})
+def print_below(figure: Figure, note: str) -> float:
+    """Print a note under everything else; the inches by which the figure grows downwards."""
+    across, up = figure.get_size_inches()
+    letters = int((across - 0.4) / text_inches(["x"], NOTE_POINTS) * 1.08)
+    lines = textwrap.wrap(note, max(20, letters))
+    figure.text(
+        0.2 / across, -0.04 / up, "\n".join(lines), va="top", fontsize=NOTE_POINTS, linespacing=1.35
+    )
+    return 0.15 + 0.15 * len(lines)
 
 
-def to_svg(figure: Figure) -> bytes:
+def to_png(figure: Figure, *, below: float = 0.0) -> bytes:
+    """The figure as PNG, without a date or a version in it, and `below` inches under it."""
+    return _save(figure, "png", {"Software": None}, below)
+
+
+def to_svg(figure: Figure, *, below: float = 0.0) -> bytes:
     """The figure as SVG: equal figures give equal bytes, and nothing points outside."""
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    text = _save(figure, "svg", nothing).decode()
+    text = _save(figure, "svg", nothing, below).decode()
     return re.sub(r"<!DOCTYPE[^>]*>\s*", "", text, count=1).encode()
 
 
-def _save(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
+def _save(figure: Figure, kind: str, metadata: dict[str, None], below: float) -> bytes:
     file = io.BytesIO()
+    across, up = figure.get_size_inches()
+    box = Bbox.from_bounds(0, -below, across, up + below) if below else None
     with warnings.catch_warnings():
         # A class name in a script that the font lacks shows boxes; that is no reason to complain.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(file, format=kind, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
+        figure.savefig(file, format=kind, dpi=PNG_DOTS_PER_INCH, metadata=metadata, bbox_inches=box)
     return file.getvalue()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recollect.adapted import Adapted
 from recollect.report.run import Floats, Run
 
 ORDER = ("vanilla", "fr", "fr-flush", "fr-scratch", "amr")
@@ -63,6 +64,16 @@ class Cell:
         """What looked for drift."""
         return self.first.detector
 
+    @property
+    def not_adapted(self) -> str:
+        """That the adaptation had nothing to act on, with some seeds or with all; else empty."""
+        idle = [run for run in self.runs if run.not_adapted]
+        if not idle:
+            return ""
+        why = sum((run.adapted for run in idle), Adapted()).obstacle
+        some = f" with {len(idle)} of {len(self.runs)} seeds" if len(idle) < len(self.runs) else ""
+        return f"not adapted{some}: {why}"
+
     def stat(self, read: Callable[[Run], float | None]) -> Stat | None:
         """Mean and spread over the seeds of what `read` takes from a run."""
         return stat_of(read(run) for run in self.runs)
@@ -107,7 +118,10 @@ class Setting:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One name per cell, all different: the adaptation and, where needed, what else tells."""
+        """One name per cell, all different: the adaptation and, where needed, what else tells.
+
+        One whose adaptation had nothing to act on is marked.
+        """
         detectors: defaultdict[str, set[str]] = defaultdict(set)
         for cell in self.cells:
             detectors[cell.adaptation].add(cell.detector)
@@ -119,13 +133,46 @@ class Setting:
             )
             for cell in self.cells
         ]
-        return tuple(", ".join(filter(None, names)) for names in parts)
+        return tuple(
+            ", ".join(filter(None, names)) + mark(cell)
+            for names, cell in zip(parts, self.cells, strict=True)
+        )
+
+    @property
+    def not_adapted(self) -> str:
+        """Of the cells that are marked, why; empty where none is."""
+        return notes_below(zip(self.labels, self.cells, strict=True))
 
     def find(self, adaptation: str, detector: str | None = None) -> Cell | None:
         """The cell of an adaptation, by preference with this detector."""
         cells = [cell for cell in self.cells if cell.adaptation == adaptation]
         same = [cell for cell in cells if cell.detector == detector]
         return next(iter([*same, *cells]), None)
+
+
+MARK = "*"
+"""Stands at what was not adapted."""
+
+MOST_NAMED = 12
+"""Cells that a note names; of more it gives the number."""
+
+
+def mark(cell: Cell | None) -> str:
+    """The mark of a cell whose adaptation had nothing to act on; else empty."""
+    return MARK if cell is not None and cell.not_adapted else ""
+
+
+def notes_below(named: Iterable[tuple[str, Cell]]) -> str:
+    """What the mark means at cells of these names, each reason once; empty without a mark."""
+    whose: defaultdict[str, list[str]] = defaultdict(list)
+    for name, cell in named:
+        if cell.not_adapted:
+            whose[cell.not_adapted].append(name.removesuffix(MARK))
+    told = []
+    for note, names in whose.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        told.append(f"{note} ({', '.join(names[:MOST_NAMED])}{more})")
+    return f"{MARK} {'; '.join(told)}" if told else ""
 
 
 def place_of(adaptation: str) -> tuple[int, str]:

@@ -267,8 +267,19 @@ FURTHER = (
 )
 """Measures beside the main comparison, for the page and for CSV."""
 
-EVERYTHING = (*COMPARISON, *FURTHER)
+NOT_ADAPTED = Column(
+    key="not_adapted",
+    heading=("not", "adapted"),
+    meaning="Why the adaptation had nothing to act on; empty where it had.",
+    value=lambda cell: cell.not_adapted or None,
+    names_the_cell=True,
+)
+
+EVERYTHING = (*COMPARISON, *FURTHER, NOT_ADAPTED)
 """For machines: the same columns in every report."""
+
+MARKED = ("adaptation", "faa")
+"""Columns that carry the mark of a cell that was not adapted, for people."""
 
 NAMES = tuple(column for column in COMPARISON if column.names_the_cell)
 

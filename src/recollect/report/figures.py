@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import matplotlib
 
 from recollect.report import style
-from recollect.report.canvas import Drawing, to_png, to_svg
+from recollect.report.canvas import Drawing, print_below, to_png, to_svg
 from recollect.report.cells import Setting
 from recollect.report.costs import cost_bars, cost_radar
 from recollect.report.curves import accuracy_over_tasks, reliability
@@ -55,17 +55,20 @@ def draw_all(setting: Setting, looks: style.Looks) -> tuple[Picture, ...]:
         for kind, draw in DRAWERS.items():
             drawing = draw(setting, looks)
             if drawing is not None:
-                pictures.append(picture_of(kind, drawing))
+                note = "" if kind == "samples" else setting.not_adapted
+                pictures.append(picture_of(kind, replace(drawing, note=note)))
     return tuple(pictures)
 
 
 def picture_of(kind: str, drawing: Drawing) -> Picture:
     """A drawing as files' contents."""
+    figure, note = drawing.figure, drawing.note
+    below = print_below(figure, note) if note else 0.0
     return Picture(
         kind=kind,
         title=drawing.title,
-        caption=drawing.caption,
-        alt=drawing.alt,
-        png=to_png(drawing.figure),
-        svg=to_svg(drawing.figure),
+        caption=f"{drawing.caption} {note}.".removesuffix(" ."),
+        alt=f"{drawing.alt} {note}.".removesuffix(" ."),
+        png=to_png(figure, below=below),
+        svg=to_svg(figure, below=below),
     )

@@ -98,7 +98,7 @@ def _html_table(table: Table, label: str) -> str:
         head = _head_cell("setting", "Benchmark and what else tells settings apart.", "name") + head
     body = []
     for row in table.rows[:MOST_ROWS]:
-        cells = [_cell(column, v) for column, v in zip(table.columns, row.values, strict=True)]
+        cells = list(map(_cell, table.columns, row.values, row.texts(table.columns)))
         if with_place:
             place = ", ".join(part for part in (row.benchmark, row.variant) if part)
             cells.insert(
@@ -109,7 +109,9 @@ def _html_table(table: Table, label: str) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
         f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>\n'
         + "\n".join(body)
-        + f"\n</tbody></table></div>{more}"
+        + "\n</tbody></table></div>"
+        + "".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
+        + more
     )
 
 
@@ -128,12 +130,12 @@ def _head_cell(title: str, meaning: str, kind: str) -> str:
     )
 
 
-def _cell(column: Column, value: Value) -> str:
+def _cell(column: Column, value: Value, shown: str) -> str:
     key = value.mean if isinstance(value, Stat) else value
     sort = "" if key is None else escape(str(key))
     kind = "name" if _is_name(column) else ""
     kind += " long" if isinstance(value, str) and len(value) > LONG else ""
-    return f'<td class="{kind}" data-sort="{sort}">{escape(column.text(value))}</td>'
+    return f'<td class="{kind}" data-sort="{sort}">{escape(shown)}</td>'
 
 
 def _tabs(settings: Sequence[Setting]) -> str:

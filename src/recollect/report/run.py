@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from recollect.adapted import Adapted, count_adapted
 
 Floats = NDArray[np.float64]
 
@@ -155,6 +158,17 @@ class Run:
     def num_spared(self) -> int | None:
         """Verdicts whose drift was spared; None: nobody weighed harm."""
         return None if self.min_harm is None else sum(v.spared for v in self.verdicts)
+
+    @cached_property
+    def adapted(self) -> Adapted:
+        """What the checks gave the adaptation to act on."""
+        checks = ((v.task, v.label, v.drifted, v.spared) for v in self.verdicts)
+        return count_adapted(checks, self.renewals)
+
+    @property
+    def not_adapted(self) -> str:
+        """That the adaptation had nothing to act on; empty where it had, or never acts."""
+        return self.adapted.note(self.adaptation, self.labels.get("adaptation"))
 
     @property
     def num_tasks(self) -> int:

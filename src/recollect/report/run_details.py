@@ -64,6 +64,8 @@ def tell_run(
     """One block of HTML, folded up; as of another run, only where its configuration differs."""
     faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
     name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
+    if run.not_adapted:
+        name += f", {run.not_adapted}"
     notes = "".join(
         f"<li>{escape(note)}</li>" for note in few([*run.warnings, *run.notes], num_notes)
     )

@@ -6,6 +6,7 @@ several sweeps may share.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -90,6 +91,10 @@ def read_sweep(file: Path) -> Sweep:
         raise UserError(f"cannot read the sweep {file}: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is damaged: {error}; start the sweep again to mend it") from error
+    if isinstance(plan, dict) and plan.get(DIGEST, digest_of_plan(plan)) != digest_of_plan(plan):
+        raise UserError(
+            f"{file} is damaged: its digest does not fit; start the sweep again to mend it"
+        )
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         found = plan.get("format") if isinstance(plan, dict) else type(plan).__name__
         raise UserError(
@@ -128,18 +133,51 @@ def _entry(planned: Mapping[str, Any], folder: Path, warnings: list[str]) -> Ent
         id=str(planned["id"]),
         place=place,
         seed=int(planned["place"]["seed"]),
-        run=_run(folder / str(planned["id"]), warnings),
+        run=_run(folder / str(planned["id"]), planned.get("config") or {}, warnings),
     )
 
 
-def _run(folder: Path, warnings: list[str]) -> Run | None:
+def _run(folder: Path, planned: Mapping[str, Any], warnings: list[str]) -> Run | None:
     if not (folder / RESULT).exists():
         return None
     try:
-        return read_run(folder, warnings)
+        run = read_run(folder, warnings)
     except DamagedError as error:
         warnings.append(f"{folder}: damaged ({RESULT} {error}), counted as not done")
         return None
+    if strange := unplanned(planned, run.config):
+        warnings.append(f"{folder}: the result of another run ({strange}), counted as not done")
+        return None
+    return run
+
+
+MAY_MOVE = ("data", "data_identity")
+"""Config keys that a plan does not settle: data that have moved are the same data."""
+
+
+def unplanned(planned: Mapping[str, Any], config: Mapping[str, Any], prefix: str = "") -> str:
+    """In a phrase, the first setting in which a run is not the one that was planned; else empty.
+
+    What only one of them names was added by a later version, and makes no other run.
+    """
+    for key in sorted({*planned} & {*config}):
+        there, wanted = config[key], planned[key]
+        if isinstance(there, Mapping) and isinstance(wanted, Mapping):
+            if found := unplanned(wanted, there, f"{prefix}{key}."):
+                return found
+        elif there != wanted and key not in MAY_MOVE:
+            return f"{prefix}{key} {json.dumps(there)}, planned {json.dumps(wanted)}"
+    return ""
+
+
+DIGEST = "sha256"
+"""The key of a plan's file under which the digest of the rest stands."""
+
+
+def digest_of_plan(plan: Mapping[str, Any]) -> str:
+    """SHA-256 of all that a plan says."""
+    rest = {key: value for key, value in plan.items() if key != DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def names_a_file(name: str) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from recollect.report.cells import Setting, Stat
-from recollect.report.columns import Column, Value, for_people
+from recollect.report.cells import MARK, Setting, Stat, mark, notes_below
+from recollect.report.columns import MARKED, Column, Value, for_people
 from recollect.report.csv_text import csv_text
 
 _LEGEND = (
@@ -28,6 +28,15 @@ class Row:
     variant: str
     values: tuple[Value, ...]
     """one per column of the table"""
+    mark: str = ""
+    """stands at what was not adapted"""
+
+    def texts(self, columns: Sequence[Column]) -> list[str]:
+        """As a person reads the values."""
+        return [
+            column.text(value) + (self.mark if column.key in MARKED else "")
+            for column, value in zip(columns, self.values, strict=True)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,8 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    """what the marks mean"""
 
 
 def table_of(settings: Sequence[Setting], columns: Sequence[Column] | None = None) -> Table:
@@ -47,11 +58,24 @@ def table_of(settings: Sequence[Setting], columns: Sequence[Column] | None = Non
             benchmark=setting.first.benchmark,
             variant=setting.variant,
             values=tuple(column.value(cell) for column in columns),
+            mark=mark(cell),
         )
         for setting in settings
         for cell in setting.cells
     ]
-    return Table(columns=tuple(columns), rows=tuple(rows))
+    return Table(columns=tuple(columns), rows=tuple(rows), notes=_notes(settings))
+
+
+def _notes(settings: Sequence[Setting]) -> tuple[str, ...]:
+    """What the marks mean, setting by setting if there are several."""
+    if len(settings) == 1:
+        return tuple(filter(None, [settings[0].not_adapted]))
+    named = [
+        (f"{setting.title}: {label}", cell)
+        for setting in settings
+        for label, cell in zip(setting.labels, setting.cells, strict=True)
+    ]
+    return tuple(filter(None, [notes_below(named)]))
 
 
 def as_text(table: Table, *, width: int = 120) -> str:
@@ -69,7 +93,7 @@ def as_text(table: Table, *, width: int = 120) -> str:
         heading = [benchmark, *([variant] if variant else []), *shared]
         blocks.append(_wrap(heading, width))
         blocks.extend(_aligned(part, width) for part in _parts(table.columns, kept, rows, width))
-    blocks.append(textwrap.fill(_LEGEND, width))
+    blocks += [textwrap.fill(line, width) for line in (*table.notes, _LEGEND)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -116,7 +140,8 @@ def _parts(
     columns: Sequence[Column], kept: Sequence[int], rows: Sequence[Row], width: int
 ) -> list[Lines]:
     """The columns dealt out to as few blocks as fit the width."""
-    cells = {index: _column_cells(columns[index], index, rows) for index in kept}
+    texts = list(zip(*(row.texts(columns) for row in rows), strict=True))
+    cells = {index: _column_cells(columns[index], texts[index], rows, index) for index in kept}
     names = [cells[index] for index in kept if columns[index].names_the_cell]
     parts: list[Lines] = [list(names)]
     for index in kept:
@@ -128,8 +153,12 @@ def _parts(
     return parts
 
 
-def _column_cells(column: Column, index: int, rows: Sequence[Row]) -> list[str]:
-    texts = [column.text(row.values[index]) for row in rows]
+def _column_cells(
+    column: Column, shown: Sequence[str], rows: Sequence[Row], index: int
+) -> list[str]:
+    texts = list(shown)
+    if any(text.endswith(MARK) for text in texts):
+        texts = [text if text.endswith(MARK) else f"{text} " for text in texts]
     tail = max((len(text.partition(" ± ")[2]) for text in texts), default=0)
     if tail and column.spread:
         # Means stand under means, also where one row has no spread.
@@ -159,9 +188,9 @@ def as_markdown(table: Table) -> str:
     lines = [titles, ["---", *("---:" if right else "---" for right in numeric)]]
     for row in table.rows:
         place = f"{row.benchmark} ({row.variant})" if row.variant else row.benchmark
-        texts = [c.text(value) for c, value in zip(table.columns, row.values, strict=True)]
-        lines.append([place, *texts])
-    return "".join(f"| {' | '.join(map(_escape_markdown, line))} |\n" for line in lines)
+        lines.append([place, *row.texts(table.columns)])
+    grid = "".join(f"| {' | '.join(map(_escape_markdown, line))} |\n" for line in lines)
+    return grid + "".join(f"\n{_escape_markdown(note)}\n" for note in table.notes)
 
 
 def _escape_markdown(text: str) -> str:

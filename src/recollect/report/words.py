@@ -42,19 +42,25 @@ def overview(settings: Sequence[Setting]) -> str:
         f"{plural(len(settings), 'setting')}."
     ]
     for rival, words in ((FLOOR, "above"), (CEILING, "at or above")):
-        pairs = [_ends(setting, SUBJECT, rival) for setting in settings]
-        both = [(ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
+        pairs = [(setting.find(SUBJECT), setting.find(rival)) for setting in settings]
+        known = [(ours, theirs) for ours, theirs in pairs if ours and theirs]
+        adapted = [_ends(*pair) for pair in known if not any(cell.not_adapted for cell in pair)]
+        both = [(ours, theirs) for ours, theirs in adapted if None not in (ours, theirs)]
         won = [ours > theirs if rival == FLOOR else ours >= theirs for ours, theirs in both]
         if both:
             sentences.append(
                 f"{SUBJECT} ends {words} {rival} in {sum(won)} of {len(both)} settings."
             )
+        if idle := len(known) - len(adapted):
+            sentences.append(
+                f"{plural(idle, 'setting')} cannot be compared: {SUBJECT}"
+                f"{'' if rival == FLOOR else f' or {rival}'} was not adapted there."
+            )
     return " ".join(sentences)
 
 
-def _ends(setting: Setting, *adaptations: str) -> tuple[float | None, ...]:
-    cells = [setting.find(adaptation) for adaptation in adaptations]
-    return tuple(None if cell is None else cell.mean(lambda run: run.faa) for cell in cells)
+def _ends(*cells: Cell) -> tuple[float | None, ...]:
+    return tuple(cell.mean(lambda run: run.faa) for cell in cells)
 
 
 def summary(setting: Setting) -> str:
@@ -71,6 +77,8 @@ def summary(setting: Setting) -> str:
     sentences += _false_alarms(subject)
     if max(len(cell.runs) for cell in setting.cells) == 1:
         sentences.append("One seed tells nothing about spread")
+    if setting.not_adapted:
+        sentences.append(setting.not_adapted)
     return ". ".join(sentences) + "."
 
 

@@ -1,7 +1,7 @@
 """Which classes arrive and drift when, what drift does to pixels, and the stream made of both."""
 
 from recollect.streams.event_spec import EventSpec, read_event
-from recollect.streams.labels import TaskLabels
+from recollect.streams.labels import StreamLabels, TaskLabels
 from recollect.streams.placement import make_schedule
 from recollect.streams.schedule import Concept, DriftEvent, Schedule
 from recollect.streams.script import make_script
@@ -13,6 +13,7 @@ __all__ = [
     "EventSpec",
     "Schedule",
     "Stream",
+    "StreamLabels",
     "Task",
     "TaskLabels",
     "make_schedule",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +37,8 @@ class TaskLabels:
         self._allowance = allowance
         self._book = book
         self._seed = seed
-        self._left: dict[int, Tensor] = {}
+        self._asked: dict[int, Tensor] = {}
+        """positions in the pool of each class, in the order in which they were given"""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
         """Up to `count` rows of a class as it looks now (None: all); fewer when there are fewer.
@@ -48,11 +51,14 @@ class TaskLabels:
         if label not in self._task.returning_classes:
             granted = self._allowance(granted)
             self._book(granted)
-        picked = torch.zeros(len(left), dtype=torch.bool)
-        chosen = slice(granted) if choose is None else choose(pool[left].images, granted)
-        picked[chosen] = True
-        self._left[label] = left[~picked]
-        return pool[left[chosen]]
+        given = left[:granted] if choose is None else left[choose(pool[left].images, granted)]
+        if len(given.unique()) != granted or len(given) != granted:
+            raise ValueError(
+                f"`choose` must return {granted} different positions; got {len(given)}, "
+                f"{len(given.unique())} of them different"
+            )
+        self._asked[label] = torch.cat([self._asked.get(label, given[:0]), given])
+        return pool[given]
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """As many as are wanted, or as the budget allows if every class gets its share.
@@ -79,7 +85,45 @@ class TaskLabels:
 
     def _positions_left(self, label: int, rows: int) -> Tensor:
         """In the order in which they are given."""
-        if label not in self._left:
-            draw = rng.fork(self._seed, "labels", self._task.number, label)
-            self._left[label] = torch.randperm(rows, generator=draw)
-        return self._left[label]
+        draw = rng.fork(self._seed, "labels", self._task.number, label)
+        order = torch.randperm(rows, generator=draw)
+        return order[~torch.isin(order, self._asked[label])] if label in self._asked else order
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been asked for."""
+        return {"asked": {str(label): given for label, given in self._asked.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._asked = {int(label): given for label, given in state["asked"].items()}
+
+
+class StreamLabels:
+    """The label sources of a stream: one for each task, however often it is looked for."""
+
+    def __init__(
+        self, *, allowance: Callable[[int], int], book: Callable[[int], None], seed: int
+    ) -> None:
+        """As for each task's source."""
+        self._make = partial(TaskLabels, allowance=allowance, book=book, seed=seed)
+        self._number = 0
+        self._labels: TaskLabels | None = None
+        self._saved: dict[str, Any] | None = None
+
+    def of(self, task: Task) -> TaskLabels:
+        """The source of a task; that of the task before is forgotten."""
+        if self._labels is None or task.number != self._number:
+            self._labels = self._make(task)
+            if self._saved is not None and task.number == self._number:
+                self._labels.load_state_dict(self._saved)
+            self._number, self._saved = task.number, None
+        return self._labels
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been asked for during the current task."""
+        kept = self._saved if self._labels is None else self._labels.state_dict()
+        return {"task": self._number, "labels": kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._number, self._saved, self._labels = state["task"], state["labels"], None

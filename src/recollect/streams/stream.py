@@ -91,6 +91,12 @@ class Stream:
                 images.index_copy_(0, shows, self._look(concept, ids[shows]))
         return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
 
+    def counts(self, part: str, classes: Sequence[int], task: int) -> dict[int, int]:
+        """How many of a part's rows each of some classes has during a task."""
+        ids, _ = self._roster.members(part, classes, task)
+        counts = torch.bincount(self._labels[ids], minlength=self.num_classes)
+        return {label: int(counts[label]) for label in classes}
+
     def training_looks(self, classes: Sequence[int], task: int) -> Tensor:
         """One number per training row of some classes, (rows,): who it is, and how it looks."""
         ids, concepts = self._roster.members("train", classes, task)

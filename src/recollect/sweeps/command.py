@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from recollect.errors import RunFailure, UserError
 from recollect.experiment.flags import refuse_part_options
 
 if TYPE_CHECKING:
+    from recollect.experiment.config import RunConfig
     from recollect.experiment.stages import Stages
     from recollect.sweeps.engines import Engine
     from recollect.sweeps.job import Progress
@@ -25,6 +27,14 @@ SCALE = "small"
 SEEDS = {"smoke": 1, "small": 3, "paper": 3}
 """how many, where nobody says"""
 THEORY_SEEDS = 5
+SIZES = (
+    *("max_per_class", "num_tasks", "class_order", "tasks", "num_drifts", "events", "scope"),
+    *("max_classes_per_drift", "domains", "buffer_size", "buffer_policy", "reference", "epochs"),
+    *("fingerprint_size", "detector", "monitor", "monitor_labels", "checked"),
+)
+"""Settings that decide how many samples a check compares."""
+NAMED = ("buffer_size", "num_drifts")
+"""Those of them by which a person is told which runs are meant."""
 DRAWN_ONLY = {"theory": ("benchmark", "seeds"), "claims": ()}
 """What is no sweep, and the flags that it heeds beside those of the output."""
 
@@ -175,11 +185,14 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     if arguments.dry_run:
         print("\n".join(run.id for run in runs))
         return 0
-    _refuse_missing_data([run for run in runs if not is_finished(out / RUNS / run.id)], plan)
-    file = write_plan(plan, out, overwrite=arguments.overwrite)
+    waiting = [run for run in runs if not is_finished(out / RUNS / run.id)]
+    warnings = _load_data(waiting, plan)
+    file = write_plan(plan, out, overwrite=arguments.overwrite, warn=warnings.append)
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
         overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
+        for line in warnings:
+            overview.warn(line)
         with _engine(arguments, runs, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
         overview.say("drawing")
@@ -200,19 +213,39 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     return 0
 
 
-def _refuse_missing_data(runs: Sequence[PlannedRun], plan: Plan) -> None:
-    """Find, fetch and decode the data once, before many runs look for them at once."""
-    from recollect.experiment.build import load_data
+def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
+    """Find, fetch and decode the data once, before many runs look for them at once.
 
-    for run in {(run.config.benchmark, run.config.data): run for run in runs}.values():
+    Returns what the sizes foretell of the runs' checks, each thing once.
+    """
+    from recollect.experiment.build import foreseen, load_data
+
+    by_data: defaultdict[tuple[str, str | None], list[PlannedRun]] = defaultdict(list)
+    for run in runs:
+        by_data[run.config.benchmark, run.config.data].append(run)
+    warnings: dict[str, str] = {}
+    for members in by_data.values():
+        run = members[0]
         try:
-            load_data(run.config)
+            data = load_data(run.config)
         except UserError as error:
             if plan.reproduces is None or run.config.benchmark == AT_HAND:
                 raise
             raise UserError(
                 f"{error}; or run it on other data, e.g. --benchmark {AT_HAND}"
             ) from error
+        for each in {_sizes(run.config): run for run in members}.values():
+            if text := foreseen(each.config, data):
+                named = [f"{key.replace('_', ' ')} {each.place.get(key)}" for key in NAMED]
+                warnings.setdefault(text, f"{each.config.benchmark}, {', '.join(named)}: {text}")
+    return list(warnings.values())
+
+
+def _sizes(config: RunConfig) -> str:
+    """All that decides how many samples a check compares."""
+    return json.dumps(
+        [[getattr(config, name) for name in SIZES], config.options.get("detector")], default=str
+    )
 
 
 def _engine(

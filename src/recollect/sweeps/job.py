@@ -139,6 +139,14 @@ def is_damaged(folder: Path) -> bool:
         return True
 
 
+def not_planned(folder: Path, planned: Mapping[str, Any]) -> str:
+    """In a phrase, what makes a finished run another one than was planned; empty: nothing."""
+    from recollect.report.sweeps import unplanned  # late, because it imports numpy
+
+    config = read_result(folder).get("config")
+    return unplanned(planned, config) if isinstance(config, Mapping) else ""
+
+
 class _Telling(Silent):
     """Tells how many tasks are done."""
 

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from recollect.errors import UserError
+from recollect.experiment.interrupt import Terminated, gently
 from recollect.files import reason
 from recollect.sweeps.engines import Engine, cores
 from recollect.sweeps.job import Job, Outcome, perform
@@ -76,12 +77,20 @@ class OnRay(Engine):
         )
         self._jobs: dict[Any, Job] = {}
 
+    # An exception that a signal raises within Ray's own code comes out as a SystemError, or not at
+    # all: signals wait until Ray is done, which takes a second at most.
+
     def submit(self, job: Job) -> None:
         """Take a job."""
-        self._jobs[self._perform.remote(job.to_json())] = job
+        with gently():
+            self._jobs[self._perform.remote(job.to_json())] = job
 
     def wait(self, seconds: float) -> Outcome | None:
         """The next outcome; meanwhile machines may have come or gone."""
+        with gently():
+            return self._wait(seconds)
+
+    def _wait(self, seconds: float) -> Outcome | None:
         self.slots = max(1, self._fitting())  # with none left, Ray is to know what waits
         if not self._jobs:
             time.sleep(seconds)
@@ -98,9 +107,10 @@ class OnRay(Engine):
 
     def close(self) -> None:
         """Let the cluster go; one that was started here ends."""
-        for reference in self.__dict__.get("_jobs", {}):
-            self._ray.cancel(reference, force=True)
-        self._ray.shutdown()
+        with gently():
+            for reference in self.__dict__.get("_jobs", {}):
+                self._ray.cancel(reference, force=True)
+            self._ray.shutdown()
 
     def _fitting(self) -> int:
         """Runs that the cluster, as it is now, has room for."""
@@ -120,7 +130,10 @@ class OnRay(Engine):
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
         terminate = signal.getsignal(signal.SIGTERM)
         try:
-            self._ray.init(**settings, configure_logging=False)
+            with gently():
+                self._ray.init(**settings, configure_logging=False)
+        except SystemExit as error:  # by Ray's own handler of SIGTERM, which it puts there by then
+            raise Terminated from error
         except (ConnectionError, RuntimeError, ValueError) as error:
             line = str(error).strip().splitlines()[0]
             raise UserError(f"cannot use the Ray cluster at {address}: {line}") from error

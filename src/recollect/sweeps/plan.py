@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from recollect.experiment.fields import fields_of
 from recollect.experiment.presets import resolve
 from recollect.files import alone, read_object, refuse_links, write_json
 from recollect.regular import LARGE
+from recollect.report.sweeps import DIGEST, digest_of_plan
 from recollect.sweeps.grid import Grid, Place
 from recollect.sweeps.scale import Scale
 
@@ -65,8 +66,8 @@ class Plan:
     """what of the paper it redraws"""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
+        """Plain data, with a digest by which damage is seen."""
+        plain = {
             "format": FORMAT,
             "name": self.name,
             "reproduces": self.reproduces,
@@ -77,6 +78,7 @@ class Plan:
                 for run in self.runs
             ],
         }
+        return {**plain, DIGEST: digest_of_plan(plain)}
 
 
 def make_plan(
@@ -169,8 +171,17 @@ def _defaults() -> dict[str, Any]:
     return RunConfig().to_json()
 
 
-def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
-    """Keep a plan in a folder of sweeps; one of the same name that asks for other runs stays."""
+def write_plan(
+    plan: Plan,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Keep a plan in a folder of sweeps; one of the same name that asks for other runs stays.
+
+    A damaged one is written anew, and `warn` is told.
+    """
     file = out / SWEEPS / f"{plan.name}.json"
     refuse_links(out, file.parent)
     try:
@@ -179,6 +190,8 @@ def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
         raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out") from error
     with alone(file):
         there = _read(file)
+        if there is None and file.exists():
+            warn(f"{file} was damaged, and is written anew from the grid")
         wanted = plan.to_json()
         if there is not None and not overwrite and _asked(there) != _asked(wanted):
             raise UserError(
@@ -221,6 +234,8 @@ def _read(file: Path) -> dict[str, Any] | None:
     try:
         plan = read_object(file, most=LARGE)
         if plan is not None and plan.get("format") == FORMAT:
+            if plan.get(DIGEST, digest_of_plan(plan)) != digest_of_plan(plan):
+                return None
             whole = all(isinstance(run["id"], str) and "place" in run for run in plan["runs"])
             return plan if whole else None
     except (UserError, KeyError, TypeError):

@@ -18,7 +18,7 @@ from recollect.errors import UserError
 from recollect.experiment.store import is_busy, is_finished
 from recollect.files import Manifest, folder_in, read_object, refuse_links, write_json
 from recollect.sweeps.engines import Engine
-from recollect.sweeps.job import Job, Outcome, is_damaged
+from recollect.sweeps.job import Job, Outcome, is_damaged, not_planned
 from recollect.sweeps.plan import FAILURES, RUNS, PlannedRun
 
 POLL = 1.0
@@ -111,6 +111,11 @@ class _Sweep:
                 self._watcher.warn(
                     f"{folder}: its result is damaged, so that it counts as not done"
                 )
+            elif strange := self._strange(run_id):
+                self._watcher.warn(
+                    f"{folder}: the result of another run ({strange}), so that it counts as not "
+                    "done; remove the folder, or put the run's own there"
+                )
             elif is_finished(folder):
                 self._forget_failure(run_id)
                 continue
@@ -118,13 +123,23 @@ class _Sweep:
             refuse_links(self._out, self._failures(run_id).parent)
             yield run_id
 
+    def _strange(self, run_id: str) -> str:
+        """What makes a finished run another one than was planned; empty: nothing, or no result."""
+        folder = self._folder(run_id)
+        return not_planned(folder, self._config(run_id)) if is_finished(folder) else ""
+
+    def _config(self, run_id: str) -> dict[str, Any]:
+        return self._runs[run_id].config.to_json()
+
     def _hand_out(self) -> None:
         while self._waiting and len(self._under_way) < self._engine.slots:
             run_id = self._waiting.popleft()
             if is_busy(self._folder(run_id)):
                 self._elsewhere[run_id] = time.monotonic()
                 continue
-            if is_finished(self._folder(run_id)) and not is_damaged(self._folder(run_id)):
+            if is_finished(self._folder(run_id)) and not (
+                is_damaged(self._folder(run_id)) or self._strange(run_id)
+            ):
                 self._take(Outcome(id=run_id, state="done"))  # another process was faster
                 continue
             self._under_way.add(run_id)
@@ -175,8 +190,7 @@ class _Sweep:
             Manifest(self._out, FAILURES).remove([file.name])
 
     def _job(self, run_id: str) -> Job:
-        config = self._runs[run_id].config.to_json()
-        return Job(id=run_id, folder=str(self._folder(run_id)), config=config)
+        return Job(id=run_id, folder=str(self._folder(run_id)), config=self._config(run_id))
 
     def _folder(self, run_id: str) -> Path:
         return self._out / RUNS / run_id

@@ -54,7 +54,7 @@ class RunRow:
     state: str
     """one of STATES"""
     reason: str
-    """why it is not done, where that is known"""
+    """why it is not done, where that is known; of one that is done, why it was not adapted"""
     measures: tuple[float | None, ...]
     """one per entry of MEASURES; empty unless it is done"""
     run: Run | None
@@ -137,7 +137,7 @@ def _run_row(cell: int, entry: Entry, run: Run | None, trouble: Trouble) -> RunR
         id=entry.id,
         seed=entry.seed,
         state=DONE if run is not None else trouble.state,
-        reason="" if run is not None else clean(trouble.reason),
+        reason=run.not_adapted if run is not None else clean(trouble.reason),
         measures=() if run is None else _measures(run),
         run=run,
     )

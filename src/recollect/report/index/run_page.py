@@ -83,6 +83,8 @@ def _summary(run: Run) -> str:
     asked = run.labels.get("adaptation")
     if asked is not None:
         parts.append(f"{asked:,.0f} labels asked for by the adaptation")
+    if run.not_adapted:
+        parts.append(run.not_adapted)
     return ", ".join(parts) + "."
 
 
@@ -95,6 +97,7 @@ def _facts(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         ("FAA of drifted classes", _number(run.faa_drifted)),
         ("FAA of stable classes", _number(run.faa_stable)),
         ("backward transfer", _number(run.backward_transfer)),
+        ("checks", _checks(run)),
         ("gradient steps", _number(run.gradient_steps, ",.0f")),
         ("run", f"<code>{text(run_id)}</code>"),
     ]
@@ -103,6 +106,14 @@ def _facts(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         facts.append((f"seeds in {names}", _seeds(run_id, standing)))
     items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
     return f'<dl class="tiles">{items}</dl>'
+
+
+def _checks(run: Run) -> str:
+    found = run.adapted
+    return (
+        f"{found.checks}: {found.untestable} untestable, {found.drifted} drifted, "
+        f"{found.adapted} adapted"
+    )
 
 
 def _buffer(run: Run, standings: Sequence[Standing]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from recollect.adapted import Adapted
 from recollect.report.paper import published
 from recollect.report.paper.claim_pools import Done, Pool, Where
 from recollect.report.paper.intervals import Paired, paired
@@ -32,19 +33,12 @@ class Evidence:
     """for a sentence: "scale smoke", or empty for the published numbers"""
     measures: Mapping[tuple[str, str], Values]
     """(measure, adaptation) -> values"""
+    idle: Mapping[tuple[str, Where, int], Adapted] = field(default_factory=dict)
+    """(adaptation, place, seed) of runs that had nothing to adapt to -> what their checks found"""
 
     def get(self, measure: str, adaptation: str) -> Values:
         """Empty where nothing is known."""
         return self.measures.get((measure, adaptation), {})
-
-    def has_adapted(self, adaptation: str, where: Where, seed: int) -> bool:
-        """Whether a run asked for labels, so that it says what its adaptation does.
-
-        Published means come without label counts; vanilla never asks.
-        """
-        if adaptation == "vanilla" or not self.origin:
-            return True
-        return self.get("labels", adaptation).get(where, {}).get(seed, 0) > 0
 
 
 def published_evidence(*tables: str) -> Evidence:
@@ -63,15 +57,18 @@ def evidence_of(pool: Pool, keep: Callable[[Done], bool] | None = None) -> Evide
     measures: defaultdict[tuple[str, str], defaultdict[Where, dict[int, float]]]
     measures = defaultdict(lambda: defaultdict(dict))
     sizes: defaultdict[int, set[int]] = defaultdict(set)
+    idle = {}
     for done in filter(keep, pool.done):
         where, run = done.where, done.run
         if run.buffer_size is not None:
             sizes[where.buffer_size].add(run.buffer_size)
+        if run.not_adapted:
+            idle[done.adaptation, where, done.seed] = run.adapted
         for measure, read in MEASURES.items():
             value = read(run)
             if value is not None:
                 measures[measure, done.adaptation][where][done.seed] = value
-    return Evidence(origin=pool.origin + _real_buffers(sizes), measures=measures)
+    return Evidence(origin=pool.origin + _real_buffers(sizes), measures=measures, idle=idle)
 
 
 def _real_buffers(sizes: Mapping[int, Collection[int]]) -> str:
@@ -89,13 +86,13 @@ class Compared:
     """What pairs of runs with the same place and seed differ by."""
 
     values: Values
-    idle: tuple[Where, ...] = ()
+    idle: tuple[tuple[Where, Adapted], ...] = ()
     """of each pair left out because one of the two, though it should have, never adapted"""
 
     def at(self, keep: Callable[[Where], bool]) -> Compared:
         """At some places only."""
         values = {where: by_seed for where, by_seed in self.values.items() if keep(where)}
-        return Compared(values=values, idle=tuple(filter(keep, self.idle)))
+        return Compared(values=values, idle=tuple(each for each in self.idle if keep(each[0])))
 
     def only(self, **wanted: str | int) -> Compared:
         """At the places with these coordinates."""
@@ -111,7 +108,13 @@ class Compared:
         """For the end of a sentence."""
         if not self.idle:
             return ""
-        return f"; {plural(len(self.idle), 'pair')} left out in which a side never adapted"
+        pairs = plural(len(self.idle), "pair")
+        return f"; {pairs} left out in which a side never adapted ({self.obstacle})"
+
+    @property
+    def obstacle(self) -> str:
+        """Why sides never adapted."""
+        return sum((found for _, found in self.idle), Adapted()).obstacle
 
     @property
     def benchmarks(self) -> str:
@@ -127,15 +130,16 @@ def compare(
     by: Callable[[float, float], float] = lambda a, b: a - b,
 ) -> Compared:
     """One adaptation against another, where there was drift and both did what they are for."""
-    idle: list[Where] = []
+    idle: list[tuple[Where, Adapted]] = []
     values: defaultdict[Where, dict[int, float]] = defaultdict(dict)
     other = evidence.get(measure, theirs)
     for where, by_seed in evidence.get(measure, ours).items():
         for seed in sorted(by_seed.keys() & other.get(where, {}).keys()):
             if not where.num_drifts:
                 continue
-            if not all(evidence.has_adapted(name, where, seed) for name in (ours, theirs)):
-                idle.append(where)
+            sides = [evidence.idle.get((name, where, seed)) for name in (ours, theirs)]
+            if found := [side for side in sides if side is not None]:
+                idle.append((where, found[0]))
                 continue
             values[where][seed] = by(by_seed[seed], other[where][seed])
     return Compared(values=values, idle=tuple(idle))

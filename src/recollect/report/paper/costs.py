@@ -20,6 +20,7 @@ from recollect.report.paper.plate import (
     Frame,
     buffer_words,
     line_handles,
+    mark_point,
     plate,
     scale_words,
 )
@@ -121,6 +122,7 @@ def _scatter(panel: Axes, points: Sequence[Point], looks: style.Looks) -> None:
         panel.scatter(
             point.cost, point.accuracy, s=30, color=look.colour, marker=look.marker, zorder=3
         )
+        mark_point(panel, point.spot, point.cost, point.accuracy)
     _scale_costs(panel, [point.cost for point in points])
 
 

@@ -12,9 +12,9 @@ from recollect.report.paper.plate import (
     Frame,
     buffer_words,
     drift_handle,
+    gaps,
     line_handle,
     line_handles,
-    not_yet,
     plate,
     remark,
     scale_words,
@@ -76,7 +76,7 @@ def accuracy_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
         runs = [spot.cell.first for spot in spots if spot.cell is not None]
         if runs:
             draw_changes(panel, runs[0])
-        remark(panel, not_yet(spots))
+        remark(panel, gaps(spots))
         panel.set(xlim=(0.6, num_tasks + 0.4), ylim=(0, 102), xticks=few_ticks(num_tasks, most=10))
         panel.tick_params(labelleft=panel in drawn.left, labelbottom=panel in drawn.bottom)
         panel.grid(axis="y")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, place
-from recollect.report.cells import place_of
+from recollect.report.cells import mark, place_of
 from recollect.report.paper.places import Spot, distinct, drift_words
 from recollect.report.paper.plate import Frame, Plate, buffer_words, plate, scale_words
 from recollect.report.run import Floats
@@ -138,7 +138,7 @@ def _number(
         panel.text(
             column + 0.5,
             row + 0.5,
-            f"{table[row, column]:.1f}{spread}{labels}",
+            f"{table[row, column]:.1f}{spread}{mark(spot.cell)}{labels}",
             ha="center",
             va="center",
             fontsize=7,

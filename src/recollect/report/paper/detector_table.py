@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recollect.errors import UserError
-from recollect.report.cells import Cell, place_of
+from recollect.report.cells import Cell, mark, place_of
 from recollect.report.columns import MISSING, compact
 from recollect.report.csv_text import csv_text
 from recollect.report.paper.table import Value, paper_table
@@ -57,10 +57,11 @@ def as_csv(sweep: Sweep) -> str:
     cells = _cells(sweep)
     keys = list(dict.fromkeys(key for place, _ in cells for key in place))
     reached = ("tpr_reached", "fpr_reached", "labels_adaptation")
-    lines: list[list[object]] = [["sweep", "scale", *keys, "seeds", "faa", "faa_sd", *reached]]
+    header = ["sweep", "scale", *keys, "seeds", "faa", "faa_sd", *reached, "not_adapted"]
+    lines: list[list[object]] = [[*header]]
     for place, cell in cells:
         line: list[object] = [sweep.name, sweep.scale, *(place.get(key) for key in keys)]
-        lines.append(line + ([0] + [None] * 5 if cell is None else _numbers(cell)))
+        lines.append(line + ([0] + [None] * 6 if cell is None else _numbers(cell)))
     return csv_text(lines)
 
 
@@ -72,6 +73,7 @@ def _numbers(cell: Cell) -> list[object]:
         cell.mean(lambda run: run.detection.get("tpr")),
         cell.mean(lambda run: run.detection.get("fpr")),
         cell.mean(lambda run: run.labels.get("adaptation")),
+        cell.not_adapted,
     ]
 
 
@@ -93,7 +95,7 @@ def _item(row: Mapping[float, Cell | None], rate: float) -> Item:
     if faa is None:
         return Item(text="not run")
     spread = "" if faa.sd is None else f" ± {faa.sd:.1f}"
-    return Item(text=f"{faa.mean:.1f}{spread}", key=faa.mean)
+    return Item(text=f"{faa.mean:.1f}{spread}{mark(cell)}", key=faa.mean)
 
 
 def _text(value: Value) -> str:

@@ -46,7 +46,8 @@ def idle(known: Evidence, found: Compared) -> Finding | None:
     if not found.idle:
         return None
     text = f"{plural(len(found.idle), 'pair')} of runs, in each of which a side never adapted"
-    return Finding(text=f"not measured: {text}; {known.origin}", verdict=NOT_MEASURED)
+    text = f"not measured: {text} ({found.obstacle}); {known.origin}"
+    return Finding(text=text, verdict=NOT_MEASURED)
 
 
 def factor(known: Evidence, measure: str) -> Finding | None:
@@ -174,9 +175,10 @@ def small_buffers_suffice(known: Evidence) -> Finding | None:
     found = compare(known, "faa", "amr", "vanilla").only(backbone="", buffer_size=500)
     said, verdicts = [], []
     for benchmark, enough in (("cifar100-cd", True), ("tinyimagenet-cd", False)):
-        pairs = found.only(benchmark=benchmark).pairs
+        here = found.only(benchmark=benchmark)
+        pairs = here.pairs
         if pairs is None:
-            return None
+            return idle(known, here)
         behind = sum(mean <= 0 for mean in pairs.means)
         interval = pairs.interval
         verdicts.append(interval.at_least(MARGIN) if enough else interval.below(MARGIN))
@@ -194,7 +196,7 @@ def any_backbone(known: Evidence) -> Finding | None:
     names = dict.fromkeys(where.backbone for where in found.values)
     pairs = found.pairs
     if pairs is None or len(names) < 2:
-        return None
+        return idle(known, found)
     said, worst = [], math.inf
     for name in names:
         members = found.only(backbone=name).pairs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, short
-from recollect.report.cells import Cell, Stat, stat_of
+from recollect.report.cells import Cell, Stat, mark, stat_of
 from recollect.report.costs import FILLS, filled
 from recollect.report.paper.places import FLOOR, Group, Spot, distinct, drift_words
 from recollect.report.paper.plate import Frame, buffer_words, plate, scale_words
@@ -82,7 +82,10 @@ def gain_bars(
         _draw(panel, rows, looks, fills)
         panel.set_xticks(
             range(len(rows)),
-            [_tick(name, row) for name, row in zip(group.variants, rows, strict=True)],
+            [
+                _tick(name, row, {s.adaptation: mark(s.cell) for s in group.at(name, buffer)})
+                for name, row in zip(group.variants, rows, strict=True)
+            ],
             fontsize=7,
             linespacing=1.25,
         )
@@ -191,9 +194,11 @@ def _share_y(panels: Sequence[Axes]) -> None:
         panel.set_ylim(min(ends), max(ends))
 
 
-def _tick(variant: str, row: dict[str, Pair]) -> str:
+def _tick(variant: str, row: dict[str, Pair], marks: Mapping[str, str]) -> str:
     lines = [
-        f"{short(name, 8)} {ours.mean:+.1f}" + ("" if ours.sd is None else f"±{ours.sd:.1f}")
+        f"{short(name, 8)} {ours.mean:+.1f}"
+        + ("" if ours.sd is None else f"±{ours.sd:.1f}")
+        + marks[name]
         for name, (ours, _) in row.items()
         if ours is not None
     ]

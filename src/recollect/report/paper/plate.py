@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from recollect.report import style
-from recollect.report.canvas import Margins, panels, text_inches
-from recollect.report.paper.places import Spot
+from recollect.report.canvas import NOTE_POINTS, Margins, panels, text_inches
+from recollect.report.cells import MARK, mark, notes_below
+from recollect.report.paper.places import Spot, drift_words
 from recollect.report.sweeps import Sweep
 
-NOTE_POINTS = 7.5
 _HEADLINE_POINTS = 10.5
 _EDGE = 0.2
 """Inches that stay white at the left and right."""
@@ -129,7 +129,7 @@ def _wrapped(text: str, inches: float) -> list[str]:
 
 
 def scale_words(sweep: Sweep, spots: Iterable[Spot]) -> str:
-    """The scale, what it makes of the buffers, and how far the runs have come."""
+    """The scale, what it makes of the buffers, how far the runs have come, and what marks mean."""
     shown = list(spots)
     real = {
         (spot.buffer_size, spot.cell.first.buffer_size) for spot in shown if spot.cell is not None
@@ -142,6 +142,19 @@ def scale_words(sweep: Sweep, spots: Iterable[Spot]) -> str:
             "Buffers: " + ", ".join(f"{rows:,} rows for {asked:,}" for asked, rows in smaller) + "."
         )
     words.append(f"{sweep.num_done:,} of {len(sweep.entries):,} runs of the sweep are done.")
+    named = [(_name(spot, shown), spot.cell) for spot in shown if spot.cell is not None]
+    if note := notes_below(named):
+        words.append(f"{note}.")
+    return " ".join(words)
+
+
+def _name(spot: Spot, among: Sequence[Spot]) -> str:
+    """What tells a place from the others of a figure."""
+    words = [spot.variant(), spot.adaptation]
+    if len({each.buffer_size for each in among}) > 1:
+        words.append(buffer_words(spot.buffer_size))
+    if len({each.num_drifts for each in among}) > 1:
+        words.append(drift_words(spot.num_drifts))
     return " ".join(words)
 
 
@@ -193,9 +206,18 @@ def remark(panel: Axes, lines: Sequence[str]) -> None:
         )
 
 
-def not_yet(spots: Sequence[Spot]) -> list[str]:
-    """The adaptations that a panel lacks, in one line; nothing if it is complete."""
-    missing = [spot.adaptation for spot in spots if spot.cell is None]
-    if not missing:
-        return []
-    return ["not run yet" if len(missing) == len(spots) else f"not yet: {', '.join(missing)}"]
+def gaps(spots: Sequence[Spot]) -> list[str]:
+    """The adaptations that a panel lacks, and those that had nothing to act on, a line for each."""
+    lines = []
+    if missing := [spot.adaptation for spot in spots if spot.cell is None]:
+        few = f"not yet: {', '.join(missing)}"
+        lines.append("not run yet" if len(missing) == len(spots) else few)
+    if idle := [spot.adaptation for spot in spots if mark(spot.cell)]:
+        lines.append(f"not adapted{MARK}: {', '.join(idle)}")
+    return lines
+
+
+def mark_point(panel: Axes, spot: Spot, x: float, y: float) -> None:
+    """The mark beside a point, if the adaptation had nothing to act on there."""
+    if mark(spot.cell):
+        panel.annotate(MARK, (x, y), (3, 1), textcoords="offset points", fontsize=9, zorder=5)

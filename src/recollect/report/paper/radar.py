@@ -13,8 +13,8 @@ from recollect.report.paper.places import Group, Spot
 from recollect.report.paper.plate import (
     Frame,
     buffer_words,
+    gaps,
     line_handles,
-    not_yet,
     plate,
     scale_words,
 )
@@ -45,7 +45,7 @@ def radar_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
         told = "missing"
         if cells:
             relative, told = draw_radar(panel, Setting(cells=cells, variant=""), looks)
-            below = [f"labels: {_labels(spots)}", *not_yet(spots)]
+            below = [f"labels: {_labels(spots)}", *gaps(spots)]
             if set(relative.basis) != {BASIS}:
                 below.append("largest = 1" if BASIS not in relative.basis else "partly largest = 1")
             panel.tick_params(axis="x", labelsize=7, pad=5)
@@ -53,7 +53,7 @@ def radar_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
         else:
             panel.set(xticks=[], yticks=[])
             panel.spines["polar"].set_color(style.FAINT)
-            below = not_yet(spots)
+            below = gaps(spots)
         panel.text(
             0.5,
             -0.14,

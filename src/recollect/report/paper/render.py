@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.report import sheet
-from recollect.report.cells import Stat
-from recollect.report.columns import MISSING, compact
+from recollect.report.cells import Stat, mark
+from recollect.report.columns import MISSING, NOT_ADAPTED, compact
 from recollect.report.csv_text import csv_text
 from recollect.report.paper import published
 from recollect.report.paper.table import (
@@ -53,7 +53,7 @@ def as_csv(table: PaperTable) -> str:
             *("faa", "faa_sd", "forgetting", "forgetting_sd"),
             *("labels_adaptation", "labels_adaptation_sd", "published_benchmark"),
             *("published_faa", "published_faa_sd", "published_forgetting", "difference"),
-            "published_source",
+            *("published_source", "not_adapted"),
         ]
     ]
     origin = (table.sweep.name, table.sweep.scale, table.sweep.scale_note)
@@ -69,7 +69,7 @@ def as_csv(table: PaperTable) -> str:
                     if known
                     else (None,) * 4
                 ),
-                *(cell.difference, published.SOURCE if known else None),
+                *(cell.difference, published.SOURCE if known else None, cell.not_adapted),
             ]
         )
     return csv_text(lines)
@@ -149,6 +149,7 @@ def _measured(cell: TableCell | None, decimals: int) -> tuple[str, str, str, str
     if cell.faa is None:
         return NOT_RUN
     seeds = f" [{cell.num_seeds}]" if cell.num_seeds < cell.seeds_asked else ""
+    seeds = mark(cell.measured) + seeds
     forgetting = None if cell.forgetting is None else cell.forgetting.mean
     return _parts(cell.faa.mean, cell.faa.sd, forgetting, seeds, decimals)
 
@@ -183,12 +184,18 @@ def _cell_by_cell(table: PaperTable) -> Sheet:
         for key in table.keys
     ]
     heads += [Head(title=title, meaning=meaning) for title, meaning in _COLUMNS.items()]
+    why = any(cell.not_adapted for cell in table.cells)
+    heads += [Head(title="not adapted", meaning=NOT_ADAPTED.meaning, is_name=True)] if why else []
     return Sheet(
         title=table.title,
         about=table.about,
         heads=tuple(heads),
         rows=tuple(
-            (*(_item(cell.place.get(key)) for key in table.keys), *_values(cell))
+            (
+                *(_item(cell.place.get(key)) for key in table.keys),
+                *_values(cell),
+                *([_item(cell.not_adapted or None)] if why else []),
+            )
             for cell in table.cells
         ),
         notes=table.notes,
@@ -220,7 +227,7 @@ def _values(cell: TableCell) -> tuple[Item, ...]:
         _item(cell.place.get("num_drifts")),
         _item(cell.buffer_size),
         Item(text=NOT_RUN if cell.num_seeds == 0 else seeds, key=cell.num_seeds),
-        _spread(cell.faa),
+        _spread(cell.faa, mark=mark(cell.measured)),
         _spread(cell.forgetting, with_sd=False),
         _spread(Stat(mean=known.faa, sd=known.faa_std, count=3) if known else None),
         _item(known.forgetting if known else None),
@@ -229,11 +236,11 @@ def _values(cell: TableCell) -> tuple[Item, ...]:
     )
 
 
-def _spread(stat: Stat | None, *, with_sd: bool = True) -> Item:
+def _spread(stat: Stat | None, *, with_sd: bool = True, mark: str = "") -> Item:
     if stat is None:
         return _item(None)
     spread = f" ± {stat.sd:.2f}" if with_sd and stat.sd is not None else ""
-    return Item(text=f"{stat.mean:.2f}{spread}", key=stat.mean)
+    return Item(text=f"{stat.mean:.2f}{spread}{mark}", key=stat.mean)
 
 
 def _item(value: Value) -> Item:

@@ -16,6 +16,7 @@ from recollect.report.paper.plate import (
     Frame,
     buffer_words,
     line_handles,
+    mark_point,
     plate,
     remark,
     scale_words,
@@ -134,6 +135,9 @@ def _draw_line(
         marker=look.marker,
         markersize=4.5,
     )
+    for spot in spots:
+        if (stat := stats.get(_severity(spot))) is not None:
+            mark_point(panel, spot, _severity(spot), stat.mean)
     panel.fill_between(
         severities, means - spread, means + spread, color=look.colour, alpha=0.14, linewidth=0
     )

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from recollect.report.cells import Cell, Stat, place_of
+from recollect.adapted import NEVER_ADAPTS
+from recollect.report.cells import MARK, Cell, Stat, notes_below, place_of
 from recollect.report.columns import compact
 from recollect.report.paper import published
 from recollect.report.paper.published import PublishedCell
@@ -58,6 +59,11 @@ class TableCell:
     def buffer_size(self) -> int | None:
         """Rows that the memory really held."""
         return None if self.measured is None else self.measured.first.buffer_size
+
+    @property
+    def not_adapted(self) -> str:
+        """That the adaptation had nothing to act on; empty where it had, or nothing has run."""
+        return "" if self.measured is None else self.measured.not_adapted
 
     @property
     def difference(self) -> float | None:
@@ -115,12 +121,23 @@ class PaperTable:
     def about(self) -> tuple[str, ...]:
         """What must be known before any number is read: scale, benchmark, seeds."""
         lines = [f"scale {self.sweep.scale}: {self.sweep.scale_note}", _seeds(self)]
-        return (*lines, *_foreign_benchmark(self))
+        return (*lines, *_foreign_benchmark(self), *_not_adapted(self))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What else the numbers mean: buffers, labels, sources."""
-        return (*_buffers(self), *_labels(self), *_sources(self))
+        named = [
+            (self.name_of(cell), cell.measured) for cell in self.cells if cell.measured is not None
+        ]
+        marks = notes_below(named)
+        return (*([marks] if marks else []), *_buffers(self), *_labels(self), *_sources(self))
+
+    def name_of(self, cell: TableCell) -> str:
+        """What tells a cell from the others of the table."""
+        names = [str(value) for key in self.keys if (value := cell.place.get(key)) is not None]
+        if len(self.drifts) > 1:
+            names.append(drifts_in_words(cell.place.get("num_drifts")))
+        return " ".join(names)
 
 
 def paper_table(sweep: Sweep) -> PaperTable:
@@ -232,6 +249,19 @@ def _foreign_benchmark(table: PaperTable) -> list[str]:
     return [
         f"benchmark differs from the paper: {', '.join(foreign)}, published for "
         f"{', '.join(theirs)}; the differences below are between benchmarks"
+    ]
+
+
+def _not_adapted(table: PaperTable) -> list[str]:
+    """How many of the numbers say nothing about an adaptation."""
+    done = [cell for cell in table.cells if cell.num_seeds]
+    idle = [cell for cell in done if cell.not_adapted]
+    if not idle:
+        return []
+    others = [cell for cell in done if cell.place.get("adaptation") != NEVER_ADAPTS]
+    return [
+        f"{MARK} {len(idle)} of {plural(len(others), 'cell')} with an adaptation were not adapted: "
+        "their numbers say nothing about it"
     ]
 
 
