@@ -31,8 +31,14 @@ from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
+from recollect.experiment.custom import CustomPart
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
-from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
+from recollect.experiment.presets import (
+    asks_learner,
+    looks_at_pixels,
+    settled,
+    with_code_identity,
+)
 from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
@@ -107,6 +113,7 @@ def assemble(
 
     `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
+    config = with_code_identity(config, network_given=network is not None)
     dataset = load_data(config, tell) if data is None else check_dataset(data, source="data")
     config = with_data_identity(config, dataset)
     parts = make_parts_of(config, dataset)
@@ -259,8 +266,11 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     """The data set of the config's benchmark."""
     entry = catalogue.find("benchmark", config.benchmark)
     where = [] if config.data is None else [Path(config.data)]
-    telling = {} if catalogue.is_import_path(config.benchmark) else {"tell": tell}
-    dataset = entry.factory()(*where, **telling, **config.options.get("benchmark", {}))
+    options = config.options.get("benchmark", {})
+    if isinstance(entry, CustomPart):
+        dataset = entry.make(*where, options=options)
+    else:
+        dataset = entry.factory()(*where, tell=tell, **options)
     return check_dataset(dataset, source=config.benchmark)
 
 

@@ -53,7 +53,7 @@ def run(
     if network is not None:
         kind = type(network)
         config = dataclasses.replace(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
-    config = resolve(config)
+    config = resolve(config, network_given=network is not None)
     tell = Tell(warn=lambda text: warnings.warn(text, stacklevel=3))
     # Before the folder: what cannot work leaves no trace.
     assembly = assemble(config, data, network, tell=tell)
