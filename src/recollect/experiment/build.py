@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import nn
 
-from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
 from recollect.data.check import check_dataset
 from recollect.data.identity import identity_of
@@ -40,6 +39,7 @@ from recollect.experiment.presets import (
     with_code_identity,
 )
 from recollect.learn import Learner, Objective
+from recollect.part_state import PartState
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
     Schedule,
@@ -64,6 +64,7 @@ class Assembly:
     learner: Learner
     monitor: Monitor
     adaptation: Adaptation
+    adaptation_state: PartState
     ledger: Ledger
     bench: Callable[[Task], Workbench]
     """what the adaptation works with during a task"""
@@ -88,7 +89,7 @@ class Assembly:
             "learner": self.learner.state_dict(),
             "monitor": self.monitor.state_dict(),
             "ledger": self.ledger.state_dict(),
-            "adaptation": state_of(self.adaptation),
+            "adaptation": self.adaptation_state.state_dict(),
             "cache": None if self.cache is None else self.cache.state_dict(),
         }
 
@@ -97,7 +98,7 @@ class Assembly:
         self.learner.load_state_dict(state["learner"])
         self.monitor.load_state_dict(state["monitor"])
         self.ledger.load_state_dict(state["ledger"])
-        load_state_of(self.adaptation, state.get("adaptation", {}))
+        self.adaptation_state.load_state_dict(state.get("adaptation", {}))
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"])
 
@@ -185,6 +186,7 @@ def assemble(
             learner=learner.encode if asks_learner(config) else None,
         ),
     )
+    adaptation = catalogue.make("adaptation", config)
     reference = make_reference(config, encoder, learner)
     monitor = Monitor(
         detector,
@@ -199,7 +201,8 @@ def assemble(
         stream=stream,
         learner=learner,
         monitor=monitor,
-        adaptation=catalogue.make("adaptation", config),
+        adaptation=adaptation,
+        adaptation_state=PartState(adaptation, "adaptation"),
         bench=bench,
         evaluate=evaluate,
         ledger=ledger,
