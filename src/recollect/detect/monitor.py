@@ -36,7 +36,7 @@ def _checked(
         raise UserError(f"{name} must return a list of Verdict, one for each class; got {came}")
     verdicts = [_plain(verdict, name) for verdict in answer]
     for verdict in verdicts:
-        if verdict.drifted not in (True, False, None):
+        if not isinstance(verdict.drifted, bool | None):
             raise UserError(
                 f"{name}: drifted must be True, False, or None where nobody can say; got "
                 f"{verdict.drifted!r} for class {verdict.label}"

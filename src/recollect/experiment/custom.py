@@ -191,6 +191,9 @@ def _type_of(default: object) -> Any:
 
 def _check_callable(part: CustomPart, found: Any) -> None:
     """Refuse what cannot be such a part before it is called with anything."""
+    home = str(getattr(found, "__module__", None)).partition(".")[0]
+    if callable(found) and home in sys.stdlib_module_names:
+        raise UserError(f"{part} belongs to Python itself ({home}); a part is code of one's own")
     if isinstance(found, type):
         if part.kind in METHODS:
             _check_class(part, found)

@@ -134,17 +134,19 @@ def _collect(module: str, found: dict[str, str | None]) -> None:
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Of a module that is loaded, or could be; packages above it are loaded for that."""
+    """Of a module that is loaded, or could be; nothing is loaded for that."""
     if (loaded := sys.modules.get(name)) is not None:
         if (spec := getattr(loaded, "__spec__", None)) is not None:
             return spec  # type: ignore[no-any-return]
         file = getattr(loaded, "__file__", None)  # a script has a file, and no spec
         return None if file is None else importlib.util.spec_from_file_location(name, file)
     package = name.rpartition(".")[0]
-    if package and package not in sys.modules:
-        return None  # what has not been imported yet is imported by nobody but those read already
     try:
-        return importlib.util.find_spec(name)
+        if not package:
+            return importlib.util.find_spec(name)
+        above = _spec_of(package)
+        places = None if above is None else above.submodule_search_locations
+        return None if places is None else PathFinder.find_spec(name, list(places))
     except (ImportError, AttributeError, ValueError):
         return None
 
