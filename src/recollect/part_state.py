@@ -113,6 +113,9 @@ class PartState:
                 )
         saved, left = {}, []
         for name, value in _in_order(self._part):
+            if self._has_own and _is_ours(type(value)):  # the built-in class's, which saved it
+                left.append(name)
+                continue
             try:
                 saved[name] = saver.attribute(name, value)
             except _Unsaveable as error:
