@@ -316,7 +316,9 @@ def test_a_benchmark_that_breaks_its_contract_is_told_which(name: str) -> None:
 @pytest.mark.parametrize("kind", catalogue.OWN)
 @pytest.mark.parametrize("path", ["..x:y", "json:loads", "os:system", "subprocess:run", "a:b:c"])
 def test_what_cannot_be_a_part_is_never_called(kind: str, path: str) -> None:
-    assert complaint(lambda: catalogue.find(kind, path).make()).startswith(f"cannot import {path!r}")
+    assert complaint(lambda: catalogue.find(kind, path).make()).startswith(
+        f"cannot import {path!r}"
+    )
 
 
 remove = shutil.rmtree
@@ -607,7 +609,9 @@ def test_a_config_made_with_other_source_is_refused(edit: Edit) -> None:
     edit("identified_helper", "X = 1\n")
     for refuse in (resolve, assemble):
         told = complaint(lambda: refuse(config))  # noqa: B023
-        assert told.startswith("the source of adaptation identified_part:Part, or of a local module")
+        assert told.startswith(
+            "the source of adaptation identified_part:Part, or of a local module"
+        )
 
 
 def test_a_part_without_source_is_run_and_never_reused(

@@ -104,6 +104,16 @@ def test_a_fault_in_a_part_fails_its_run_in_one_line_and_the_worker_goes_on(
     assert outcome_of(pool, job_of(run, tmp_path)).state == "done"
 
 
+def test_a_part_that_ends_the_program_fails_its_run_in_one_line_and_the_worker_goes_on(
+    pool: Pool, orders: Path, tmp_path: Path
+) -> None:
+    leaving, chatty = tiny_plan(axes={"adaptation": ["own_parts:Leaving", "own_parts:Chatty"]}).runs
+    outcome = outcome_of(pool, job_of(leaving, tmp_path))
+    assert outcome.state == "failed"
+    assert re.fullmatch(r"SystemExit: that is all \(.*own_parts.py, line \d+\)", outcome.error)
+    assert outcome_of(pool, job_of(chatty, tmp_path)).state == "done"
+
+
 def test_a_killed_worker_fails_its_run_alone_which_goes_on_from_its_checkpoint(
     pool: Pool, orders: Path, tmp_path: Path
 ) -> None:

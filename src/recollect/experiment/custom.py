@@ -147,9 +147,7 @@ def _options_parameter(kind: str, factory: Any) -> tuple[str, Any] | None:
 def _hints(factory: Any) -> dict[str, Any]:
     function = factory.func if isinstance(factory, functools.partial) else factory
     try:
-        return typing.get_type_hints(
-            function.__init__ if isinstance(function, type) else function
-        )
+        return typing.get_type_hints(function.__init__ if isinstance(function, type) else function)
     except (NameError, TypeError, AttributeError):  # names that exist for type checkers only
         return {}
 
