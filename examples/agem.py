@@ -27,10 +27,12 @@ class AGEM(Objective):
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
         """Memory holds earlier tasks from the second one on."""
+        del network, classes
         self._tasks += 1
 
     def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
         """As many as the option says."""
+        del minibatch_size, batch_size
         return self._samples
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:

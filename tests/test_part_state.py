@@ -20,8 +20,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 import recollect
-from recollect.adapt.recovery import Recover
 from recollect.adapt.realign import Realign
+from recollect.adapt.recovery import Recover
 from recollect.experiment.saving import Saving
 from recollect.experiment.state import flatten, unflatten
 from recollect.learn import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
@@ -117,9 +117,8 @@ def test_a_run_of_stateful_parts_goes_on_as_if_it_had_never_stopped(tmp_path: Pa
     config = recollect.RunConfig(**PARTS, epochs=1, max_per_class=30)
     recollect.run(config, tmp_path / "whole")
     for task, step in ((2, 3), (4, 0), (5, 4)):
-        resume = task > 2
+        resume, crash, often = task > 2, StopAt(task, step), Saving(seconds=None, steps=2)
         with pytest.raises(Stop):
-            crash, often = StopAt(task, step), Saving(seconds=None, steps=2)
             recollect.run(config, tmp_path / "run", resume=resume, listener=crash, saving=often)
     recollect.run(config, tmp_path / "run", resume=True)
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
@@ -212,10 +211,8 @@ def test_generators_go_on_where_they_were() -> None:
 
     def drawn(part: Any) -> list[float]:
         late = 0.0 if part.late is None else float(torch.rand((), generator=part.late))
-        python = part.python.random()
-        return [late, python, part.numpy.random(), part.older.random()] + torch.rand(
-            2, generator=part.mine
-        ).tolist()
+        mine = torch.rand(2, generator=part.mine).tolist()
+        return [late, part.python.random(), part.numpy.random(), part.older.random(), *mine]
 
     part, other = make(), make()
     state, taken = PartState(part, "part"), PartState(other, "part")

@@ -3,8 +3,8 @@
 import os
 import sys
 
-# Python has put the working folder first, where it would shadow what is installed.
-if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
+# Python has put the working folder first: it would shadow what is installed, pathlib included.
+if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109
     del sys.path[0]
 
 from recollect.cli import main

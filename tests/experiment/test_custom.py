@@ -500,7 +500,7 @@ def test_every_kind_of_part_has_options_by_flag_file_and_python(
 
     written = {kind: {"name": names[kind], **given[kind]} for kind in names}
     (folder / "file.json").write_text(json.dumps({**settings, **written}))
-    assert cli.command("run --config file.json --out file --quiet".split()) == 0
+    assert cli.command(["run", "--config", "file.json", "--out", "file", "--quiet"]) == 0
 
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in {**settings, **names}.items()]
     flags += [f"--{kind}.{k}={v}" for kind, own in given.items() for k, v in own.items()]

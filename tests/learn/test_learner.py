@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch

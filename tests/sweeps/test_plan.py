@@ -323,7 +323,7 @@ def test_a_sweep_with_an_edited_part_is_run_anew_and_one_without_edits_is_not(
         for name in ("edited_parts", "edited_helper"):
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
-        assert cli.command("sweep grid.json --engine in-process --json".split()) == 0
+        assert cli.command(["sweep", "grid.json", "--engine", "in-process", "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
         assert (told["total"], told["done"]) == (2, 2)
         plan = json.loads((tmp_path / "runs/grid/sweeps/grid.json").read_text())

@@ -12,7 +12,6 @@ import ast
 import hashlib
 import importlib.abc
 import importlib.util
-import os
 import sys
 import sysconfig
 import traceback
@@ -61,7 +60,7 @@ def admit(module: str) -> None:
     if _FINDER not in sys.meta_path:
         sys.meta_path.append(_FINDER)  # last, so that it shadows nothing
     try:
-        folder = os.getcwd()
+        folder = str(Path.cwd())
     except FileNotFoundError:  # it may have been removed
         return
     waiting, seen = [module], set[str]()

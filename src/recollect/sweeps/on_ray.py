@@ -13,6 +13,7 @@ import socket
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import UserError
@@ -60,7 +61,7 @@ class OnRay(Engine):
                 f"{cpus_per_run:g} CPUs and {gpus_per_run:g} GPUs"
             )
         _refuse_unreachable(address)
-        self._home = os.getcwd()
+        self._home = str(Path.cwd())
         self._nowhere = tempfile.TemporaryDirectory(prefix="recollect-ray-")
         self._connect(address)
         self._per_run = {"CPU": cpus_per_run, "GPU": gpus_per_run}
