@@ -128,7 +128,7 @@ def test_a_keeper_of_stateful_parts_is_saved_and_loaded_to_the_last_bit(tmp_path
     draw = np.random.default_rng(0)
     images = draw.integers(0, 255, (400, 8, 8, 1), dtype=np.uint8)
     labels = np.arange(400) % 4
-    soon = {"watch_every": 2, "reference_size": 5, "check_rows": 5, "lr": 0.05}
+    soon: dict[str, Any] = {"watch_every": 2, "reference_size": 5, "check_rows": 5, "lr": 0.05}
 
     def feed(keeper: recollect.Keeper, start: int, end: int) -> list[Any]:
         told = [
@@ -190,10 +190,10 @@ def shown(value: object) -> str:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_every_kind_of_value_comes_back_exactly(name: str) -> None:
-    part = Holds(value=None)
+    part: Any = Holds(value=None)
     state = PartState(part, "part")
     part.value = VALUES[name]
-    other = Holds(value=None)
+    other: Any = Holds(value=None)
     PartState(other, "part").load_state_dict(stored(state.state_dict()))
     assert shown(other.value) == shown(VALUES[name])
     assert PartState(other, "part").state_dict().keys() == state.state_dict().keys()
@@ -249,7 +249,7 @@ def test_what_is_shared_stays_shared_and_what_is_the_networks_stays_the_networks
     taken.load_state_dict(stored(state.state_dict()))
     assert [*map(id, other.weights)] == [*map(id, other_net.parameters())]
     assert other.live is other_net
-    assert other.body is other_net[0]  # type: ignore[index]
+    assert other.body is other_net[0]
     assert other.bias["of own"] is other.own.bias
     assert same(dict(other.own.state_dict()), dict(part.own.state_dict()))
     assert same(other.optimiser.state_dict()["state"], part.optimiser.state_dict()["state"])
@@ -288,7 +288,7 @@ UNCHANGING = {
 
 @pytest.mark.parametrize("name", UNCHANGING)
 def test_what_cannot_be_saved_and_does_not_change_is_nobodys_trouble(name: str) -> None:
-    part = Holds(held=UNCHANGING[name], counter=0)
+    part: Any = Holds(held=UNCHANGING[name], counter=0)
     state = PartState(part, "part")
     part.counter += 1
     logging.getLogger("part").debug("a logger keeps a cache")
@@ -347,7 +347,7 @@ def test_what_changes_in_a_class_is_refused() -> None:
 
 class Writes(Holds):
     def state_dict(self) -> dict[str, Any]:
-        return {"n": self.n}  # type: ignore[attr-defined]
+        return {"n": self.n}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.n = state["n"]

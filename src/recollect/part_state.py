@@ -78,7 +78,7 @@ class PartState:
         """
         self._part = part
         self._name = f"{kind} {type(part).__name__}"
-        self._network = network or (lambda: None)
+        self._network: Callable[[], nn.Module | None] = network or (lambda: None)
         owners = [_owner(part, name) for name in ("state_dict", "load_state_dict")]
         if owners.count(None) == 1:
             raise UserError(f"{self._name} has one of state_dict and load_state_dict; write both")

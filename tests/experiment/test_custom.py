@@ -167,14 +167,14 @@ def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> 
 
 
 class NoCheck:
-    watches = True
+    watches: Any = True
 
     def __init__(self, setting: Any) -> None:
         pass
 
 
 class Blind(NoCheck):
-    watches = None  # type: ignore[assignment]
+    watches: Any = None
 
     def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
         return []
@@ -407,9 +407,9 @@ def test_a_module_that_cannot_be_imported_gets_one_line(
 class Weighted(Plain):
     """A method with options."""
 
-    def __init__(
+    def __init__(  # type: ignore[no-untyped-def]
         self, alpha: float = 1, *, layers: tuple[int, ...] = (1,), name="a", deep=False, rest=None
-    ) -> None:
+    ):
         self.given = (alpha, layers, name, deep, rest)
 
 
@@ -495,7 +495,7 @@ def test_every_kind_of_part_has_options_by_flag_file_and_python(
         "benchmark": {"noise": 30},
     }
     settings: dict[str, Any] = {"num_tasks": 2, "epochs": 1, "seed": 1}
-    names = {kind: part(name) for kind, name in parts.items()}
+    names: dict[str, Any] = {kind: part(name) for kind, name in parts.items()}
     recollect.run(RunConfig(**settings, **names, options=given), "python")
 
     written = {kind: {"name": names[kind], **given[kind]} for kind in names}
@@ -508,7 +508,8 @@ def test_every_kind_of_part_has_options_by_flag_file_and_python(
     configs = [json.loads((folder / out / "config.json").read_text()) for out in ("file", "flags")]
     assert configs == [json.loads((folder / "python" / "config.json").read_text())] * 2
     assert configs[0]["options"]["backbone"] == {"hidden": 6}
-    assert recollect.load("flags", trust_imports=True).network[1].out_features == 6
+    network: Any = recollect.load("flags", trust_imports=True).network
+    assert network[1].out_features == 6
 
     assert cli.command(["run", *flags, "--method.alhpa", "1"]) == 2
     assert "unknown flag --method.alhpa; did you mean --method.alpha?" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def _checked(
 
 def _plain(verdict: Verdict, name: str) -> Verdict:
     """The verdict with numbers of Python's own, which can be written down."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for field in fields(verdict):
         value = getattr(verdict, field.name)
         if isinstance(value, np.generic | Tensor) and value.ndim == 0:

@@ -145,10 +145,12 @@ def _options_parameter(kind: str, factory: Any) -> tuple[str, Any] | None:
 
 
 def _hints(factory: Any) -> dict[str, Any]:
-    function = factory.func if isinstance(factory, functools.partial) else factory
+    function: Any = factory.func if isinstance(factory, functools.partial) else factory
     try:
-        return typing.get_type_hints(function.__init__ if isinstance(function, type) else function)
-    except (NameError, TypeError, AttributeError):  # names that exist for type checkers only
+        if isinstance(function, type):
+            function = function.__init__  # type: ignore[misc]
+        return typing.get_type_hints(function)
+    except Exception:  # annotations may hold names that exist for type checkers only
         return {}
 
 
@@ -213,7 +215,7 @@ def _check_class(part: CustomPart, kind: type) -> None:
     if not callable(method) or getattr(method, "__isabstractmethod__", False):
         raise UserError(f"{part} must have a method {wanted}")
     if inspect.isabstract(kind):
-        names = ", ".join(sorted(kind.__abstractmethods__))
+        names = ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
         raise UserError(f"{part} leaves {names} open; define it")
     try:
         inspect.signature(method).bind(None, *arguments)

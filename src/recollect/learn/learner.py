@@ -365,21 +365,21 @@ def _at_rest(logits: Tensor) -> Tensor:
 
 def _check_outcome(outcome: object, samples: int, method: Objective) -> None:
     """UserError where a method does not give what it must."""
-    name = f"{type(method).__name__}.outcome"
     if not isinstance(outcome, Outcome):
         raise UserError(
-            f"{name} must return an Outcome(loss=..., logits=...); it returned {_shown(outcome)}"
+            f"{type(method).__name__}.outcome must return an Outcome(loss=..., logits=...); it "
+            f"returned {_shown(outcome)}"
         )
     loss, logits = outcome.loss, outcome.logits
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
         raise UserError(
-            f"{name}: the loss must be a tensor of one number, computed by the network so that it "
+            f"{type(method).__name__}.outcome: the loss must be a tensor of one number, computed by the network so that it "
             f"can be differentiated; it is {_shown(loss)}"
         )
     if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != samples:
         raise UserError(
-            f"{name}: the logits must be those of the stream batch, ({samples}, classes); they are "
-            f"{_shown(logits)}"
+            f"{type(method).__name__}.outcome: the logits must be those of the stream batch, "
+            f"({samples}, classes); they are {_shown(logits)}"
         )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from recollect.errors import UserError
 from recollect.experiment import catalogue
+from recollect.experiment.custom import is_import_path
 from recollect.experiment.own_network import first_line
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder, is_run, read_config
@@ -135,7 +136,7 @@ class Keeper:
             need = f"the network it was made with, a {backbone}" if network is None else "none"
             raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
         named += [backbone] if network is None else []
-        for name in filter(catalogue.is_import_path, named):
+        for name in filter(is_import_path, named):
             if not trust_imports:
                 raise UserError(
                     f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
