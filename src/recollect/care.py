@@ -5,8 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from recollect.errors import UserError
 from recollect.shapes import Adaptation, FollowsUp, Learner, Ledger, Monitor, Watched, Workbench
 from recollect.types import Repair, Rows, StepReport, Verdict
+
+
+def _checked(repair: object, adaptation: Adaptation) -> Repair:
+    """What an adaptation has returned, if it is what it must be."""
+    name = f"{type(adaptation).__name__}.repair"
+    if not isinstance(repair, Repair):
+        came = "None" if repair is None else f"a {type(repair).__name__}"
+        raise UserError(f"{name} must return a Repair; it returned {came}")
+    for field in ("extra", "refilled"):
+        if not isinstance(rows := getattr(repair, field), Rows | None):
+            raise UserError(f"{name}: {field} must be Rows or None; got a {type(rows).__name__}")
+    if not isinstance(repair.renewed, tuple) or not all(
+        isinstance(label, int) for label in repair.renewed
+    ):
+        raise UserError(f"{name}: renewed must be a tuple of class numbers; got {repair.renewed!r}")
+    _check_notes(repair.notes, f"{name}: notes")
+    return repair
+
+
+def _check_notes(notes: object, name: str) -> None:
+    if not isinstance(notes, tuple) or not all(isinstance(note, str) for note in notes):
+        raise UserError(f"{name} must be a tuple of texts; got {notes!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +52,7 @@ class Care:
     def mend(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Repair what is known to have drifted."""
         with self.ledger.phase("adapt"):
-            return self.adaptation.repair(drifted, bench)
+            return _checked(self.adaptation.repair(drifted, bench), self.adaptation)
 
     def teach(self, batch: Rows) -> StepReport:
         """One step."""
@@ -42,7 +65,9 @@ class Care:
         if not isinstance(self.adaptation, FollowsUp):
             return ()
         with self.ledger.phase("adapt"):
-            return self.adaptation.follow_up(bench)
+            notes = self.adaptation.follow_up(bench)
+        _check_notes(notes, f"what {type(self.adaptation).__name__}.follow_up returns")
+        return notes
 
     def settle(self, watched: Watched, labels: Sequence[int], learned: Rows) -> None:
         """These classes have been learned as they look now: from here on they are watched so."""

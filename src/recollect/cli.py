@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import json
 import os
@@ -23,6 +22,7 @@ from recollect.experiment.config_file import (
     split_parts,
     unfold_data,
 )
+from recollect.experiment.custom_source import in_one_line, place_of
 from recollect.experiment.data_command import add_data_command
 from recollect.experiment.detect_command import add_detect_command
 from recollect.experiment.fields import field_docs
@@ -115,9 +115,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without a sign gets a question mark
-    with contextlib.suppress(FileNotFoundError):  # the working folder may have been removed
-        # Last, so that it shadows nothing: parts of one's own go by import path (my_parts:Net).
-        sys.path.append(str(Path.cwd()))
     code = command(sys.argv[1:] if argv is None else list(argv))
     # While Python shuts down nobody is left to tell of an interruption but by a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -149,8 +146,12 @@ def command(argv: list[str]) -> int:
         # Whoever read our output has gone; Python must not complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except OSError as error:
-        return _complain(f"failed: {error}", FAILED)
+    except Exception as error:
+        if place_of(error) is not None:  # in a custom part
+            return _complain(f"failed: {in_one_line(error)}", FAILED)
+        if isinstance(error, OSError):
+            return _complain(f"failed: {error}", FAILED)
+        raise
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -160,9 +161,17 @@ def _call(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(words)
         arguments.options = options
-        code: int = arguments.call(arguments)
+        code = _work(arguments)
     finally:
         sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
+    return code
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    try:
+        code: int = arguments.call(arguments)
+    except SystemExit as error:  # nobody's but a custom part's
+        raise RunFailure(f"a custom part ended the run: {in_one_line(error)}") from error
     return code
 
 
@@ -497,11 +506,9 @@ def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
 
 def _config(arguments: argparse.Namespace) -> RunConfig:
     """The config that the file and the flags describe together."""
-    from recollect.experiment.presets import resolve
-
     values, options = _given(arguments)
-    resolved = resolve(RunConfig(**values))  # the preset may name a part that nobody named
-    return RunConfig(**values, options=_options(arguments, resolved, options))
+    named = RunConfig(**values)
+    return RunConfig(**values, options=_options(arguments, named, options))
 
 
 def _options(

@@ -12,7 +12,8 @@ from recollect.experiment.presets import NAMES, preset_of, resolve
 
 OPEN = (
     *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
-    *("data", "domains", "first_domain", "transform", "severity", "drift_seed", "data_identity"),
+    *("data", "domains", "first_domain", "transform", "severity", "drift_seed"),
+    *("data_identity", "code_identity"),
     *("lr_milestones", "channels", "threads", "max_per_class"),
 )
 """Settings that stay None: absence is what they say."""

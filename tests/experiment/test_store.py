@@ -207,15 +207,32 @@ def test_resume_goes_on_with_the_same_config(tmp_path: Path) -> None:
 
 def test_resume_names_what_differs(tmp_path: Path) -> None:
     folder = started(tmp_path)
-    here = {"method": "er", "lr": 0.03, "detector": {"name": "mmd", "level": 0.05}, "seed": None}
+    here = {"method": "er", "lr": 0.03, "detector": {"name": "mmd", "level": 0.05}, "seed": 0}
     assert refusal(folder, here, resume=True) == (
         f'{folder} holds a run of another config (lr: 0.1 there, 0.03 here; detector.name: "ks" '
-        'there, "mmd" here; seed: absent there, null here); '
+        'there, "mmd" here; seed: absent there, 0 here); '
         "choose another --out or start anew with --overwrite"
     )
     assert "(lr: 0.1 there, absent here; detector" in refusal(folder, {"method": "er"}, resume=True)
-    assert "; and 3 more)" in refusal(folder, dict.fromkeys("abcde"), resume=True)
+    assert "; and 3 more)" in refusal(folder, dict.fromkeys("abcde", 0), resume=True)
     assert store.read_config(folder) == CONFIG
+
+
+def test_a_setting_that_a_later_version_adds_and_leaves_open_makes_no_other_run(
+    tmp_path: Path,
+) -> None:
+    RunFolder.open(started(tmp_path), {**CONFIG, "code_identity": None}, resume=True).close()
+
+
+def test_other_source_of_custom_parts_is_another_run_and_unreadable_source_always_is(
+    tmp_path: Path,
+) -> None:
+    folder = started(tmp_path)
+    told = refusal(folder, {**CONFIG, "code_identity": "0" * 16}, resume=True)
+    assert "(the source of custom parts, or of local modules they import, has changed)" in told
+    nobody_knows = {**CONFIG, "code_identity": "unreadable"}
+    RunFolder.open(folder, nobody_knows, overwrite=True).close()
+    assert "cannot be read" in refusal(folder, nobody_knows, resume=True)
 
 
 def test_resume_of_a_run_with_a_damaged_config_names_the_file(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from run_tools import ENVIRONMENT
@@ -152,3 +153,108 @@ def test_a_page_asks_for_nothing_from_elsewhere(finished: Path, tmp_path: Path) 
         assert reference not in page
     assert "fetch(" not in page
     assert "XMLHttpRequest" not in page
+
+
+PROBED = (
+    *("_winapi", "colorama", "cuda", "cython", "dill", "envwrap", "flint", "gmpy2", "lz4"),
+    *("monkeytype", "msvcrt", "nt", "onnx", "opt_einsum", "org", "pandas", "psutil", "pydot"),
+    *("pynvml", "sksparse", "tabulate", "tensorflow", "tensorrt", "torchdistx", "triton", "uarray"),
+    *("winreg", "xarray", "mlflow", "wandb", "tensorboard", "umap", "datasets", "sitecustomize"),
+)
+"""Modules that libraries look for and nobody need have installed, as watching failed imports showed
+for `report`, `list`, `run` and `detect`; and some that this project looks for."""
+
+HOSTILE = "from pathlib import Path\nPath(__file__).with_name('ran-' + __name__).touch()\n"
+
+OWN = """
+from recollect.adapt.vanilla import Vanilla
+import my_helper
+
+class Part(Vanilla):
+    def repair(self, drifted, bench):
+        import my_late_helper  # wherever the import stands
+        return super().repair(drifted, bench)
+"""
+
+COMMANDS = """
+import contextlib, io, sys
+from recollect.cli import main
+
+for words in sys.argv[1].split(";"):
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main(words.split())
+        except SystemExit as end:
+            assert end.code in (0, 3), (words, end.code)
+print("done")
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A working folder with custom parts, and with modules that must never run."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    (folder / "my_parts.py").write_text(OWN)
+    for name in ("my_helper", "my_late_helper"):
+        (folder / f"{name}.py").write_text("")
+    for name in PROBED:
+        (folder / f"{name}.py").write_text(HOSTILE)
+    draw = np.random.default_rng(0)
+    for name in ("before", "after"):
+        images = draw.integers(0, 255, (80, 8, 8, 1), dtype=np.uint8)
+        np.savez(folder / f"{name}.npz", images=images, labels=np.arange(80) % 2)
+    return folder
+
+
+def ran(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.glob("ran-*"))
+
+
+def run_there(folder: Path, *words: str) -> None:
+    """As the installed command does: the script's own folder is on the path, and no other."""
+    script = folder.parent / "bin" / "commands.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(COMMANDS)
+    command = [sys.executable, str(script), ";".join(words)]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
+TINY_RUN = "run --tasks [[0,1],[2,3]] --epochs 1 --max-per-class 20 --quiet --overwrite --out run"
+
+
+def test_modules_in_the_working_folder_do_not_run(hostile: Path, finished: Path) -> None:
+    run_there(
+        hostile,
+        f"report {finished} --out page --quiet",
+        "list",
+        "data list",
+        "detect before.npz after.npz --quiet",
+        TINY_RUN,
+        f"{TINY_RUN} --adaptation my_parts:Part",  # what it imports is found, and nothing else
+    )
+    assert ran(hostile) == []
+
+
+def test_modules_in_the_working_folder_do_not_run_in_workers(hostile: Path) -> None:
+    grid = {
+        "base": {"tasks": [[0, 1], [2, 3]], "epochs": 1, "adaptation": "my_parts:Part"},
+        "grid": {"seed": [0]},
+    }
+    (hostile / "grid.json").write_text(json.dumps(grid))
+    run_there(hostile, "sweep grid.json --workers 1 --quiet")
+    assert ran(hostile) == []
+    assert list(hostile.glob("runs/grid/runs/*/result.json"))
+
+
+def test_python_m_does_not_look_into_the_working_folder(hostile: Path) -> None:
+    (hostile / "yaml.py").write_text(HOSTILE)  # installed, and shadowed by whatever comes first
+    (hostile / "torch.py").write_text(HOSTILE)
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    command = [sys.executable, "-m", "recollect", *TINY_RUN.split()]
+    subprocess.run(command, cwd=hostile, env=environment, check=True)
+    assert ran(hostile) == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -80,6 +81,12 @@ class Spy(Objective):
 
     def columns(self, logits: Tensor) -> Extras:
         return {"logits": logits}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}  # what it saw is nobody's state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
         self.calls.append(("begin", tuple(classes)))

@@ -7,6 +7,7 @@ in whatever process they run.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,13 @@ class Chatty(Vanilla):
         print('{"id": "nonsense", "state": "done"}', flush=True)
         os.write(1, b"no JSON at all\n")
         return super().repair(drifted, bench)
+
+
+class Leaving(Vanilla):
+    """Takes itself for the whole program."""
+
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        sys.exit("that is all")
 
 
 class Broken(Vanilla):

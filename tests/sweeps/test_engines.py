@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,9 +100,20 @@ def test_a_fault_in_a_part_fails_its_run_in_one_line_and_the_worker_goes_on(
     (orders / "broken").touch()
     outcome = outcome_of(pool, job_of(run, tmp_path))
     assert outcome.state == "failed"
-    assert outcome.error == "ZeroDivisionError: it broke in two lines"
+    where = r"\(.*own_parts.py, line \d+\)"
+    assert re.fullmatch(rf"ZeroDivisionError: it broke in two lines {where}", outcome.error)
     (orders / "broken").unlink()
     assert outcome_of(pool, job_of(run, tmp_path)).state == "done"
+
+
+def test_a_part_that_ends_the_program_fails_its_run_in_one_line_and_the_worker_goes_on(
+    pool: Pool, orders: Path, tmp_path: Path
+) -> None:
+    leaving, chatty = tiny_plan(axes={"adaptation": ["own_parts:Leaving", "own_parts:Chatty"]}).runs
+    outcome = outcome_of(pool, job_of(leaving, tmp_path))
+    assert outcome.state == "failed"
+    assert re.fullmatch(r"SystemExit: that is all \(.*own_parts.py, line \d+\)", outcome.error)
+    assert outcome_of(pool, job_of(chatty, tmp_path)).state == "done"
 
 
 def test_a_killed_worker_fails_its_run_alone_which_goes_on_from_its_checkpoint(

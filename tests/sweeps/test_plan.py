@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
-from recollect import RunConfig
+from recollect import RunConfig, cli
 from recollect.experiment.presets import resolve
 from recollect.report.paper.plate import scale_words
 from recollect.report.paper.table import paper_table
@@ -292,3 +294,65 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) 
     (tmp_path / "file").write_text("")
     line = complaint(lambda: write_plan(tiny(seed=[0]), tmp_path / "file"))
     assert "choose another --out" in line
+
+
+# --- custom parts -------------------------------------------------------------------------------
+
+EDITED = """
+from recollect.adapt.vanilla import Vanilla
+from recollect.types import Repair
+from edited_helper import NOTE
+
+class Part(Vanilla):
+    def repair(self, drifted, bench):
+        return Repair(notes=(NOTE,))
+"""
+
+
+def test_a_sweep_with_an_edited_part_is_run_anew_and_one_without_edits_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "edited_parts.py").write_text(EDITED)
+    base = {**TINY, "max_per_class": 10}
+    del base["adaptation"]
+    grid = {"base": base, "grid": {"adaptation": ["vanilla", "edited_parts:Part"]}}
+    (tmp_path / "grid.json").write_text(json.dumps(grid))
+
+    def sweep(note: str) -> set[str]:
+        """Run it as a new process would; the notes of all results."""
+        (tmp_path / "edited_helper.py").write_text(f"NOTE = {note!r}\n")
+        for name in ("edited_parts", "edited_helper"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        assert cli.command(["sweep", "grid.json", "--engine", "in-process", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["total"], told["done"]) == (2, 2)
+        plan = json.loads((tmp_path / "runs/grid/sweeps/grid.json").read_text())
+        folders = [tmp_path / "runs/grid/runs" / run["id"] for run in plan["runs"]]
+        results = [json.loads((folder / "result.json").read_text()) for folder in folders]
+        return {note["text"] for result in results for note in result["notes"]}
+
+    def made() -> dict[str, int]:
+        found = (tmp_path / "runs/grid/runs").glob("*/result.json")
+        return {file.parent.name: file.stat().st_mtime_ns for file in found}
+
+    assert sweep("first") == {"first"}
+    first = made()
+    assert sweep("first") == {"first"}
+    assert made() == first
+    assert sweep("second") == {"second"}
+    assert len(made()) == 3
+    assert first.items() < made().items()
+    assert sweep("first") == {"first"}
+    assert len(made()) == 3
+
+
+def test_ids_of_runs_without_custom_parts_are_those_of_committed_results() -> None:
+    folder = Path(__file__).parents[2] / "results" / "table1-small"
+    plans = sorted(folder.rglob("sweeps/*.json"))
+    runs = [run for plan in plans for run in json.loads(plan.read_text())["runs"]]
+    assert runs
+    for run in runs:
+        assert run_id(RunConfig(**run["config"])) == run["id"]

@@ -113,7 +113,8 @@ def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
     assert (told["total"], told["done"], list(told["failed"])) == (1, 0, [failed])
     last = printed.err.splitlines()[-1]
     assert last.startswith(f"recollect: failed: 1 of 1 runs failed, the first of them {failed}: ")
-    assert "it broke in two lines; the same command tries them again" in last
+    assert "it broke in two lines (" in last
+    assert "own_parts.py, line 66); the same command tries them again" in last
     note = out / FAILURES / f"{failed}.json"
     assert len(json.loads(note.read_text())["attempts"]) == 3
     (orders / "broken").unlink()

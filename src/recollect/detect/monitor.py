@@ -2,17 +2,73 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from recollect.detect.detector import Detector, GoesOn, HasState
+from recollect.detect.detector import Detector, GoesOn
 from recollect.detect.grouping import KnownLabels
 from recollect.detect.reference import FingerprintReference, HeldOutReference
+from recollect.errors import UserError
+from recollect.part_state import PartState
 from recollect.shapes import HasRows, Watched
 from recollect.types import Rows, Verdict
+
+
+def _checked(
+    answer: object, task: int, classes: Sequence[int], detector: Detector
+) -> list[Verdict]:
+    """A verdict on every class that was asked about, in plain numbers; UserError otherwise.
+
+    A class without a verdict would pass for one that has not drifted.
+    """
+    name = f"{type(detector).__name__}.check"
+    if not isinstance(answer, list | tuple) or not all(isinstance(v, Verdict) for v in answer):
+        came = f"a {type(answer).__name__}" if answer is not None else "None"
+        if isinstance(answer, list | tuple):
+            strange = next(each for each in answer if not isinstance(each, Verdict))
+            came += f" with a {type(strange).__name__}"
+        raise UserError(f"{name} must return a list of Verdict, one for each class; got {came}")
+    verdicts = [_plain(verdict, name) for verdict in answer]
+    for verdict in verdicts:
+        if not isinstance(verdict.drifted, bool | None):
+            raise UserError(
+                f"{name}: drifted must be True, False, or None where nobody can say; got "
+                f"{verdict.drifted!r} for class {verdict.label}"
+            )
+        if verdict.task != task:
+            raise UserError(f"{name} was asked at task {task}; its verdict is of {verdict.task}")
+    labels = [verdict.label for verdict in verdicts]
+    if sorted(labels) != sorted(classes):
+        missing, strange = set(classes) - set(labels), set(labels) - set(classes)
+        wrong = [f"none for {sorted(missing)}"] if missing else []
+        wrong += [f"some for {sorted(strange, key=str)}, which nobody asked about"] * bool(strange)
+        raise UserError(
+            f"{name} must return one verdict for each class it is asked about, {list(classes)}; "
+            f"it gave {' and '.join(wrong) or 'several for one class'} (a class that cannot be "
+            "tested takes drifted=None and a reason)"
+        )
+    return verdicts
+
+
+def _plain(verdict: Verdict, name: str) -> Verdict:
+    """The verdict with numbers of Python's own, which can be written down."""
+    changed: dict[str, Any] = {}
+    for field in fields(verdict):
+        value = getattr(verdict, field.name)
+        if isinstance(value, np.generic | Tensor) and value.ndim == 0:
+            value = changed[field.name] = value.item()
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(
+                f"{name}: {field.name} of class {verdict.label} is {value}; a verdict holds finite "
+                "numbers, or None where there is none"
+            )
+    return replace(verdict, **changed) if changed else verdict
 
 
 class Monitor:
@@ -39,6 +95,7 @@ class Monitor:
         experiments did that: an oracle that leaves false alarms of other classes unknown.
         """
         self._detector = detector
+        self._detector_state = PartState(detector, "detector")
         self._reference = reference
         self._book = book
         self._labels = labels
@@ -53,7 +110,8 @@ class Monitor:
         monitored = self.as_seen(task)
         if self._labels == "given" and self._detector.watches:
             self._book(len(monitored))
-        verdicts = self._detector.check(task.number, classes, monitored, self._reference)
+        answer = self._detector.check(task.number, classes, monitored, self._reference)
+        verdicts = _checked(answer, task.number, classes, self._detector)
         return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
 
     def as_seen(self, task: Watched) -> Rows:
@@ -106,15 +164,15 @@ class Monitor:
         kept: dict[str, Any] = {}
         if isinstance(self._reference, HeldOutReference | FingerprintReference):
             kept = self._reference.state_dict()
-        if isinstance(self._detector, HasState):
-            return {"reference": kept, "detector": self._detector.state_dict()}
+        if self._detector_state.is_there:
+            return {"reference": kept, "detector": self._detector_state.state_dict()}
         return kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         kept = state
-        if isinstance(self._detector, HasState):
+        if self._detector_state.is_there:
             kept = state["reference"]
-            self._detector.load_state_dict(state["detector"])
+            self._detector_state.load_state_dict(state["detector"])
         if isinstance(self._reference, HeldOutReference | FingerprintReference):
             self._reference.load_state_dict(kept)

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
 from recollect.data.cache import verified_sha256
 from recollect.data.check import check_dataset
@@ -35,11 +34,18 @@ from recollect.evaluate import FlopMeter, Ledger, Scores, score
 from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
+from recollect.experiment.custom import CustomPart, is_import_path
 from recollect.experiment.foresight import untestable_checks
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
-from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
+from recollect.experiment.presets import (
+    asks_learner,
+    looks_at_pixels,
+    settled,
+    with_code_identity,
+)
 from recollect.experiment.store import read_config
 from recollect.learn import Learner, Objective
+from recollect.part_state import PartState
 from recollect.room import memory_told
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
@@ -65,6 +71,7 @@ class Assembly:
     learner: Learner
     monitor: Monitor
     adaptation: Adaptation
+    adaptation_state: PartState
     ledger: Ledger
     labels: StreamLabels
     bench: Callable[[Task], Workbench]
@@ -91,7 +98,7 @@ class Assembly:
             "monitor": self.monitor.state_dict(),
             "ledger": self.ledger.state_dict(),
             "labels": self.labels.state_dict(),
-            "adaptation": state_of(self.adaptation),
+            "adaptation": self.adaptation_state.state_dict(),
             "cache": None if self.cache is None else self.cache.state_dict(),
         }
 
@@ -102,7 +109,7 @@ class Assembly:
         self.ledger.load_state_dict(state["ledger"])
         if "labels" in state:  # not in checkpoints of earlier versions
             self.labels.load_state_dict(state["labels"])
-        load_state_of(self.adaptation, state.get("adaptation", {}))
+        self.adaptation_state.load_state_dict(state.get("adaptation", {}))
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"])
 
@@ -119,9 +126,10 @@ def assemble(
 
     `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
+    config = with_code_identity(config, network_given=network is not None)
     dataset = load_data(config, tell) if data is None else check_dataset(data, source="data")
     # What comes from Python may have been written to since it was read.
-    is_ours = data is None and not catalogue.is_import_path(config.benchmark)
+    is_ours = data is None and not is_import_path(config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=tell.warn)
     parts = make_parts_of(config, dataset)
@@ -194,6 +202,7 @@ def assemble(
             learner=learner.encode if asks_learner(config) else None,
         ),
     )
+    adaptation = catalogue.make("adaptation", config)
     reference = make_reference(config, encoder, learner)
     monitor = Monitor(
         detector,
@@ -208,7 +217,8 @@ def assemble(
         stream=stream,
         learner=learner,
         monitor=monitor,
-        adaptation=catalogue.make("adaptation", config),
+        adaptation=adaptation,
+        adaptation_state=PartState(adaptation, "adaptation"),
         bench=bench,
         evaluate=evaluate,
         ledger=ledger,
@@ -243,7 +253,7 @@ def make_reference(
 
 def foreseen(config: RunConfig, dataset: Dataset) -> str:
     """What is known about the checks of a run before it is put together; see `foresight`."""
-    if catalogue.is_import_path(config.detector):
+    if is_import_path(config.detector):
         return ""  # what one's own takes its encoder for is not known
     stream = make_stream(config, dataset)
 
@@ -311,8 +321,11 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     """The data set of the config's benchmark."""
     entry = catalogue.find("benchmark", config.benchmark)
     where = [] if config.data is None else [Path(config.data)]
-    telling = {} if catalogue.is_import_path(config.benchmark) else {"tell": tell}
-    dataset = entry.factory()(*where, **telling, **config.options.get("benchmark", {}))
+    options = config.options.get("benchmark", {})
+    if isinstance(entry, CustomPart):
+        dataset = entry.make(*where, options=options)
+    else:
+        dataset = entry.factory()(*where, tell=tell, **options)
     return check_dataset(dataset, source=config.benchmark)
 
 

@@ -1,7 +1,8 @@
 """Names pick parts here and nowhere else. Adding a part is one file and one line in this one.
 
 Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A part
-that is not in it can be named by an import path of one's own: `--backbone mypackage.nets:Net`.
+that is not in it can be named by an import path of one's own: `--backbone mypackage.nets:Net`
+(custom.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.errors import UserError, unknown_name
+from recollect.errors import unknown_name
+from recollect.experiment.custom import CustomPart, is_import_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,12 @@ class Entry:
     def options_type(self) -> Any:
         """The dataclass of its options, or None; imports it."""
         return _resolve(self.options) if self.options else None
+
+    def make(self, *arguments: Any, options: Mapping[str, Any] | None = None) -> Any:
+        """Make it, with these options and the defaults of all others."""
+        options_type = self.options_type()
+        own = [options_type(**(options or {}))] if options_type else []
+        return self.factory()(*arguments, *own, **self.fixed)
 
 
 CATALOGUE: dict[str, dict[str, Entry]] = {
@@ -303,10 +311,10 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
 }
 
 
-def find(kind: str, name: str) -> Entry:
-    """The entry of that kind and name, or one for an import path; others are a user's error."""
+def find(kind: str, name: str) -> Entry | CustomPart:
+    """The entry of that kind and name, or the custom part at an import path; no other name."""
     if is_import_path(name) and kind in OWN:
-        return Entry(summary="a part of one's own", target=name)
+        return CustomPart(kind, name)
     if name not in CATALOGUE[kind]:
         raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
     return CATALOGUE[kind][name]
@@ -314,24 +322,13 @@ def find(kind: str, name: str) -> Entry:
 
 def make(kind: str, config: Any, *arguments: Any) -> Any:
     """The part of that kind which a resolved config names, made by its factory."""
-    entry = find(kind, getattr(config, kind))
-    options_type = entry.options_type()
-    options = [options_type(**config.options[kind])] if options_type else []
-    return entry.factory()(*arguments, *options, **entry.fixed)
+    return find(kind, getattr(config, kind)).make(*arguments, options=config.options.get(kind))
 
 
 OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
 """The kinds of part that may be named by an import path."""
 
 
-def is_import_path(name: str) -> bool:
-    """Whether a name is `module:name` rather than an entry of the catalogue."""
-    return ":" in name
-
-
 def _resolve(path: str) -> Any:
     module, _, name = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"cannot import {path!r} (expected module:name): {error}") from error
+    return getattr(importlib.import_module(module), name)

@@ -217,6 +217,9 @@ class RunConfig(Settings):
     """drift events written out one by one, instead of being placed by rule (streams/script.py)"""
     data_identity: str | None = None
     """digest of the data that the run was made with; other data are refused"""
+    code_identity: str | None = None
+    """digest of the source of custom parts and of the local modules that they import; None: there
+    are none"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, in the order of the fields."""

@@ -89,8 +89,8 @@ def fields_of(cls: type[DataclassInstance]) -> dict[str, Field]:
     for f in dataclasses.fields(cls):
         if not f.init:
             continue
-        kind, optional = _without_none(hints[f.name])
-        if not _is_supported(kind):
+        kind, optional = without_none(hints[f.name])
+        if not is_supported(kind):
             raise TypeError(f"{cls.__name__}.{f.name}: no flag can carry a {hints[f.name]}")
         default = f.default if f.default_factory is MISSING else f.default_factory()
         known[f.name] = Field(
@@ -99,7 +99,7 @@ def fields_of(cls: type[DataclassInstance]) -> dict[str, Field]:
     return known
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
+def without_none(hint: Any) -> tuple[Any, bool]:
     """`X | None` -> (X, True); anything else -> (itself, False)."""
     if get_origin(hint) in (typing.Union, types.UnionType):
         members = [member for member in get_args(hint) if member is not type(None)]
@@ -108,10 +108,11 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
-def _is_supported(kind: Any) -> bool:
+def is_supported(kind: Any) -> bool:
+    """Whether values of a type can be given."""
     if get_origin(kind) is tuple:
         item, *rest = get_args(kind)
-        return rest == [...] and _is_supported(item)
+        return rest == [...] and is_supported(item)
     return kind in _WORDS or get_origin(kind) in (Literal, Mapping)
 
 

@@ -11,7 +11,8 @@ from recollect import rng
 from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
-from recollect.experiment.own_network import check_head, first_line, taken_over
+from recollect.experiment.custom import CustomPart
+from recollect.experiment.own_network import check_head, taken_over
 from recollect.experiment.presets import settled
 from recollect.learn import Learner, Practice, rates
 from recollect.learn.compiled import refuse_without_compiler
@@ -100,20 +101,13 @@ def network_maker(
     def bare(attempt: int) -> nn.Module:
         if network is not None:
             return own(network, "network")
-        factory, name = backbone.factory(), f"backbone {config.backbone}"
-        is_own = catalogue.is_import_path(settled(config.backbone))
+        given = {"input_shape": (channels, *sides), "num_classes": num_classes}
         options = config.options.get("backbone", {})
         with rng.as_global(rng.fork(config.seed, "network", attempt)):
-            try:
-                made = factory(input_shape=(channels, *sides), num_classes=num_classes, **options)
-            except (TypeError, AttributeError, ValueError) as error:
-                if not is_own:
-                    raise
-                raise UserError(
-                    f"{name} cannot be made as {name.split(':')[-1]}(input_shape=..., "
-                    f"num_classes=...): {first_line(error)}"
-                ) from error
-            return own(made, name) if is_own else made
+            if isinstance(backbone, CustomPart):
+                return own(backbone.make(options=options, **given), str(backbone))
+            made: nn.Module = backbone.factory()(**given, **options)
+            return made
 
     def own(made: object, name: str) -> nn.Module:
         taken = taken_over(made, name)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from recollect.errors import UserError
-from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import from_mapping
+from recollect.experiment.custom import is_import_path
 from recollect.experiment.learners import make_learner
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import CONFIG, read_checkpoint, read_config
@@ -80,7 +80,7 @@ def load(
         if name is None:
             raise UserError(f"{Path(folder)} is no run's: its config names no {kind}")
         given = kind == "backbone" and network is not None
-        if catalogue.is_import_path(name) and not trust_imports and not given:
+        if is_import_path(name) and not trust_imports and not given:
             raise UserError(
                 f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
                 f"it, load with trust_imports=True"

@@ -12,6 +12,9 @@ from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import PARTS, RunConfig
 from recollect.experiment.config_file import from_mapping
+from recollect.experiment.custom import CustomPart
+from recollect.experiment.custom_source import code_identity
+from recollect.experiment.fields import fields_of
 from recollect.experiment.paper import SIZES, PaperRow, paper_rows
 
 T = TypeVar("T")
@@ -219,8 +222,11 @@ def _of_row(row: PaperRow, source: str, *, backbone: str | None = None) -> Prese
     return Preset(source=source, values=values, options={"method": row.options})
 
 
-def resolve(config: RunConfig) -> RunConfig:
-    """The config as it will run: nothing left open, every name known, every option checked."""
+def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
+    """The config as it will run: nothing left open, every name known, every option checked.
+
+    `network_given`: the backbone names the class of an object; it is not made, nor imported.
+    """
     preset = preset_of(config)
     values = dict(preset.values)
     if config.tasks is not None or config.num_tasks is not None or config.class_order is not None:
@@ -267,7 +273,29 @@ def resolve(config: RunConfig) -> RunConfig:
         raise UserError(
             "scheduler steps needs lr_milestones: the epochs after which the rate drops"
         )
-    return dataclasses.replace(config, options=_complete_options(config, preset.options))
+    options = _complete_options(config, preset.options, network_given=network_given)
+    config = dataclasses.replace(config, options=options)
+    return with_code_identity(config, network_given=network_given)
+
+
+def with_code_identity(config: RunConfig, *, network_given: bool = False) -> RunConfig:
+    """The config with a digest of its custom parts; refused if it was made with other source."""
+    parts = [
+        part
+        for kind in catalogue.OWN
+        if isinstance(part := catalogue.find(kind, settled(getattr(config, kind))), CustomPart)
+        if not (network_given and kind == "backbone")
+    ]
+    for part in parts:
+        part.factory()  # loads it: what is loaded is what counts
+    identity = code_identity(part.path for part in parts)
+    if config.code_identity not in (None, identity):
+        raise UserError(
+            f"the source of {', '.join(map(str, parts)) or 'custom parts'}, or of a local module "
+            "imported there, is not what the config was made with; put that source back, or remove "
+            "code_identity from the config to begin anew"
+        )
+    return dataclasses.replace(config, code_identity=identity)
 
 
 def asks_learner(config: RunConfig) -> bool:
@@ -344,6 +372,8 @@ def options_type(config: RunConfig, part: str) -> Any:
     if part not in PARTS:
         raise unknown_name("part with options", part, PARTS)
     name = getattr(config, part)
+    if name is None:
+        name = preset_of(config).values[part]
     found = catalogue.find(part, name).options_type()
     if found is None:
         raise UserError(f"{part} {name} has no options of its own")
@@ -351,18 +381,29 @@ def options_type(config: RunConfig, part: str) -> Any:
 
 
 def _complete_options(
-    config: RunConfig, chosen: Mapping[str, Mapping[str, Any]]
+    config: RunConfig, chosen: Mapping[str, Mapping[str, Any]], *, network_given: bool
 ) -> dict[str, dict[str, Any]]:
     """Every option of every part that has any: given, `chosen` by the preset, or default."""
+    if network_given and "backbone" in config.options:
+        raise UserError("a network that is given as an object takes no options of a backbone")
     for part in config.options:
         options_type(config, part)
     complete = {}
     for part in PARTS:
+        if network_given and part == "backbone":
+            continue
         name = getattr(config, part)
         options = catalogue.find(part, name).options_type()
         if options is not None:
             given = from_mapping(options, config.options.get(part, {}), source=f"{part} {name}")
-            complete[part] = dataclasses.asdict(options(**{**chosen.get(part, {}), **given}))
+            values = {**chosen.get(part, {}), **given}
+            for option, field in fields_of(options).items():
+                if field.default is dataclasses.MISSING and option not in values:
+                    raise UserError(
+                        f"{part} {name} needs a value for {option}, which has no default: set the "
+                        f"option {part}.{option}"
+                    )
+            complete[part] = dataclasses.asdict(options(**values))
     return complete
 
 

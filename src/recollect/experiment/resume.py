@@ -14,6 +14,7 @@ from recollect.errors import UserError
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import from_mapping
+from recollect.experiment.custom import is_import_path
 from recollect.experiment.run import run
 from recollect.experiment.saving import OFTEN, Saving
 from recollect.experiment.store import CONFIG, is_run, read_config, refuse_other_config
@@ -59,7 +60,7 @@ def saved_config(
     saved = from_mapping(RunConfig, read_config(folder), source=str(Path(folder) / CONFIG))
     config = RunConfig(**saved)  # type: ignore[arg-type]  # as the file says, checked by the class
     named = {kind: getattr(config, kind) or "" for kind in catalogue.OWN if kind not in given}
-    strange = [f"{kind} {name}" for kind, name in named.items() if catalogue.is_import_path(name)]
+    strange = [f"{kind} {name}" for kind, name in named.items() if is_import_path(name)]
     if config.data is not None and "data" not in given:
         strange.append(f"data in {config.data}")
     if strange and not trust:

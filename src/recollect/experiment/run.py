@@ -55,7 +55,7 @@ def run(
     if network is not None:
         kind = type(network)
         config = dataclasses.replace(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
-    config = resolve(config)
+    config = resolve(config, network_given=network is not None)
     if resume:
         config = as_begun(config, out)
     tell = Tell(warn=lambda text: warnings.warn(text, stacklevel=3))

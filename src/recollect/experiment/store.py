@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from recollect.errors import RunFailure, UserError
+from recollect.experiment.custom_source import NO_SOURCE
 from recollect.experiment.journal import EMPTY, Journal
 from recollect.files import (
     CHECKSUMS,
@@ -486,6 +487,12 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
         raise UserError(
             f"{path} already holds {kind} run; go on with --resume or start anew with --overwrite"
         )
+    if config.get("code_identity") == NO_SOURCE:
+        raise UserError(
+            f"{path} holds a run with a custom part whose source cannot be read, so that nobody "
+            "knows whether it is still the same; start anew with --overwrite, or put the part into "
+            "a file"
+        )
     refuse_other_config(path, config)
 
 
@@ -526,7 +533,9 @@ def _differences(
         old, new = there.get(key), here.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
             yield from _differences(old, new, f"{prefix}{key}.")
-        elif old != new or (key in there) != (key in here):
+        elif key == "code_identity" and old != new:
+            yield "the source of custom parts, or of local modules they import, has changed"
+        elif old != new:  # what only one of them knows, and leaves open, makes no difference
             old_text, new_text = (
                 json.dumps(side[key]) if key in side else "absent" for side in (there, here)
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ from recollect.learn.augment import Augmentation, augment
 from recollect.learn.compiled import Compiled
 from recollect.learn.growth import grow_head, grow_optimiser, head_of
 from recollect.learn.kept import Looks
-from recollect.learn.objective import Inputs, Objective
+from recollect.learn.objective import Inputs, Objective, Outcome
 from recollect.learn.rates import Rate, constant
 from recollect.memory import Memory
 from recollect.models.encode import encode_all
 from recollect.models.inputs import to_device, to_input
 from recollect.models.plain import draws_nothing
+from recollect.part_state import PartState
 from recollect.types import Encoding, Extras, Rows, StepReport
 
 
@@ -83,6 +84,8 @@ class Learner:
         if practice.compiled_rows:
             self._trained = Compiled(self.network, practice.compiled_rows)
         self.objective.attach(self.network, seed)
+        self._shapes_gradients = type(objective).after_backward is not Objective.after_backward
+        self._method_state = PartState(objective, "method", lambda: self.network)
 
     @property
     def networks(self) -> tuple[nn.Module, ...]:
@@ -169,6 +172,7 @@ class Learner:
             except ValueError as error:
                 _tell_of_single_rows(error)
                 raise
+        _check_outcome(outcome, len(batch), self.objective)
         loss = float(outcome.loss.item())
         self.between()
         self.steps += 1
@@ -181,6 +185,9 @@ class Learner:
             for weight in group["params"]:
                 weight.grad = None
         outcome.loss.backward()  # type: ignore[no-untyped-call]
+        if self._shapes_gradients:
+            with self._chance(), self._precision():
+                self.objective.after_backward(self.network)
         self.between()
         self._optimiser.step()
         self.objective.after_step(self.network)
@@ -263,7 +270,10 @@ class Learner:
             yield
 
     def _columns(self, logits: Tensor) -> Extras:
-        return {name: column.cpu() for name, column in self.objective.columns(logits).items()}
+        columns = self.objective.columns(logits)
+        if columns:
+            _check_columns(columns, len(logits), self.objective)
+        return {name: column.cpu() for name, column in columns.items()}
 
     def _draw(self, count: int | None = None) -> Inputs | None:
         if not len(self.memory):
@@ -302,7 +312,7 @@ class Learner:
             "network": self.network.state_dict(),
             "optimiser": self._optimiser.state_dict(),
             "memory": self.memory.state_dict(),
-            "objective": self.objective.state_dict(),
+            "objective": self._method_state.state_dict(),
             "steps": self.steps,
             "restarts": self._restarts,
             "grown_to": self._grown_to,
@@ -321,7 +331,7 @@ class Learner:
         self.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
         self.memory.load_state_dict(state["memory"])
-        self.objective.load_state_dict(state["objective"])
+        self._method_state.load_state_dict(state["objective"])
         self.steps = state["steps"]
         self._restarts = state["restarts"]
         self._known = set(state["known"])
@@ -351,6 +361,46 @@ def _at_rest(logits: Tensor) -> Tensor:
     if logits.dtype == torch.float32 and logits.device.type == "cpu":
         return logits  # two calls that change nothing cost 10 us right after a step
     return logits.float().cpu()
+
+
+def _check_outcome(outcome: object, samples: int, method: Objective) -> None:
+    """UserError where a method does not give what it must."""
+    if not isinstance(outcome, Outcome):
+        raise UserError(
+            f"{type(method).__name__}.outcome must return an Outcome(loss=..., logits=...); it "
+            f"returned {_shown(outcome)}"
+        )
+    loss, logits = outcome.loss, outcome.logits
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        raise UserError(
+            f"{type(method).__name__}.outcome: the loss must be a tensor of one number, computed "
+            f"by the network so that it can be differentiated; it is {_shown(loss)}"
+        )
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != samples:
+        raise UserError(
+            f"{type(method).__name__}.outcome: the logits must be those of the stream batch, "
+            f"({samples}, classes); they are {_shown(logits)}"
+        )
+
+
+def _check_columns(columns: object, samples: int, method: Objective) -> None:
+    """UserError where a method wants something kept that memory cannot keep."""
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(column, Tensor) and column.dim() and len(column) == samples
+        for column in columns.values()
+    ):
+        raise UserError(
+            f"{type(method).__name__}.columns must return tensors by name, each with an entry for "
+            f"each of the {samples} samples"
+        )
+
+
+def _shown(value: object) -> str:
+    """What came, in a few words."""
+    if not isinstance(value, Tensor):
+        return "None" if value is None else f"a {type(value).__name__}"
+    grad = "" if value.requires_grad else " without gradients"
+    return f"a tensor of shape {tuple(value.shape)}{grad}"
 
 
 def _tell_of_single_rows(error: ValueError) -> None:

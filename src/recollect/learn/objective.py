@@ -136,6 +136,13 @@ class Objective(ABC):
     def end_task(self, network: nn.Module) -> None:
         """The task's last step has been made."""
 
+    def after_backward(self, network: nn.Module) -> None:
+        """The gradients of the loss stand in the weights' `grad`, and no weight has moved yet.
+
+        What is written there is what the optimiser takes: the place to project gradients. Forwards
+        that are made here see the same precision and the same draws as those of `outcome`.
+        """
+
     def after_step(self, network: nn.Module) -> None:
         """The optimiser has just moved the network."""
 
@@ -148,10 +155,14 @@ class Objective(ABC):
         return network
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
+        """Everything that changes.
+
+        A method of one's own that does not write this is saved by its attributes: modules, tensors,
+        arrays, numbers, texts, generators, and lists and dicts of them (part_state.py).
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Take up where `state_dict` left off; whoever writes one of the two writes both."""
         if state:
             raise ValueError(f"this method keeps no state; got {sorted(state)}")

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from recollect.errors import RunFailure, UserError
 from recollect.experiment import catalogue
+from recollect.experiment.custom import is_import_path
 from recollect.experiment.own_network import first_line
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder, is_run, read_config
@@ -88,7 +89,9 @@ class Keeper:
             **settings,
         }
         self._network = copy.deepcopy(network) if isinstance(network, nn.Module) else None
-        self._config, self._settings = settings_from(given, backbone=_backbone(network))
+        self._config, self._settings = settings_from(
+            given, backbone=_backbone(network), network_given=self._network is not None
+        )
         self._lock = threading.RLock()
         self._beginning = threading.RLock()
         """held while the parts are made: predictions wait for that, and for no step"""
@@ -144,7 +147,7 @@ class Keeper:
             need = f"the network it was made with, a {backbone}" if network is None else "none"
             raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
         named += [backbone] if network is None else []
-        for name in filter(catalogue.is_import_path, named):
+        for name in filter(is_import_path, named):
             if not trust_imports:
                 raise UserError(
                     f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
@@ -411,6 +414,8 @@ class Keeper:
         if resume:  # what could not be set yet when the folder was made is as it is by default
             own = {name: own[name] for name in read_config(path)["keeper"] if name in own}
         plain = {**self._config.to_json(), "keeper": own}
+        if resume:  # parts may be mended while a keeper lives; `_resume` says so
+            plain["code_identity"] = read_config(path).get("code_identity")
         if not resume and is_run(path):
             raise UserError(
                 f"{path} already holds a keeper or a run; go on with Keeper.load, or choose a new "
@@ -423,6 +428,9 @@ class Keeper:
     def _resume(self, path: Path) -> list[str]:
         """Take up what was saved; what a person should know about it."""
         troubles: list[str] = []
+        earlier = read_config(path).get("code_identity")
+        if earlier is not None and earlier != self._config.code_identity:
+            troubles.append(f"the source of custom parts has changed since {path} was made")
         self._folder = self._open(path, resume=True)
         self._teller = Teller(Log(self._folder))
         try:

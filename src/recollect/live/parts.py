@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
 from recollect.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
 from recollect.detect.cached import Cached
@@ -24,6 +24,7 @@ from recollect.experiment.learners import channel_statistics, make_learner
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
 from recollect.live.piles import Tally
+from recollect.part_state import PartState
 from recollect.types import Rows
 
 QUICK_SPLITS = 40_000
@@ -40,6 +41,7 @@ class LiveParts:
     """looks after the learner by watched rows with labels"""
     guessed: Care | None
     """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
+    adaptation_state: PartState
     seen: Tally
     """how many labelled rows of each class have come"""
 
@@ -55,7 +57,7 @@ class LiveParts:
             "learner": self.learner.state_dict(),
             "ledger": self.ledger.state_dict(),
             "monitors": monitors,
-            "adaptation": state_of(self.given.adaptation),
+            "adaptation": self.adaptation_state.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -64,7 +66,7 @@ class LiveParts:
         self.ledger.load_state_dict(state["ledger"])
         for care, monitor in zip(self.cares, state["monitors"], strict=True):
             monitor_of(care).load_state_dict(monitor)
-        load_state_of(self.given.adaptation, state["adaptation"])
+        self.adaptation_state.load_state_dict(state["adaptation"])
 
 
 def monitor_of(care: Care) -> Monitor:
@@ -129,9 +131,15 @@ def make_parts(
         return Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
 
     given = care(detector("given"), "given", lambda count: ledger.book_labels("monitoring", count))
-    try:
+    guessed = None
+    with contextlib.suppress(UserError):  # what it says to given labels it has said: or none
         by_guess = detector("predicted")
-    except UserError:  # what it says to given labels it has said: it cannot do without
-        return LiveParts(learner=learner, ledger=ledger, given=given, guessed=None, seen=seen)
-    guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
-    return LiveParts(learner=learner, ledger=ledger, given=given, guessed=guessed, seen=seen)
+        guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
+    return LiveParts(
+        learner=learner,
+        ledger=ledger,
+        given=given,
+        guessed=guessed,
+        adaptation_state=PartState(adaptation, "adaptation"),
+        seen=seen,
+    )

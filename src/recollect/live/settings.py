@@ -11,7 +11,7 @@ from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.fields import settle
-from recollect.experiment.presets import goes_on, options_type, resolve
+from recollect.experiment.presets import goes_on, resolve
 
 OF_RUNS = (
     "buffer_size",
@@ -115,7 +115,9 @@ def refuse_unknown(names: Iterable[str]) -> None:
             raise unknown_name("setting of a keeper", name, known)
 
 
-def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunConfig, LiveSettings]:
+def settings_from(
+    settings: Mapping[str, Any], *, backbone: str, network_given: bool = False
+) -> tuple[RunConfig, LiveSettings]:
     """The config of the parts, complete, and how they are used; unknown names are refused."""
     refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
@@ -128,15 +130,13 @@ def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunCon
     if goes_on(config):
         live_settings = {**_ROW_BY_ROW, **live_settings}
     live = LiveSettings(**live_settings)
-    return resolve(_over_the_whole_stream(config)), live
+    return resolve(_over_the_whole_stream(config), network_given=network_given), live
 
 
 def _over_the_whole_stream(config: RunConfig) -> RunConfig:
     """Unless told otherwise, a detector that can promises its level once for all checks."""
-    catalogue.find("detector", config.detector)
-    if catalogue.find("detector", config.detector).options is None:
-        return config
-    names = {field.name for field in dataclasses.fields(options_type(config, "detector"))}
+    options_type = catalogue.find("detector", config.detector).options_type()
+    names = {field.name for field in dataclasses.fields(options_type)} if options_type else set()
     given = config.options.get("detector", {})
     if "spending" not in names or "spending" in given:
         return config

@@ -200,10 +200,13 @@ class _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """What a worker needs to import what its parent can, parts of one's own included."""
+    """What a worker needs to import what its parent can.
+
+    Custom parts are found from the working folder, which it shares: that is not to be on the path.
+    """
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         # Runs set their own number of threads; libraries must not start more beside them.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }

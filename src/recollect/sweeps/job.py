@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from recollect.errors import RunFailure, UserError
 from recollect.experiment.config import RunConfig
+from recollect.experiment.custom_source import in_one_line
 from recollect.experiment.listeners import Silent
 from recollect.experiment.store import (
     RESULT,
@@ -95,8 +96,8 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
         return outcome("hopeless", _advice(str(error), job.folder))
     except (RunFailure, OSError, MemoryError) as error:
         return outcome("failed", str(error) or type(error).__name__)
-    except Exception as error:  # a fault in a part of one's own must not end the other runs
-        return outcome("failed", f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # a fault in a custom part must not end other runs
+        return outcome("failed", in_one_line(error))
 
 
 def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:

@@ -6,11 +6,14 @@ which goes on from the run's checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import UserError
@@ -59,6 +62,8 @@ class OnRay(Engine):
                 f"{cpus_per_run:g} CPUs and {gpus_per_run:g} GPUs"
             )
         _refuse_unreachable(address)
+        self._home = str(Path.cwd())
+        self._nowhere = tempfile.TemporaryDirectory(prefix="recollect-ray-")
         self._connect(address)
         self._per_run = {"CPU": cpus_per_run, "GPU": gpus_per_run}
         self.slots = self._fitting()
@@ -83,7 +88,7 @@ class OnRay(Engine):
     def submit(self, job: Job) -> None:
         """Take a job."""
         with gently():
-            self._jobs[self._perform.remote(job.to_json())] = job
+            self._jobs[self._perform.remote(job.to_json(), self._home)] = job
 
     def wait(self, seconds: float) -> Outcome | None:
         """The next outcome; meanwhile machines may have come or gone."""
@@ -111,6 +116,7 @@ class OnRay(Engine):
             for reference in self.__dict__.get("_jobs", {}):
                 self._ray.cancel(reference, force=True)
             self._ray.shutdown()
+        self._nowhere.cleanup()
 
     def _fitting(self) -> int:
         """Runs that the cluster, as it is now, has room for."""
@@ -130,7 +136,9 @@ class OnRay(Engine):
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
         terminate = signal.getsignal(signal.SIGTERM)
         try:
-            with gently():
+            # Ray puts the working folder first on its workers' sys.path, before Python's own
+            # modules: whatever lies there would run. It gets a folder in which nothing lies.
+            with gently(), contextlib.chdir(self._nowhere.name):
                 self._ray.init(**settings, configure_logging=False)
         except SystemExit as error:  # by Ray's own handler of SIGTERM, which it puts there by then
             raise Terminated from error
@@ -142,8 +150,10 @@ class OnRay(Engine):
                 signal.signal(signal.SIGTERM, terminate)  # Ray puts its own in its place
 
 
-def _perform(job: dict[str, Any]) -> dict[str, Any]:
-    """On a machine of the cluster."""
+def _perform(job: dict[str, Any], home: str) -> dict[str, Any]:
+    """On a machine of the cluster; custom parts and data are named as seen from `home`."""
+    with contextlib.suppress(OSError):  # a machine that does not have it
+        os.chdir(home)
     return perform(Job(**job)).to_json()
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import UserError
-from recollect.experiment.catalogue import is_import_path
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import OWN_DATA
+from recollect.experiment.custom import is_import_path
+from recollect.experiment.custom_source import NO_SOURCE
 from recollect.experiment.fields import fields_of
 from recollect.experiment.presets import resolve
 from recollect.files import alone, read_object, refuse_links, write_json
@@ -112,6 +113,11 @@ def make_plan(
         config = nominal if scale is None else scale.apply(config, published_on=published_on)
         named = {setting: getattr(nominal, setting) for setting in ALWAYS}
         named |= {names[axis]: value for axis, value in place.items()}
+        if config.code_identity == NO_SOURCE:
+            raise UserError(
+                f"the sweep {name} names a custom part whose source cannot be read, so that nobody "
+                "could tell its results from those of an earlier version; put it into a file"
+            )
         run = PlannedRun(id=run_id(config), place=named, config=config)
         if run.id in runs:
             twin = dict(runs[run.id].place)
@@ -150,20 +156,25 @@ def run_id(config: RunConfig) -> str:
     >>> run_id(RunConfig(adaptation="amr", buffer_size=100, num_drifts=1))[:-11]
     'digits-cd-er-amr-b100-d1-s0'
     """
+    digest = _digest(config.to_json())
+    words = f"{config.benchmark}-{config.method}-{config.adaptation}"
+    words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
+    return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
+
+
+def _digest(config: Mapping[str, Any]) -> str:
+    """Of everything that decides a run's result."""
     default = _defaults()
     left_out = {"data_identity"}
-    if config.benchmark not in OWN_DATA and not is_import_path(config.benchmark):
+    if config["benchmark"] not in OWN_DATA and not is_import_path(config["benchmark"]):
         left_out.add("data")  # where a benchmark lies on a machine makes no other run
     # A setting that later versions add does not rename the runs that leave it as it is.
     plain = {
         key: value
-        for key, value in config.to_json().items()
-        if key not in left_out and value != default[key]
+        for key, value in config.items()
+        if key not in left_out and value != default.get(key)
     }
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
-    words = f"{config.benchmark}-{config.method}-{config.adaptation}"
-    words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
-    return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
 
 
 @functools.cache
@@ -217,12 +228,20 @@ def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What a plan asks for: its runs, their places, and the scale that tables will name.
 
     Neither a setting that only a later version names, nor a note in other words, nor data that have
-    moved make another sweep.
+    moved, nor custom parts that were edited make another sweep.
     """
     if plan.get("format") != FORMAT:
         return dict(plan)
-    runs = [{key: run[key] for key in ("id", "place")} for run in plan["runs"]]
+    runs = [{"id": _asked_id(run), "place": run["place"]} for run in plan["runs"]]
     return {"reproduces": plan.get("reproduces"), "scale": _scale_of(plan), "runs": runs}
+
+
+def _asked_id(run: Mapping[str, Any]) -> str:
+    """A run's id, whatever the source of its custom parts: their edition is none of the plan's."""
+    name, config = str(run["id"]), run.get("config")
+    if not isinstance(config, Mapping) or config.get("code_identity") is None:
+        return name
+    return f"{name.rpartition('-')[0]}-{_digest({**config, 'code_identity': None})}"
 
 
 def _scale_of(plan: Mapping[str, Any]) -> object:

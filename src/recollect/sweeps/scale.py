@@ -15,6 +15,7 @@ from typing import Any
 from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
+from recollect.experiment.fields import fields_of
 from recollect.experiment.presets import TELL_NO_HARM, resolve
 
 
@@ -209,9 +210,9 @@ def _network(config: RunConfig) -> str:
     """Its name, and whatever makes it another than the name says."""
     name = config.backbone or ""
     options = catalogue.find("backbone", name).options_type()
-    default = {} if options is None else dataclasses.asdict(options())
+    known = {} if options is None else fields_of(options)
     own = config.options.get("backbone", {})
-    changed = [f"{key} {value}" for key, value in own.items() if value != default.get(key)]
+    changed = [f"{key} {value}" for key, value in own.items() if value != known[key].default]
     return " ".join([name, *changed])
 
 
