@@ -10,6 +10,7 @@ from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
 from recollect import RunConfig
+from recollect.data.known import KNOWN
 from recollect.experiment.presets import resolve
 from recollect.report.paper.plate import scale_words
 from recollect.report.paper.table import paper_table
@@ -167,8 +168,25 @@ def test_a_setting_left_as_it_is_does_not_enter_the_id(monkeypatch: pytest.Monke
     before = run_id(config)
     plain = RunConfig.to_json
     monkeypatch.setattr(RunConfig, "to_json", lambda self: {**plain(self), "later": None})
-    monkeypatch.setattr(plans, "_defaults", lambda: RunConfig().to_json())
+    defaults = plans._defaults()
+    monkeypatch.setattr(plans, "_defaults", lambda: {**defaults, "later": None})
     assert run_id(config) == before
+
+
+def test_ids_of_runs_made_before_presets_chose_detectors_stay() -> None:
+    assert run_id(resolve(RunConfig())) == "digits-cd-er-amr-b100-d1-s0-523b54793a"
+    assert run_id(resolve(RunConfig(detector="mmd"))).endswith("-2072ec5aed")
+
+
+def test_data_that_are_read_in_another_way_make_another_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = RunConfig(benchmark="fmnist-cd")
+    before = run_id(config)
+    known = KNOWN["fashion-mnist"]
+    monkeypatch.setitem(KNOWN, known.name, replace(known, version=known.version + 1))
+    assert run_id(config) != before
+    assert KNOWN["tiny-imagenet"].version > 1, "1 numbered its classes by sorted ids"
 
 
 # Files

@@ -15,6 +15,7 @@ from recollect.care import Care
 from recollect.data.check import check_dataset
 from recollect.data.identity import identity_of
 from recollect.data.parts import make_parts, shortages
+from recollect.data.tiny_imagenet import difference_from_published
 from recollect.detect import (
     Detector,
     Encoder,
@@ -261,7 +262,22 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     where = [] if config.data is None else [Path(config.data)]
     telling = {} if catalogue.is_import_path(config.benchmark) else {"tell": tell}
     dataset = entry.factory()(*where, **telling, **config.options.get("benchmark", {}))
+    _refuse_unpublished_order(config, dataset)
     return check_dataset(dataset, source=config.benchmark)
+
+
+def _refuse_unpublished_order(config: RunConfig, dataset: Dataset) -> None:
+    """Published numbers belong to one order of classes; in another one, tasks are other tasks."""
+    if config.preset != "published" or config.benchmark != "tinyimagenet-cd":
+        return
+    if config.class_order is not None or config.tasks is not None:
+        return  # chosen by the user
+    if (difference := difference_from_published(dataset.class_names)) is not None:
+        raise UserError(
+            "the preset published needs Tiny-ImageNet with its classes in the order of the official"
+            f" wnids.txt; in the data found {difference}. Put the wnids.txt of the official archive"
+            " into the data folder, or choose your own order with class_order"
+        )
 
 
 def with_data_identity(config: RunConfig, dataset: Dataset) -> RunConfig:

@@ -30,8 +30,8 @@ class Settings:
     """how the learner rehearses"""
     adaptation: str = "amr"
     """what is done about drifted classes"""
-    detector: str = "ks"
-    """what tells drifted classes from others"""
+    detector: str | None = None
+    """what tells drifted classes from others; as a rule, ks"""
     encoder: str | None = None
     """what turns pictures into the scores that a detector compares; as a rule, learner"""
     reference: Literal["memory", "held-out", "fingerprint"] | None = None
@@ -91,6 +91,10 @@ class Settings:
     min_harm: float | None = None
     """adapt only to drift that costs the learner at least so many points of accuracy on the class,
     as estimated on watched rows; None: to all drift"""
+    realigned_logits: Literal["evaluation", "training"] | None = None
+    """how the network gives stored logits to samples that adaptation puts into the buffer: as a
+    rule in evaluation mode; or, as published, in training mode, a class at a time, which also moves
+    its batch-norm statistics"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
     backbone: str | None = None

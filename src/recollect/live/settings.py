@@ -11,7 +11,7 @@ from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.fields import settle
-from recollect.experiment.presets import goes_on, options_type, resolve
+from recollect.experiment.presets import goes_on, options_type, resolve, settled, with_detector
 
 OF_RUNS = (
     "buffer_size",
@@ -109,7 +109,9 @@ def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunCon
         if name not in own and name not in OF_RUNS:
             raise unknown_name("setting of a keeper", name, [*own, *OF_RUNS])
     of_run = {name: value for name, value in settings.items() if name not in own}
-    config = RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
+    config = with_detector(
+        RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
+    )
     for part, reasons in _NOT_LIVE.items():
         if (name := getattr(config, part)) in reasons:
             raise UserError(f"{part} {name} {reasons[name]}; choose another one")
@@ -122,8 +124,7 @@ def settings_from(settings: Mapping[str, Any], *, backbone: str) -> tuple[RunCon
 
 def _over_the_whole_stream(config: RunConfig) -> RunConfig:
     """Unless told otherwise, a detector that can promises its level once for all checks."""
-    catalogue.find("detector", config.detector)
-    if catalogue.find("detector", config.detector).options is None:
+    if catalogue.find("detector", settled(config.detector)).options is None:
         return config
     names = {field.name for field in dataclasses.fields(options_type(config, "detector"))}
     given = config.options.get("detector", {})

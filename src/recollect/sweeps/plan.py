@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recollect.data.known import by_name
 from recollect.errors import UserError
 from recollect.experiment.catalogue import is_import_path
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import OWN_DATA
 from recollect.experiment.fields import fields_of
-from recollect.experiment.presets import resolve
+from recollect.experiment.presets import RULE, resolve
 from recollect.files import alone, read_object, write_json
 from recollect.sweeps.grid import Grid, Place
 from recollect.sweeps.scale import Scale
@@ -157,6 +158,9 @@ def run_id(config: RunConfig) -> str:
         for key, value in config.to_json().items()
         if key not in left_out and value != default[key]
     }
+    known = by_name(config.benchmark)
+    if known is not None and known.version > 1:  # runs on data as read before are other runs
+        plain["data_version"] = known.version
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
     words = f"{config.benchmark}-{config.method}-{config.adaptation}"
     words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
@@ -165,7 +169,9 @@ def run_id(config: RunConfig) -> str:
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    return RunConfig().to_json()
+    # What the rule has always been, for settings that a preset may now choose: ids stay.
+    settled_before = {name: RULE[name] for name in ("detector", "realigned_logits")}
+    return {**RunConfig().to_json(), **settled_before}
 
 
 def write_plan(plan: Plan, out: Path, *, overwrite: bool = False) -> Path:
@@ -236,4 +242,15 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     if there.get("grid") != wanted["grid"]:
         return f"another grid: {json.dumps(there.get('grid'))[:200]}"
     theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
-    return f"other settings behind the same grid ({len(ours - theirs)} runs differ)"
+    count = len(ours - theirs)
+    return f"other settings behind the same grid ({count} runs differ{_example(there, wanted)})"
+
+
+def _example(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """A setting in which two plans of one grid differ, such as an encoder that is not here."""
+    for old, new in zip(there["runs"], wanted["runs"], strict=False):
+        before, now = old.get("config") or {}, new["config"]
+        for key in now.keys() & before.keys():
+            if before[key] != now[key] and key != "data":
+                return f", as in {key}: {_as_given(before[key])} there, {_as_given(now[key])} here"
+    return ""
