@@ -223,7 +223,9 @@ def common_arguments(description: str | None, *encoders: str) -> argparse.Argume
 def load_data(name: str) -> Dataset:
     """A known data set."""
     # The name that the benchmarks of the catalogue go by is understood, too.
-    return load({"cifar10": "cifar-10", "fmnist": "fashion-mnist"}.get(name, name))
+    return load(
+        {"cifar10": "cifar-10", "cifar100": "cifar-100", "fmnist": "fashion-mnist"}.get(name, name)
+    )
 
 
 def say(line: str) -> None:

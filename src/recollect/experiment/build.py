@@ -33,7 +33,14 @@ from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
-from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
+from recollect.experiment.presets import (
+    PUBLISHED_ENCODER,
+    TELL_NO_HARM,
+    WITHOUT_WEIGHTS,
+    asks_learner,
+    looks_at_pixels,
+    settled,
+)
 from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, Workbench
 from recollect.streams import (
@@ -244,6 +251,16 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
         warnings.append(
             "the detector watches the rows that score the run, as the published experiments did: "
             "what is adapted to them is also scored on them (use --monitor holdout)"
+        )
+    if (
+        config.preset == "published"
+        and config.encoder == WITHOUT_WEIGHTS
+        and config.detector not in TELL_NO_HARM
+    ):
+        warnings.append(
+            f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
+            f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
+            f" where data lie, or choose encoder {PUBLISHED_ENCODER}"
         )
     draw = objective.rows_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
