@@ -228,7 +228,7 @@ def by_learner(data: str, seeds: Sequence[int]) -> Iterator[Line]:
         config = RunConfig(
             benchmark=f"{data}-cd",
             backbone="cnn",
-            epochs=1 if data == "fmnist" else 5,
+            epochs=1,
             scheduler="constant",
             lr=0.1,
             batch_size=32,

@@ -10,6 +10,7 @@ from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
 from recollect import RunConfig
+from recollect.data import places
 from recollect.data.known import KNOWN
 from recollect.experiment.presets import resolve
 from recollect.report.paper.plate import scale_words
@@ -210,6 +211,20 @@ def test_the_same_plan_again_leaves_the_file_alone(tmp_path: Path) -> None:
     assert write_plan(make_plan("p", grid), tmp_path) == file
     assert file.stat().st_mtime_ns == before
     assert [path.name for path in file.parent.iterdir()] == ["p.json"]
+
+
+def test_a_sweep_planned_with_weights_is_not_taken_up_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "resnet18.safetensors"
+    weights.touch()
+    monkeypatch.setenv("RECOLLECT_RESNET18", str(weights))
+    grid = Grid(axes={"seed": range(2)}, base={**TINY, "preset": "published"})
+    write_plan(make_plan("p", grid), tmp_path)
+    monkeypatch.delenv("RECOLLECT_RESNET18")
+    monkeypatch.setattr(places, "candidates", lambda hints, *, explicit=None: [])
+    line = complaint(lambda: write_plan(make_plan("p", grid), tmp_path))
+    assert "(2 runs differ, as in encoder: resnet18-imagenet there, random here)" in line
 
 
 def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path: Path) -> None:

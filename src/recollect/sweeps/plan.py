@@ -250,7 +250,7 @@ def _example(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """A setting in which two plans of one grid differ, such as an encoder that is not here."""
     for old, new in zip(there["runs"], wanted["runs"], strict=False):
         before, now = old.get("config") or {}, new["config"]
-        for key in now.keys() & before.keys():
-            if before[key] != now[key] and key != "data":
+        for key in now:
+            if key in before and before[key] != now[key] and key != "data":
                 return f", as in {key}: {_as_given(before[key])} there, {_as_given(now[key])} here"
     return ""
