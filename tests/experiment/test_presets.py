@@ -76,12 +76,13 @@ def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> N
     differing = {name for name, value in vars(right).items() if getattr(published, name) != value}
     assert differing == {
         *("preset", "monitor", "checked", "encoder", "reference", "buffer_policy", "drift_seed"),
-        *("channels", "options"),
+        *("channels", "options", "realigned_logits"),
     }
     assert (published.monitor, published.checked) == ("test", "just-drifted")
     assert (published.encoder, published.reference) == ("random", "memory")
     assert (published.buffer_policy, published.drift_seed) == ("balanced", 42)
     assert published.channels == 3, "grey pictures were repeated to colour ones"
+    assert (right.realigned_logits, published.realigned_logits) == ("evaluation", "training")
     detector = published.options["detector"]
     assert (detector["correction"], detector["level"]) == ("none", 0.05)
     assert (detector["min_rows"], detector["calibration"]) == (1, "asymptotic")
@@ -139,25 +140,6 @@ def test_a_published_run_without_the_published_encoder_warns() -> None:
     assert len(encoders_warned_of()) == 1
     assert not encoders_warned_of(encoder="learner")
     assert not encoders_warned_of(detector="oracle")
-
-
-@pytest.mark.parametrize(
-    ("method", "adaptation", "expected"),
-    [
-        ("der++", "amr", "training"),
-        ("ser", "amr-plus", "training"),
-        ("er", "amr", "evaluation"),
-        ("der++", "fr", "evaluation"),
-    ],
-)
-def test_the_published_preset_recomputes_logits_in_training_mode_where_any_are_stored(
-    method: str, adaptation: str, expected: str
-) -> None:
-    config = RunConfig(preset="published", method=method, adaptation=adaptation)
-    assert resolve(config).realigned_logits == expected
-    assert resolve(dataclasses.replace(config, preset="auto")).realigned_logits == "evaluation"
-    told = dataclasses.replace(config, realigned_logits="evaluation")
-    assert resolve(told).realigned_logits == "evaluation"
 
 
 def test_a_users_tasks_take_the_place_of_a_benchmarks_own() -> None:

@@ -179,6 +179,18 @@ def test_ids_of_runs_made_before_presets_chose_detectors_stay() -> None:
     assert run_id(resolve(RunConfig(detector="mmd"))).endswith("-2072ec5aed")
 
 
+@pytest.mark.parametrize(
+    ("method", "adaptation", "other"),
+    [("der++", "amr", True), ("ser", "amr-plus", True), ("er", "amr", False), ("ser", "fr", False)],
+)
+def test_how_logits_are_recomputed_makes_another_run_only_where_any_are(
+    method: str, adaptation: str, other: bool
+) -> None:
+    config = resolve(RunConfig(method=method, adaptation=adaptation))
+    published = replace(config, realigned_logits="training")
+    assert (run_id(config) != run_id(published)) == other
+
+
 def test_data_that_are_read_in_another_way_make_another_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -79,6 +79,7 @@ PUBLISHED_STREAM: Mapping[str, Any] = {
     "monitor": "test",
     "checked": "just-drifted",
     "reference": "memory",
+    "realigned_logits": "training",
     "buffer_policy": "balanced",
     "drift_seed": 42,
     "channels": 3,
@@ -92,8 +93,7 @@ PUBLISHED_BENCHMARKS: Mapping[str, Mapping[str, Any]] = {
 
 STORE_NO_LOGITS = ("er", "er-ace", "cls-er", "finetune", "joint")
 REALIGN_NOTHING = ("vanilla", "fr", "fr-flush", "fr-scratch")
-"""Methods and adaptations to which `realigned_logits` makes no difference: theirs stay the rule's,
-so that it makes no other run of them."""
+"""Methods and adaptations to which `realigned_logits` makes no difference."""
 
 PUBLISHED_ENCODER, WITHOUT_WEIGHTS = "resnet18-imagenet", "random"
 """what the published detector looks through, and what takes its place where its weights are not"""
@@ -174,8 +174,6 @@ def preset_of(config: RunConfig) -> Preset:
         detector = config.detector or values["detector"]
         values["encoder"], remark = _published_encoder(config, detector)
         source += remark if config.encoder is None else ""
-        if config.method not in STORE_NO_LOGITS and config.adaptation not in REALIGN_NOTHING:
-            values["realigned_logits"] = "training"
         options = {part: {**given} for part, given in options.items()}
         for (part, name), chosen in PUBLISHED_OPTIONS.items():
             if name == (detector if part == "detector" else getattr(config, part)):

@@ -20,7 +20,7 @@ from recollect.experiment.catalogue import is_import_path
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import OWN_DATA
 from recollect.experiment.fields import fields_of
-from recollect.experiment.presets import RULE, resolve
+from recollect.experiment.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from recollect.files import alone, read_object, write_json
 from recollect.sweeps.grid import Grid, Place
 from recollect.sweeps.scale import Scale
@@ -150,6 +150,8 @@ def run_id(config: RunConfig) -> str:
     """
     default = _defaults()
     left_out = {"data_identity"}
+    if config.method in STORE_NO_LOGITS or config.adaptation in REALIGN_NOTHING:
+        left_out.add("realigned_logits")
     if config.benchmark not in OWN_DATA and not is_import_path(config.benchmark):
         left_out.add("data")  # where a benchmark lies on a machine makes no other run
     # A setting that later versions add does not rename the runs that leave it as it is.
