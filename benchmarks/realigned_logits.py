@@ -14,13 +14,14 @@ import statistics
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Literal
 
 from detect_common import say, say_load
 
 import recollect
 from recollect import RunConfig
 
-MODES = ("evaluation", "training")
+MODES: tuple[Literal["evaluation", "training"], ...] = ("evaluation", "training")
 
 
 def main() -> None:

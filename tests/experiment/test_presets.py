@@ -133,7 +133,7 @@ def test_weights_make_no_other_run_where_nobody_looks_through_them(
 
 @pytest.mark.usefixtures("data_folder")
 def test_a_published_run_without_the_published_encoder_warns() -> None:
-    def encoders_warned_of(**settings: str) -> list[str]:
+    def encoders_warned_of(**settings: Any) -> list[str]:
         found = assemble(resolve(RunConfig(preset="published", **settings))).warnings
         return [each for each in found if "resnet18-imagenet" in each]
 
