@@ -261,13 +261,14 @@ def _said(data: str, detector: str, seed: int, result: dict[str, Any]) -> Line:
     for verdict in result["verdicts"]:
         by_task[verdict["task"]].append(verdict)
     for task, verdicts in by_task.items():
-        p_values = [
-            v["p_value"] if detector == "combined" else v["p_values"]["ks-entropy"]
+        p_values = {
+            v["class"]: v["p_value"] if detector == "combined" else v["p_values"]["ks-entropy"]
             for v in verdicts
-        ]
-        threshold = CORRECTIONS["holm"](p_values, LEVEL)
-        for verdict, p_value in zip(verdicts, p_values, strict=True):
-            label = verdict["class"]
+            if v["drifted"] is not None
+        }
+        threshold = CORRECTIONS["holm"](list(p_values.values()), LEVEL)
+        for label in (verdict["class"] for verdict in verdicts):
+            p_value = p_values.get(label, 1.0)  # what cannot be tested is not found
             if task == drift_task.get(label):
                 drifted += 1
                 missed += [label] if p_value > threshold else []

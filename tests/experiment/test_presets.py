@@ -122,7 +122,7 @@ def test_the_published_preset_takes_the_published_encoder_where_its_weights_are(
 
 
 @pytest.mark.parametrize("settings", [{"detector": "oracle"}, {"benchmark": "own"}])
-def test_weights_make_no_other_run_where_nobody_looks_through_them(
+def test_weights_make_no_other_run_where_they_encode_nothing(
     data_folder: Path, settings: dict[str, Any]
 ) -> None:
     config = RunConfig(preset="published", **settings)

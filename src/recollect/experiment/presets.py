@@ -96,7 +96,7 @@ REALIGN_NOTHING = ("vanilla", "fr", "fr-flush", "fr-scratch")
 """Methods and adaptations to which `realigned_logits` makes no difference."""
 
 PUBLISHED_ENCODER, WITHOUT_WEIGHTS = "resnet18-imagenet", "random"
-"""what the published detector looks through, and what takes its place where its weights are not"""
+"""The published detector's encoder, and what takes its place where its weights are not found."""
 
 PUBLISHED_OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("detector", "ks"): {"correction": "none", "min_rows": 1, "calibration": "asymptotic"},
@@ -172,8 +172,9 @@ def preset_of(config: RunConfig) -> Preset:
         values |= {**PUBLISHED_STREAM, **PUBLISHED_BENCHMARKS.get(config.benchmark, {})}
         source = f"the stream as the published numbers were made; training: {source}"
         detector = config.detector or values["detector"]
-        values["encoder"], remark = _published_encoder(config, detector)
-        source += remark if config.encoder is None else ""
+        if config.encoder is None:
+            values["encoder"], remark = _published_encoder(config, detector)
+            source += remark
         options = {part: {**given} for part, given in options.items()}
         for (part, name), chosen in PUBLISHED_OPTIONS.items():
             if name == (detector if part == "detector" else getattr(config, part)):
@@ -190,7 +191,7 @@ def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
     with the same encoder or not at all.
     """
     if detector in TELL_NO_HARM:
-        return WITHOUT_WEIGHTS, ""  # nobody looks through it
+        return WITHOUT_WEIGHTS, ""  # which is asked nothing
     if config.benchmark not in BENCHMARKS:
         return WITHOUT_WEIGHTS, (
             f"; encoder {WITHOUT_WEIGHTS}, as data of one's own need not be images (the published"
