@@ -24,7 +24,7 @@ from recollect.data.library import load
 from recollect.detect import Surroundings
 from recollect.detect.combine import COMBINATIONS
 from recollect.detect.detectors import by_c2st, by_mmd, ks_on
-from recollect.detect.encoders import Encodes
+from recollect.detect.encoders import Encoder, Encodes
 from recollect.detect.judge import Comparison
 from recollect.experiment import catalogue
 from recollect.models.cnn import SmallCNN
@@ -151,7 +151,7 @@ def accuracy_by_class(encoding: Encoding, labels: np.ndarray, num_classes: int) 
 # Encoders and tests
 
 
-def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed: int) -> Encodes:
+def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed: int) -> Encoder:
     """An encoder of the catalogue; one that never asks a learner needs none."""
 
     def no_learner(images: Tensor) -> Encoding:
@@ -162,7 +162,7 @@ def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed
         image_shape=tuple(shape),
         seed=seed,
     )
-    encoder: Encodes = catalogue.find("encoder", name).factory()(surroundings)
+    encoder: Encoder = catalogue.find("encoder", name).factory()(surroundings)
     return encoder
 
 
@@ -223,7 +223,9 @@ def common_arguments(description: str | None, *encoders: str) -> argparse.Argume
 def load_data(name: str) -> Dataset:
     """A known data set."""
     # The name that the benchmarks of the catalogue go by is understood, too.
-    return load({"cifar10": "cifar-10", "fmnist": "fashion-mnist"}.get(name, name))
+    return load(
+        {"cifar10": "cifar-10", "cifar100": "cifar-100", "fmnist": "fashion-mnist"}.get(name, name)
+    )
 
 
 def say(line: str) -> None:

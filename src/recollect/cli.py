@@ -85,7 +85,7 @@ GROUPS = {
         "monitor_labels",
         "checked",
     ],
-    "labels": ["min_harm", "label_budget"],
+    "labels": ["min_harm", "realigned_logits", "label_budget"],
     "training": [
         "epochs",
         "batch_size",

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from recollect.data.tiny_imagenet import read_tiny_imagenet
+from recollect import RunConfig
+from recollect.data import tiny_imagenet
+from recollect.data.cache import cached, fingerprint_of
+from recollect.data.identity import identity_of
+from recollect.data.known import known_set
+from recollect.data.library import cache_name, existing_sources, load
+from recollect.data.tiny_imagenet import difference_from_published, read_tiny_imagenet
 from recollect.errors import UserError
+from recollect.experiment.build import load_data
+
+PUBLISHED = Path(tiny_imagenet.__file__).with_name("tiny_imagenet_classes.txt")
 
 WORDS = {"n03": "crane, derrick", "n01": "goldfish, Carassius auratus", "n02": "crane, bird"}
 
@@ -40,19 +50,64 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def test_classes_follow_the_sorted_ids_and_validation_is_the_test_part(root: Path) -> None:
+def test_classes_follow_wnids_txt_and_validation_is_the_test_part(root: Path) -> None:
     dataset = read_tiny_imagenet(root)
     assert dataset.images.shape == (9, 64, 64, 3)
-    assert dataset.labels.tolist() == [0, 0, 1, 1, 2, 2, 2, 0, 1]
+    assert dataset.labels.tolist() == [0, 0, 1, 1, 2, 2, 0, 1, 2]
     assert dataset.is_test is not None
     assert dataset.is_test.tolist() == [False] * 6 + [True] * 3
     # n03, n01, n02 were stored with greys around 0, 60 and 120
     levels = dataset.images[:, 0, 0, 0].tolist()
-    assert levels == [60, 61, 120, 121, 0, 1, 30, 90, 150]
+    assert levels == [0, 1, 60, 61, 120, 121, 30, 90, 150]
+
+
+def test_another_order_in_wnids_txt_is_another_data_set_and_not_served_from_the_cache(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    official = load("tiny-imagenet", root)
+    (root / "wnids.txt").write_text("\n".join(sorted(WORDS)))
+    resorted = load("tiny-imagenet", root)
+    assert official.class_names == ("crane (n03)", "goldfish", "crane (n02)")
+    assert resorted.class_names == ("goldfish", "crane (n02)", "crane (n03)")
+    assert identity_of(official) != identity_of(resorted)
+
+
+def test_a_cache_with_classes_by_sorted_ids_is_not_used(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    known = known_set("tiny-imagenet")
+    made_before = fingerprint_of(existing_sources(known, root), tag="tiny-imagenet 1")
+    stale = replace(read_tiny_imagenet(root), class_names=("by", "sorted", "ids"))
+    cached(cache_name(known.name, root), made_before, lambda _: stale)
+    assert load("tiny-imagenet", root).class_names[0] == "crane (n03)"
+
+
+def test_only_the_official_order_is_the_published_one() -> None:
+    order = PUBLISHED.read_text().splitlines()
+    assert len({line.split()[0] for line in order}) == len(order) == 200
+    names = [line.split()[1].replace("_", " ") for line in order]
+    assert names[:3] == ["egyptian cat", "reel", "volleyball"]
+    assert difference_from_published(names) is None
+    by_id = [line.split()[1] for line in sorted(order)]
+    assert difference_from_published(by_id) == "class 0 is goldfish, not egyptian_cat (n02124075)"
+    assert difference_from_published(names[1:]) == "it has 199 classes, not 200"
+
+
+def test_a_published_run_refuses_another_order_unless_the_user_chose_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    config = RunConfig(benchmark="tinyimagenet-cd", data=str(root), preset="published")
+    with pytest.raises(UserError, match=r"official wnids\.txt; .* 3 classes, not 200\. Put the"):
+        load_data(config)
+    load_data(replace(config, class_order=(1, 2, 0)))
+    load_data(replace(config, preset="auto"))
 
 
 def test_a_class_is_named_by_its_first_word_and_its_id_where_that_is_shared(root: Path) -> None:
-    assert read_tiny_imagenet(root).class_names == ("goldfish", "crane (n02)", "crane (n03)")
+    assert read_tiny_imagenet(root).class_names == ("crane (n03)", "goldfish", "crane (n02)")
 
 
 def test_pixels_go_where_the_caller_says(root: Path) -> None:
@@ -84,7 +139,7 @@ def test_what_does_not_fit_together_is_told_with_the_file(root: Path) -> None:
 
 def test_missing_or_damaged_tables_are_told(root: Path) -> None:
     (root / "words.txt").write_text("n01\tgoldfish\n")
-    with pytest.raises(UserError, match=r"words.txt has no words for 'n02'"):
+    with pytest.raises(UserError, match=r"words.txt has no words for 'n03'"):
         read_tiny_imagenet(root)
     (root / "wnids.txt").write_text("n01\nn02\nn01\n")
     with pytest.raises(UserError, match=r"wnids.txt names 'n01' twice"):
@@ -120,6 +175,6 @@ REAL = Path(os.environ.get("RECOLLECT_DATA", "/nonexistent")) / "tiny-imagenet-2
 def test_the_real_set_has_200_classes_in_equal_parts() -> None:
     dataset = read_tiny_imagenet(REAL)
     assert dataset.is_test is not None
-    assert len(set(dataset.class_names)) == 200
+    assert difference_from_published(dataset.class_names) is None
     for part in (dataset.is_test, ~dataset.is_test):
         assert len(set(np.bincount(dataset.labels[part], minlength=200))) == 1

@@ -344,5 +344,5 @@ def test_unknown_and_impossible_calibrations_get_one_line() -> None:
     with pytest.raises(UserError, match="unknown calibration 'spilt'; did you mean 'split'"):
         ComparisonOptions(calibration="spilt")  # type: ignore[arg-type]
     own = replace(ks_on("entropy"), name="own", by_splits=None)
-    with pytest.raises(UserError, match="the test own has no calibration by splits"):
+    with pytest.raises(UserError, match="the test own has no calibration split; use test"):
         Judge([own], ComparisonOptions(calibration="split"))

@@ -76,7 +76,7 @@ def detector(encoder: Encodes | None = None, **options: Any) -> TwoSampleDetecto
         encoder or PassOn(),
         Judge(
             [replace(ks_on("entropy"), measure=lambda encoding: encoding.logits[:, 0])],
-            ComparisonOptions(**options),
+            KSOptions(**options),
         ),
     )
 
@@ -227,13 +227,27 @@ def test_scores_that_are_not_finite_stop_the_run() -> None:
         ({"level": 0.0}, "level must lie between 0 and 1; got 0.0"),
         ({"level": 1.0}, "level must lie between 0 and 1; got 1.0"),
         ({"min_rows": 1}, "min_rows must be at least 2; got 1"),
+        ({"min_rows": 0, "of": KSOptions}, "min_rows must be at least 1; got 0"),
         ({"correction": "hol"}, "unknown correction 'hol'; did you mean 'holm'?"),
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any], words: str) -> None:
+    kind = options.pop("of", ComparisonOptions)
     with pytest.raises(UserError) as caught:
-        ComparisonOptions(**options)
+        kind(**options)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("calibration", ["test", "asymptotic"])
+def test_the_published_ks_tests_a_class_with_one_reference_sample(calibration: str) -> None:
+    spread = torch.linspace(0, 1, 1000).tolist()
+    sides = {
+        0: (rows([9.0], 0, ids=[5000]), rows(spread, 0)),
+        1: (rows([0.5], 1, ids=[5000]), rows(spread, 1)),
+    }
+    outside, inside = check(sides, min_rows=1, calibration=calibration, correction="none")
+    assert (outside.drifted, inside.drifted) == (True, False)
+    assert outside.share is None, "one sample cannot say how much of a class has moved"
 
 
 # How often it errs

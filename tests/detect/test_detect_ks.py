@@ -14,7 +14,13 @@ from torch import Tensor
 
 from recollect import rng
 from recollect.detect import ks
-from recollect.detect.ks import Evidence, kolmogorov_smirnov, smallest_p_value
+from recollect.detect.ks import (
+    Evidence,
+    asymptotic_kolmogorov_smirnov,
+    kolmogorov_smirnov,
+    smallest_asymptotic_p_value,
+    smallest_p_value,
+)
 from recollect.errors import UserError
 
 
@@ -172,3 +178,31 @@ def test_an_answer_does_not_depend_on_what_else_is_asked() -> None:
         ks._remembered.clear()
         alone += kolmogorov_smirnov([pair])
     assert together == alone
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(samples, samples), max_size=4))
+def test_the_asymptotic_p_value_is_scipys(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    found = asymptotic_kolmogorov_smirnov(pairs)
+    for (first, second), evidence in zip(pairs, found, strict=True):
+        if len(first) == len(second) == 1:  # scipy has no number for it
+            assert evidence.p_value == 1
+            continue
+        wanted = stats.ks_2samp(first.numpy(), second.numpy(), method="asymp")
+        assert evidence.statistic == pytest.approx(wanted.statistic, abs=1e-12)
+        assert evidence.p_value == pytest.approx(wanted.pvalue, abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1000), (6, 100), (125, 1000), (12_000, 700)])
+def test_large_and_lopsided_samples_have_scipys_asymptotic_p_value(n: int, m: int) -> None:
+    first, second = normal(n, 0.3, 0), normal(m, 0, 1)
+    wanted = stats.ks_2samp(first.numpy(), second.numpy(), method="asymp")
+    (found,) = asymptotic_kolmogorov_smirnov([(first, second)])
+    assert found == pytest.approx((wanted.statistic, wanted.pvalue), abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 2), (3, 4), (1, 100)])
+def test_no_overlap_has_the_smallest_asymptotic_p_value(n: int, m: int) -> None:
+    apart = (torch.zeros(n), torch.ones(m))
+    (found,) = asymptotic_kolmogorov_smirnov([apart])
+    assert found.p_value == smallest_asymptotic_p_value(n, m)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
+from recollect import run
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import NAMES, PAPER, preset_of, resolve
 
@@ -252,3 +253,19 @@ def test_a_line_taken_by_name_keeps_its_buffer_size_on_benchmarks_that_have_thei
         config = resolve(RunConfig(benchmark=benchmark, preset="cifar10-cd/er/5000"))
         assert config.buffer_size == 5000
         assert resolve(RunConfig(benchmark=benchmark)).buffer_size in (500, 1000)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_published_run_tests_every_class_that_has_a_sample_in_the_buffer(tmp_path: Path) -> None:
+    config = RunConfig(
+        preset="published",
+        encoder="random",
+        adaptation="vanilla",
+        epochs=1,
+        buffer_size=6,
+        max_per_class=20,
+    )
+    verdicts = run(config, tmp_path / "run")["verdicts"]
+    sizes = [verdict["num_reference"] for verdict in verdicts]
+    assert 1 <= min(sizes) <= max(sizes) < 5
+    assert all(verdict["drifted"] is not None for verdict in verdicts)

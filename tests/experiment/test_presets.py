@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 from run_tools import complaint
 
+from recollect.data import places
 from recollect.experiment import catalogue
+from recollect.experiment.build import assemble
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import NAMES, preset_of, resolve
 
@@ -59,23 +62,85 @@ def test_the_streams_of_the_paper_are_placed_as_in_the_paper() -> None:
     assert (long.num_tasks, long.num_drifts) == (10, 2)
 
 
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder in which data are looked for, empty."""
+    monkeypatch.delenv("RECOLLECT_RESNET18", raising=False)
+    only = [places.Place(path=tmp_path / "resnet18.safetensors", origin="a test")]
+    monkeypatch.setattr(places, "candidates", lambda hints, *, explicit=None: only)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("data_folder")
 def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> None:
     right, published = resolve(RunConfig()), resolve(RunConfig(preset="published"))
     differing = {name for name, value in vars(right).items() if getattr(published, name) != value}
     assert differing == {
         *("preset", "monitor", "checked", "encoder", "reference", "buffer_policy", "drift_seed"),
-        *("channels", "options"),
+        *("channels", "options", "realigned_logits"),
     }
     assert (published.monitor, published.checked) == ("test", "just-drifted")
     assert (published.encoder, published.reference) == ("random", "memory")
     assert (published.buffer_policy, published.drift_seed) == ("balanced", 42)
     assert published.channels == 3, "grey pictures were repeated to colour ones"
-    assert published.options["detector"]["correction"] == "none"
+    assert (right.realigned_logits, published.realigned_logits) == ("evaluation", "training")
+    detector = published.options["detector"]
+    assert (detector["correction"], detector["level"]) == ("none", 0.05)
+    assert (detector["min_rows"], detector["calibration"]) == (1, "asymptotic")
+    assert right.options["detector"]["min_rows"] == 5
     rows = resolve(RunConfig(benchmark="fmnist-cd", preset="published"))
     assert rows.permutation_unit == "row"
     assert resolve(RunConfig(preset="published", buffer_policy="reservoir")).buffer_policy == (
         "reservoir"
     )
+
+
+def test_the_published_preset_takes_mmd_on_clear10_unless_told_otherwise() -> None:
+    chosen = resolve(RunConfig(benchmark="clear10-cd", preset="published"))
+    assert chosen.detector == "mmd"
+    assert chosen.options["detector"]["correction"] == "none"
+    told = resolve(RunConfig(benchmark="clear10-cd", preset="published", detector="ks"))
+    assert told.detector == "ks"
+    assert resolve(RunConfig(benchmark="clear10-cd")).detector == "ks"
+    assert resolve(RunConfig(benchmark="cifar10-cd", preset="published")).detector == "ks"
+
+
+def test_the_published_preset_takes_the_published_encoder_where_its_weights_are(
+    data_folder: Path,
+) -> None:
+    open_, told = RunConfig(preset="published"), RunConfig(preset="published", encoder="learner")
+    assert resolve(open_).encoder == "random"
+    assert "encoder random, as the weights" in preset_of(open_).source
+    (data_folder / "resnet18.safetensors").touch()
+    here = resolve(open_)
+    assert here.encoder == "resnet18-imagenet"
+    assert str(data_folder) in preset_of(open_).source
+    assert resolve(told).encoder == "learner"
+    assert "encoder" not in preset_of(told).source
+    assert resolve(RunConfig()).encoder == "learner"
+    (data_folder / "resnet18.safetensors").unlink()
+    assert resolve(here) == here, "what was settled with weights stays so without"
+
+
+@pytest.mark.parametrize("settings", [{"detector": "oracle"}, {"benchmark": "own"}])
+def test_weights_make_no_other_run_where_they_encode_nothing(
+    data_folder: Path, settings: dict[str, Any]
+) -> None:
+    config = RunConfig(preset="published", **settings)
+    without = resolve(config)
+    (data_folder / "resnet18.safetensors").touch()
+    assert resolve(config) == without
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_a_published_run_without_the_published_encoder_warns() -> None:
+    def encoders_warned_of(**settings: Any) -> list[str]:
+        found = assemble(resolve(RunConfig(preset="published", **settings))).warnings
+        return [each for each in found if "resnet18-imagenet" in each]
+
+    assert len(encoders_warned_of()) == 1
+    assert not encoders_warned_of(encoder="learner")
+    assert not encoders_warned_of(detector="oracle")
 
 
 def test_a_users_tasks_take_the_place_of_a_benchmarks_own() -> None:

@@ -20,6 +20,8 @@ from learn_builders import (
     slow_cross_entropy,
     slow_logits,
     state_of,
+    tiny,
+    weights_of,
 )
 from run_tools import complaint
 from same_state import same
@@ -190,6 +192,24 @@ def test_predicting_and_annotating_change_nothing(rows: int, training: bool) -> 
     assert not logits.requires_grad
     assert not extras["logits"].requires_grad
     torch.testing.assert_close(extras["logits"], logits)
+
+
+@pytest.mark.parametrize("rows", [5, 700])
+def test_the_published_way_to_annotate_is_one_training_forward_of_the_batch(rows: int) -> None:
+    learner = make_learner(Spy(), annotate_in_training=True)
+    learner.observe(batch(0))
+    fresh = batch(1, rows=rows)
+    twin = tiny(learner.network).train()
+    with torch.no_grad():
+        wanted = twin(as_floats(fresh))
+    before = weights_of(learner.network)
+    found = learner.annotate(fresh)["logits"]
+    assert not found.requires_grad
+    torch.testing.assert_close(found, wanted)
+    after = weights_of(learner.network)
+    assert same(after, weights_of(twin)), "batch norm saw the batch once"
+    assert not torch.equal(after["norm.running_mean"], before["norm.running_mean"])
+    assert not torch.allclose(found, learner.logits(fresh.images))
 
 
 class Unsteady(TinyNet):

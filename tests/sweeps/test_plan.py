@@ -12,6 +12,8 @@ from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
 from recollect import RunConfig, cli
+from recollect.data import places
+from recollect.data.known import KNOWN
 from recollect.experiment.presets import resolve
 from recollect.report.paper.plate import scale_words
 from recollect.report.paper.table import paper_table
@@ -169,8 +171,37 @@ def test_a_setting_left_as_it_is_does_not_enter_the_id(monkeypatch: pytest.Monke
     before = run_id(config)
     plain = RunConfig.to_json
     monkeypatch.setattr(RunConfig, "to_json", lambda self: {**plain(self), "later": None})
-    monkeypatch.setattr(plans, "_defaults", lambda: RunConfig().to_json())
+    defaults = plans._defaults()
+    monkeypatch.setattr(plans, "_defaults", lambda: {**defaults, "later": None})
     assert run_id(config) == before
+
+
+def test_ids_of_runs_made_before_presets_chose_detectors_stay() -> None:
+    assert run_id(resolve(RunConfig())) == "digits-cd-er-amr-b100-d1-s0-523b54793a"
+    assert run_id(resolve(RunConfig(detector="mmd"))).endswith("-2072ec5aed")
+
+
+@pytest.mark.parametrize(
+    ("method", "adaptation", "other"),
+    [("der++", "amr", True), ("ser", "amr-plus", True), ("er", "amr", False), ("ser", "fr", False)],
+)
+def test_how_logits_are_recomputed_makes_another_run_only_where_any_are(
+    method: str, adaptation: str, other: bool
+) -> None:
+    config = resolve(RunConfig(method=method, adaptation=adaptation))
+    published = replace(config, realigned_logits="training")
+    assert (run_id(config) != run_id(published)) == other
+
+
+def test_data_that_are_read_in_another_way_make_another_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = RunConfig(benchmark="fmnist-cd")
+    before = run_id(config)
+    known = KNOWN["fashion-mnist"]
+    monkeypatch.setitem(KNOWN, known.name, replace(known, version=known.version + 1))
+    assert run_id(config) != before
+    assert KNOWN["tiny-imagenet"].version > 1, "1 numbered its classes by sorted ids"
 
 
 # Files
@@ -194,6 +225,20 @@ def test_the_same_plan_again_leaves_the_file_alone(tmp_path: Path) -> None:
     assert write_plan(make_plan("p", grid), tmp_path) == file
     assert file.stat().st_mtime_ns == before
     assert [path.name for path in file.parent.iterdir()] == ["p.json"]
+
+
+def test_a_sweep_planned_with_weights_is_not_taken_up_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "resnet18.safetensors"
+    weights.touch()
+    monkeypatch.setenv("RECOLLECT_RESNET18", str(weights))
+    grid = Grid(axes={"seed": range(2)}, base={**TINY, "preset": "published"})
+    write_plan(make_plan("p", grid), tmp_path)
+    monkeypatch.delenv("RECOLLECT_RESNET18")
+    monkeypatch.setattr(places, "candidates", lambda hints, *, explicit=None: [])
+    line = complaint(lambda: write_plan(make_plan("p", grid), tmp_path))
+    assert "(2 runs differ, as in encoder: resnet18-imagenet there, random here)" in line
 
 
 def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ class KnownSet:
     sources: tuple[str, ...] = ("",)
     """what is read of it, relative to its path: a change elsewhere does not concern the cache"""
     version: int = 1
-    """goes up when the reader gives other pixels for the same files: old caches are then rebuilt"""
+    """goes up when the reader gives other pixels or labels for the same files: old caches are then
+    rebuilt, and sweeps do not take runs on the old data for runs on these"""
     files: tuple[RemoteFile, ...] = ()
     """what to download; none: it cannot be fetched automatically"""
     contents: Mapping[str, str] = field(default_factory=dict)
@@ -295,6 +296,7 @@ _ALL = (
         inner=("tiny-imagenet-200",),
         looks_right=_holds_file("wnids.txt"),
         sources=("wnids.txt", "words.txt", "train", "val"),
+        version=2,  # 1 numbered the classes by sorted ids
         files=(
             RemoteFile(
                 url="http://cs231n.stanford.edu/tiny-imagenet-200.zip",

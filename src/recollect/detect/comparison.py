@@ -48,6 +48,8 @@ class Comparison(Calibrated):
     name: str
     measure: Callable[[Encoding], Tensor]
     """what is compared: (rows,) scores or (rows, d) features"""
+    asymptotic: Calibrated | None = None
+    """the same statistic, measured against its limit for many samples; None: no such"""
     by_splits: Calibrated | None = None
     """the same statistic, measured against the reference split against itself; None: no such"""
     held_out: Calibrated | None = None
@@ -57,9 +59,9 @@ class Comparison(Calibrated):
         """The comparison whose p-values are measured against what the options say."""
         if calibration == "test":
             return self
-        if self.by_splits is None:
-            raise UserError(f"the test {self.name} has no calibration by splits; use test")
-        by = self.by_splits
+        by = self.by_splits if calibration == "split" else self.asymptotic
+        if by is None:
+            raise UserError(f"the test {self.name} has no calibration {calibration}; use test")
         return replace(
             self,
             test=by.test,

@@ -245,8 +245,12 @@ class TwoSampleDetector:
 def _with_shares(
     verdicts: list[Verdict], kept: Mapping[int, _Side], now: Mapping[int, _Side]
 ) -> list[Verdict]:
-    """Of every drifted group, how much has moved, and which rows."""
-    drifted = [verdict.label for verdict in verdicts if verdict.drifted]
+    """Of every drifted group, how much has moved, and which rows; one row alone cannot say."""
+    drifted = [
+        verdict.label
+        for verdict in verdicts
+        if verdict.drifted and min(verdict.num_reference, verdict.num_current) > 1
+    ]
     pairs = [(kept[group].encoding.features, now[group].encoding.features) for group in drifted]
     shares = dict(zip(drifted, estimate_shares(pairs), strict=True))
     return [

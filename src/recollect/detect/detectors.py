@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -30,7 +30,12 @@ from recollect.detect.held_out import (
     witness,
 )
 from recollect.detect.judge import ComparisonOptions, Judge
-from recollect.detect.ks import kolmogorov_smirnov, smallest_p_value
+from recollect.detect.ks import (
+    asymptotic_kolmogorov_smirnov,
+    kolmogorov_smirnov,
+    smallest_asymptotic_p_value,
+    smallest_p_value,
+)
 from recollect.detect.mmd import mmd
 from recollect.detect.scores import SCORES
 from recollect.errors import UserError
@@ -66,6 +71,7 @@ class KSOptions(ComparisonOptions):
 
     score: Literal["entropy", "margin", "energy", "max-probability"] = "entropy"
     """what is compared: one number per row, from the encoder's logits"""
+    fewest_rows: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +179,10 @@ def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
         measure=measure,
         test=test,
         smallest_p_value=smallest_p_value,
+        asymptotic=Calibrated(
+            test=lambda pairs, _: asymptotic_kolmogorov_smirnov(pairs),
+            smallest_p_value=smallest_asymptotic_p_value,
+        ),
         by_splits=_by_splits(ks_by_splits, KS_SPLITS),
     )
 

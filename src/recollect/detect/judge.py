@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recollect import rng
 from recollect.detect.comparison import Comparison, Merge, Panel, Sizes
@@ -26,7 +26,7 @@ MAX_SPLITS = 2_000_000
 CLEARLY = 1e-3
 """so far below a threshold must held-out rows be able to get: only clear cases reach the least"""
 
-CALIBRATIONS = ("test", "split")
+CALIBRATIONS = ("test", "asymptotic", "split")
 SPENDINGS = ("none", "inverse-square")
 
 
@@ -43,11 +43,13 @@ class ComparisonOptions:
     inverse-square once for all of them together"""
     min_rows: int = 5
     """a class with fewer distinct rows on either side is not testable"""
-    calibration: Literal["test", "split"] = "test"
-    """what a p-value is measured against: the test's own null distribution, or the reference split
-    against itself"""
+    calibration: Literal["test", "asymptotic", "split"] = "test"
+    """what a p-value is measured against: the test's own null distribution; its limit for many
+    samples (ks only), as published; or the reference split against itself"""
     max_statistic: float | None = None
     """flag where the statistic exceeds this, whatever the p-value; None: go by the p-value"""
+    fewest_rows: ClassVar[int] = 2
+    """what the test needs on either side: no `min_rows` may lie below"""
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
@@ -58,8 +60,10 @@ class ComparisonOptions:
             raise unknown_name("spending", self.spending, SPENDINGS)
         if self.calibration not in CALIBRATIONS:
             raise unknown_name("calibration", self.calibration, CALIBRATIONS)
-        if self.min_rows < 2:
-            raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
+        if self.min_rows < self.fewest_rows:
+            raise UserError(
+                f"the detector's min_rows must be at least {self.fewest_rows}; got {self.min_rows}"
+            )
 
 
 class Judge:

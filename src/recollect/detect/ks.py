@@ -21,7 +21,14 @@ from torch import Tensor
 from recollect.detect.evidence import Evidence
 from recollect.errors import UserError
 
-__all__ = ["Evidence", "kolmogorov_smirnov", "largest_gaps", "smallest_p_value"]
+__all__ = [
+    "Evidence",
+    "asymptotic_kolmogorov_smirnov",
+    "kolmogorov_smirnov",
+    "largest_gaps",
+    "smallest_asymptotic_p_value",
+    "smallest_p_value",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -56,6 +63,23 @@ def kolmogorov_smirnov(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Evidence]
     ]
 
 
+def asymptotic_kolmogorov_smirnov(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Evidence]:
+    """The same statistic with the p-value of its limit distribution, as published.
+
+    It is scipy's `ks_2samp(method="asymp")`: exact for large samples only. Of one score against one
+    other, which have no limit, it is 1.
+    """
+    samples = _samples(pairs)
+    if not samples:
+        return []
+    sizes = _sizes(samples)
+    gaps = _reaches(samples, sizes) / sizes.prod(axis=1)
+    effective = _effective_sizes(sizes)
+    p_values = np.where(effective > 0, stats.kstwo.sf(gaps, effective.clip(min=1)), 1.0)
+    both = zip(gaps.tolist(), p_values.clip(0, 1).tolist(), strict=True)
+    return [Evidence(gap, p_value) for gap, p_value in both]
+
+
 def largest_gaps(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[float]:
     """The statistics of `kolmogorov_smirnov` alone."""
     samples = _samples(pairs)
@@ -73,6 +97,19 @@ def smallest_p_value(num_reference: int, num_current: int) -> float:
     0.0079
     """
     return min(1.0, 2 / math.comb(num_reference + num_current, num_reference))
+
+
+def smallest_asymptotic_p_value(num_reference: int, num_current: int) -> float:
+    """The same for the p-value of the limit distribution, which ends at a gap of 1."""
+    effective = _effective_sizes(np.array([[num_reference, num_current]]))
+    return 0.0 if effective.item() > 0 else 1.0
+
+
+def _effective_sizes(sizes: Integers) -> Floats:
+    """Size of the one sample that two are worth, (classes,), given (classes, 2)."""
+    n, m = sizes.T.astype(np.float64)
+    rounded: Floats = np.round(n * m / (n + m))
+    return rounded
 
 
 def _samples(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Floats, Floats]]:

@@ -17,6 +17,7 @@ from recollect.data.check import check_dataset
 from recollect.data.identity import identity_of, is_sampled, sampled_identity_of
 from recollect.data.library import Warn
 from recollect.data.parts import make_parts, shortages
+from recollect.data.tiny_imagenet import difference_from_published
 from recollect.detect import (
     Detector,
     Encoder,
@@ -38,6 +39,9 @@ from recollect.experiment.custom import CustomPart, is_import_path
 from recollect.experiment.foresight import untestable_checks
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
 from recollect.experiment.presets import (
+    PUBLISHED_ENCODER,
+    TELL_NO_HARM,
+    WITHOUT_WEIGHTS,
     asks_learner,
     looks_at_pixels,
     settled,
@@ -306,6 +310,16 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
             "the detector watches the rows that score the run, as the published experiments did: "
             "what is adapted to them is also scored on them (use --monitor holdout)"
         )
+    if (
+        config.preset == "published"
+        and config.encoder == WITHOUT_WEIGHTS
+        and config.detector not in TELL_NO_HARM
+    ):
+        warnings.append(
+            f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
+            f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
+            f" where data lie, or choose encoder {PUBLISHED_ENCODER}"
+        )
     draw = objective.rows_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
     )
@@ -326,7 +340,22 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
         dataset = entry.make(*where, options=options)
     else:
         dataset = entry.factory()(*where, tell=tell, **options)
+    _refuse_unpublished_order(config, dataset)
     return check_dataset(dataset, source=config.benchmark)
+
+
+def _refuse_unpublished_order(config: RunConfig, dataset: Dataset) -> None:
+    """Published numbers belong to one order of classes; in another one, tasks are other tasks."""
+    if config.preset != "published" or config.benchmark != "tinyimagenet-cd":
+        return
+    if config.class_order is not None or config.tasks is not None:
+        return  # chosen by the user
+    if (difference := difference_from_published(dataset.class_names)) is not None:
+        raise UserError(
+            "the preset published needs Tiny-ImageNet with its classes in the order of the official"
+            f" wnids.txt; in the data found {difference}. Put the wnids.txt of the official archive"
+            " into the data folder, or choose your own order with class_order"
+        )
 
 
 def with_data_identity(

@@ -30,8 +30,8 @@ class Settings:
     """how the learner rehearses"""
     adaptation: str = "amr"
     """what is done about drifted classes"""
-    detector: str = "ks"
-    """what tells drifted classes from others"""
+    detector: str | None = None
+    """what tells drifted classes from others; as a rule, ks"""
     encoder: str | None = None
     """what turns pictures into the scores that a detector compares; as a rule, learner"""
     reference: Literal["memory", "held-out", "fingerprint"] | None = None
@@ -56,7 +56,8 @@ class Settings:
     num_tasks: int | None = None
     """how many equal tasks the classes are split into"""
     class_order: tuple[int, ...] | None = None
-    """the order in which classes arrive"""
+    """the order in which classes arrive, by number; as a rule that of the data (Tiny-ImageNet's is
+    the order of wnids.txt; the README shows how to sort it)"""
     tasks: tuple[tuple[int, ...], ...] | None = None
     """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
     num_drifts: int | None = None
@@ -91,6 +92,10 @@ class Settings:
     min_harm: float | None = None
     """adapt only to drift that costs the learner at least so many points of accuracy on the class,
     as estimated on watched rows; None: to all drift"""
+    realigned_logits: Literal["evaluation", "training"] | None = None
+    """how the network gives stored logits to samples that adaptation puts into the buffer: as a
+    rule in evaluation mode; or, as published, in training mode, a class at a time, which also moves
+    its batch-norm statistics"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
     backbone: str | None = None
@@ -137,7 +142,9 @@ class Settings:
     keep_features: bool = False
     """after each task, keep what the network makes of the first task's test pictures"""
     preset: str = "auto"
-    """where settings that are not given come from; auto: benchmark, method and buffer size"""
+    """where settings that are not given come from; auto: benchmark, method and buffer size;
+    published: also stream and detector as in the published experiments (expect it to miss classes:
+    docs/detection.md measures 70 to 100 % found)"""
     seed: int = 0
     """what all randomness is drawn from"""
 

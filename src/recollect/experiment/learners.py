@@ -61,6 +61,7 @@ def make_learner(
             bf16=config.precision == "bf16",
             augmentation=config.augmentation,
             rate=_rate(config),
+            annotate_in_training=config.realigned_logits == "training",
             compiled_rows=_full_steps(config) if config.compile else (),
         ),
         seed=config.seed,

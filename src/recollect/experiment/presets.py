@@ -31,6 +31,7 @@ class Preset:
 
 
 RULE: Mapping[str, Any] = {
+    "detector": "ks",
     "encoder": "learner",
     "monitor": "holdout",
     "checked": "all-known",
@@ -41,6 +42,7 @@ RULE: Mapping[str, Any] = {
     "permutation_unit": "pixel",
     "recurring_in_training": False,
     "scheduler": "constant",
+    "realigned_logits": "evaluation",
 }
 """What holds where nobody says otherwise, chosen because it is scientifically right."""
 
@@ -79,18 +81,29 @@ BENCHMARKS: Mapping[str, Mapping[str, Any]] = {
 PUBLISHED_STREAM: Mapping[str, Any] = {
     "monitor": "test",
     "checked": "just-drifted",
-    "encoder": "random",
     "reference": "memory",
+    "realigned_logits": "training",
     "buffer_policy": "balanced",
     "drift_seed": 42,
     "channels": 3,
 }
 """How the published numbers were made, where that differs from what is right."""
 
-PUBLISHED_BENCHMARKS: Mapping[str, Mapping[str, Any]] = {"fmnist-cd": {"permutation_unit": "row"}}
+PUBLISHED_BENCHMARKS: Mapping[str, Mapping[str, Any]] = {
+    "fmnist-cd": {"permutation_unit": "row"},
+    "clear10-cd": {"detector": "mmd"},
+}
+
+STORE_NO_LOGITS = ("er", "er-ace", "cls-er", "finetune", "joint")
+REALIGN_NOTHING = ("vanilla", "fr", "fr-flush", "fr-scratch")
+"""Methods and adaptations to which `realigned_logits` makes no difference."""
+
+PUBLISHED_ENCODER, WITHOUT_WEIGHTS = "resnet18-imagenet", "random"
+"""The published detector's encoder, and what takes its place where its weights are not found."""
 
 PUBLISHED_OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    ("detector", "ks"): {"correction": "none"},
+    ("detector", "ks"): {"correction": "none", "min_rows": 1, "calibration": "asymptotic"},
+    ("detector", "mmd"): {"correction": "none", "min_rows": 2},
     ("method", "cls-er"): {"predict": "working"},
 }
 """Options of parts, where that part runs."""
@@ -156,19 +169,46 @@ def preset_of(config: RunConfig) -> Preset:
     if config.preset not in NAMES:
         raise unknown_name("preset", config.preset, NAMES)
     training = _named(config) if "/" in config.preset else _training(config)
-    stream = BENCHMARKS.get(config.benchmark, {})
+    values = {**RULE, **training.values, **BENCHMARKS.get(config.benchmark, {})}
     source, options = training.source, training.options
     if config.preset == "published":
-        stream = {**stream, **PUBLISHED_STREAM, **PUBLISHED_BENCHMARKS.get(config.benchmark, {})}
+        values |= {**PUBLISHED_STREAM, **PUBLISHED_BENCHMARKS.get(config.benchmark, {})}
         source = f"the stream as the published numbers were made; training: {source}"
+        detector = config.detector or values["detector"]
+        if config.encoder is None:
+            values["encoder"], remark = _published_encoder(config, detector)
+            source += remark
         options = {part: {**given} for part, given in options.items()}
-        for (part, name), values in PUBLISHED_OPTIONS.items():
-            if getattr(config, part) == name:
-                options[part] = {**options.get(part, {}), **values}
-    values = {**RULE, **training.values, **stream}
+        for (part, name), chosen in PUBLISHED_OPTIONS.items():
+            if name == (detector if part == "detector" else getattr(config, part)):
+                options[part] = {**options.get(part, {}), **chosen}
     if "/" in config.preset:  # a line of the table by name, its buffer size included
         values["buffer_size"] = training.values["buffer_size"]
     return Preset(source=source, values=values, options=options)
+
+
+def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
+    """The encoder of the preset published on this machine, and what to say about it.
+
+    It is settled here, by name, so that the config says what runs: the same config elsewhere runs
+    with the same encoder or not at all.
+    """
+    if detector in TELL_NO_HARM:
+        return WITHOUT_WEIGHTS, ""  # which is asked nothing
+    if config.benchmark not in BENCHMARKS:
+        return WITHOUT_WEIGHTS, (
+            f"; encoder {WITHOUT_WEIGHTS}, as data of one's own need not be images (the published"
+            f" one: --encoder {PUBLISHED_ENCODER})"
+        )
+    from recollect.experiment.weights import FILE, VARIABLE, resnet18_at_hand
+
+    found = resnet18_at_hand()
+    if found is not None:
+        return PUBLISHED_ENCODER, f"; encoder {PUBLISHED_ENCODER}, its weights from {found}"
+    return WITHOUT_WEIGHTS, (
+        f"; encoder {WITHOUT_WEIGHTS}, as the weights of the published {PUBLISHED_ENCODER} are not"
+        f" here (put {FILE} where data lie, or let {VARIABLE} name it)"
+    )
 
 
 def _named(config: RunConfig) -> Preset:
@@ -227,6 +267,7 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
 
     `network_given`: the backbone names the class of an object; it is not made, nor imported.
     """
+    config = with_detector(config)
     preset = preset_of(config)
     values = dict(preset.values)
     if config.tasks is not None or config.num_tasks is not None or config.class_order is not None:
@@ -296,6 +337,13 @@ def with_code_identity(config: RunConfig, *, network_given: bool = False) -> Run
             "code_identity from the config to begin anew"
         )
     return dataclasses.replace(config, code_identity=identity)
+
+
+def with_detector(config: RunConfig) -> RunConfig:
+    """The config with the preset's detector, where none is named: much else goes by it."""
+    if config.detector is not None:
+        return config
+    return dataclasses.replace(config, detector=preset_of(config).values["detector"])
 
 
 def asks_learner(config: RunConfig) -> bool:

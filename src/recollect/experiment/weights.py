@@ -31,15 +31,20 @@ class ResNet18ImageNetEncoder(ResNet18Encoder):
         super().__init__(surroundings, weights=find_resnet18())
 
 
-def find_resnet18() -> Path:
-    """The file that the variable names, the first one where data are looked for, or the hub's."""
+def resnet18_at_hand() -> Path | None:
+    """The file that the variable names, or the first one where data are looked for."""
     if chosen := os.environ.get(VARIABLE):
         named = Path(chosen).expanduser()
         file = named / FILE if named.is_dir() else named
         if not file.is_file():
             raise UserError(f"{VARIABLE} names {file}, where there is no file; {_ALTERNATIVES}")
         return file
-    found = locate((FILE,), lambda path: path.name == FILE and path.is_file())
+    return locate((FILE,), lambda path: path.name == FILE and path.is_file())
+
+
+def find_resnet18() -> Path:
+    """The file at hand, or the hub's."""
+    found = resnet18_at_hand()
     if found is not None:
         return found
     try:

@@ -41,6 +41,9 @@ class Practice:
     """of stream rows and of rows drawn from memory"""
     rate: Rate = constant
     """factor on the learning rate, by epoch"""
+    annotate_in_training: bool = False
+    """whether stored logits of samples that no step has seen come from a training-mode forward of
+    all of them, as published, with its effect on batch-norm statistics"""
     compiled_rows: tuple[int, ...] = ()
     """numbers of rows for which training forwards are compiled; all others are not"""
 
@@ -225,7 +228,11 @@ class Learner:
         """The memory columns for rows that do not come from a training step."""
         if type(self.objective).columns is Objective.columns:
             return {}  # a method that keeps nothing: spare the forward
-        return self._columns(self._ask(self.network, rows.images))
+        if not self._practice.annotate_in_training:
+            return self._columns(self._ask(self.network, rows.images))
+        self.network.train()
+        with self._chance(), self._precision(), torch.no_grad():
+            return self._columns(_at_rest(self.network(self._to_input(rows.images))))
 
     def restart(self) -> None:
         """Fresh weights, a fresh optimiser and fresh copies; memory and what was seen go on."""

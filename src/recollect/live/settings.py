@@ -11,7 +11,7 @@ from recollect.errors import UserError, unknown_name
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.fields import settle
-from recollect.experiment.presets import goes_on, resolve
+from recollect.experiment.presets import goes_on, resolve, settled, with_detector
 
 OF_RUNS = (
     "buffer_size",
@@ -122,7 +122,9 @@ def settings_from(
     refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
     of_run = {name: value for name, value in settings.items() if name not in own}
-    config = RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
+    config = with_detector(
+        RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
+    )
     for part, reasons in _NOT_LIVE.items():
         if (name := getattr(config, part)) in reasons:
             raise UserError(f"{part} {name} {reasons[name]}; choose another one")
@@ -135,7 +137,7 @@ def settings_from(
 
 def _over_the_whole_stream(config: RunConfig) -> RunConfig:
     """Unless told otherwise, a detector that can promises its level once for all checks."""
-    options_type = catalogue.find("detector", config.detector).options_type()
+    options_type = catalogue.find("detector", settled(config.detector)).options_type()
     names = {field.name for field in dataclasses.fields(options_type)} if options_type else set()
     given = config.options.get("detector", {})
     if "spending" not in names or "spending" in given:

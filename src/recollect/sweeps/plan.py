@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recollect.data.known import by_name
 from recollect.errors import UserError
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import OWN_DATA
 from recollect.experiment.custom import is_import_path
 from recollect.experiment.custom_source import NO_SOURCE
 from recollect.experiment.fields import fields_of
-from recollect.experiment.presets import resolve
+from recollect.experiment.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from recollect.files import alone, read_object, refuse_links, write_json
 from recollect.regular import LARGE
 from recollect.report.sweeps import DIGEST, digest_of_plan
@@ -166,6 +167,8 @@ def _digest(config: Mapping[str, Any]) -> str:
     """Of everything that decides a run's result."""
     default = _defaults()
     left_out = {"data_identity"}
+    if config["method"] in STORE_NO_LOGITS or config["adaptation"] in REALIGN_NOTHING:
+        left_out.add("realigned_logits")
     if config["benchmark"] not in OWN_DATA and not is_import_path(config["benchmark"]):
         left_out.add("data")  # where a benchmark lies on a machine makes no other run
     # A setting that later versions add does not rename the runs that leave it as it is.
@@ -174,12 +177,17 @@ def _digest(config: Mapping[str, Any]) -> str:
         for key, value in config.items()
         if key not in left_out and value != default.get(key)
     }
+    known = by_name(config["benchmark"])
+    if known is not None and known.version > 1:  # runs on data as read before are other runs
+        plain["data_version"] = known.version
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
 
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    return RunConfig().to_json()
+    # What the rule has always been, for settings that a preset may now choose: ids stay.
+    settled_before = {name: RULE[name] for name in ("detector", "realigned_logits")}
+    return {**RunConfig().to_json(), **settled_before}
 
 
 def write_plan(
@@ -272,4 +280,15 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     if there.get("grid") != wanted["grid"]:
         return f"another grid: {json.dumps(there.get('grid'))[:200]}"
     theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
-    return f"other settings behind the same grid ({len(ours - theirs)} runs differ)"
+    count = len(ours - theirs)
+    return f"other settings behind the same grid ({count} runs differ{_example(there, wanted)})"
+
+
+def _example(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """A setting in which two plans of one grid differ, such as an encoder that is not here."""
+    for old, new in zip(there["runs"], wanted["runs"], strict=False):
+        before, now = old.get("config") or {}, new["config"]
+        for key in now:
+            if key in before and before[key] != now[key] and key != "data":
+                return f", as in {key}: {_as_given(before[key])} there, {_as_given(now[key])} here"
+    return ""
