@@ -32,6 +32,7 @@ from recollect.experiment import catalogue
 from recollect.experiment.benchmarks import QUIET, Tell
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
+from recollect.experiment.own_network import refuse_without_features
 from recollect.experiment.presets import asks_learner, looks_at_pixels, settled
 from recollect.learn import Learner, Objective
 from recollect.shapes import Adaptation, HasRows, Workbench
@@ -121,6 +122,7 @@ def assemble(
     learner = make_learner(
         config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
     )
+    refuse_without_features(learner, stream.image_shape)
     ledger = Ledger(label_budget=config.label_budget)
     meter = FlopMeter(ledger.add_flops)
     for watched in learner.networks:

@@ -15,8 +15,8 @@ from recollect.experiment.own_network import check_head, first_line, taken_over
 from recollect.experiment.presets import settled
 from recollect.learn import Learner, Practice, rates
 from recollect.learn.compiled import refuse_without_compiler
-from recollect.learn.growth import find_head
 from recollect.memory import Memory
+from recollect.models.head import find_head
 from recollect.models.inputs import to_input
 from recollect.models.prepared import Prepared
 from recollect.types import Rows
@@ -99,7 +99,7 @@ def network_maker(
 
     def bare(attempt: int) -> nn.Module:
         if network is not None:
-            return own(network, "network")
+            return taken_over(network, "network")
         factory, name = backbone.factory(), f"backbone {config.backbone}"
         is_own = catalogue.is_import_path(settled(config.backbone))
         options = config.options.get("backbone", {})
@@ -113,15 +113,11 @@ def network_maker(
                     f"{name} cannot be made as {name.split(':')[-1]}(input_shape=..., "
                     f"num_classes=...): {first_line(error)}"
                 ) from error
-            return own(made, name) if is_own else made
-
-    def own(made: object, name: str) -> nn.Module:
-        taken = taken_over(made, name)
-        find_head(taken, torch.zeros(1, channels, *sides))
-        return taken
+            return taken_over(made, name) if is_own else made
 
     def make_network(attempt: int) -> nn.Module:
         made = bare(attempt)
+        find_head(made, torch.zeros(2, channels, *sides))
         if not config.normalise and channels == data_channels:
             return made
         mean, std = statistics or ([0.0] * data_channels, [1.0] * data_channels)

@@ -21,6 +21,7 @@ from recollect.evaluate import Ledger
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, make_learner
+from recollect.experiment.own_network import refuse_without_features
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
 from recollect.live.piles import Tally
@@ -94,6 +95,7 @@ def make_parts(
     learner = make_learner(
         config, shape, outputs, dtype=dtype, statistics=statistics, network=network
     )
+    refuse_without_features(learner, shape, dtype)
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = catalogue.make("adaptation", config)
     seen = Tally()
