@@ -320,6 +320,17 @@ def make(kind: str, config: Any, *arguments: Any) -> Any:
     return entry.factory()(*arguments, *options, **entry.fixed)
 
 
+def encoder_maker(name: str) -> Any:
+    """What makes a fixed encoder by its name, outside of a run."""
+    maker = find("encoder", name).factory()
+    if not maker.fixed:
+        raise UserError(
+            f"the encoder {name} belongs to a run; use auto, efficientnet, resnet18-imagenet or"
+            " random"
+        )
+    return maker
+
+
 OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
 """The kinds of part that may be named by an import path."""
 
