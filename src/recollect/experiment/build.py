@@ -45,7 +45,7 @@ from recollect.streams import (
     make_script,
     read_event,
 )
-from recollect.streams.placement import split_classes
+from recollect.streams.placement import split_classes, told_of_sizes
 from recollect.types import Dataset, Parts, Rows, StepReport
 
 
@@ -199,7 +199,11 @@ def assemble(
         evaluate=evaluate,
         ledger=ledger,
         cache=caches[0] if caches else None,
-        warnings=(*shortage, *warnings_about(config, detector, learner.objective)),
+        warnings=(
+            *shortage,
+            *uneven_tasks(config, stream.schedule),
+            *warnings_about(config, detector, learner.objective),
+        ),
     )
 
 
@@ -213,6 +217,14 @@ def make_reference(
         case "fingerprint":
             return FingerprintReference(encoder(), size=config.fingerprint_size, seed=config.seed)
     return learner.memory
+
+
+def uneven_tasks(config: RunConfig, schedule: Schedule) -> tuple[str, ...]:
+    """What a person should know where classes did not divide into equal tasks."""
+    sizes = {len(task) for task in schedule.tasks}
+    if config.tasks is not None or len(sizes) == 1:
+        return ()
+    return (told_of_sizes(schedule.tasks),)
 
 
 def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:

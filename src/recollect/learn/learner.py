@@ -137,7 +137,7 @@ class Learner:
             self.begin_task(sorted(strangers))
         report = self._step(batch)
         if self.objective.rehearses:
-            self.memory.offer(batch, self._columns(report.logits), step=self.steps)
+            self.memory.offer(batch, self._columns(report.logits))
             self.between()
         return report
 
