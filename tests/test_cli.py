@@ -364,7 +364,7 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(call: Call, there: 
     )
     assert call("run", *SMALL, "--seed", 1, "--out", there, "--resume").complaint == (
         f"{there} holds a run of another config (seed: 0 there, 1 here); "
-        "choose another --out or start anew with --overwrite"
+        "choose another folder or start anew with --overwrite"
     )
     assert without_lock(there) == before
 

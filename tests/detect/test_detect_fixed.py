@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from streams_builders import concept_of
 
 from recollect.detect import AlwaysDetector, Encoder, NeverDetector, OracleDetector, Setting
 from recollect.detect.fixed import OracleOptions
@@ -50,7 +49,7 @@ def test_the_oracle_flags_exactly_what_drifts_at_the_task(task: int) -> None:
     changed = {
         label
         for label in classes
-        if concept_of(SCHEDULE, label, task) != concept_of(SCHEDULE, label, task - 1)
+        if SCHEDULE.mixture(label, task) != SCHEDULE.mixture(label, task - 1)
     }
     assert flagged == changed
     assert bool(changed) == (task in (2, 4))

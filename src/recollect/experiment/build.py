@@ -235,13 +235,13 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
     if detector.watches and learns and config.reference == "memory":
         warnings.append(
             "the encoder has trained on the memory's rows, so they look more certain to it than "
-            "fresh ones although nothing drifted: expect false alarms (use --reference held-out)"
+            'fresh ones although nothing drifted: expect false alarms (use reference="held-out")'
         )
     if detector.watches and fixed and config.reference == "memory" and asks_learner(config):
         warnings.append(
             "the learner has trained on the memory's rows, so it is better at them than at fresh "
             "ones although nothing drifted: expect false alarms, and harm where there is none (use "
-            "--reference held-out)"
+            'reference="held-out")'
         )
     if (
         detector.watches
@@ -251,12 +251,12 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
     ):
         warnings.append(
             "the memory holds all classes equally often, the stream may not: their mix alone can "
-            "raise the alarm (use --reference held-out or fingerprint)"
+            'raise the alarm (use reference="held-out" or reference="fingerprint")'
         )
     if detector.watches and config.monitor == "test":
         warnings.append(
             "the detector watches the rows that score the run, as the published experiments did: "
-            "what is adapted to them is also scored on them (use --monitor holdout)"
+            'what is adapted to them is also scored on them (use monitor="holdout")'
         )
     draw = objective.rows_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)

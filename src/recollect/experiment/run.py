@@ -186,7 +186,7 @@ def _memory_told() -> Iterator[None]:
         details = " ".join(str(error).split()) or type(error).__name__
         raise RunFailure(
             f"out of memory ({details}); everything up to the last checkpoint is kept: free some "
-            "memory, then go on with --resume"
+            "memory, then go on with resume=True"
         ) from error
 
 

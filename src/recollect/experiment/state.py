@@ -140,7 +140,7 @@ def taking_up(folder: str | os.PathLike[str]) -> Iterator[None]:
         details = " ".join(str(error).split())
         raise UserError(
             f"what is saved in {folder} does not fit its config ({details[:200]}); "
-            "start anew with --overwrite"
+            "start anew with overwrite=True"
         ) from error
 
 

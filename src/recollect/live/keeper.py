@@ -387,7 +387,8 @@ class Keeper:
                     self._load_state(state)
         except UserError as error:
             self._folder.close()
-            told = str(error).replace("start anew with --overwrite", "begin anew in another folder")
+            advice = "start anew with overwrite=True"
+            told = str(error).replace(advice, "begin anew in another folder")
             raise UserError(told) from error
         except BaseException:
             self._folder.close()

@@ -112,7 +112,7 @@ def _make_writable(out: Path) -> None:
     except OSError as error:
         raise UserError(
             f"expected a folder to write the report into, but {out} cannot be written "
-            f"({reason(error)}); choose another with --out"
+            f"({reason(error)}); choose another folder"
         ) from error
 
 
