@@ -430,3 +430,43 @@ def test_an_imagenet_encoder_by_name_takes_small_grey_images() -> None:
     report = detector.check(invert(after, (1,)))
     assert verdicts(report) == {"0": "same", "1": "drifted"}
     assert report.encoder.startswith("efficientnet-lite0")
+
+
+SCALES = np.array([1e-3, 1.0, 1e6, 1.0], dtype=np.float32)
+"""of a table's features: a ratio, a count, an income, one that never changes"""
+
+
+def table(seed: int, *, moved: float = 0.0) -> Pair:
+    """A table of two classes; the income of class 1 has moved, by its standard deviations."""
+    numbers = np.random.default_rng(seed)
+    labels = np.arange(240) % 2
+    values = numbers.normal(size=(240, 4)).astype(np.float32)
+    values[:, 0] += moved * (labels == 1)
+    values[:, 3] = 7
+    return values * SCALES + 5 * SCALES, labels
+
+
+def test_a_table_is_scaled_so_that_no_feature_drowns_the_others() -> None:
+    detector = DriftDetector().fit(table(4))
+    assert verdicts(detector.check(table(5))) == {"0": "same", "1": "same"}
+    report = detector.check(table(5, moved=1.5))  # in the feature of the smallest scale
+    assert verdicts(report) == {"0": "same", "1": "drifted"}
+    assert report.encoder.endswith(" scaled")
+
+
+def test_a_detector_of_tables_goes_on_from_its_state() -> None:
+    detector = DriftDetector().fit(table(4))
+    loaded = DriftDetector()
+    loaded.load_state_dict(detector.state_dict())
+    assert loaded.check(table(5, moved=1.5)) == detector.check(table(5, moved=1.5))
+
+
+def test_tables_that_cannot_be_compared_are_refused() -> None:
+    values, labels = table(0)
+    detector = DriftDetector().fit((values, labels))
+    assert "vectors of 4, the current ones vectors of 3" in complaint(
+        lambda: detector.check((values[:, :3], labels))
+    )
+    values[3, 1] = np.nan
+    assert "NaN" in complaint(lambda: detector.check((values, labels)))
+    assert "vectors of numbers" in complaint(lambda: detector.check((values.astype(str), labels)))

@@ -109,6 +109,31 @@ class OwnEncoder:
         return found.detach().cpu().float().reshape(len(part), -1)
 
 
+class Scaled:
+    """An encoder of vectors behind their features' mean and spread, which are of any scale."""
+
+    fixed: ClassVar[bool] = True
+
+    def __init__(self, encoder: Encoder, mean: Tensor, std: Tensor) -> None:
+        self.mean, self.std = mean, std
+        self.name = f"{encoder.name} scaled"
+        self.networks = encoder.networks
+        self.blind_to: str | None = getattr(encoder, "blind_to", None)
+        self._encoder = encoder
+
+    @classmethod
+    def by(cls, encoder: Encoder, vectors: Tensor) -> Scaled:
+        """Scaled by what some vectors, (rows, features), show."""
+        std, mean = torch.std_mean(vectors.double(), dim=0, correction=0)
+        # A feature that is always the same has no spread, on whatever scale it is.
+        std[std <= 1e-6 * mean.abs()] = 1.0
+        return cls(encoder, mean.float(), std.float())
+
+    def encode(self, images: Tensor) -> Encoding:
+        """(rows, features) -> logits and features."""
+        return self._encoder.encode((images - self.mean) / self.std)
+
+
 class RandomEncoder:
     """A small network that is never trained: fixed by its seed; with convolutions for pictures."""
 

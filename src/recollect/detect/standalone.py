@@ -24,7 +24,7 @@ from recollect.detect.c2st import areas_under_curve, held_out_scores
 from recollect.detect.cached import keys_of
 from recollect.detect.comparison import Comparison
 from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
-from recollect.detect.encoders import Encoder, OwnEncoder, Surroundings
+from recollect.detect.encoders import Encoder, OwnEncoder, Scaled, Surroundings
 from recollect.detect.evidence import observed_split
 from recollect.detect.incoming import Data, Incoming, opened, size_in_words
 from recollect.detect.judge import ComparisonOptions, Judge
@@ -183,6 +183,8 @@ class DriftDetector:
         """
         came = opened(reference, class_names, "the reference")
         encoder = self._encoder_for(came.image_shape)
+        if len(came.image_shape) == 1:
+            encoder = Scaled.by(encoder, came.first.images)
         samples, _ = self._sample(encoder, came, "reference")
         self._fitted = _Fitted(came.image_shape, encoder, samples)
         return self
@@ -247,9 +249,11 @@ class DriftDetector:
         """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
         if self._fitted is None:
             return {"image_shape": None, "encoder": None, "classes": {}}
+        encoder = self._fitted.encoder
         return {
             "image_shape": self._fitted.image_shape,
-            "encoder": self._fitted.encoder.name,
+            "encoder": encoder.name,
+            "scale": [encoder.mean, encoder.std] if isinstance(encoder, Scaled) else None,
             "classes": {name: kept.state_dict() for name, kept in self._fitted.samples.items()},
         }
 
@@ -258,7 +262,9 @@ class DriftDetector:
         if state["image_shape"] is None:
             self._fitted = None
             return
-        encoder = self._encoder_for(state["image_shape"])
+        encoder = self._encoder_for(tuple(state["image_shape"]))
+        if (scale := state.get("scale")) is not None:
+            encoder = Scaled(encoder, *scale)
         if encoder.name != state["encoder"]:
             raise UserError(
                 f"the reference was encoded by {state['encoder']}; this detector's encoder is"

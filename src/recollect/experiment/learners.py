@@ -170,18 +170,23 @@ def _rate(config: RunConfig) -> rates.Rate:
 
 
 def channel_statistics(rows: Rows) -> ChannelStatistics:
-    """Of pictures as bytes, a portion at a time."""
-    total = torch.zeros(rows.images.shape[-1], dtype=torch.float64)
+    """Of images as bytes, of float images (channels first) or of vectors, a portion at a time."""
+    are_bytes = rows.images.dtype == torch.uint8
+    images = rows.images if are_bytes or rows.images.ndim < 3 else rows.images.movedim(1, -1)
+    total = torch.zeros(images.shape[-1], dtype=torch.float64)
     squares = torch.zeros_like(total)
-    for part in torch.split(rows.images, 4096):
-        values = part.reshape(-1, part.shape[-1]).double() / 255
+    for part in torch.split(images, 4096):
+        values = part.reshape(-1, part.shape[-1]).double() / (255 if are_bytes else 1)
         total += values.sum(dim=0)
         squares += values.square().sum(dim=0)
-    count = max(1, rows.images[..., 0].numel())
+    count = max(1, images[..., 0].numel())
     mean = total / count
-    # One grey everywhere has no spread to divide by.
-    std = (squares / count - mean.square()).clamp(min=1e-6).sqrt()
-    return mean.tolist(), std.tolist()
+    variance = squares / count - mean.square()
+    if are_bytes:  # one grey everywhere has no spread to divide by
+        variance = variance.clamp(min=1e-6)
+    else:  # nor has a feature that is always the same, on whatever scale
+        variance[variance <= 1e-9 * mean.square()] = 1.0
+    return mean.tolist(), variance.sqrt().tolist()
 
 
 def pick_device(name: str) -> torch.device:

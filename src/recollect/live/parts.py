@@ -90,7 +90,7 @@ def make_parts(
     """All parts, for rows like the `first` ones and so many classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
     statistics = None
-    if config.normalise and dtype == torch.uint8:
+    if config.normalise:
         statistics = channel_statistics(first)
     learner = make_learner(
         config, shape, outputs, dtype=dtype, statistics=statistics, network=network
