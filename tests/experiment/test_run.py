@@ -704,7 +704,7 @@ PICTURES = torch.zeros(2, 8, 8, 1, dtype=torch.uint8)
 
 
 def test_a_compiled_network_is_refused(tmp_path: Path) -> None:
-    network = torch.compile(Plain(), backend="eager")
+    network: Any = torch.compile(Plain(), backend="eager")
     told = complaint(lambda: run(quick(), tmp_path / "run", network=network))
     assert "give the module it was made from" in told
 

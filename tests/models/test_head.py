@@ -66,7 +66,7 @@ class Tokens(nn.Module):
         self.head, self.embed = nn.Linear(4, 3), nn.Linear(2, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.embed(x.unflatten(1, (3, 2)))).mean(dim=1)
+        logits: Tensor = self.head(self.embed(x.view(-1, 3, 2))).mean(dim=1)
         return logits
 
 
@@ -190,7 +190,7 @@ def test_features_can_be_given(features: Any, wrapped: bool) -> None:
     find_head(network, X)
     outer = copy.deepcopy(nn.Sequential(network)) if wrapped else network
     said = encode(outer, X)
-    assert torch.equal(said.features, network.body(X))
+    assert torch.equal(said.features, network.get_submodule("body")(X))
     assert torch.equal(said.logits, bare(X))
     assert not has_features(bare), "the network that was given stays as it was"
 
@@ -199,7 +199,7 @@ def test_given_features_take_the_place_of_what_the_head_reads() -> None:
     network = with_features(nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3)), "1").eval()
     find_head(network, X)
     assert torch.equal(encode(network, X).features, network(X))
-    assert growing_head_of(network) is network[1]
+    assert growing_head_of(network) is network.get_submodule("1")
 
 
 @pytest.mark.parametrize(

@@ -390,32 +390,33 @@ class DriftDetector:
         )
 
 
-def _encoder_maker(encoder: object) -> Callable[[Surroundings], Encoder]:
+def _encoder_maker(encoder: Any) -> Callable[[Surroundings], Encoder]:
     """Makes the encoder that was asked for; that it can is tried at once, before work goes in."""
     if isinstance(encoder, str):
+        # By name: where weights lie is known where experiments are put together.
+        maker: Callable[[Surroundings], Encoder]
         if encoder == "auto":
-            # By name: the weights' places are known where experiments are put together.
-            return importlib.import_module("recollect.experiment.weights").best_encoder
-        maker = importlib.import_module("recollect.experiment.catalogue").encoder_maker(encoder)
-        maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
+            maker = importlib.import_module("recollect.experiment.weights").best_encoder
+        else:
+            maker = importlib.import_module("recollect.experiment.catalogue").encoder_maker(encoder)
+            maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
         return maker
-    if isinstance(encoder, nn.Module):
-        own = OwnEncoder(encoder)
-        return lambda _: own
-    if not hasattr(encoder, "fixed") and callable(encoder):
-        own = OwnEncoder(encoder)
-        return lambda _: own
-    if not hasattr(encoder, "encode") or not hasattr(encoder, "name"):
+    made: Encoder
+    if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):
+        made = OwnEncoder(encoder)
+    elif all(hasattr(encoder, name) for name in ("encode", "fixed", "name")):
+        made = encoder
+    else:
         raise UserError(
             "encoder must be a name (auto, efficientnet, resnet18-imagenet, random), a torch module"
             f" or a function; got {encoder!r:.200}"
         )
-    if not encoder.fixed:
+    if not made.fixed:
         raise UserError(
-            f"the encoder {encoder.name} learns, so that what it made of the reference expires;"
+            f"the encoder {made.name} learns, so that what it made of the reference expires;"
             " give a fixed one"
         )
-    return lambda _: encoder
+    return lambda _: made
 
 
 class _Fitted(NamedTuple):
