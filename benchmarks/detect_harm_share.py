@@ -31,7 +31,8 @@ from torch import Tensor, nn
 from recollect import rng
 from recollect.data.library import load
 from recollect.detect.c2st import areas_under_curve, held_out_scores
-from recollect.detect.harm import METHODS, estimate_harm, estimate_harm_by_class
+from recollect.detect.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
+from recollect.detect.scores import max_probability
 from recollect.detect.share import estimate_shares
 from recollect.models.cnn import SmallCNN
 from recollect.models.encode import encode_all
@@ -121,6 +122,56 @@ class World:
 
 
 # --- harm ---------------------------------------------------------------------------------------
+
+
+def _by_transport(reference: _Side, current: _Side) -> float:
+    counts = torch.bincount(reference.labels).double()
+    # Both sides are dealt out: that this is cheaper than the truth cancels.
+    before, after = _dealt(reference.logits, counts), _dealt(current.logits, counts)
+    return float(after.costs.mean() - before.costs.mean())
+
+
+def _by_threshold(reference: _Side, current: _Side) -> float:
+    """A sample is right above a certainty that as many reference samples exceed as are right."""
+    certainty = max_probability(reference.logits)
+    num_wrong = int((~reference.is_right).sum())
+    if num_wrong == len(certainty):
+        return 0.0
+    threshold = certainty.sort().values[num_wrong]
+    is_above = max_probability(current.logits) >= threshold
+    return float((certainty >= threshold).double().mean() - is_above.double().mean())
+
+
+def _by_confidence(reference: _Side, current: _Side) -> float:
+    """Accuracy falls as far as confidence does."""
+    return float(max_probability(reference.logits).mean() - max_probability(current.logits).mean())
+
+
+METHODS: Mapping[str, Callable[[_Side, _Side], float]] = {
+    "transport": _by_transport,
+    "threshold": _by_threshold,
+    "confidence": _by_confidence,
+}
+
+
+def estimate_harm(
+    reference_logits: Tensor,
+    current_logits: Tensor,
+    reference_labels: Tensor,
+    current_labels: Tensor | None = None,
+    *,
+    method: str = "transport",
+) -> Harm | None:
+    """Accuracy lost on some samples together, by any of `METHODS`; None where a side has none."""
+    reference = _checked(reference_logits, reference_labels)
+    current = _checked(current_logits, current_labels)
+    if not len(reference.logits) or not len(current.logits):
+        return None
+    return _harm(
+        reference.is_right,
+        current.is_right if current_labels is not None else None,
+        METHODS[method](reference, current),
+    )
 
 
 def measure_harm(

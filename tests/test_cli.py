@@ -157,7 +157,7 @@ MISTAKES = {
     "run --preset atuo": "unknown preset 'atuo'; did you mean 'auto'?",
     "run --scope all-sen": "--scope must be one of since-last-event, all-seen; got 'all-sen'; did",
     "run --num-drifts 5": "num_drifts must be 0 to 4 for 5 tasks",
-    "run --num-tasks 3": "10 classes cannot be split into 3 equal tasks",
+    "run --num-tasks 11": "10 classes cannot be split into 11 tasks",
     "run --severity 0": "severity must be 1 to 5; got 0",
     "run --severity 6": "severity must be 1 to 5; got 6",
     "run --buffer-size 0": "buffer_size must be at least 1; got 0",
@@ -380,7 +380,7 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(call: Call, there: 
     )
     assert call("run", *SMALL, "--seed", 1, "--out", there, "--resume").complaint == (
         f"{there} holds a run of another config (seed: 0 there, 1 here); "
-        "choose another --out or start anew with --overwrite"
+        "choose another folder or start anew with --overwrite"
     )
     assert without_lock(there) == before
 

@@ -29,6 +29,7 @@ from recollect.experiment.fields import field_docs
 from recollect.experiment.flags import (
     OneLineParser,
     add_flags,
+    as_flags,
     coerce,
     refuse_part_options,
     split_part_options,
@@ -548,5 +549,5 @@ def _terminate(*_: object) -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"recollect: {message}", file=sys.stderr)
+    print(f"recollect: {as_flags(message)}", file=sys.stderr)
     return code

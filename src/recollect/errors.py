@@ -5,13 +5,35 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MAX_LENGTH = 4_000
+"""characters of a message: what it quotes may be of any length, a person reads no more"""
+
+
+def shortened(text: str) -> str:
+    """A message of bounded length: its middle goes, since what to do stands at the end.
+
+    >>> len(shortened("x" * 300_000))
+    4000
+    """
+    if len(text) <= MAX_LENGTH:
+        return text
+    begin, end = MAX_LENGTH // 2, MAX_LENGTH // 4
+    gap = f" ... ({len(text) - begin - end:,} characters left out) ... "
+    return text[: MAX_LENGTH - end - len(gap)] + gap + text[-end:]
+
 
 class UserError(ValueError):
     """Something the user can mend: what was expected, what came, what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))
+
 
 class RunFailure(RuntimeError):
     """A run that could not go on although it was asked for correctly (a full disk, a NaN loss)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UserError:

@@ -84,7 +84,7 @@ def writing(file: Path, remedy: str = "") -> Iterator[None]:
 
 
 def read_object(
-    file: Path, remedy: str = "start anew with --overwrite", *, most: int = SMALL
+    file: Path, remedy: str = "start anew with overwrite=True", *, most: int = SMALL
 ) -> dict[str, Any] | None:
     """A JSON object from a file of at most so many bytes, None if there is no such file."""
     try:
@@ -128,7 +128,7 @@ def refuse_unsealed(file: Path) -> None:
     if seals is not None and digest_of(file) not in (*seals, None):
         raise UserError(
             f"{file} is damaged: its checksum in {CHECKSUMS} does not fit; "
-            "start anew with --overwrite"
+            "start anew with overwrite=True"
         )
 
 
@@ -138,7 +138,7 @@ def _checksums(folder: Path) -> dict[str, list[str | None]]:
     Whatever damaged them may have been at the files beside them, which nothing would tell then.
     """
     file = folder / CHECKSUMS
-    remedy = "start anew with --overwrite, or remove it to go on without checksums"
+    remedy = "start anew with overwrite=True, or remove it to go on without checksums"
     seals = read_object(file, remedy) or {}
     own = seals.pop(CHECKSUMS, None)
     if own is None:  # as earlier versions wrote it

@@ -55,7 +55,7 @@ def memory_with(held: dict[int, int] | None = None) -> Memory:
     memory = Memory(sum(counts.values()), policy=POLICIES["reservoir"](), seed=0)
     for label, count in counts.items():
         old = rows(label, count, OLD)
-        memory.offer(old, stale(old), step=7)
+        memory.offer(old, stale(old))
     return memory
 
 

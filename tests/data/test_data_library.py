@@ -171,7 +171,7 @@ def test_offline_one_error_lists_the_places_and_what_helps(
         assert f"  {machine / folder}/{tried} (" in text
     assert "recollect data fetch fashion-mnist" in text
     assert "apt-get install dataset-fashion-mnist" in text
-    assert "--data PATH" in text
+    assert 'data="PATH"' in text
     assert "RECOLLECT_OFFLINE is set" in text
     assert len(text.splitlines()) <= 12
     monkeypatch.setenv("RECOLLECT_DATA", str(machine / "named"))

@@ -49,7 +49,7 @@ def test_the_oracle_flags_exactly_what_drifts_at_the_task(task: int) -> None:
     changed = {
         label
         for label in classes
-        if SCHEDULE.concept_of(label, task) != SCHEDULE.concept_of(label, task - 1)
+        if SCHEDULE.mixture(label, task) != SCHEDULE.mixture(label, task - 1)
     }
     assert flagged == changed
     assert bool(changed) == (task in (2, 4))

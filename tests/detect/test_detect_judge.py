@@ -135,7 +135,7 @@ def test_where_the_most_splits_are_too_few_the_reason_says_so(
         assert flags(found) == [None] * 60, "a silence of the combination says nothing either"
         assert found[0].reason == (
             "too few permutations to reach the level among 60: compare fewer classes, or raise "
-            "the level or --detector.permutations"
+            "the detector's level or its permutations"
         )
     more = Judge([Counting().comparison(5000)], ComparisonOptions())
     assert more.verdicts(2, one_drifts(60))[0].drifted, "what was asked for is drawn"

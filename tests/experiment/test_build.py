@@ -166,16 +166,25 @@ def test_classes_arrive_as_the_config_says(
     assert stream_of(**settings).schedule.tasks == tasks
 
 
+def test_tasks_of_uneven_sizes_are_told() -> None:
+    uneven = build.assemble(resolve(RunConfig(num_tasks=4)))
+    assert [len(task) for task in uneven.stream.schedule.tasks] == [3, 3, 2, 2]
+    told = "10 classes in 4 tasks: the first 2 have 3 classes, the others 2"
+    assert told in uneven.warnings
+    even = build.assemble(resolve(RunConfig(num_tasks=5)))
+    assert not any("classes in" in warning for warning in even.warnings)
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"num_tasks": 3}, "10 classes cannot be split into 3 equal tasks"),
+        ({"num_tasks": 11}, "10 classes cannot be split into 11 tasks"),
         ({"num_drifts": 5}, "num_drifts must be 0 to 4 for 5 tasks"),
         ({"num_tasks": 1, "num_drifts": 1}, "num_drifts must be 0 to 0 for 1 task"),
         ({"class_order": (0, 10), "num_tasks": 2}, "digits-cd has classes 0 to 9; .*10"),
         ({"tasks": ((0, -1), (2,))}, "digits-cd has classes 0 to 9; .*-1"),
         ({"tasks": ((0, 1), (1,))}, "a class may arrive only once"),
-        ({"class_order": ()}, "0 classes cannot be split into 5 equal tasks"),
+        ({"class_order": ()}, "0 classes cannot be split into 5 tasks"),
         ({"tasks": ()}, "task"),
     ],
     ids=str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from run_tools import complaint, strict_json
 
 from recollect.data import own
 from recollect.data.digits import load_digits
+from recollect.detect import RandomEncoder, Surroundings
 from recollect.errors import RunFailure
-from recollect.experiment import detect_command
+from recollect.experiment import detect_command, weights
 from recollect.experiment.detect_command import add_detect_command
 from recollect.experiment.flags import OneLineParser
 
@@ -79,7 +81,8 @@ def detect(machine: Path, capsys: pytest.CaptureFixture[str]) -> Command:
     def run(*words: object, options: dict[str, dict[str, str]] | None = None) -> Outcome:
         top = OneLineParser(prog="recollect")
         add_detect_command(top.add_subparsers(metavar="COMMAND", required=True))
-        arguments = top.parse_args(["detect", *map(str, words)])
+        quick = () if "--encoder" in words else ("--encoder", "random")
+        arguments = top.parse_args(["detect", *map(str, (*words, *quick))])
         arguments.options = options or {}
         capsys.readouterr()
         code = arguments.call(arguments)
@@ -396,12 +399,72 @@ def test_bad_pictures_can_be_left_out_named_and_counted(
     assert "2 files left out" in detect(reference, drifted, "--skip-bad").out
 
 
-def test_a_class_of_bad_pictures_only_is_told(
-    detect: Command, reference: Path, drifted: Path
+@pytest.mark.parametrize("content", [b"no picture", None])
+def test_a_class_without_usable_images_is_left_out_and_told(
+    detect: Command, reference: Path, drifted: Path, content: bytes | None
 ) -> None:
     for file in (drifted / "one").iterdir():
-        file.write_bytes(b"no picture")
-    assert "'one'" in complaint(lambda: detect(reference, drifted, "--skip-bad"))
+        file.unlink() if content is None else file.write_bytes(content)
+    complaint(lambda: detect(reference, drifted))
+    outcome = detect(reference, drifted, "--skip-bad", "--json")
+    verdicts = {each["name"]: each["verdict"] for each in outcome.json["classes"]}
+    assert verdicts == {"zero": "same", "one": "missing", "two": "same", "three": "drifted"}
+    assert "class 'one' has no usable image and is left out" in outcome.err
+    for each in outcome.json["classes"]:  # samples are still told by their own files
+        assert all(f"/{each['name']}/" in name for name in each["telling_current_files"])
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_an_archive_of_images_is_refused_in_one_line(
+    detect: Command, reference: Path, machine: Path, kind: str
+) -> None:
+    archive = shutil.make_archive(str(machine / "packed"), kind, reference)
+    told = complaint(lambda: detect(reference, archive))
+    assert told == (
+        f"{archive} is an archive without arrays; unpack it, and give the folder of pictures"
+        " (class/*.jpg)"
+    )
+
+
+def test_the_best_encoder_that_is_installed_answers_and_says_what_it_cannot_see(
+    detect: Command,
+    reference: Path,
+    drifted: Path,
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def stand_in(name: str) -> Any:
+        class Encoder(RandomEncoder):
+            def __init__(self, around: Surroundings, **_: object) -> None:
+                super().__init__(around)
+                made.append(name)
+
+        return Encoder
+
+    for name in ("EfficientNetEncoder", "ResNet18Encoder"):
+        monkeypatch.setattr(weights, name, stand_in(name))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setattr(weights, "is_installed", lambda: True)
+    detect(reference, drifted, "--encoder", "auto", "--detector", "ks")
+    assert made == ["EfficientNetEncoder"]
+    monkeypatch.setattr(weights, "is_installed", lambda: False)
+    (machine / "resnet18.safetensors").write_bytes(b"weights")
+    monkeypatch.setenv("RECOLLECT_RESNET18", str(machine / "resnet18.safetensors"))
+    detect(reference, drifted, "--encoder", "auto", "--detector", "ks")
+    assert made == ["EfficientNetEncoder", "ResNet18Encoder"]
+    monkeypatch.delenv("RECOLLECT_RESNET18")
+    words = (reference, drifted, "--encoder", "auto", "--detector", "ks", "--out", machine / "page")
+    told = f"encoder: random 8x8x1 32 32 seed 0 ({RandomEncoder.blind_to})"
+    assert told in detect(*words).out.splitlines()
+    assert html.escape(told[1:]) in (machine / "page/index.html").read_text()
+    outcome = detect(*words, "--json").json
+    assert (outcome["encoder"], outcome["blind_to"]) == (
+        "random 8x8x1 32 32 seed 0",
+        RandomEncoder.blind_to,
+    )
+    assert len(made) == 2
 
 
 def test_false_alarms_can_be_measured_on_the_reference_itself(
@@ -446,5 +509,6 @@ def test_an_encoder_can_be_chosen_and_one_that_learns_cannot(
     outcome = detect(reference, drifted, *words)
     assert outcome.json["encoder"].startswith("efficientnet")
     assert set(outcome.json["drifted_classes"]) == {NAMES[label] for label in INVERTED}
-    assert "use random" in complaint(lambda: detect(reference, drifted, "--encoder", "learner"))
+    told = complaint(lambda: detect(reference, drifted, "--encoder", "learner"))
+    assert told.endswith("use auto, efficientnet, resnet18-imagenet or random")
     assert "unknown encoder" in complaint(lambda: detect(reference, drifted, "--encoder", "cnn"))

@@ -72,6 +72,6 @@ def test_fingerprints_are_in_the_checkpoint_and_a_run_goes_on_from_it(tmp_path: 
 
 def test_a_fingerprint_of_an_encoder_that_learns_is_refused() -> None:
     assert complaint(lambda: resolve(dataclasses.replace(CONFIG, encoder="learner"))) == (
-        "a fingerprint needs an encoder that never learns, and learner does: use --encoder random, "
-        "or --reference held-out"
+        'a fingerprint needs an encoder that never learns, and learner does: use encoder="random", '
+        'or reference="held-out"'
     )

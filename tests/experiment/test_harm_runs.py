@@ -73,4 +73,4 @@ def test_a_fixed_encoder_asks_the_learner_only_where_harm_decides(tmp_path: Path
 
 def test_harm_cannot_be_told_from_a_fingerprint() -> None:
     config = dataclasses.replace(CONFIG, encoder="random", reference="fingerprint", min_harm=5)
-    assert "use --reference held-out" in complaint(lambda: run(config, Path("never-made")))
+    assert 'use reference="held-out"' in complaint(lambda: run(config, Path("never-made")))

@@ -23,6 +23,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import resolve
 from recollect.learn import Learner
 from recollect.models.inputs import to_input
+from recollect.models.prepared import Prepared
 from recollect.types import Dataset, Rows
 
 GREY, COLOUR = (8, 8, 1), (8, 8, 3)
@@ -739,3 +740,17 @@ def test_a_refused_device_is_told_all_that_there_are(monkeypatch: pytest.MonkeyP
     assert complaint(lambda: learners.pick_device("mps")) == (
         "device 'mps' is not available; this machine has cuda, cpu"
     )
+
+
+@pytest.mark.parametrize("shape", [(50, 3), (50, 3, 4, 4)])
+def test_floats_are_normalised_by_feature_or_channel(shape: tuple[int, ...]) -> None:
+    scale = torch.tensor([1.0, 1000.0, 0.0]).reshape(1, 3, *(1 for _ in shape[2:]))
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * scale + 5 * scale + 7
+    none = torch.zeros(50, dtype=torch.int64)
+    rows = Rows(images=values, labels=none, ids=none, concepts=none)
+    mean, std = learners.channel_statistics(rows)
+    scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=std)(values)
+    dims = tuple(dim for dim in range(values.ndim) if dim != 1)
+    torch.testing.assert_close(scaled.mean(dim=dims), torch.zeros(3), atol=1e-4, rtol=0)
+    spread = torch.tensor([1.0, 1.0, 0.0])  # what never changes stays, and is not blown up
+    torch.testing.assert_close(scaled.std(dim=dims, correction=0), spread, atol=1e-3, rtol=0)

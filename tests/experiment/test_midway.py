@@ -253,7 +253,7 @@ def test_two_damaged_checkpoints_are_no_reason_to_start_from_zero(tmp_path: Path
     told = complaint(lambda: run(SMALL, tmp_path, resume=True))
     assert f"{tmp_path / store.CHECKPOINT} is damaged" in told
     assert f"{tmp_path / store.PREVIOUS} is damaged" in told
-    assert told.endswith("start anew with --overwrite")
+    assert told.endswith("start anew with overwrite=True")
 
 
 @pytest.mark.parametrize("kind", ["flip", "cut"])

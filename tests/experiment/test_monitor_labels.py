@@ -74,8 +74,8 @@ def test_a_fingerprint_serves_a_stream_of_which_nothing_is_known(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"checked": "just-drifted"}, "use --checked all-known"),
-        ({"encoder": "random", "reference": "fingerprint"}, "use --reference held-out"),
+        ({"checked": "just-drifted"}, 'use checked="all-known"'),
+        ({"encoder": "random", "reference": "fingerprint"}, 'use reference="held-out"'),
     ],
 )
 def test_what_needs_labels_is_refused_without_them(change: dict[str, str], told: str) -> None:

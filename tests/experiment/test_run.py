@@ -25,7 +25,7 @@ from run_tools import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import RunConfig, RunFailure, evaluate, rng, run
+from recollect import Keeper, RunConfig, RunFailure, evaluate, rng, run
 from recollect.experiment import catalogue
 from recollect.experiment.build import assemble
 from recollect.experiment.presets import resolve
@@ -655,6 +655,63 @@ def test_starting_afresh_goes_back_to_the_weights_of_the_network_that_was_given(
     goes_on = dataclasses.replace(config, options={"method": {"from_scratch": False}})
     run(goes_on, tmp_path / "goes on", network=network, listener=losses)
     assert losses.by_task[2][0] < 0.9 * losses.by_task[1][0]
+
+
+class Hidden(nn.Module):
+    """A body and a head, listed in either order."""
+
+    def __init__(self, *order: str) -> None:
+        super().__init__()
+        with rng.as_global(rng.fork(0, "hidden")):
+            layers = {"body": nn.Linear(64, 12), "head": nn.Linear(12, 10)}
+        for name in order:
+            setattr(self, name, layers[name])
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.get_submodule("head")(self.get_submodule("body")(x.flatten(1)).relu())
+        return logits
+
+
+class Doubled(Hidden):
+    """No layer makes the outputs alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + super().forward(-x)
+
+
+def test_in_which_order_layers_are_listed_makes_no_difference_to_detection(tmp_path: Path) -> None:
+    tasks = ((0, 1), (2, 3))
+    config = quick(
+        lr=0.05, encoder="learner", detector="mmd", adaptation="amr", tasks=tasks, max_per_class=60
+    )
+    for order in (("body", "head"), ("head", "body")):
+        run(config, tmp_path / order[0], network=Hidden(*order))
+    assert lasting(tmp_path / "body") == lasting(tmp_path / "head")
+
+
+def test_a_network_without_a_head_is_refused_unless_its_features_are_given(tmp_path: Path) -> None:
+    network = Doubled("body", "head")
+    assert "pass features=" in complaint(lambda: run(quick(), tmp_path / "run", network=network))
+    assert "pass features=" in complaint(lambda: Keeper(network).observe(PICTURES, [0, 1]))
+    assert list(tmp_path.iterdir()) == []
+    config = quick(lr=0.05, encoder="learner", detector="mmd", tasks=((0, 1), (2, 3)))
+    assert run(config, tmp_path / "run", network=network, features="body")["verdicts"]
+    with Keeper(network, features="body", folder=tmp_path / "kept") as keeper:
+        assert keeper.observe(PICTURES, [0, 1]).new_classes == (0, 1)
+    with Keeper.load(tmp_path / "kept", network, features="body") as keeper:
+        assert keeper.predict(PICTURES).shape == (2,)
+    assert "features can be given along with a torch module" in complaint(
+        lambda: Keeper("mlp", features="body")
+    )
+
+
+PICTURES = torch.zeros(2, 8, 8, 1, dtype=torch.uint8)
+
+
+def test_a_compiled_network_is_refused(tmp_path: Path) -> None:
+    network: Any = torch.compile(Plain(), backend="eager")
+    told = complaint(lambda: run(quick(), tmp_path / "run", network=network))
+    assert "give the module it was made from" in told
 
 
 def test_a_network_that_was_given_is_needed_again_to_go_on(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_run_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> No
     before = snapshot(folder)
     assert refusal(folder) == (
         f"{folder} already holds an unfinished run; "
-        "go on with --resume or start anew with --overwrite"
+        "go on with resume=True or start anew with overwrite=True"
     )
     (folder / "result.json").write_text("{}")
     assert "already holds a finished run" in refusal(folder)
@@ -188,7 +188,7 @@ def test_a_folder_of_somebody_else_is_never_taken(
     (tmp_path / name).write_text("{}")
     before = snapshot(tmp_path)
     assert refusal(tmp_path, **how) == (
-        f"{tmp_path} holds files but no run; choose an empty or new folder for --out"
+        f"{tmp_path} holds files but no run; choose an empty or new folder"
     )
     assert snapshot(tmp_path) == before
 
@@ -211,7 +211,7 @@ def test_resume_names_what_differs(tmp_path: Path) -> None:
     assert refusal(folder, here, resume=True) == (
         f'{folder} holds a run of another config (lr: 0.1 there, 0.03 here; detector.name: "ks" '
         'there, "mmd" here; seed: absent there, 0 here); '
-        "choose another --out or start anew with --overwrite"
+        "choose another folder or start anew with overwrite=True"
     )
     assert "(lr: 0.1 there, absent here; detector" in refusal(folder, {"method": "er"}, resume=True)
     assert "; and 3 more)" in refusal(folder, dict.fromkeys("abcde", 0), resume=True)
@@ -264,9 +264,7 @@ def test_a_file_or_a_dangling_link_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "link"):
-        assert (
-            refusal(tmp_path / name) == f"{tmp_path / name} is not a folder; choose another --out"
-        )
+        assert refusal(tmp_path / name) == f"{tmp_path / name} is not a folder; choose another"
     assert (tmp_path / "file").read_text() == "x"
 
 
@@ -712,7 +710,7 @@ def test_a_checkpoint_whose_records_are_damaged_gives_way_to_the_one_before(
         if damage == "gone":
             line = complaint(lambda: run.load_checkpoint(warnings.append))
             assert line.startswith(f"{file} is damaged: its first 24 bytes are not as they were")
-            assert line.endswith("; start anew with --overwrite")
+            assert line.endswith("; start anew with overwrite=True")
         else:
             assert run.load_checkpoint(warnings.append) == {"tasks_done": 1}
             assert run.records() == [{"task": 1}]
@@ -799,7 +797,7 @@ def test_a_checkpoint_of_another_format_is_refused_with_both_numbers(
     assert str(caught.value) == (
         f"{tmp_path / 'checkpoint.safetensors'} has format {store.FORMAT + 1}, this version reads"
         f" format {store.FORMAT}; "
-        "start anew with --overwrite"
+        "start anew with overwrite=True"
     )
 
 
@@ -835,7 +833,9 @@ def test_arrays_are_kept_as_a_plain_safetensors_file(tmp_path: Path) -> None:
 def test_a_reader_tells_finished_from_unfinished_from_nothing(tmp_path: Path) -> None:
     run = started(tmp_path / "run")
     assert (store.is_run(run), store.is_finished(run)) == (True, False)
-    with pytest.raises(UserError, match=r"run holds an unfinished run; finish it with --resume$"):
+    with pytest.raises(
+        UserError, match=r"run holds an unfinished run; finish it with resume=True$"
+    ):
         store.read_result(run)
     files.write_json(run / "result.json", {"faa": 81.5})
     assert (store.is_run(run), store.is_finished(run)) == (True, True)

@@ -18,6 +18,7 @@ from recollect.adapt import Realign
 from recollect.learn import ER, Learner, Objective, Practice
 from recollect.memory import Memory
 from recollect.memory.policies import Reservoir
+from recollect.models.head import find_head
 from recollect.shapes import Choose
 from recollect.types import Rows
 
@@ -48,7 +49,9 @@ class TinyNet(nn.Module):
 
 def make_network(attempt: int) -> TinyNet:
     with rng.as_global(rng.fork(7, "network", attempt)):
-        return TinyNet()
+        network = TinyNet()
+    find_head(network, torch.zeros(2, 2, 4, 4))
+    return network
 
 
 def make_learner(

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from recollect.learn import SER, Learner, SEROptions
 from recollect.learn.kept import MOST_PLACES, Kept, Looks
+from recollect.models.head import find_head
 from recollect.types import Rows
 
 EPOCHS = 3
@@ -151,9 +152,11 @@ def test_a_state_holds_everything_and_nothing_is_left_after_clearing() -> None:
 def make_plain(attempt: int) -> nn.Sequential:
     del attempt
     torch.manual_seed(3)
-    return nn.Sequential(
+    network = nn.Sequential(
         nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, CLASSES)
     )
+    find_head(network, torch.zeros(2, 2, 4, 4))
+    return network
 
 
 def learner_in_second_task(**practice: Any) -> Learner:

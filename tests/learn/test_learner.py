@@ -113,17 +113,14 @@ def test_the_batch_is_offered_to_memory_only_after_its_own_step() -> None:
         assert sorted(draw.y.tolist()) == expected
 
 
-def test_rows_in_memory_carry_their_step_and_what_the_network_said_in_it() -> None:
+def test_rows_in_memory_carry_what_the_network_said_in_their_step() -> None:
     spy = Spy()
     learner = make_learner(spy, capacity=100)
     for number in range(3):
         learner.observe(batch(number))
     stored = learner.memory.sample(100)
-    for identity, step, said in zip(
-        stored.rows.ids.tolist(), stored.steps.tolist(), stored.extras["logits"], strict=True
-    ):
+    for identity, said in zip(stored.rows.ids.tolist(), stored.extras["logits"], strict=True):
         number, row = divmod(identity, 100)
-        assert step == number + 1
         assert torch.equal(said, spy.logits[number][row])
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 import recollect
+from recollect.models.head import with_features
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 QUICK = {"stable_update_freq": 0.9, "stable_alpha": 0.9, "plastic_alpha": 0.9}
@@ -208,7 +209,9 @@ def normed() -> nn.Module:
     return network
 
 
-@pytest.mark.parametrize("make", [lambda: Summed("body", "head", "aux"), normed])
+@pytest.mark.parametrize(
+    "make", [lambda: with_features(Summed("body", "head", "aux"), "body"), normed]
+)
 def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
     make: Callable[[], nn.Module],
 ) -> None:
@@ -230,5 +233,8 @@ def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:
     mine.observe(digits(0).images[:3], [0, 1, 2])
     assert torch.equal(torch.get_rng_state(), chance)
     layers = [vars(each) for each in upkeep_of(mine).parts.learner.network.modules()]
-    for mine_has, given in zip(layers, map(vars, network.modules()), strict=True):
-        assert mine_has.keys() == given.keys()
+    more = [
+        vars_.keys() - given.keys()
+        for vars_, given in zip(layers, map(vars, network.modules()), strict=True)
+    ]
+    assert more == [set()] * (len(layers) - 1) + [{"_head_can_grow"}], "a mark on our copy's head"

@@ -392,3 +392,13 @@ def test_a_network_is_copied_when_the_keeper_is_made() -> None:
         torch.nn.init.zeros_(weights)
     assert (mine.predict_proba(x) == before).all()
     assert (again.predict_proba(x) == before).all()
+
+
+def test_a_table_of_any_scale_can_be_normalised() -> None:
+    numbers = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    table = (numbers.normal(size=(200, 3)) + 3 * labels[:, None]) * [1e-3, 1.0, 1e5]
+    mine = keeper("mlp", normalise=True, lr=0.1)
+    for start in range(0, 200, 20):
+        mine.observe(table[start : start + 20], labels[start : start + 20])
+    assert (mine.predict(table) == labels).mean() > 0.9

@@ -129,7 +129,6 @@ def test_a_sample_is_a_copy() -> None:
     drawn = memory.sample(3)
     drawn.rows.images.zero_()
     drawn.rows.labels.fill_(9)
-    drawn.steps.fill_(9)
     after = memory.state_dict()
     del before["generators"], after["generators"]
     assert_equal_states(before, after)
@@ -139,11 +138,11 @@ def test_a_sample_is_a_copy() -> None:
 
 
 @every_policy
-def test_pixels_concepts_steps_and_extras_travel_with_their_rows(policy: str) -> None:
+def test_pixels_concepts_and_extras_travel_with_their_rows(policy: str) -> None:
     memory = memory_of(16, policy)
     for step in range(30):
         ids = torch.arange(4 * step, 4 * step + 4)
-        memory.offer(rows(ids.tolist()), {"logits": logits(ids), "flag": ids % 2 == 0}, step=step)
+        memory.offer(rows(ids.tolist()), {"logits": logits(ids), "flag": ids % 2 == 0})
     memory.drop(1)
     fresh = torch.tensor([1001, 1004])
     memory.put(
@@ -157,10 +156,7 @@ def test_pixels_concepts_steps_and_extras_travel_with_their_rows(policy: str) ->
     assert torch.equal(drawn.rows.concepts, ids % 7)
     assert torch.equal(drawn.extras["logits"], logits(ids))
     assert torch.equal(drawn.extras["flag"], ids % 2 == 0)
-    assert drawn.steps.tolist() == [29 if i > 1000 else i // 4 for i in ids.tolist()]
     assert memory.rows_of(1).ids.tolist() == [1001, 1004]
-    assert memory.steps_of(1).tolist() == [29, 29]  # the step of the last offer
-    assert torch.equal(memory.steps_of(0), memory.rows_of(0).ids // 4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
@@ -246,7 +242,7 @@ def test_an_empty_memory_gives_empty_answers() -> None:
     memory.put(rows([]))
     shown: Replay = memory
     assert (len(memory), memory.free, memory.seen, memory.counts()) == (0, 3, 0, {})
-    assert len(memory.sample(5)) == len(shown.rows_of(0)) == len(memory.steps_of(0)) == 0
+    assert len(memory.sample(5)) == len(shown.rows_of(0)) == 0
 
 
 # What is refused
@@ -328,7 +324,7 @@ def play(memory: Memory, start: int) -> list[list[int]]:
     drawn = []
     for step in range(20):
         ids = torch.arange(start + 5 * step, start + 5 * step + 5)
-        memory.offer(rows(ids.tolist()), {"logits": logits(ids)}, step=step)
+        memory.offer(rows(ids.tolist()), {"logits": logits(ids)})
         drawn.append(memory.sample(4).rows.ids.tolist())
         if step == 15 and memory.drop(2):
             memory.put(rows([start + 900]), {"logits": logits(torch.tensor([start + 900]))})
@@ -376,6 +372,14 @@ def test_memories_without_rows_can_be_saved() -> None:
         assert_equal_states(again.state_dict(), memory.state_dict())
 
 
+def test_a_state_of_an_earlier_version_is_taken_up() -> None:
+    """It also has the steps at which its samples came, which nobody read."""
+    memory, again = memory_of(4), memory_of(4, seed=1)
+    memory.offer(rows([0, 1, 2]))
+    again.load_state_dict({**memory.state_dict(), "step": 7, "steps": torch.tensor([5, 6, 7])})
+    assert_equal_states(again.state_dict(), memory.state_dict())
+
+
 def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
     memory = memory_of(4)
     memory.offer(rows([0, 1, 2]))
@@ -390,7 +394,10 @@ def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
             "slots": {**slots, "order": torch.tensor([0, 1, 1, 3])},
         },
         "each occupied slot once": {**state, "slots": {**slots, "lists": torch.tensor([0, 1, 1])}},
-        "expected 3 entries in steps": {**state, "steps": torch.tensor([0])},
+        "expected 3 entries in ids": {
+            **state,
+            "columns": {**state["columns"], "ids": torch.tensor([0])},
+        },
     }
     for message, other in broken.items():
         with pytest.raises(ValueError, match=message):

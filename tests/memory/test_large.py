@@ -56,7 +56,7 @@ def logits(of: Rows) -> dict[str, Tensor]:
 
 def drawn(memory: Memory, count: int) -> list[Any]:
     stored = memory.sample(count)
-    return [vars(stored.rows), stored.extras, stored.steps]
+    return [vars(stored.rows), stored.extras]
 
 
 def history(policy: str) -> list[Any]:
@@ -64,9 +64,9 @@ def history(policy: str) -> list[Any]:
     memory, said = Memory(CAPACITY, policy=POLICIES[policy](), seed=0), list[Any]()
     for start in range(0, 300, 25):
         batch = rows(start, 25)
-        memory.offer(batch, logits(batch), step=start)
+        memory.offer(batch, logits(batch))
         said += [drawn(memory, 7), drawn(memory, 50)]
-    said += [memory.drop(1), vars(memory.rows_of(0)), memory.steps_of(2)]
+    said += [memory.drop(1), vars(memory.rows_of(0))]
     fresh = rows(1000, memory.free)
     memory.put(fresh, logits(fresh))
     state = memory.state_dict()

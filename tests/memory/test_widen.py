@@ -22,7 +22,7 @@ def filled(width: int, rows: int = 5, dtype: torch.dtype = torch.float32) -> tup
     memory = Memory(8, policy=Reservoir(), seed=0)
     logits = torch.arange(rows * width).reshape(rows, width).to(dtype)
     extras = {"logits": logits, "age": column, "maps": torch.ones(rows, 2, 2)}
-    memory.offer(some, extras, step=3)
+    memory.offer(some, extras)
     return memory, some
 
 

@@ -13,17 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
-from numpy.typing import NDArray
 from report_builders import small_result, write_run
-from safetensors.numpy import save_file
 
-from recollect.errors import UserError
 from recollect.report.canvas import Drawing
 from recollect.report.figures import Picture
 from recollect.report.paper.costs import cost_scatter, spread_out
 from recollect.report.paper.curves import accuracy_grid
 from recollect.report.paper.detector_map import detector_map
-from recollect.report.paper.feature_space import FeatureMap, feature_maps, read_features
+from recollect.report.paper.feature_space import FeatureMap, feature_maps
 from recollect.report.paper.figures import draw_paper_figures
 from recollect.report.paper.gain import gain_bars, paired_gain
 from recollect.report.paper.places import MAX_COLUMNS, Group, groups_of, spots_of
@@ -448,32 +445,3 @@ def test_feature_maps_frame_what_has_drifted_and_leave_a_gap_for_what_is_not_the
     assert frames == [False, False, False, False, True, False]
     assert [text.get_text() for text in drawing.figure.axes[5].texts] == ["not there yet"]
     assert feature_maps({"amr": []}, title="toy", notes="") is None
-
-
-def test_features_are_read_back_with_undrifted_runs_first(tmp_path: Path) -> None:
-    rows = {name: feature_row(drifts_at=3, tasks=12) for name in ("amr", "vanilla")}
-    rows["no drift"] = feature_row(drifts_at=None, tasks=12)
-    tensors: dict[str, NDArray[Any]] = {}
-    for name, maps in rows.items():
-        for each in maps:
-            tensors[f"{name}/{each.task}/coordinates"] = each.coordinates.astype(np.float32)
-            tensors[f"{name}/{each.task}/labels"] = each.labels
-            tensors[f"{name}/{each.task}/drifted"] = np.array(each.drifted)
-    save_file(tensors, tmp_path / "features.safetensors")
-    read = read_features(tmp_path / "features.safetensors")
-    assert list(read) == ["no drift", "vanilla", "amr"]
-    assert [each.task for each in read["amr"]] == list(range(1, 13))
-    assert [each.drifted for each in read["amr"]][:3] == [False, False, True]
-    np.testing.assert_array_equal(read["amr"][0].coordinates, rows["amr"][0].coordinates)
-
-
-def test_features_that_cannot_be_read_are_told_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "features.safetensors"
-    with pytest.raises(UserError, match="cannot read the features"):
-        read_features(file)
-    file.write_bytes(b"nonsense")
-    with pytest.raises(UserError, match="is damaged"):
-        read_features(file)
-    save_file({"amr/1/coordinates": np.zeros((3, 3)), "amr/1/labels": np.zeros(3)}, file)
-    with pytest.raises(UserError, match=r"\(3, 3\) coordinates"):
-        read_features(file)

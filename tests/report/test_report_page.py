@@ -6,6 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
@@ -251,3 +252,18 @@ def test_reading_results_needs_neither_torch_nor_a_plotting_library_until_it_dra
         check=True,
     )
     assert done.stdout.split("\n")[:2] == ["[]", "False"]
+
+
+@pytest.mark.parametrize("how", ["a text", "texts", "a path", "an iterator"])
+def test_folders_may_be_texts_or_paths_one_or_several(how: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", small_result())
+    runs = tmp_path / "run"
+    given: Any = {
+        "a text": str(runs),
+        "texts": [str(runs)],
+        "a path": runs,
+        "an iterator": iter([runs]),
+    }
+    report = write_report(given[how], str(tmp_path / "out"))
+    assert report.page == tmp_path / "out" / "index.html"
+    assert report.page.is_file()

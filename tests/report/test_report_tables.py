@@ -9,7 +9,7 @@ from report_builders import small_result, write_run, write_small_comparison
 from recollect.report.columns import COMPARISON, FURTHER
 from recollect.report.read import find_runs
 from recollect.report.settings import group
-from recollect.report.tables import Table, as_csv, as_markdown, as_text, table_of, to_ascii
+from recollect.report.tables import Table, as_csv, as_markdown, as_text, table_of
 
 
 def comparison(folder: Path) -> Table:
@@ -85,18 +85,6 @@ def test_twins_in_name_are_told_apart_by_a_column_that_else_is_left_out(tmp_path
         assert "label_budget 40" in plain
         assert "label_budget not set" in plain
     assert "with –" not in as_text(table)
-
-
-def test_a_table_in_ascii_keeps_its_columns_aligned(tmp_path: Path) -> None:
-    write_small_comparison(tmp_path, benchmark="zahlen-ä")
-    write_run(tmp_path / "one", small_result(benchmark="zahlen-ä", adaptation="fr-flush"))
-    lines = as_text(comparison(tmp_path)).splitlines()
-    plain = to_ascii("\n".join(lines))
-    assert plain.isascii()
-    table = [line for line in zip(lines, plain.splitlines(), strict=True) if "FAA:" not in line[0]]
-    assert all(len(before) == len(after) for before, after in table)
-    assert "90.0 +-2.8" in plain
-    assert plain.startswith("zahlen-? - method er - detector ks")
 
 
 def test_variants_of_one_configuration_stay_apart_in_every_rendering(tmp_path: Path) -> None:

@@ -147,3 +147,9 @@ def placements(draw: st.DrawFn) -> Schedule:
         recurring_in_training=draw(st.booleans()),
         seed=draw(st.integers(0, 9)),
     )
+
+
+def concept_of(made: Schedule, label: int, task: int) -> int:
+    """The concept that most of a class shows during a task."""
+    mixture = made.mixture(label, task)
+    return max(mixture, key=lambda concept: (mixture[concept], concept))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from streams_builders import placements
+from streams_builders import concept_of, placements
 
 from recollect.errors import UserError
 from recollect.streams import Concept, DriftEvent, Schedule
@@ -23,7 +23,7 @@ CONCEPTS = (
 
 
 @given(placements())
-def test_concept_of_is_the_last_look_taken_on_up_to_the_task(made: Schedule) -> None:
+def test_a_class_shows_the_last_look_taken_on_up_to_the_task(made: Schedule) -> None:
     for label in (label for task in made.tasks for label in task):
         shown = ORIGINAL
         for task in range(1, made.num_tasks + 1):
@@ -31,9 +31,9 @@ def test_concept_of_is_the_last_look_taken_on_up_to_the_task(made: Schedule) -> 
                 if event.task == task and label in event.concepts:
                     assert event.concepts[label] != shown  # an event changes the look
                     shown = event.concepts[label]
-            assert made.concept_of(label, task) == shown
+            assert concept_of(made, label, task) == shown
             assert (label in made.drifting(task)) == (
-                made.concept_of(label, task) != made.concept_of(label, task - 1)
+                concept_of(made, label, task) != concept_of(made, label, task - 1)
             )
 
 
@@ -41,7 +41,7 @@ def test_concept_of_is_the_last_look_taken_on_up_to_the_task(made: Schedule) -> 
 def test_a_new_look_grows_out_of_the_one_that_the_class_showed(made: Schedule) -> None:
     for event in made.events:
         for label, taken_on in event.concepts.items():
-            before = made.concept_of(label, event.task - 1)
+            before = concept_of(made, label, event.task - 1)
             assert made.concepts[taken_on - 1].parent == before
             assert made.lineage(taken_on) == (*made.lineage(before), taken_on)
     assert {c for event in made.events for c in event.concepts.values()} == set(
@@ -69,7 +69,7 @@ def test_the_share_of_an_event_rises_evenly_to_its_end(
         truth = {ORIGINAL: 1 - expected, 1: expected}
         assert made.mixture(0, task) == pytest.approx({c: s for c, s in truth.items() if s})
         assert made.drifting(task) == ((0,) if expected != shares[max(task - 2, 0)] else ())
-        assert made.concept_of(0, task) == int(expected >= 0.5)
+        assert concept_of(made, 0, task) == int(expected >= 0.5)
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,4 @@ def test_a_class_may_come_back_to_its_original_look() -> None:
         events=(DriftEvent(task=2, concepts={0: 1}), DriftEvent(task=3, concepts={0: ORIGINAL})),
         concepts=CONCEPTS,
     )
-    assert [made.concept_of(0, task) for task in (1, 2, 3)] == [ORIGINAL, 1, ORIGINAL]
+    assert [concept_of(made, 0, task) for task in (1, 2, 3)] == [ORIGINAL, 1, ORIGINAL]

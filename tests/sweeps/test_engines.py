@@ -265,7 +265,7 @@ def test_a_run_that_cannot_be_gone_on_with_says_what_to_remove(tmp_path: Path) -
     other = perform(replace(job, config=second.config.to_json()))
     assert other.state == "hopeless"
     assert f"remove {job.folder} to start it anew" in other.error
-    assert "--overwrite" not in other.error
+    assert "overwrite" not in other.error
     (Path(job.folder) / "result.json").unlink()
     for checkpoint in Path(job.folder).glob("checkpoint*"):
         checkpoint.write_bytes(b"half")

@@ -80,18 +80,22 @@ class Listing:
         return (*self.notes, f"{what} by name and left out: {such_as}{example}")
 
     def without(self, files: Collection[Path]) -> Listing:
-        """The listing less some of its files; a class that would lose its last one is an error."""
+        """The listing less some of its files, and less the classes that lose their last one."""
         if not files:
             return self
         stays = np.array([file not in files for file in self.files])
-        emptied = set(range(len(self.class_names))) - set(self.labels[stays].tolist())
-        if emptied:
-            name = self.class_names[min(emptied)]
-            raise UserError(f"no picture of class {name!r} can be used; mend them or remove it")
+        if not stays.any():
+            raise UserError(
+                f"none of {len(stays):,} pictures can be used, {self.files[0]} among them"
+            )
+        kept, labels = np.unique(self.labels[stays], return_inverse=True)
+        emptied = sorted(set(range(len(self.class_names))) - set(kept.tolist()))
         return replace(
             self,
             files=tuple(itertools.compress(self.files, stays)),
-            labels=self.labels[stays],
+            labels=labels.astype(np.int64),
+            class_names=tuple(self.class_names[label] for label in kept),
+            notes=(*self.notes, *(_left_out(self.class_names[label]) for label in emptied)),
             domains=None if self.domains is None else self.domains[stays],
             is_test=None if self.is_test is None else self.is_test[stays],
         )
@@ -105,16 +109,18 @@ def read_folder(
     layout: Layout = "auto",
     fit: Fit = "crop",
     left_out: Collection[Path] = (),
+    skip_empty: bool = False,
     allocate: Allocate = empty,
     progress: StageProgress | None = None,
 ) -> Dataset:
     """The pictures of a folder at one size (a side, or height and width), less those `left_out`.
 
-    Without a size they must all have the same already. Without `channels` they become grey if
-    every one of them is, and colour otherwise.
+    Folders of classes without pictures are left out, too, with `skip_empty`. Without a size the
+    pictures must all have the same already. Without `channels` they become grey if every one of
+    them is, and colour otherwise.
     """
     target = check_settings(size=size, channels=channels, layout=layout, fit=fit)
-    listing = list_folder(path, layout).without(left_out)
+    listing = list_folder(path, layout, skip_empty=skip_empty).without(left_out)
     files = listing.files
     if channels is None:
         channels = 1 if all(is_grey(file) for file in files) else 3
@@ -160,11 +166,12 @@ def check_settings(
     return sides
 
 
-def list_folder(path: Path, layout: Layout = "auto") -> Listing:
+def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False) -> Listing:
     """Find the pictures under a folder and read their classes off the folders' names.
 
     `auto` tells the layouts apart by depth and names, and asks where they leave a doubt. Of the
     splits, `test` is the test part, or `val` where there is no `test`; the rest is for training.
+    An empty folder of a class is an error, or noted and left out with `skip_empty`.
     """
     if layout not in get_args(Layout):
         raise unknown_name("layout", layout, get_args(Layout))
@@ -178,7 +185,11 @@ def list_folder(path: Path, layout: Layout = "auto") -> Listing:
     for leaf in leaves:
         if len(leaf.names) != depth:
             raise UserError(f"expected {layout}/*.jpg in {path}, got {leaf.pictures[0]}")
-    _refuse_empty(path, [folder for folder in folders if 1 <= len(folder.names) <= depth], depth)
+    places = [folder for folder in folders if 1 <= len(folder.names) <= depth]
+    empty_classes = _empty(places, depth - 1)
+    if not skip_empty:
+        _refuse_empty(path, empty_classes, "class")
+    _refuse_empty(path, set(_empty(places, 0)) - set(empty_classes), "folder")
     class_names = _names(leaves, depth - 1)
     parts = _Parts()
     if layout == "domain/class":
@@ -194,7 +205,7 @@ def list_folder(path: Path, layout: Layout = "auto") -> Listing:
         is_test=parts.is_test,
         ignored=tuple(file for folder in folders for file in folder.ignored),
         num_hidden=sum(folder.num_hidden for folder in folders),
-        notes=parts.notes,
+        notes=(*parts.notes, *map(_left_out, empty_classes)),
     )
 
 
@@ -310,19 +321,23 @@ def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
     )
 
 
-def _refuse_empty(path: Path, folders: Sequence[_Folder], depth: int) -> None:
-    """An empty folder where a class, a domain or a split belongs is a mistake to be told.
+def _empty(folders: Sequence[_Folder], level: int) -> list[str]:
+    """Names without pictures at a level; one of the folders of a name is enough to have some."""
+    filled = {folder.names[level] for folder in folders if folder.pictures}
+    return [name for name in _names(folders, level) if name not in filled]
 
-    A class needs pictures in one of its folders only: domains may lack classes.
-    """
-    for level, what in ((depth - 1, "class"), (0, "folder")):
-        filled = {folder.names[level] for folder in folders if folder.pictures}
-        for name in _names(folders, level):
-            if name not in filled:
-                raise UserError(
-                    f"{what} {name!r} in {path} has no pictures ({', '.join(SUFFIXES)});"
-                    " add some or remove it"
-                )
+
+def _refuse_empty(path: Path, names: Collection[str], what: str) -> None:
+    """An empty folder where a class, a domain or a split belongs is a mistake to be told."""
+    for name in sorted(names):
+        raise UserError(
+            f"{what} {name!r} in {path} has no pictures ({', '.join(SUFFIXES)});"
+            " add some or remove it"
+        )
+
+
+def _left_out(name: str) -> str:
+    return f"class {name!r} has no usable image and is left out"
 
 
 def _domains(leaves: Sequence[_Folder], class_names: Sequence[str]) -> _Parts:

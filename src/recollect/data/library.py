@@ -164,7 +164,7 @@ def _by_folder(places: Sequence[Place], hints: Sequence[str]) -> list[Place]:
 def _what_helps(known: KnownSet) -> list[str]:
     lines = [f"recollect data fetch {known.name}   (from {_host(known)})"] if known.files else []
     lines += how_to_get(known)
-    return [*lines, f"--data PATH, or {VARIABLE}=FOLDER, if it lies elsewhere"]
+    return [*lines, f'data="PATH", or {VARIABLE}=FOLDER, if it lies elsewhere']
 
 
 def _host(known: KnownSet) -> str:

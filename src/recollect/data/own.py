@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -42,7 +44,7 @@ def load_own(
     (group_years), what Hugging Face's `save_to_disk` wrote by `read_huggingface`. A setting that
     has no meaning there is refused. Changed files, or other settings, make it anew. `warn` is told
     of pictures that are missing or left out. A file in a folder that is no usable picture is an
-    error, or told to `on_bad` and left out.
+    error, or told to `on_bad` and left out, and so are classes that have none.
     """
     from recollect.data.cache import cached, source_of
     from recollect.data.folders import check_settings, list_folder
@@ -60,18 +62,21 @@ def load_own(
     # Before anything is looked up: in the name of a copy "32" and 32 are the same.
     size = check_settings(size=size, channels=channels, layout=layout, fit=fit)
     check_group_years(group_years)
-    if kind == "a folder of pictures" and warn is not None:
-        for remark in list_folder(path, layout).remarks:
-            warn(remark)
     settings = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
     left_out: set[Path] = set()
-    if kind == "a folder of pictures" and on_bad is not None:
-        from recollect.data.decode import undecodable
+    skip_bad = on_bad is not None
+    if kind == "a folder of pictures" and (warn is not None or skip_bad):
+        listing = list_folder(path, layout, skip_empty=skip_bad)
+        if on_bad is not None:
+            from recollect.data.decode import undecodable
 
-        telling = progress and partial(progress, f"looking through {path.name}")
-        for bad in undecodable(list_folder(path, layout).files, telling):
-            left_out.add(bad.file)
-            on_bad(bad)
+            telling = progress and partial(progress, f"looking through {path.name}")
+            for bad in undecodable(listing.files, telling):
+                left_out.add(bad.file)
+                on_bad(bad)
+        for remark in listing.without(left_out).remarks:
+            if warn is not None:
+                warn(remark)
     if left_out:
         settings += " without bad pictures"
 
@@ -93,6 +98,7 @@ def load_own(
             layout=layout,
             fit=fit,
             left_out=left_out,
+            skip_empty=skip_bad,
             allocate=allocate,
             progress=progress and partial(progress, f"decoding {path.name}"),
         )
@@ -105,10 +111,28 @@ def kind_of(path: Path) -> Kind:
     if not path.exists():
         raise UserError(f"expected a folder of pictures or an .npz file at {path}, found nothing")
     if path.is_file():
+        _refuse_archive(path)
         return "an .npz file"
     if is_huggingface(path):
         return "a Hugging Face data set"
     return "a folder of pictures"
+
+
+def _refuse_archive(path: Path) -> None:
+    """An error for an archive of pictures: an .npz file is a zip, too, but holds arrays."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                is_archive = not any(name.endswith(".npy") for name in archive.namelist())
+        else:
+            is_archive = tarfile.is_tarfile(path)
+    except (OSError, zipfile.BadZipFile, tarfile.TarError):
+        return  # what is wrong with it is told by whoever reads it
+    if is_archive:
+        raise UserError(
+            f"{path} is an archive without arrays; unpack it, and give the folder of pictures"
+            " (class/*.jpg)"
+        )
 
 
 def copy_name(path: Path) -> str:

@@ -200,7 +200,7 @@ class TwoSampleDetector:
         if self._labels == "predicted":
             raise UserError(
                 "a fingerprint holds no pictures, so that nobody can predict their labels; use"
-                " --reference held-out"
+                ' reference="held-out"'
             )
         if self._labels == "unknown":
             prints = reference.like_the_stream(classes)

@@ -160,7 +160,7 @@ def ks_on(score: str, *, grows: bool = False) -> Comparison:
         if encoding.logits.shape[1] < 2 and score != "energy" and not grows:
             raise UserError(
                 f"the encoder has one output, whose {score} is always the same; use the detector "
-                "mmd or c2st, or --detector.score energy"
+                'mmd or c2st, or options={"detector": {"score": "energy"}}'
             )
         return function(encoding.logits)
 

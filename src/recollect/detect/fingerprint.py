@@ -73,7 +73,7 @@ def in_half(encoding: Encoding) -> Encoding:
     if not (small.logits.isfinite().all() and small.features.isfinite().all()):
         raise UserError(
             "the encoder's numbers exceed 65,504, the most that a fingerprint can hold; use"
-            " --reference held-out or memory"
+            ' reference="held-out" or reference="memory"'
         )
     return small
 

@@ -1,24 +1,19 @@
 """Changed is not the same as harmful: how much accuracy a change costs the learner, in points.
 
 With labels of the current rows it is counted. Without, it is inferred from the learner's logits,
-which takes an assumption each:
-
-- `transport`: the classes come in a known mix, that of the reference unless another is told.
-  Current rows are dealt out to the classes of that mix as cheaply as possible, a row costing a
-  class what probability the learner denies it. A mix that has changed unnoticed counts as harm; to
-  read the mix off the predictions instead would take what is confidently wrong for a change of mix.
-- `threshold`: a row is right where the learner is more certain than a threshold, as many reference
-  rows being above it as are right.
-- `confidence`: accuracy falls as far as confidence does.
+assuming that the classes come in a known mix, that of the reference unless another is told. Current
+rows are dealt out to the classes of that mix as cheaply as possible, a row costing a class what
+probability the learner denies it (transport). A mix that has changed unnoticed counts as harm; to
+read the mix off the predictions instead would take what is confidently wrong for a change of mix.
 
 Certainty alone misses what a learner gets wrong without a doubt, and most strong drifts are such:
-`benchmarks/detect_harm_share.py` measures all three, and `transport` is the default.
+`benchmarks/detect_harm_share.py` measures two ways to go by it beside this one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,8 +21,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from recollect.detect.scores import max_probability
-from recollect.errors import UserError, unknown_name
+from recollect.errors import UserError
 
 _MAX_DEALT = 1000
 """rows dealt out at once: the time grows with the square, and more rows say little more"""
@@ -47,40 +41,6 @@ class Harm:
     """accuracy lost, inferred from the logits alone; its error is mostly the assumption's"""
 
 
-def estimate_harm(
-    reference_logits: Tensor,
-    current_logits: Tensor,
-    reference_labels: Tensor,
-    current_labels: Tensor | None = None,
-    *,
-    method: str = "transport",
-) -> Harm | None:
-    """Accuracy lost from reference rows to current rows; None where either side has no rows.
-
-    Logits are the learner's as it is now, (rows, outputs), the reference rows being ones it never
-    trained on; labels are (rows,). A label that has no output yet is never given. The rows are one
-    class's, where something other than the learner says so, or all of a stream's. Grouped by what
-    the learner predicts, wrong rows are in other classes' groups: see `estimate_harm_by_class`.
-
-    >>> sure, torn = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 0.0]])
-    >>> harm = estimate_harm(sure.expand(9, 2), torn.expand(9, 2), torch.zeros(9).long())
-    >>> harm.before, round(harm.without_labels)
-    (100.0, 48)
-    """
-    if method not in METHODS:
-        raise unknown_name("method of estimating harm", method, METHODS)
-    reference = _checked(reference_logits, reference_labels)
-    current = _checked(current_logits, current_labels)
-    _refuse_other_width(reference, current)
-    if not len(reference.logits) or not len(current.logits):
-        return None
-    return _harm(
-        reference.is_right,
-        current.is_right if current_labels is not None else None,
-        METHODS[method](reference, current),
-    )
-
-
 def estimate_harm_by_class(
     reference_logits: Tensor,
     current_logits: Tensor,
@@ -91,10 +51,18 @@ def estimate_harm_by_class(
 ) -> dict[int, Harm]:
     """Accuracy lost on each class of the reference, by label, from all rows of a stream together.
 
-    Without labels, `transport` says which current rows are a class's, also of those that the
+    Logits are the learner's as it is now, (rows, outputs), the reference rows being ones it never
+    trained on; labels are (rows,). A label that has no output yet is never given.
+
+    Without labels, the dealing says which current rows are a class's, also of those that the
     learner takes for another. `mix` says how often each class comes among the current rows, in any
     unit; None: as often as in the reference. A class that does not come is left out; one without
     reference rows takes its share of the current rows, and nothing is said of it.
+
+    >>> sure, torn = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 0.0]])
+    >>> harm = estimate_harm_by_class(sure.expand(9, 2), torn.expand(9, 2), torch.zeros(9).long())
+    >>> harm[0].before, round(harm[0].without_labels)
+    (100.0, 48)
     """
     reference = _checked(reference_logits, reference_labels)
     current = _checked(current_logits, current_labels)
@@ -157,35 +125,7 @@ def _variance(is_right: Tensor) -> float:
     return share * (1 - share) / rows
 
 
-# --- without labels: the share of right rows that is lost ---------------------------------------
-
-
-def _by_transport(reference: _Side, current: _Side) -> float:
-    counts = torch.bincount(reference.labels).double()
-    # Both sides are dealt out: that this is cheaper than the truth cancels.
-    before, after = _dealt(reference.logits, counts), _dealt(current.logits, counts)
-    return float(after.costs.mean() - before.costs.mean())
-
-
-def _by_threshold(reference: _Side, current: _Side) -> float:
-    certainty = max_probability(reference.logits)
-    num_wrong = int((~reference.is_right).sum())
-    if num_wrong == len(certainty):
-        return 0.0
-    threshold = certainty.sort().values[num_wrong]
-    is_above = max_probability(current.logits) >= threshold
-    return float((certainty >= threshold).double().mean() - is_above.double().mean())
-
-
-def _by_confidence(reference: _Side, current: _Side) -> float:
-    return float(max_probability(reference.logits).mean() - max_probability(current.logits).mean())
-
-
-METHODS: Mapping[str, Callable[[_Side, _Side], float]] = {
-    "transport": _by_transport,
-    "threshold": _by_threshold,
-    "confidence": _by_confidence,
-}
+# --- without labels -----------------------------------------------------------------------------
 
 
 class _Dealt(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeGuard
 
@@ -15,8 +16,9 @@ from recollect.types import Dataset
 
 Array = np.ndarray | Tensor
 Batch = tuple[Array, Array] | list[Array]
-"""Pictures, uint8 (rows, height, width, 1 or 3) or floats in [0, 1], and labels, whole numbers
-(rows,). Channels may also come first, as torch has them, where it is plain that they do."""
+"""Pictures, uint8 (rows, height, width, 1 or 3) or floats in [0, 1], or vectors of any numbers
+(rows, features), and labels, whole numbers (rows,). Channels may also come first, as torch has
+them, where it is plain that they do."""
 Data = Dataset | Batch | Iterable[Batch]
 """All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
 
@@ -31,7 +33,7 @@ class Block(NamedTuple):
     start: int
     """the number of its first row"""
     images: Tensor
-    """uint8 (rows, height, width, channels)"""
+    """uint8 (rows, height, width, channels), or float32 (rows, features)"""
     labels: Tensor
     """int64 (rows,)"""
 
@@ -42,8 +44,10 @@ class Incoming(NamedTuple):
     name_of: Callable[[int], str]
     """what a label is called"""
     image_shape: tuple[int, ...]
-    """(height, width, channels)"""
+    """(height, width, channels), or (features,)"""
+    first: Block
     blocks: Iterable[Block]
+    """all of them, the first one too"""
 
 
 def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming:
@@ -56,7 +60,7 @@ def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming
         hint = ": an iterator gives its pictures only once" if isinstance(data, Iterator) else ""
         raise UserError(f"{side}: expected pictures, got none{hint}")
     image_shape = tuple(first.images.shape[1:])
-    return Incoming(_naming(class_names), image_shape, itertools.chain([first], blocks))
+    return Incoming(_naming(class_names), image_shape, first, itertools.chain([first], blocks))
 
 
 def _told_of(side: str, blocks: Iterable[Block]) -> Iterator[Block]:
@@ -129,7 +133,7 @@ def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
 
 
 def _block_rows(shape: tuple[int, ...]) -> int:
-    return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, shape[0] * shape[1])))
+    return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, math.prod(shape[:2]))))
 
 
 def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -160,7 +164,9 @@ def _label_numbers(labels: Array) -> Tensor:
 
 
 def _pixels(images: Array) -> Tensor:
-    """uint8 (rows, height, width, channels)"""
+    """uint8 (rows, height, width, channels), or float32 (rows, features)"""
+    if images.ndim == 2 and images.shape[1]:
+        return _vectors(images)
     if isinstance(images, np.ndarray):
         native = images.dtype.newbyteorder("=")
         if native not in (np.uint8, np.float16, np.float32, np.float64):
@@ -170,7 +176,10 @@ def _pixels(images: Array) -> Tensor:
     pixels = images.detach().cpu()
     shape = tuple(pixels.shape)
     if len(shape) != 4 or not {shape[1], shape[3]} & {1, 3} or not all(shape[1:]):
-        raise UserError(f"expected images (rows, height, width, 1 or 3); got {shape}")
+        raise UserError(
+            "expected images (rows, height, width, 1 or 3), or vectors (rows, features); got"
+            f" {shape}"
+        )
     if pixels.shape[3] not in (1, 3):
         pixels = pixels.permute(0, 2, 3, 1)
     if pixels.dtype == torch.uint8:
@@ -186,6 +195,21 @@ def _pixels(images: Array) -> Tensor:
     return pixels.float().mul(255).round_().to(torch.uint8)
 
 
+def _vectors(values: Array) -> Tensor:
+    """float32 (rows, features), if they are finite numbers."""
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "fiub":
+            raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
+        values = torch.from_numpy(values.astype(np.float32))
+    vectors = values.detach().cpu().float()
+    if not vectors.isfinite().all():
+        raise UserError(
+            "vectors hold NaN, infinity or more than single precision holds: fill in what is"
+            " missing, or leave such samples out"
+        )
+    return vectors
+
+
 def _not_pixels(dtype: object) -> UserError:
     return UserError(
         f"expected images as uint8, or floats in [0, 1]; got {dtype}: divide by the largest value"
@@ -194,10 +218,12 @@ def _not_pixels(dtype: object) -> UserError:
 
 
 def size_in_words(shape: tuple[int, ...]) -> str:
-    """A picture's size in words.
+    """A picture's size in words, or a vector's.
 
-    >>> size_in_words((8, 12, 1))
-    '8 x 12 in grey'
+    >>> size_in_words((8, 12, 1)), size_in_words((6,))
+    ('8 x 12 in grey', 'vectors of 6')
     """
+    if len(shape) == 1:
+        return f"vectors of {shape[0]}"
     colours = {1: "in grey", 3: "in colour"}.get(shape[2], f"in {shape[2]} channels")
     return f"{shape[0]} x {shape[1]} {colours}"

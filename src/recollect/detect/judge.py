@@ -263,7 +263,7 @@ def _obstacle(panel: Panel, sizes: Sizes, threshold: float, rivals: int) -> str:
     if panel.lacks_splits(sizes, threshold):
         return (
             f"too few permutations to reach the level among {rivals}: compare fewer classes, or "
-            "raise the level or --detector.permutations"
+            "raise the detector's level or its permutations"
         )
     kept, now = sizes
     return f"{kept} against {now} distinct rows cannot reach the level among {rivals}"

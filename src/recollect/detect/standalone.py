@@ -11,19 +11,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recollect import rng
 from recollect.detect.c2st import areas_under_curve, held_out_scores
 from recollect.detect.cached import keys_of
 from recollect.detect.comparison import Comparison
 from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
-from recollect.detect.encoders import Encoder, RandomEncoder, Surroundings
+from recollect.detect.encoders import Encoder, OwnEncoder, Scaled, Surroundings
 from recollect.detect.evidence import observed_split
 from recollect.detect.incoming import Data, Incoming, opened, size_in_words
 from recollect.detect.judge import ComparisonOptions, Judge
@@ -103,6 +104,9 @@ class DriftReport:
     classes: tuple[ClassReport, ...]
     detector: str
     encoder: str
+    """the encoder that answered"""
+    blind_to: str | None
+    """what it cannot see; None: its maker does not say"""
     level: float
     correction: str
 
@@ -147,12 +151,14 @@ class DriftDetector:
         detector: str = "combined",
         level: float = 0.05,
         correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm",
-        encoder: Encoder | None = None,
-        make_encoder: Callable[[Surroundings], Encoder] = RandomEncoder,
+        encoder: str | nn.Module | Callable[[Tensor], Any] | Encoder = "auto",
         max_rows: int = 500,
         seed: int = 0,
     ) -> None:
-        """`encoder`: any fixed one; None has one made for the size of the pictures.
+        """`encoder`: `auto` takes the one that sees most of those that are installed, in this
+        order: `efficientnet`, `resnet18-imagenet`, `random`; any of them by its name; a torch
+        module or function from float images (rows, channels, height, width) in [0, 1] to (rows, d);
+        or any fixed `Encoder`.
 
         With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
         At most `max_rows` different pictures of a class are kept on either side, a uniform sample,
@@ -160,18 +166,12 @@ class DriftDetector:
         """
         if detector not in _COMPARISONS:
             raise unknown_name("detector", detector, _COMPARISONS)
-        if encoder is not None and not encoder.fixed:
-            raise UserError(
-                f"the encoder {encoder.name} learns, so that what it made of the reference expires;"
-                " give a fixed one"
-            )
         options = ComparisonOptions(level=level, correction=correction)
         if max_rows < options.min_rows:
             raise UserError(f"max_rows must be at least {options.min_rows}; got {max_rows}")
         self._detector = detector
         self._options = options
-        self._given = encoder
-        self._make_encoder = make_encoder
+        self._make_encoder = _encoder_maker(encoder)
         self._max_rows = max_rows
         self._seed = seed
         self._fitted: _Fitted | None = None
@@ -183,6 +183,8 @@ class DriftDetector:
         """
         came = opened(reference, class_names, "the reference")
         encoder = self._encoder_for(came.image_shape)
+        if len(came.image_shape) == 1:
+            encoder = Scaled.by(encoder, came.first.images)
         samples, _ = self._sample(encoder, came, "reference")
         self._fitted = _Fitted(came.image_shape, encoder, samples)
         return self
@@ -204,6 +206,7 @@ class DriftDetector:
             classes=tuple(self._class_reports(kept, now, shared)),
             detector=self._detector,
             encoder=encoder.name,
+            blind_to=getattr(encoder, "blind_to", None),
             level=self._options.level,
             correction=self._options.correction,
         )
@@ -246,9 +249,11 @@ class DriftDetector:
         """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
         if self._fitted is None:
             return {"image_shape": None, "encoder": None, "classes": {}}
+        encoder = self._fitted.encoder
         return {
             "image_shape": self._fitted.image_shape,
-            "encoder": self._fitted.encoder.name,
+            "encoder": encoder.name,
+            "scale": [encoder.mean, encoder.std] if isinstance(encoder, Scaled) else None,
             "classes": {name: kept.state_dict() for name, kept in self._fitted.samples.items()},
         }
 
@@ -257,7 +262,9 @@ class DriftDetector:
         if state["image_shape"] is None:
             self._fitted = None
             return
-        encoder = self._encoder_for(state["image_shape"])
+        encoder = self._encoder_for(tuple(state["image_shape"]))
+        if (scale := state.get("scale")) is not None:
+            encoder = Scaled(encoder, *scale)
         if encoder.name != state["encoder"]:
             raise UserError(
                 f"the reference was encoded by {state['encoder']}; this detector's encoder is"
@@ -267,8 +274,6 @@ class DriftDetector:
         self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
 
     def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
-        if self._given is not None:
-            return self._given
         around = Surroundings(learner=no_learner, image_shape=image_shape, seed=self._seed)
         return self._make_encoder(around)
 
@@ -383,6 +388,35 @@ class DriftDetector:
             telling_reference=tuple(kept.rows[telling_reference[:MAX_TELLING]].tolist()),
             telling_current=tuple(now.rows[telling_current[:MAX_TELLING]].tolist()),
         )
+
+
+def _encoder_maker(encoder: Any) -> Callable[[Surroundings], Encoder]:
+    """Makes the encoder that was asked for; that it can is tried at once, before work goes in."""
+    if isinstance(encoder, str):
+        # By name: where weights lie is known where experiments are put together.
+        maker: Callable[[Surroundings], Encoder]
+        if encoder == "auto":
+            maker = importlib.import_module("recollect.experiment.weights").best_encoder
+        else:
+            maker = importlib.import_module("recollect.experiment.catalogue").encoder_maker(encoder)
+            maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
+        return maker
+    made: Encoder
+    if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):
+        made = OwnEncoder(encoder)
+    elif all(hasattr(encoder, name) for name in ("encode", "fixed", "name")):
+        made = encoder
+    else:
+        raise UserError(
+            "encoder must be a name (auto, efficientnet, resnet18-imagenet, random), a torch module"
+            f" or a function; got {encoder!r:.200}"
+        )
+    if not made.fixed:
+        raise UserError(
+            f"the encoder {made.name} learns, so that what it made of the reference expires;"
+            " give a fixed one"
+        )
+    return lambda _: made
 
 
 class _Fitted(NamedTuple):

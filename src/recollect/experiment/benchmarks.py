@@ -35,7 +35,7 @@ def digits(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     if path is not None:
         raise UserError(
             f"digits-cd comes inside a package and is read from nowhere else; for pictures of your "
-            f"own: --benchmark {'npz' if path.is_file() else 'folder'} --data {path}"
+            f'own: benchmark="{"npz" if path.is_file() else "folder"}", data="{path}"'
         )
     return load_digits()
 
@@ -120,7 +120,7 @@ def folder(
 ) -> Dataset:
     """Pictures of one's own in folders."""
     if path is None:
-        raise UserError("benchmark folder needs --data FOLDER, the folder with your pictures")
+        raise UserError('benchmark folder needs data="FOLDER", the folder with your pictures')
     if path.is_file():
         raise UserError(f"benchmark folder reads folders and {path} is a file; for .npz: npz")
     return load_own(
@@ -145,7 +145,7 @@ class NpzOptions:
 def npz(path: Path | None = None, *, tell: Tell = QUIET, group_years: int | None = None) -> Dataset:
     """Pictures of one's own in an .npz file."""
     if path is None:
-        raise UserError("benchmark npz needs --data FILE.npz, the file with your pictures")
+        raise UserError('benchmark npz needs data="FILE.npz", the file with your pictures')
     if path.is_dir():
         raise UserError(f"benchmark npz reads a file and {path} is a folder; for folders: folder")
     return load_own(path, group_years=group_years, progress=tell.progress, warn=tell.warn)
@@ -156,5 +156,5 @@ def own(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     del path, tell
     raise UserError(
         "the run was made with a data set given from Python: give it again, as "
-        "recollect.run(config, out, data=...), or read yours with --benchmark folder --data FOLDER"
+        'recollect.run(config, out, data=...), or read yours with benchmark="folder", data="FOLDER"'
     )

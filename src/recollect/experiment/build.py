@@ -38,6 +38,7 @@ from recollect.experiment.config import RunConfig
 from recollect.experiment.custom import CustomPart, is_import_path
 from recollect.experiment.foresight import untestable_checks
 from recollect.experiment.learners import channel_statistics, input_shape_of, make_learner
+from recollect.experiment.own_network import refuse_without_features
 from recollect.experiment.presets import (
     PUBLISHED_ENCODER,
     TELL_NO_HARM,
@@ -61,7 +62,7 @@ from recollect.streams import (
     make_script,
     read_event,
 )
-from recollect.streams.placement import split_classes
+from recollect.streams.placement import split_classes, told_of_sizes
 from recollect.types import Dataset, Encoding, Parts, Rows, StepReport
 
 
@@ -148,6 +149,7 @@ def assemble(
     learner = make_learner(
         config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
     )
+    refuse_without_features(learner, stream.image_shape)
     ledger = Ledger(label_budget=config.label_budget)
     meter = FlopMeter(ledger.add_flops)
     for watched in learner.networks:
@@ -230,6 +232,7 @@ def assemble(
         cache=caches[0] if caches else None,
         warnings=(
             *shortage,
+            *uneven_tasks(config, stream.schedule),
             *filter(
                 None,
                 [
@@ -279,6 +282,14 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
     )
 
 
+def uneven_tasks(config: RunConfig, schedule: Schedule) -> tuple[str, ...]:
+    """What a person should know where classes did not divide into equal tasks."""
+    sizes = {len(task) for task in schedule.tasks}
+    if config.tasks is not None or len(sizes) == 1:
+        return ()
+    return (told_of_sizes(schedule.tasks),)
+
+
 def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:
     """What a person should know before such a run begins, and when its result is read."""
     warnings = []
@@ -287,13 +298,13 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
     if detector.watches and learns and config.reference == "memory":
         warnings.append(
             "the encoder has trained on the memory's rows, so they look more certain to it than "
-            "fresh ones although nothing drifted: expect false alarms (use --reference held-out)"
+            'fresh ones although nothing drifted: expect false alarms (use reference="held-out")'
         )
     if detector.watches and fixed and config.reference == "memory" and asks_learner(config):
         warnings.append(
             "the learner has trained on the memory's rows, so it is better at them than at fresh "
             "ones although nothing drifted: expect false alarms, and harm where there is none (use "
-            "--reference held-out)"
+            'reference="held-out")'
         )
     if (
         detector.watches
@@ -303,12 +314,12 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
     ):
         warnings.append(
             "the memory holds all classes equally often, the stream may not: their mix alone can "
-            "raise the alarm (use --reference held-out or fingerprint)"
+            'raise the alarm (use reference="held-out" or reference="fingerprint")'
         )
     if detector.watches and config.monitor == "test":
         warnings.append(
             "the detector watches the rows that score the run, as the published experiments did: "
-            "what is adapted to them is also scored on them (use --monitor holdout)"
+            'what is adapted to them is also scored on them (use monitor="holdout")'
         )
     if (
         config.preset == "published"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.errors import unknown_name
+from recollect.errors import UserError, unknown_name
 from recollect.experiment.custom import CustomPart, is_import_path
 
 
@@ -323,6 +323,17 @@ def find(kind: str, name: str) -> Entry | CustomPart:
 def make(kind: str, config: Any, *arguments: Any) -> Any:
     """The part of that kind which a resolved config names, made by its factory."""
     return find(kind, getattr(config, kind)).make(*arguments, options=config.options.get(kind))
+
+
+def encoder_maker(name: str) -> Any:
+    """What makes a fixed encoder by its name, outside of a run."""
+    maker = find("encoder", name).factory()
+    if not maker.fixed:
+        raise UserError(
+            f"the encoder {name} belongs to a run; use auto, efficientnet, resnet18-imagenet or"
+            " random"
+        )
+    return maker
 
 
 OWN = ("benchmark", "method", "adaptation", "detector", "backbone")

@@ -77,7 +77,7 @@ def compare(
     """Run all of it in folders below `out`; every folder is taken before the first run begins."""
     configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
     if is_run(out):
-        raise UserError(f"{out} holds a run of its own; choose another --out")
+        raise UserError(f"{out} holds a run of its own; choose another folder")
     for name in configs:
         refuse_links(out, out / name)
         if resume:

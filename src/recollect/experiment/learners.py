@@ -16,8 +16,8 @@ from recollect.experiment.own_network import check_head, taken_over
 from recollect.experiment.presets import settled
 from recollect.learn import Learner, Practice, rates
 from recollect.learn.compiled import refuse_without_compiler
-from recollect.learn.growth import find_head
 from recollect.memory import Memory
+from recollect.models.head import find_head
 from recollect.models.inputs import to_input
 from recollect.models.prepared import Prepared
 from recollect.types import Rows
@@ -101,22 +101,18 @@ def network_maker(
 
     def bare(attempt: int) -> nn.Module:
         if network is not None:
-            return own(network, "network")
+            return taken_over(network, "network")
         given = {"input_shape": (channels, *sides), "num_classes": num_classes}
         options = config.options.get("backbone", {})
         with rng.as_global(rng.fork(config.seed, "network", attempt)):
             if isinstance(backbone, CustomPart):
-                return own(backbone.make(options=options, **given), str(backbone))
+                return taken_over(backbone.make(options=options, **given), str(backbone))
             made: nn.Module = backbone.factory()(**given, **options)
             return made
 
-    def own(made: object, name: str) -> nn.Module:
-        taken = taken_over(made, name)
-        find_head(taken, torch.zeros(1, channels, *sides))
-        return taken
-
     def make_network(attempt: int) -> nn.Module:
         made = bare(attempt)
+        find_head(made, torch.zeros(2, channels, *sides))
         if not config.normalise and channels == data_channels:
             return made
         mean, std = statistics or ([0.0] * data_channels, [1.0] * data_channels)
@@ -169,18 +165,23 @@ def _rate(config: RunConfig) -> rates.Rate:
 
 
 def channel_statistics(rows: Rows) -> ChannelStatistics:
-    """Of pictures as bytes, a portion at a time."""
-    total = torch.zeros(rows.images.shape[-1], dtype=torch.float64)
+    """Of images as bytes, of float images (channels first) or of vectors, a portion at a time."""
+    are_bytes = rows.images.dtype == torch.uint8
+    images = rows.images if are_bytes or rows.images.ndim < 3 else rows.images.movedim(1, -1)
+    total = torch.zeros(images.shape[-1], dtype=torch.float64)
     squares = torch.zeros_like(total)
-    for part in torch.split(rows.images, 4096):
-        values = part.reshape(-1, part.shape[-1]).double() / 255
+    for part in torch.split(images, 4096):
+        values = part.reshape(-1, part.shape[-1]).double() / (255 if are_bytes else 1)
         total += values.sum(dim=0)
         squares += values.square().sum(dim=0)
-    count = max(1, rows.images[..., 0].numel())
+    count = max(1, images[..., 0].numel())
     mean = total / count
-    # One grey everywhere has no spread to divide by.
-    std = (squares / count - mean.square()).clamp(min=1e-6).sqrt()
-    return mean.tolist(), std.tolist()
+    variance = squares / count - mean.square()
+    if are_bytes:  # one grey everywhere has no spread to divide by
+        variance = variance.clamp(min=1e-6)
+    else:  # nor has a feature that is always the same, on whatever scale
+        variance[variance <= 1e-9 * mean.square()] = 1.0
+    return mean.tolist(), variance.sqrt().tolist()
 
 
 def pick_device(name: str) -> torch.device:

@@ -13,6 +13,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from recollect import rng
 from recollect.errors import UserError
 from recollect.experiment.state import flatten
+from recollect.learn import Learner
 from recollect.models.norm import take_single_rows
 
 
@@ -23,6 +24,11 @@ def taken_over(network: object, name: str) -> nn.Module:
     for module in network.modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise UserError(f"{name} is compiled by torch.jit; give the module it was made from")
+        if hasattr(module, "_orig_mod"):
+            raise UserError(
+                f"{name} is compiled by torch.compile; give the module it was made from, and set "
+                "compile=True"
+            )
         if any(
             isinstance(h, WeightNorm | SpectralNorm) for h in module._forward_pre_hooks.values()
         ):
@@ -81,6 +87,13 @@ def check_head(network: nn.Module, pictures: Tensor, num_classes: int) -> None:
                 f"the network's head must give {num_classes or 'a row of'} logits, one per class "
                 f"of the stream; for {rows} pictures{when} it gave the shape {tuple(said.shape)}"
             )
+
+
+def refuse_without_features(
+    learner: Learner, image_shape: tuple[int, ...], dtype: torch.dtype = torch.uint8
+) -> None:
+    """Refuse a network of which it cannot be told what its features are, before it is trained."""
+    learner.encode(torch.zeros(2, *image_shape, dtype=dtype))
 
 
 def first_line(error: BaseException) -> str:

@@ -198,7 +198,7 @@ def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
     if config.benchmark not in BENCHMARKS:
         return WITHOUT_WEIGHTS, (
             f"; encoder {WITHOUT_WEIGHTS}, as data of one's own need not be images (the published"
-            f" one: --encoder {PUBLISHED_ENCODER})"
+            f" one: encoder=\"{PUBLISHED_ENCODER}\")"
         )
     from recollect.experiment.weights import FILE, VARIABLE, resnet18_at_hand
 
@@ -297,12 +297,12 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     if config.reference == "fingerprint" and not fixed:
         raise UserError(
             f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
-            "--encoder random, or --reference held-out"
+            'encoder="random", or reference="held-out"'
         )
     if config.monitor_labels != "given" and config.checked == "just-drifted":
         raise UserError(
             f"monitor_labels {config.monitor_labels} cannot go with checked just-drifted, which"
-            " picks rows by their true classes; use --checked all-known"
+            ' picks rows by their true classes; use checked="all-known"'
         )
     if config.reference == "fingerprint":
         _refuse_questions_about_pictures(config)
@@ -370,17 +370,17 @@ def _refuse_what_the_detector_cannot(config: RunConfig) -> None:
     if config.min_harm is not None and config.detector in TELL_NO_HARM:
         raise UserError(
             f"min_harm needs a detector that tells harm, and {config.detector} does not; use"
-            " --detector ks, mmd, c2st or combined, or leave out min_harm"
+            " the detector ks, mmd, c2st or combined, or leave out min_harm"
         )
     if goes_on(config) and not catalogue.find("encoder", config.encoder or "").factory().fixed:
         raise UserError(
             f"the detector {config.detector} needs an encoder that never learns, and "
-            f"{config.encoder} does: use --encoder random, or another detector"
+            f'{config.encoder} does: use encoder="random", or another detector'
         )
     if config.reference == "fingerprint" and looks_at_pixels(config):
         raise UserError(
             f"the detector {config.detector} learns from pictures, and a fingerprint holds none;"
-            " use --reference held-out or memory"
+            ' use reference="held-out" or reference="memory"'
         )
 
 
@@ -388,13 +388,13 @@ def _refuse_questions_about_pictures(config: RunConfig) -> None:
     """A fingerprint holds encodings only: the learner cannot be asked about what it was made of."""
     if config.monitor_labels == "predicted":
         raise UserError(
-            "a fingerprint holds no pictures whose labels could be predicted; use --reference"
-            " held-out, or --monitor-labels unknown"
+            "a fingerprint holds no pictures whose labels could be predicted; use "
+            'reference="held-out", or monitor_labels="unknown"'
         )
     if config.min_harm is not None:
         raise UserError(
             "a fingerprint holds no pictures on which the learner's accuracy could be measured,"
-            " and min_harm compares with it; use --reference held-out"
+            ' and min_harm compares with it; use reference="held-out"'
         )
 
 

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 from recollect.experiment.config import RunConfig
+from recollect.experiment.flags import as_flags
 from recollect.experiment.listeners import Silent
 from recollect.shapes import Task
 from recollect.types import Midway, Repair, StepReport, TaskRecord, Verdict
@@ -69,7 +70,7 @@ class Display:
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
 
     def warn(self, line: str) -> None:
         """Something a person must know, also one who wants to hear nothing else."""

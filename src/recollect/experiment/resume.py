@@ -66,7 +66,7 @@ def saved_config(
     if strange and not trust:
         raise UserError(
             f"the run in {folder} names code or data of its own ({', '.join(strange)}); if you "
-            "trust it, resume it with --trust (from Python: trust=True), or name them again"
+            "trust it, resume it with trust=True, or name them again"
         )
     return config
 

@@ -25,12 +25,13 @@ from recollect.experiment.saving import OFTEN, Keeping, Saving
 from recollect.experiment.state import taking_up
 from recollect.experiment.store import RunFolder
 from recollect.loop import play
+from recollect.models.head import Features, with_features
 from recollect.room import memory_told
 from recollect.shapes import Listener
 from recollect.streams import Stream
 from recollect.types import Dataset, Midway
 
-KEPT = "everything up to the last checkpoint is kept: free some memory, then go on with --resume"
+KEPT = "everything up to the last checkpoint is kept: free some memory, then go on with resume=True"
 """What to do where memory runs out."""
 
 
@@ -42,19 +43,24 @@ def run(
     overwrite: bool = False,
     data: Dataset | None = None,
     network: nn.Module | None = None,
+    features: Features | None = None,
     listener: Listener | None = None,
     saving: Saving = OFTEN,
 ) -> dict[str, Any]:
     """Run a config in a folder and return its result; a finished run is not run again.
 
     `data` takes the place of the benchmark's own, `network` that of the config's backbone; neither
-    is kept with the run, so that going on with it takes the same ones again.
+    is kept with the run, so that going on with it takes the same ones again. `features` says where
+    the network's features come from, the name of a layer or a function of (network, input); None:
+    they are what its head reads.
     """
     if data is not None and config.benchmark == RunConfig.benchmark:
         config = dataclasses.replace(config, benchmark="own")
     if network is not None:
         kind = type(network)
         config = dataclasses.replace(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
+    if features is not None:
+        network = with_features(network, features)
     config = resolve(config, network_given=network is not None)
     if resume:
         config = as_begun(config, out)

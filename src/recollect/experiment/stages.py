@@ -8,6 +8,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from recollect.experiment.flags import as_flags
+
 
 class Stages:
     """Downloading, unpacking, decoding, one after the other; each stage is named once it begins."""
@@ -55,4 +57,4 @@ class Stages:
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)

@@ -157,7 +157,7 @@ def taking_up(folder: str | os.PathLike[str]) -> Iterator[None]:
             ) from error
         raise UserError(
             f"what is saved in {Path(folder)} does not fit its config ({details}); "
-            "start anew with --overwrite"
+            "start anew with overwrite=True"
         ) from error
 
 

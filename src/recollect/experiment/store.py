@@ -112,7 +112,7 @@ class RunFolder:
     ) -> list[RunFolder]:
         """`open` for several runs at once, by folder: all of them are taken, or none is touched."""
         if resume and overwrite:
-            raise UserError("--resume and --overwrite exclude each other; give one of them")
+            raise UserError("resume=True and overwrite=True exclude each other; give one of them")
         # As it would come back from the file (tuples as lists), and before anything is touched.
         plain = {
             path: json.loads(json.dumps(config, allow_nan=False))
@@ -244,7 +244,7 @@ class RunFolder:
         if complete > 1:
             raise UserError(
                 f"{self.path / CHECKPOINT} is missing, and so is the one before it, although "
-                f"{complete} tasks are complete; start anew with --overwrite"
+                f"{complete} tasks are complete; start anew with overwrite=True"
             )
         if complete:
             warn(f"{self.path} has no checkpoint of its first task, which begins again")
@@ -368,7 +368,7 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     result = read_object(Path(path) / RESULT, most=LARGE)
     refuse_unsealed(Path(path) / RESULT)
     if result is None and is_run(path):
-        raise UserError(f"{path} holds an unfinished run; finish it with --resume")
+        raise UserError(f"{path} holds an unfinished run; finish it with resume=True")
     if result is None:
         raise UserError(f"{path} holds no run; expected a folder with {CONFIG} and {RESULT}")
     return result
@@ -434,7 +434,7 @@ def _make_folder(path: Path, undo: contextlib.ExitStack) -> None:
             folder.mkdir()
             undo.callback(quietly, folder.rmdir)
     if not path.is_dir():
-        raise UserError(f"{path} is not a folder; choose another --out")
+        raise UserError(f"{path} is not a folder; choose another")
 
 
 def _refuse_strangers(path: Path) -> None:
@@ -443,7 +443,7 @@ def _refuse_strangers(path: Path) -> None:
     names = _names(path)
     left = (name for name in names if name not in (LOCK, CHECKSUMS) and not _is_temporary(name))
     if not _is_of_run(names) and any(left):
-        raise UserError(f"{path} holds files but no run; choose an empty or new folder for --out")
+        raise UserError(f"{path} holds files but no run; choose an empty or new folder")
 
 
 def _refuse_links(path: Path) -> None:
@@ -452,10 +452,10 @@ def _refuse_links(path: Path) -> None:
         if file.is_symlink():
             raise UserError(
                 f"{file} is a link, and a run writes into its own folder only; put the file itself "
-                "there, or choose another --out"
+                "there, or choose another folder"
             )
         if file.exists() and not file.is_file():
-            raise UserError(f"{file} is no regular file; remove it, or choose another --out")
+            raise UserError(f"{file} is no regular file; remove it, or choose another folder")
 
 
 def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
@@ -485,12 +485,13 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
     if not resume:
         kind = "a finished" if is_finished(path) else "an unfinished"
         raise UserError(
-            f"{path} already holds {kind} run; go on with --resume or start anew with --overwrite"
+            f"{path} already holds {kind} run; go on with resume=True or start anew with "
+            "overwrite=True"
         )
     if config.get("code_identity") == NO_SOURCE:
         raise UserError(
             f"{path} holds a run with a custom part whose source cannot be read, so that nobody "
-            "knows whether it is still the same; start anew with --overwrite, or put the part into "
+            "knows whether it is still the same; start anew with overwrite=True, or put the part into "
             "a file"
         )
     refuse_other_config(path, config)
@@ -504,7 +505,7 @@ def refuse_other_config(path: Path, config: Mapping[str, JSON]) -> None:
     if differences:
         raise UserError(
             f"{path} holds a run of another config ({'; '.join(differences)}); "
-            "choose another --out or start anew with --overwrite"
+            "choose another folder or start anew with overwrite=True"
         )
 
 
@@ -585,14 +586,14 @@ def _read_checkpoint(
             _refuse_foreign(saved, file)
             check(saved)
         except state_file.NewerFormat as error:
-            raise UserError(f"{error}; start anew with --overwrite") from error
+            raise UserError(f"{error}; start anew with overwrite=True") from error
         except UserError as error:
             troubles.append(str(error))
         else:
             for trouble in troubles:
                 warn(f"{trouble}; going on from the checkpoint before it")
             return saved, file
-    raise UserError(f"{'; '.join(dict.fromkeys(troubles))}; start anew with --overwrite")
+    raise UserError(f"{'; '.join(dict.fromkeys(troubles))}; start anew with overwrite=True")
 
 
 def _refuse_foreign(saved: Any, file: Path) -> None:

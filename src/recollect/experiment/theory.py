@@ -142,7 +142,7 @@ def _first_event(assembly: Assembly) -> int:
     for task in range(2, schedule.num_tasks + 1):
         if schedule.drifting(task):
             return task
-    raise UserError(f"no class of {assembly.config.benchmark} drifts; give --num-drifts 1 or more")
+    raise UserError(f"no class of {assembly.config.benchmark} drifts; num_drifts must be 1 or more")
 
 
 def _measure_seed(

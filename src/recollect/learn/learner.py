@@ -15,7 +15,7 @@ from recollect import rng
 from recollect.errors import RunFailure, UserError
 from recollect.learn.augment import Augmentation, augment
 from recollect.learn.compiled import Compiled
-from recollect.learn.growth import grow_head, grow_optimiser, head_of
+from recollect.learn.growth import grow_head, grow_optimiser
 from recollect.learn.kept import Looks
 from recollect.learn.objective import Inputs, Objective, Outcome
 from recollect.learn.rates import Rate, constant
@@ -143,7 +143,7 @@ class Learner:
             self.begin_task(sorted(strangers))
         report = self._step(batch)
         if self.objective.rehearses:
-            self.memory.offer(batch, self._columns(report.logits), step=self.steps)
+            self.memory.offer(batch, self._columns(report.logits))
             self.between()
         return report
 
@@ -250,10 +250,11 @@ class Learner:
 
         Of rows in memory whose logits are kept, the new classes' are 0, as new outputs begin.
         """
-        if outputs <= head_of(self.network).out_features:
+        replaced = grow_head(self.network, outputs)
+        if not replaced:
             return
         self._grown_to = outputs
-        grow_optimiser(self._optimiser, grow_head(self.network, outputs))
+        grow_optimiser(self._optimiser, replaced)
         for copy in self.objective.copies():
             grow_head(copy, outputs)
         self.memory.widen(outputs)

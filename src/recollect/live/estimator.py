@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -201,9 +200,9 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         outputs = self._max_outputs = 0
         if isinstance(self.network, nn.Module):
-            network = copy.deepcopy(self.network)  # to look for the outputs leaves marks on it
-            outputs = outputs_of(network, torch.from_numpy(rows[:1].copy()))
-            grows = settings.get("grow", LiveSettings.grow) and can_grow(network, outputs)
+            first = torch.from_numpy(rows[:2].copy())
+            outputs = outputs_of(self.network, first)
+            grows = settings.get("grow", LiveSettings.grow) and can_grow(self.network, first)
             most = settings.get("max_classes", LiveSettings.max_classes)
             self._max_outputs = max(outputs, most if grows else 0)
         self.classes_: np.ndarray = np.arange(outputs)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 from torch import Tensor, nn
 
-from recollect.errors import UserError
-from recollect.learn.growth import head_of, num_outputs
+from recollect.models.head import find_head, growing_head_of, num_outputs
 from recollect.models.inputs import to_input
 
 
@@ -14,9 +15,12 @@ def outputs_of(network: nn.Module, images: Tensor) -> int:
     return num_outputs(network, to_input(images[:1]))
 
 
-def can_grow(network: nn.Module, outputs: int) -> bool:
-    """Whether a linear layer gives the network's outputs, so that it can give more."""
-    try:
-        return head_of(network).out_features == outputs
-    except UserError:
-        return False
+def can_grow(network: nn.Module, images: Tensor | None = None) -> bool:
+    """Whether a linear layer makes the network's outputs, so that it can make more.
+
+    `images`: rows as they came, for a network whose head has not been looked for yet.
+    """
+    if images is not None:
+        network = copy.deepcopy(network)
+        find_head(network, to_input(images))
+    return growing_head_of(network) is not None

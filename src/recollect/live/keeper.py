@@ -39,6 +39,7 @@ from recollect.live.settings import refuse_unknown, settings_from, to_json
 from recollect.live.telling import Teller
 from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS
 from recollect.live.upkeep import Done, Upkeep
+from recollect.models.head import Features, with_features
 from recollect.types import Rows
 
 RETRY_SECONDS = 10.0
@@ -68,14 +69,17 @@ class Keeper:
         label_budget: int | None = None,
         folder: str | os.PathLike[str] | None = None,
         grow: bool = True,
+        features: Features | None = None,
         **settings: Any,
     ) -> None:
         """A learner around a copy of a network, or around a backbone of the catalogue by name.
 
         `labels` is called with a `Request` when a class has drifted and fresh labels are needed, up
         to `label_budget` of them. In a `folder` events are logged, and `save` works. `grow`: labels
-        that the network has no output for give it one. All other `settings`: see `LiveSettings`,
-        and those of `RunConfig` that do not concern benchmarks.
+        that the network has no output for give it one. `features`: where the features of a network
+        come from, the name of a layer or a function of (network, input); None: they are what its
+        head reads. All other `settings`: see `LiveSettings`, and those of `RunConfig` that do not
+        concern benchmarks.
         """
         if labels is not None and not callable(labels):
             raise UserError(f"labels must be a function to call; got {type(labels).__name__}")
@@ -88,6 +92,8 @@ class Keeper:
             "grow": grow,
             **settings,
         }
+        if features is not None:
+            network = with_features(network, features)
         self._network = copy.deepcopy(network) if isinstance(network, nn.Module) else None
         self._config, self._settings = settings_from(
             given, backbone=_backbone(network), network_given=self._network is not None
@@ -127,6 +133,7 @@ class Keeper:
         folder: str | os.PathLike[str],
         network: nn.Module | None = None,
         *,
+        features: Features | None = None,
         labels: Callback | None = None,
         trust_imports: bool = False,
     ) -> Keeper:
@@ -153,8 +160,9 @@ class Keeper:
                     f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
                     "it, load with trust_imports=True"
                 )
+        given = backbone if network is None else network
         with taking_up(folder):
-            keeper = cls(backbone if network is None else network, labels=labels, **kept)
+            keeper = cls(given, labels=labels, features=features, **kept)
         for trouble in keeper._resume(Path(folder)):
             warnings.warn(trouble, stacklevel=2)
         return keeper
@@ -442,7 +450,8 @@ class Keeper:
                     self._load_state(state)
         except UserError as error:
             self._folder.close()
-            told = str(error).replace("start anew with --overwrite", "begin anew in another folder")
+            advice = "start anew with overwrite=True"
+            told = str(error).replace(advice, "begin anew in another folder")
             raise UserError(told) from error
         except BaseException:
             self._folder.close()
@@ -525,7 +534,7 @@ class Keeper:
         """The largest label that there is room for, or can be made."""
         if upkeep is None:
             return self._settings.max_classes - 1
-        grows = self._settings.grow and can_grow(upkeep.parts.learner.network, upkeep.outputs)
+        grows = self._settings.grow and can_grow(upkeep.parts.learner.network)
         return max(self._settings.max_classes if grows else 0, upkeep.outputs) - 1
 
     def _refuse_if_over(self) -> None:

@@ -21,6 +21,7 @@ from recollect.evaluate import Ledger
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
 from recollect.experiment.learners import channel_statistics, make_learner
+from recollect.experiment.own_network import refuse_without_features
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
 from recollect.live.piles import Tally
@@ -91,11 +92,12 @@ def make_parts(
     """All parts, for rows like the `first` ones and so many classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
     statistics = None
-    if config.normalise and dtype == torch.uint8:
+    if config.normalise:
         statistics = channel_statistics(first)
     learner = make_learner(
         config, shape, outputs, dtype=dtype, statistics=statistics, network=network
     )
+    refuse_without_features(learner, shape, dtype)
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = catalogue.make("adaptation", config)
     seen = Tally()

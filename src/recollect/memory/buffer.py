@@ -24,7 +24,9 @@ _Array: TypeAlias = npt.NDArray[Any]
 _NO_EXTRAS: Extras = MappingProxyType({})
 _EXTRA = "extras."
 """Marks the columns that a method brought, beside those every row has."""
-_STATE_KEYS = ("policy", "capacity", "seen", "step", "slots", "steps", "columns", "generators")
+_STATE_KEYS = ("policy", "capacity", "seen", "slots", "columns", "generators")
+_FORMER_KEYS = ("step", "steps")
+"""which states of earlier versions have, and nobody reads"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,6 @@ class Stored:
     rows: Rows
     extras: dict[str, Tensor]
     """the columns that were offered beside the rows"""
-    steps: Tensor
-    """int64 (rows,): the step at which each row came"""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -61,8 +61,6 @@ class Memory:
         self._policy = policy
         self._slots = Slots(capacity)
         self._seen = 0
-        self._step = 0
-        self._steps = np.zeros(capacity + 1, dtype=np.int64)
         self._columns: dict[str, _Column] = {}
         self._extra_columns: dict[str, _Column] = {}
         self._draws = Draws(rng.fork(seed, "memory", "offer"))
@@ -86,7 +84,7 @@ class Memory:
         """Rows offered so far; dropping and putting do not count."""
         return self._seen
 
-    def offer(self, rows: Rows, extras: Extras = _NO_EXTRAS, *, step: int = 0) -> None:
+    def offer(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
         """Let the policy keep what it wants of a batch."""
         labels = rows.labels.numpy()
         if not len(labels):
@@ -94,17 +92,12 @@ class Memory:
         incoming = self._admit(rows, extras, len(labels))
         slots, kept = self._policy.place(self._slots, labels, seen=self._seen, draws=self._draws)
         self._seen += len(labels)
-        self._step = step
         if kept is None or len(kept):
-            self._steps[slots] = step
             for column, values in incoming:
                 column.write(slots, values, kept)
 
     def put(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
-        """Fill free slots, lowest first; the policy is not asked and `seen` stays.
-
-        The rows count as having come at the step of the last offer.
-        """
+        """Fill free slots, lowest first; the policy is not asked and `seen` stays."""
         if len(rows) > self.free:
             raise ValueError(
                 f"expected at most {self.free} rows, one per free slot; got {len(rows)}: "
@@ -115,7 +108,6 @@ class Memory:
         incoming = self._admit(rows, extras, len(rows))
         slots = np.sort(self._slots.free)[: len(rows)]
         self._slots.write(slots, rows.labels.numpy())
-        self._steps[slots] = self._step
         for column, values in incoming:
             column.write(slots, values)
 
@@ -133,8 +125,7 @@ class Memory:
     def sample(self, count: int) -> Stored:
         """Draw min(count, len) rows without replacement, every subset equally likely."""
         slots = self._draw(count)
-        steps = torch.from_numpy(self._steps[slots])
-        return Stored(rows=self._rows(slots), extras=self._extras(slots), steps=steps)
+        return Stored(rows=self._rows(slots), extras=self._extras(slots))
 
     def recall(self, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """What a training step needs of a `sample`: its images, labels and extras.
@@ -167,10 +158,6 @@ class Memory:
         """The rows of one class, in slot order."""
         return self._rows(self._slots.of_class(label))
 
-    def steps_of(self, label: int) -> Tensor:
-        """The steps at which the rows of one class came, int64 (rows,), in slot order."""
-        return torch.from_numpy(self._steps[self._slots.of_class(label)])
-
     def state_dict(self) -> dict[str, Any]:
         """A copy of everything that changes; free slots take no room in it."""
         slots = self._slots.occupied
@@ -178,9 +165,7 @@ class Memory:
             "policy": self._policy.name,
             "capacity": self.capacity,
             "seen": self._seen,
-            "step": self._step,
             "slots": self._slots.state_dict(),
-            "steps": torch.from_numpy(self._steps[slots]),
             "columns": {name: column.read(slots) for name, column in self._columns.items()},
             "generators": {
                 "offer": self._draws.get_state(),
@@ -193,9 +178,7 @@ class Memory:
         _check_state(state, policy=self._policy.name, capacity=self.capacity)
         self._slots.load_state_dict(state["slots"])
         self._seen = state["seen"]
-        self._step = state["step"]
         slots = self._slots.occupied
-        self._steps[slots] = state["steps"].numpy()
         self._take_columns(self._columns_like(state["columns"]))
         for name, values in state["columns"].items():
             column = self._columns[name]
@@ -320,9 +303,9 @@ def _check_lengths(columns: Mapping[str, Tensor], rows: int) -> None:
 
 def _check_state(state: Mapping[str, Any], *, policy: str, capacity: int) -> None:
     """Refuse a state that is not one of such a memory."""
-    if set(state) != set(_STATE_KEYS):
+    if set(state) - set(_FORMER_KEYS) != set(_STATE_KEYS):
         raise ValueError(f"expected memory state {sorted(_STATE_KEYS)}; got {sorted(state)}")
     for name, mine in (("policy", policy), ("capacity", capacity)):
         if state[name] != mine:
             raise ValueError(f"expected a memory state of {name} {mine!r}; got {state[name]!r}")
-    _check_lengths({"steps": state["steps"], **state["columns"]}, len(state["slots"]["labels"]))
+    _check_lengths(state["columns"], len(state["slots"]["labels"]))

@@ -1,35 +1,23 @@
-"""What a network says and what its last layer reads, from one forward pass."""
+"""What a network says and what its head reads, from one forward pass."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from recollect.models.head import Listener
 from recollect.types import Encoding
 
 
 def encode(network: nn.Module, x: Tensor) -> Encoding:
     """Logits and features of a network's input, (rows, channels, height, width), as floats.
 
-    The network itself is called, so that hooks on it (counting FLOPs) see the call. A network
-    without a linear layer has no features but its logits.
+    The network itself is called, so that hooks on it (counting FLOPs) see the call. UserError where
+    it has no head and nobody said what its features are.
     """
-    read: list[Tensor] = []
-
-    def listen(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        read.append(inputs[0])
-
-    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
-    handle = linear[-1].register_forward_pre_hook(listen) if linear else None
-    try:
+    with Listener(network, x) as listener:
         logits: Tensor = network(x)
-    finally:
-        if handle is not None:
-            handle.remove()
-    features = read[-1] if read else logits
-    return Encoding(logits=logits.float(), features=features.flatten(1).float())
+    return Encoding(logits=logits.float(), features=listener.features(len(logits)))
 
 
 @torch.no_grad()

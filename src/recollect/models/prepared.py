@@ -13,6 +13,8 @@ class Prepared(nn.Module):
 
     >>> Prepared(nn.Flatten(), channels=3)(torch.zeros(2, 1, 4, 4)).shape
     torch.Size([2, 48])
+    >>> Prepared(nn.Identity(), channels=2, mean=[5, 0], std=[1, 10])(torch.full((1, 2), 5.0))
+    tensor([[0.0000, 0.5000]])
     """
 
     mean: Tensor
@@ -44,5 +46,7 @@ class Prepared(nn.Module):
         return features
 
     def _prepare(self, x: Tensor) -> Tensor:
+        if x.ndim == 2:  # vectors: a number for each of their features
+            return (x - self.mean.flatten()) / self.std.flatten()
         normal = (x - self.mean) / self.std
         return normal.expand(-1, self._channels, -1, -1) if x.shape[1] == 1 else normal

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,18 @@ class Report:
     """one line for each run that was left out, and for each thing that runs warn of"""
 
 
-def write_report(paths: Sequence[Path], out: Path) -> Report:
-    """Read the runs in `paths` and write page, figures and tables into `out`.
+AnyPath = str | os.PathLike[str]
+
+
+def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
+    """Read the runs in a folder, or in several, and write page, figures and tables into `out`.
 
     Everything is drawn before anything is written, and each file appears whole or not at all; the
     page comes last. Then the figures of an earlier report in the same place go.
     """
-    found = find_runs(paths)
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    out = Path(out)
+    found = find_runs([Path(path) for path in given])
     grouped = group(found.runs)
     settings = grouped.settings
     left_out = (*found.warnings, *grouped.warnings)
@@ -111,7 +117,7 @@ def _make_writable(out: Path) -> None:
     except OSError as error:
         raise UserError(
             f"expected a folder to write the report into, but {out} cannot be written "
-            f"({reason(error)}); choose another with --out"
+            f"({reason(error)}); choose another folder"
         ) from error
 
 

@@ -114,6 +114,16 @@ def rule(report: Mapping[str, Any]) -> str:
     return f"drifted where the p-value is at most {thresholds[0]:.3g} ({promised})"
 
 
+def seen_by(report: Mapping[str, Any]) -> str:
+    """Which encoder answered, and what it cannot see.
+
+    >>> seen_by({"encoder": "mine", "blind_to": None})
+    'encoder: mine'
+    """
+    limits = report.get("blind_to")
+    return f"encoder: {report['encoder']}" + (f" ({limits})" if limits else "")
+
+
 def remarks(report: Mapping[str, Any]) -> list[str]:
     """What the numbers do not tell by themselves, each in one line."""
     classes = report["classes"]
@@ -229,7 +239,7 @@ def _promise(report: Mapping[str, Any]) -> str:
     promise = promises.get(report["correction"], any_class).format(level=report["level"])
     words = (
         f"Detector {report['detector']}, correction {report['correction']}: {promise}."
-        f" Here: {rule(report)}. Encoder: {report['encoder']}."
+        f" Here: {rule(report)}. {seen_by(report)[:1].upper()}{seen_by(report)[1:]}."
     )
     if report.get("self_check") is None:
         return words

@@ -99,7 +99,7 @@ def read_sweep(file: Path) -> Sweep:
         found = plan.get("format") if isinstance(plan, dict) else type(plan).__name__
         raise UserError(
             f"{file} has the sweep format {found!r} and this version reads {FORMAT}; use another "
-            "--out, or the version that made it"
+            "folder, or the version that made it"
         )
     warnings: list[str] = []
     folder = file.parent.parent / RUNS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ _LEGEND = (
     "FAA: final average accuracy (%), mean ± sample standard deviation over seeds. "
     "Costs leave evaluation out."
 )
-_SIGNS = str.maketrans({"·": "-", "–": "-", "…": "~"})
-"""For each sign of our own, one of ASCII."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,16 +92,6 @@ def as_text(table: Table, *, width: int = 120) -> str:
         blocks.extend(_aligned(part, width) for part in _parts(table.columns, kept, rows, width))
     blocks += [textwrap.fill(line, width) for line in (*table.notes, _LEGEND)]
     return "\n\n".join(blocks) + "\n"
-
-
-def to_ascii(text: str) -> str:
-    """A text for a terminal that knows ASCII alone; columns stay aligned.
-
-    >>> to_ascii("amr · 90.0 ± 2.8 · –")
-    'amr - 90.0 +-2.8 - -'
-    """
-    narrow = re.sub(r"± (?=\d)", "+-", text).replace("±", "+-")
-    return narrow.translate(_SIGNS).encode("ascii", "replace").decode()
 
 
 def _lift_shared(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[list[str], list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,14 +32,34 @@ def event_tasks(num_tasks: int, num_drifts: int) -> tuple[int, ...]:
 
 
 def split_classes(classes: Sequence[int], num_tasks: int) -> tuple[tuple[int, ...], ...]:
-    """Equal tasks, the classes taken in the order given."""
-    if num_tasks < 1 or not classes or len(classes) % num_tasks:
+    """Tasks as equal as can be, the first ones larger by a class, in the order given.
+
+    >>> split_classes(range(7), 2)
+    ((0, 1, 2, 3), (4, 5, 6))
+    """
+    if not 1 <= num_tasks <= len(classes):
         raise UserError(
-            f"{len(classes)} classes cannot be split into {num_tasks} equal tasks; choose a number "
-            f"of tasks that divides them, or name the classes of each task"
+            f"{len(classes)} classes cannot be split into {num_tasks} tasks; choose at least one "
+            "task and at most one for each class, or name the classes of each task"
         )
-    size = len(classes) // num_tasks
-    return tuple(tuple(classes[i : i + size]) for i in range(0, len(classes), size))
+    size, larger = divmod(len(classes), num_tasks)
+    ends = [task * size + min(task, larger) for task in range(num_tasks + 1)]
+    return tuple(tuple(classes[begin:end]) for begin, end in itertools.pairwise(ends))
+
+
+def told_of_sizes(tasks: Sequence[Sequence[int]]) -> str:
+    """How many classes each task has, in words.
+
+    >>> told_of_sizes(((0, 1, 2, 3), (4, 5, 6)))
+    '7 classes in 2 tasks: the first 1 has 4 classes, the others 3'
+    """
+    sizes = [len(task) for task in tasks]
+    larger = sizes.count(max(sizes))
+    have = "has" if larger == 1 else "have"
+    return (
+        f"{sum(sizes)} classes in {len(sizes)} tasks: the first {larger} {have} {max(sizes)} "
+        f"classes, the others {min(sizes)}"
+    )
 
 
 def make_schedule(

@@ -194,11 +194,6 @@ class Schedule:
                 shares[taken_on] = shares.get(taken_on, 0.0) + moved
         return {concept: share for concept, share in shares.items() if share > 0}
 
-    def concept_of(self, label: int, task: int) -> int:
-        """Number of the concept that most of a class shows during `task`."""
-        mixture = self.mixture(label, task)
-        return max(mixture, key=lambda concept: (mixture[concept], concept))
-
     def domain_of(self, concept: int) -> str | None:
         """The domain whose pictures show a concept (None: all do)."""
         for number in reversed(self.lineage(concept)):

@@ -126,7 +126,7 @@ def _as_begun(folder: Path, config: RunConfig) -> dict[str, Any]:
 
 def _advice(error: str, folder: str) -> str:
     """What a single run advises, as it is to be done in a sweep."""
-    flags = "(choose another --out or )?start anew with --overwrite"
+    flags = "(choose another folder or )?start anew with overwrite=True"
     return re.sub(flags, lambda _: f"remove {folder} to start it anew", error)
 
 

@@ -7,6 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from recollect.experiment.flags import as_flags
 from recollect.sweeps.job import Outcome
 
 
@@ -92,7 +93,7 @@ class Overview:
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
 
     def _draw(self) -> None:
         standing = self._standing()

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from recollect.errors import UserError
-from recollect.files import reason
 from recollect.report import style
 from recollect.report.canvas import Drawing, Margins, short
-from recollect.report.cells import place_of
 from recollect.report.paper.plate import Frame, plate, remark
 from recollect.report.run import Floats
 
@@ -126,42 +120,3 @@ def _draw(panel: Axes, found: FeatureMap, looks: Mapping[int, tuple[str, str]]) 
 def _drift_words(maps: Sequence[FeatureMap]) -> str:
     since = [each.task for each in maps if each.drifted]
     return f"drifted from task {min(since)} on" if since else "never drifted"
-
-
-def read_features(file: Path) -> dict[str, tuple[FeatureMap, ...]]:
-    """The maps in a safetensors file, runs without drift first.
-
-    Tensors are named RUN/TASK/coordinates (n, 2), RUN/TASK/labels (n,) and RUN/TASK/drifted ().
-    """
-    try:
-        tensors = load_file(file)
-        runs: dict[str, list[FeatureMap]] = {}
-        for key in sorted(tensors):
-            run, task, kind = key.rsplit("/", 2)
-            if kind == "coordinates":
-                runs.setdefault(run, []).append(_map(tensors, run, int(task)))
-    except OSError as error:
-        raise UserError(f"cannot read the features {file}: {reason(error)}") from error
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{file} is damaged: {error}; expected RUN/TASK/coordinates (n, 2), labels (n,) and "
-            "drifted (); delete it and draw again"
-        ) from error
-    maps = {run: tuple(sorted(found, key=lambda m: m.task)) for run, found in runs.items()}
-    return dict(sorted(maps.items(), key=lambda item: _order(*item)))
-
-
-def _map(tensors: Mapping[str, NDArray[np.generic]], run: str, task: int) -> FeatureMap:
-    coordinates, labels = (tensors[f"{run}/{task}/{kind}"] for kind in ("coordinates", "labels"))
-    if coordinates.ndim != 2 or coordinates.shape[1] != 2 or labels.shape != coordinates.shape[:1]:
-        raise ValueError(f"{run}/{task} has {coordinates.shape} coordinates, {labels.shape} labels")
-    return FeatureMap(
-        task=task,
-        coordinates=coordinates.astype(np.float64),
-        labels=labels.astype(np.int64),
-        drifted=bool(tensors[f"{run}/{task}/drifted"].any()),
-    )
-
-
-def _order(run: str, maps: Sequence[FeatureMap]) -> tuple[bool, tuple[int, str]]:
-    return any(each.drifted for each in maps), place_of(run)
