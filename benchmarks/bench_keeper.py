@@ -114,10 +114,10 @@ def observing(case: Case, method: str, turns: int) -> Finding:
 
 
 def checking(detector: str, number: int, turns: int) -> Finding:
-    config, _ = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
+    config, live = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
     data = pictures((32, 32, 3), [150] * NUM_CLASSES)
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
-    parts = make_parts(config, rows, NUM_CLASSES, None)
+    parts = make_parts(config, rows, NUM_CLASSES, None, live)
     monitor, watched = monitor_of(parts.given), _Watched(rows, number=number + 1)
     with parts.ledger.phase("detect"):
         monitor.renew(watched, range(NUM_CLASSES), rows[:0])

@@ -14,6 +14,10 @@ class RunFailure(RuntimeError):
     """A run that could not go on although it was asked for correctly (a full disk, a NaN loss)."""
 
 
+class Diverged(RunFailure):
+    """A loss or weights that are no longer finite."""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UserError:
     """The error for a name nobody knows, with the nearest known one.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recollect import rng
 from recollect.errors import UserError
@@ -26,8 +26,11 @@ _MEMORY_FORMATS = {
     "contiguous": torch.contiguous_format,
 }
 
-ChannelStatistics = tuple[list[float], list[float]]
-"""Mean and standard deviation of each channel, on the scale 0 to 1."""
+Statistics = tuple[Tensor, Tensor]
+"""Mean and standard deviation of what networks are given, by channel or feature, (channels,)."""
+
+FARTHEST = 10.0
+"""deviations from the mean beyond which a value of a vector says no more"""
 
 
 def make_learner(
@@ -36,8 +39,9 @@ def make_learner(
     num_classes: int,
     *,
     dtype: torch.dtype = torch.uint8,
-    statistics: ChannelStatistics | None = None,
+    statistics: Callable[[], Statistics] | None = None,
     network: nn.Module | None = None,
+    max_gradient: float | None = None,
 ) -> Learner:
     """A fresh learner for pictures of that shape, or for floats of a shape that networks take.
 
@@ -48,7 +52,12 @@ def make_learner(
     policy = catalogue.find("buffer_policy", settled(config.buffer_policy)).factory()()
     learner = Learner(
         make_network=network_maker(
-            config, input_shape, num_classes, statistics=statistics, network=network
+            config,
+            input_shape,
+            num_classes,
+            statistics=statistics,
+            network=network,
+            limit=None if dtype == torch.uint8 else FARTHEST,
         ),
         make_optimiser=optimiser_maker(config),
         memory=Memory(settled(config.buffer_size), policy=policy, seed=config.seed),
@@ -61,6 +70,7 @@ def make_learner(
             augmentation=config.augmentation,
             rate=_rate(config),
             compiled_rows=_full_steps(config) if config.compile else (),
+            max_gradient=max_gradient,
         ),
         seed=config.seed,
     )
@@ -85,10 +95,14 @@ def network_maker(
     input_shape: tuple[int, ...],
     num_classes: int,
     *,
-    statistics: ChannelStatistics | None = None,
+    statistics: Callable[[], Statistics] | None = None,
     network: nn.Module | None = None,
+    limit: float | None = None,
 ) -> Callable[[int], nn.Module]:
-    """What makes networks for inputs of that shape, others for every number it is given."""
+    """What makes networks for inputs of that shape, others for every number it is given.
+
+    `limit`: deviations from the mean that an input may have at most.
+    """
     backbone = catalogue.find("backbone", settled(config.backbone))
     data_channels, *sides = input_shape
     channels = data_channels if config.channels is None else config.channels
@@ -124,8 +138,15 @@ def network_maker(
         made = bare(attempt)
         if not config.normalise and channels == data_channels:
             return made
-        mean, std = statistics or ([0.0] * data_channels, [1.0] * data_channels)
-        return Prepared(made, channels=channels, mean=mean, std=std)
+        shape = (data_channels, *([1] * len(sides)))
+        mean, std = statistics() if statistics else (torch.zeros(shape), torch.ones(shape))
+        return Prepared(
+            made,
+            channels=channels,
+            mean=mean.float().reshape(shape),
+            std=std.float().reshape(shape),
+            limit=limit,
+        )
 
     return make_network
 
@@ -173,7 +194,7 @@ def _rate(config: RunConfig) -> rates.Rate:
     return rates.constant
 
 
-def channel_statistics(rows: Rows) -> ChannelStatistics:
+def channel_statistics(rows: Rows) -> Statistics:
     """Of pictures as bytes, a portion at a time."""
     total = torch.zeros(rows.images.shape[-1], dtype=torch.float64)
     squares = torch.zeros_like(total)
@@ -185,7 +206,7 @@ def channel_statistics(rows: Rows) -> ChannelStatistics:
     mean = total / count
     # One grey everywhere has no spread to divide by.
     std = (squares / count - mean.square()).clamp(min=1e-6).sqrt()
-    return mean.tolist(), std.tolist()
+    return mean, std
 
 
 def pick_device(name: str) -> torch.device:

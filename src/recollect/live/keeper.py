@@ -83,7 +83,9 @@ class Keeper:
             **settings,
         }
         self._network = copy.deepcopy(network) if isinstance(network, nn.Module) else None
-        self._config, self._settings = settings_from(given, backbone=_backbone(network))
+        self._config, self._settings = settings_from(
+            given, backbone=_backbone(network), is_own=self._network is not None
+        )
         self._lock = threading.RLock()
         self._beginning = threading.RLock()
         """held while the parts are made: predictions wait for that, and for no step"""
@@ -245,10 +247,12 @@ class Keeper:
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
             with self._whole():
-                losses = upkeep.rehearse(steps)
+                done = upkeep.rehearse(steps)
                 self._publish(upkeep)
             self._teller.gauge(upkeep)
-            return sum(losses) / steps
+            for kind, details in done.events:
+                self._announce(kind, **details)
+            return sum(done.losses) / len(done.losses) if done.losses else None
 
     def predict(self, x: Any) -> np.ndarray:
         """Classes, int64 (rows,). From any thread; it waits for no step."""
@@ -341,9 +345,9 @@ class Keeper:
                 self._announce("closed")
             self._let_go()
 
-    def _announce(self, kind: str) -> None:
+    def _announce(self, kind: str, **details: Any) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
-        for failure in self._teller.tell(kind, rows=self._intake.count):
+        for failure in self._teller.tell(kind, rows=self._intake.count, **details):
             warnings.warn(failure, stacklevel=3)
 
     def _let_go(self) -> None:
@@ -449,13 +453,14 @@ class Keeper:
     def _begin(self, first: Rows, outputs: int) -> Upkeep:
         self._first_outputs = outputs
         return Upkeep(
-            make_parts(self._config, first, outputs, self._network),
+            make_parts(self._config, first, outputs, self._network, self._settings),
             self._config,
             self._settings,
             outputs=outputs,
             own_outputs=0 if self._network is None else outputs,
             nothing=first[:0],
             asker=self._asker,
+            last_good=lambda: None if self._published is None else self._published.newest,
         )
 
     def _max_label(self, upkeep: Upkeep | None) -> int:
@@ -480,7 +485,6 @@ class Keeper:
     # Asking the network
 
     def _publish(self, upkeep: Upkeep) -> None:
-        upkeep.parts.learner.refuse_burst_weights()
         if not bool(upkeep.answers.any()):
             return  # made for classes of which none has been learned: there is nothing to predict
         network = _network_of(upkeep)

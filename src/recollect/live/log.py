@@ -13,6 +13,8 @@ from recollect.files import JSON
 EVENTS: Mapping[str, str] = {
     "observed": "rows came in: how many, how many were predicted right, the loss, all counters",
     "refused": "rows with values that are not finite, or too large, were left out",
+    "quarantined": "samples far outside what has been seen were left alone",
+    "restored": "the network had diverged and went back to its last good snapshot",
     "classes": "labels of classes came that had never been seen",
     "grown": "the network has taken on more outputs",
     "watched": "enough is known of classes to see them drift",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recollect.adapt.wrapped import load_state_of, state_of
 from recollect.care import Care
@@ -20,10 +21,13 @@ from recollect.errors import UserError
 from recollect.evaluate import Ledger
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
-from recollect.experiment.learners import channel_statistics, make_learner
+from recollect.experiment.learners import make_learner
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
 from recollect.live.piles import Tally
+from recollect.live.seen import Seen
+from recollect.live.settings import LiveSettings
+from recollect.models.prepared import Prepared
 from recollect.types import Rows
 
 QUICK_SPLITS = 40_000
@@ -40,8 +44,13 @@ class LiveParts:
     """looks after the learner by watched rows with labels"""
     guessed: Care | None
     """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
-    seen: Tally
+    counts: Tally
     """how many labelled rows of each class have come"""
+    seen: Seen
+    """what has come, by feature"""
+
+    scales: bool
+    """whether inputs are scaled by what has been seen"""
 
     @property
     def cares(self) -> tuple[Care, ...]:
@@ -56,6 +65,7 @@ class LiveParts:
             "ledger": self.ledger.state_dict(),
             "monitors": monitors,
             "adaptation": state_of(self.given.adaptation),
+            "seen": self.seen.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -65,6 +75,19 @@ class LiveParts:
         for care, monitor in zip(self.cares, state["monitors"], strict=True):
             monitor_of(care).load_state_dict(monitor)
         load_state_of(self.given.adaptation, state["adaptation"])
+        if "seen" in state:  # not always was it kept
+            self.seen.load_state_dict(state["seen"])
+
+    def take_in(self, images: Tensor) -> None:
+        """Add samples to what has been seen, and scale inputs by it where the learner does."""
+        self.seen.add(images)
+        if not self.scales:
+            return
+        mean, std = self.seen.statistics
+        for network in self.learner.networks:
+            assert isinstance(network, Prepared)
+            shape = network.mean.shape
+            network.scale_by(mean.reshape(shape), std.reshape(shape))
 
 
 def monitor_of(care: Care) -> Monitor:
@@ -84,19 +107,27 @@ def _picture(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
 
 
 def make_parts(
-    config: RunConfig, first: Rows, outputs: int, network: nn.Module | None
+    config: RunConfig,
+    first: Rows,
+    outputs: int,
+    network: nn.Module | None,
+    settings: LiveSettings,
 ) -> LiveParts:
     """All parts, for rows like the `first` ones and so many classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
-    statistics = None
-    if config.normalise and dtype == torch.uint8:
-        statistics = channel_statistics(first)
+    seen = Seen(shape, dtype, factor=settings.outlier_factor)
     learner = make_learner(
-        config, shape, outputs, dtype=dtype, statistics=statistics, network=network
+        config,
+        shape,
+        outputs,
+        dtype=dtype,
+        statistics=(lambda: seen.statistics) if config.normalise else None,
+        network=network,
+        max_gradient=settings.max_gradient,
     )
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = catalogue.make("adaptation", config)
-    seen = Tally()
+    counts = Tally()
 
     @functools.cache  # one for both ways of watching
     def encoder() -> Encoder:
@@ -116,7 +147,7 @@ def make_parts(
             labels=labels,
             learner=learner.encode if asks else None,
             grows=True,
-            usual=seen.of,
+            usual=counts.of,
             quick_splits=QUICK_SPLITS,
         )
         made: Detector = catalogue.make("detector", config, setting)
@@ -129,9 +160,15 @@ def make_parts(
         return Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
 
     given = care(detector("given"), "given", lambda count: ledger.book_labels("monitoring", count))
-    try:
-        by_guess = detector("predicted")
-    except UserError:  # what it says to given labels it has said: it cannot do without
-        return LiveParts(learner=learner, ledger=ledger, given=given, guessed=None, seen=seen)
-    guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
-    return LiveParts(learner=learner, ledger=ledger, given=given, guessed=guessed, seen=seen)
+    guessed = None
+    with contextlib.suppress(UserError):  # what it says to given labels it has said above
+        guessed = care(detector("predicted"), "predicted", lambda _: None)  # nobody's labels
+    return LiveParts(
+        learner=learner,
+        ledger=ledger,
+        given=given,
+        guessed=guessed,
+        counts=counts,
+        seen=seen,
+        scales=config.normalise,
+    )

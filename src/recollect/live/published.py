@@ -52,6 +52,11 @@ class Published:
             self._old.append(self._newest)
             self._newest = unread
 
+    @property
+    def newest(self) -> nn.Module:
+        """The network as it was published last, for whoever renews it."""
+        return self._newest.network
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Edition]:
         """A network that stays as it is for as long as it is used."""
