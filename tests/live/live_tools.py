@@ -15,7 +15,10 @@ from recollect.live.observation import Observation
 
 SOON: dict[str, Any] = {
     "buffer_size": 100,
+    "optimiser": "sgd",
     "lr": 0.3,
+    "normalise": False,
+    "replay_steps": 0,
     "minibatch_size": 30,
     "watch_every": 3,
     "reference_size": 15,

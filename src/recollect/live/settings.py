@@ -49,7 +49,7 @@ _ROW_BY_ROW = {"reference_size": 10, "check_rows": 1}
 """Where evidence adds up: a class is watched from few rows on, and every row is looked at."""
 
 
-ADAM_RATES = {"adam": 0.001, "adamw": 0.001}
+ADAM_RATES = {"adam": 0.003, "adamw": 0.003}
 """Rates that need no tuning, see docs/log.md; SGD takes the preset's."""
 
 
