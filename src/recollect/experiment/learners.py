@@ -121,6 +121,11 @@ def network_maker(
             try:
                 made = factory(input_shape=(channels, *sides), num_classes=num_classes, **options)
             except (TypeError, AttributeError, ValueError) as error:
+                if not is_own and len(sides) != 2:
+                    raise UserError(
+                        f"{name} takes images; these samples have the shape {input_shape}: use "
+                        "the backbone mlp, or a network of your own"
+                    ) from error
                 if not is_own:
                     raise
                 raise UserError(

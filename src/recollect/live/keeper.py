@@ -178,11 +178,33 @@ class Keeper:
                 if self._closes_after:
                     self.close()
 
-    def _take(self, x: Any, y: Any) -> tuple[Taken, Upkeep | None]:
+    def fit_reference(self, x: Any, y: Any) -> None:
+        """Samples of the past, all labelled, say how their classes looked: no need to collect any.
+
+        From now on these classes are watched, before or after the first batch. At most
+        `reference_size` samples of a class are kept, drawn at random. The keeper never learns from
+        them, and the network must not have: to a network, samples it was trained on look
+        different from any others.
+        """
+        with self._alone():
+            self._refuse_if_over()
+            with self._beginning if self._published is None else contextlib.nullcontext():
+                taken, upkeep = self._take(x, y, is_history=True)
+            assert upkeep is not None, "history has samples"
+            with self._whole():
+                classes = upkeep.fit_reference(taken.rows)
+                self._publish(upkeep)
+            self._announce("watched", classes=list(classes))
+
+    def _take(self, x: Any, y: Any, *, is_history: bool = False) -> tuple[Taken, Upkeep | None]:
         """What came in, and who looks after it; all is as before where it cannot be used."""
         before = self._intake.state_dict()
         taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
         try:
+            if is_history:
+                self._intake.count = before["count"]  # no part of the stream
+                if not len(taken.rows) or not bool((taken.rows.labels >= 0).all()):
+                    raise UserError("a reference needs samples of finite values, a label for each")
             return taken, self._begun(taken.rows) if len(taken.rows) else self._upkeep
         except BaseException:
             self._intake.load_state_dict(before)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from recollect.errors import UserError, unknown_name
 from recollect.experiment.own_network import first_line
@@ -45,6 +46,8 @@ class Event:
     step: int
     """the number of the call of `observe` during which it happened, counted from 1"""
     details: Mapping[str, JSON]
+    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    """when it was reported: UTC, ISO 8601"""
 
 
 Callback = Callable[[Event], object]
@@ -69,7 +72,12 @@ class Log:
         """Pass an event on; what callbacks failed with, one line each: they stop nothing."""
         assert event.kind in EVENTS, event.kind
         if self._folder is not None and event.kind not in _FOR_LISTENERS_ONLY:
-            line = {"event": event.kind, "step": event.step, **event.details}
+            line = {
+                "event": event.kind,
+                "step": event.step,
+                "time": event.time,
+                **event.details,
+            }
             self._folder.append_event(line)
         failures = []
         for kind, callback in list(self._callbacks):

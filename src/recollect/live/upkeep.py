@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from recollect import rng
 from recollect.care import Care
 from recollect.detect.share import estimate_shares
 from recollect.errors import Diverged
@@ -95,6 +96,8 @@ class Upkeep:
         self._behind = 0
         """steps by which the network is behind a realigned memory"""
         self._check_rows = settings.check_rows
+        self._reference_size = settings.reference_size
+        self._seed = config.seed
         self._step_rows = settings.batch_size
         self._extra_rows = settled(config.batch_size)
         weights = sum(each.numel() for each in parts.learner.network.parameters())
@@ -141,6 +144,7 @@ class Upkeep:
         if mixed:
             self._watch_unlabelled(rows[~has_label], predicted[~has_label], done)
         late = self._take_up(answers, done)
+        waited = set(self.waiting)
 
         give_way()
         self._check(done, next_row)
@@ -151,6 +155,10 @@ class Upkeep:
         self._catch_up(done)
         self._guard(self.parts.learner.refuse_burst_weights, done)
         self._settle(done)
+        # Only now: what was found without labels may have been realigned with those of the batch.
+        for label in sorted(self.waiting.keys() - waited):
+            text = f"class {label} has drifted, no labels to realign with"
+            done.tell("waiting", label=label, text=text)
         give_way()
         return done
 
@@ -176,6 +184,28 @@ class Upkeep:
             done.tell("restored", text=f"the network went back to {back}: {error}")
             return False
         return True
+
+    def fit_reference(self, rows: Rows) -> tuple[int, ...]:
+        """From now on the classes of these samples are compared with them; the classes."""
+        rows = rows[~self.parts.seen.far(rows.images)]
+        self.parts.take_in(rows.images)
+        classes = tuple(sorted(set(rows.labels.tolist())))
+        samples = {label: self._sampled(rows.of_class(label)) for label in classes}
+        learned = [self.parts.learner.memory.rows_of(label) for label in classes]
+        for care, track in self._ways():
+            for label in classes:
+                track.adopt(label, samples[label])
+            care.settle(_Collected(samples), classes, Rows.concat(learned))
+        return classes
+
+    def _sampled(self, rows: Rows) -> Rows:
+        """At most as many as a reference has, any of them."""
+        label = int(rows.labels[0])
+        draw = rng.fork(self._seed, "history", label)
+        chosen = torch.randperm(len(rows), generator=draw)[: self._reference_size].sort().values
+        # Numbers that no sample of the stream has, nor one of another class.
+        ids = -2 - label * 2**32 - torch.arange(len(chosen))
+        return replace(rows[chosen], ids=ids)
 
     def _watch_unlabelled(self, rows: Rows, guesses: Tensor, done: Done) -> None:
         if not len(rows):
@@ -238,23 +268,36 @@ class Upkeep:
             self.window.unchanged_until(still, next_row)
             done.verdicts += verdicts
             drifted = {each.label: each for each in verdicts if each.calls_for_repair}
-            done.tell("checked", classes=list(due), number=self.checks)
-            self._tell_of_untestable(verdicts, done)
+            done.tell(
+                "checked",
+                classes=list(due),
+                number=self.checks,
+                p_values={str(each.label): each.p_value for each in verdicts},
+            )
             if drifted:
-                done.tell("drifted", classes=sorted(drifted))
+                done.tell(
+                    "drifted",
+                    classes=sorted(drifted),
+                    verdicts=[_effect(drifted[label]) for label in sorted(drifted)],
+                )
             self._answer(repair, drifted, labels, done, next_row)
             track.end_check(due)
+        self._report_untestable(done)
 
-    def _tell_of_untestable(self, verdicts: Sequence[Verdict], done: Done) -> None:
-        """Silence about a class must not be taken for its being as it was."""
+    def _report_untestable(self, done: Done) -> None:
+        """Silence about a class must not be taken for its being as it was.
+
+        A class that one of several checks had something to say about was testable.
+        """
         enough = self._check_rows // 2
+        tested = {each.label for each in done.verdicts if each.drifted is not None}
         dumb = {
             each.label: each.reason
-            for each in verdicts
-            if each.drifted is None and each.num_current >= enough
+            for each in done.verdicts
+            if each.label not in tested and each.num_current >= enough
         }
         new = sorted(dumb.keys() - self.untestable)
-        self.untestable -= {each.label for each in verdicts}
+        self.untestable -= {each.label for each in done.verdicts}
         self.untestable |= dumb.keys()
         if new:
             classes = ", ".join(map(str, new))
@@ -307,8 +350,6 @@ class Upkeep:
                 self.waiting.pop(label, None)
             elif label not in self.waiting:
                 self.waiting[label] = verdict
-                done.tell("waiting", label=label)
-                done.notes.append(f"class {label} has drifted, no labels to realign with")
         done.repaired += repair.renewed
         done.notes += repair.notes
         if repair.renewed:
@@ -466,6 +507,21 @@ class Upkeep:
         self.untestable = set(state.get("untestable", ()))
         verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
+
+
+def _effect(verdict: Verdict) -> dict[str, Any]:
+    """How sure it is that a class has drifted, and how much of it, as JSON can say it."""
+    return {
+        "class": verdict.label,
+        "p_value": verdict.p_value,
+        "threshold": verdict.threshold,
+        "score": verdict.score,
+        "share": verdict.share,
+        "share_error": verdict.share_error,
+        "harm": verdict.harm,
+        "num_reference": verdict.num_reference,
+        "num_current": verdict.num_current,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
