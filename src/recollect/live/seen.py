@@ -14,14 +14,17 @@ FEWEST = 5
 """samples without which nothing is called far outside"""
 AGREEING, OF_LAST = 5, 10
 """so many far samples among the last ones of a class agree: it has drifted"""
+RECENT = 50
+"""last samples of which, if most are far, everything has come to lie elsewhere"""
 
 
 class Seen:
     """Statistics of the samples that came, from which single outliers are kept away.
 
-    Mean and standard deviation are those of all samples but outliers, by channel of an image and by
-    feature of a vector. What few samples say is not trusted: of the first ones the most extreme
-    value of each feature is left out before others are measured by them.
+    Mean and standard deviation are those of all samples but the far ones, by channel of an image and
+    by feature of a vector. What few samples say is not trusted: of the first ones the most extreme
+    value of each feature is left out before others are measured by them. Where most samples have
+    come to be far (another unit), both begin anew.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, *, factor: float | None) -> None:
@@ -34,16 +37,12 @@ class Seen:
         self._squares = torch.zeros(channels, dtype=torch.float64)
         self._first = torch.zeros(0, *shape, dtype=dtype)
         self._flags: dict[int, deque[bool]] = {}
+        self._recent: deque[bool] = deque(maxlen=RECENT)
 
     @property
     def count(self) -> int:
         """Samples that came, outliers left out."""
         return self._count
-
-    @property
-    def has_outliers(self) -> bool:
-        """Whether some have come of late."""
-        return bool(self._flags)
 
     @property
     def statistics(self) -> tuple[Tensor, Tensor]:
@@ -79,6 +78,11 @@ class Seen:
         Samples of a class are counted in the order in which they come.
         """
         agrees = torch.zeros_like(far)
+        if self._factor is None:
+            return agrees
+        self._recent.extend(far.tolist())
+        if not self._flags and not bool(far.any()):
+            return agrees
         for number, (label, is_far) in enumerate(zip(labels.tolist(), far.tolist(), strict=True)):
             if not is_far and label not in self._flags:
                 continue  # nearly always: nothing is kept of classes without outliers
@@ -89,8 +93,20 @@ class Seen:
                 del self._flags[label]
         return agrees
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether most of what came last is far outside."""
+        return 2 * sum(self._recent) > RECENT
+
+    def begin_anew(self) -> None:
+        """Forget what was seen."""
+        self._count = 0
+        self._first = self._first[:0]
+        self._flags.clear()
+        self._recent.clear()
+
     def add(self, images: Tensor) -> None:
-        """These are no outliers."""
+        """These are not far outside."""
         if not len(images):
             return
         if self._count < ENOUGH:
@@ -99,12 +115,7 @@ class Seen:
             self._count = len(first)
             self._first = first if len(first) < ENOUGH else first[:0].clone()
             return
-        values = _values(images)
-        if self._factor is not None:
-            # What has come to lie elsewhere moves the bounds step by step.
-            reach = (self._factor * _lifted(self._spread))[:, None]
-            values = values.clamp(self._mean[:, None] - reach, self._mean[:, None] + reach)
-        mean, squares = _moments(values)
+        mean, squares = _moments(_values(images))
         total, gap = self._count + len(images), mean - self._mean
         self._squares += squares + gap.square() * (self._count * len(images) / total)
         self._mean += gap * (len(images) / total)
@@ -118,6 +129,7 @@ class Seen:
             "squares": self._squares,
             "first": self._first,
             "flags": {str(label): list(flags) for label, flags in self._flags.items()},
+            "recent": list(self._recent),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -126,6 +138,7 @@ class Seen:
         self._mean = state["mean"].clone()
         self._squares = state["squares"].clone()
         self._first = state["first"].clone()
+        self._recent = deque(state["recent"], maxlen=RECENT)
         flags = state["flags"].items()
         self._flags = {int(label): deque(each, maxlen=OF_LAST) for label, each in flags}
 
@@ -159,5 +172,5 @@ def _without_extremes(values: Tensor) -> tuple[Tensor, Tensor]:
 def _lifted(spread: Tensor) -> Tensor:
     """No feature's spread is less than a tenth of what is usual: one that was constant may begin."""
     some = spread[spread > 0]
-    usual = float(some.log().mean().exp()) if len(some) else torch.inf
+    usual = float(some.mean()) if len(some) else torch.inf
     return spread.clamp(min=0.1 * usual)

@@ -126,17 +126,17 @@ class Upkeep:
     def observe(self, rows: Rows, answers: list[Answer], *, next_row: int) -> Done:
         """Everything that is to be done about a batch and about labels that came since."""
         far = self.parts.seen.far(rows.images)
-        if not self.parts.seen.count:  # the first samples are scaled by themselves
+        if is_first := not self.parts.seen.count:  # the first samples are scaled by themselves
             self.parts.take_in(rows.images[~far])
-            done = Done(predicted=self.predict(rows.images))
-        else:
-            done = Done(predicted=self.predict(rows.images))
-            self.parts.take_in(rows.images[~far])
-        predicted = done.predicted
-        if bool(far.any()) or self.parts.seen.has_outliers:
-            kept = ~self._quarantined(rows, far, done)
-            rows, predicted = rows[kept], predicted[kept]
+        done = Done(predicted=self.predict(rows.images))
         give_way()
+        outlying = self._outlying(rows, far, done.predicted)
+        if not is_first:
+            self._take_in(rows.images, far)
+        predicted = done.predicted
+        if bool(outlying.any()):
+            done.quarantined = outlying.nonzero().squeeze(1)
+            rows, predicted = rows[~outlying], predicted[~outlying]
         has_label = rows.labels >= 0
         mixed = not bool(has_label.all())  # if not, there is nothing to be told apart, nor copied
         learn, watch = self.window.split(rows[has_label] if mixed else rows)
@@ -162,13 +162,17 @@ class Upkeep:
         give_way()
         return done
 
-    def _quarantined(self, rows: Rows, far: Tensor, done: Done) -> Tensor:
+    def _outlying(self, rows: Rows, far: Tensor, predicted: Tensor) -> Tensor:
         """bool (samples,): single outliers. What a class agrees on is drift, and goes on."""
-        classes = torch.where(rows.labels >= 0, rows.labels, done.predicted)
-        agrees = self.parts.seen.agrees(classes, far)
-        self.parts.take_in(rows.images[agrees])
-        done.quarantined = (far & ~agrees).nonzero().squeeze(1)
-        return far & ~agrees
+        classes = torch.where(rows.labels >= 0, rows.labels, predicted)
+        return far & ~self.parts.seen.agrees(classes, far)
+
+    def _take_in(self, images: Tensor, far: Tensor) -> None:
+        if self.parts.seen.has_moved:
+            self.parts.seen.begin_anew()
+            self.parts.take_in(images[far])
+        else:
+            self.parts.take_in(images[~far])
 
     def _guard(self, step: Callable[[], object], done: Done) -> bool:
         """Whether a step went well; if not, the network is again as the batch before left it."""
