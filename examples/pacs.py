@@ -41,8 +41,13 @@ PARTS = (
 )
 """Name, style, classes, and of which classes rows come with their labels."""
 SETTINGS = {
+    "optimiser": "sgd",
     "lr": 0.05,
     "batch_size": 32,
+    "replay_steps": 0,  # all ways of playing the stream take the same steps
+    "max_gradient": None,
+    "normalise": False,
+    "outlier_factor": None,
     "detector": "ks",
     "watch_every": 4,
     "reference_size": 30,

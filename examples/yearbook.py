@@ -30,8 +30,11 @@ SOME = range(1970, 1977)
 ONE_IN = 3
 """of so many portraits one is taken"""
 SETTINGS = {
+    "optimiser": "sgd",
     "lr": 0.05,
     "batch_size": 32,
+    "replay_steps": 0,  # all ways of playing the stream take the same steps
+    "max_gradient": None,
     "normalise": True,
     "detector": "ks",
     "watch_every": 4,

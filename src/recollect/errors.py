@@ -36,6 +36,10 @@ class RunFailure(RuntimeError):
         super().__init__(shortened(message))
 
 
+class Diverged(RunFailure):
+    """A loss or weights that are no longer finite."""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UserError:
     """The error for a name nobody knows, with the nearest known one.
 

@@ -137,7 +137,7 @@ class Monitor(Protocol):
 class Rehearse(Protocol):
     """One gradient step of which nothing is kept."""
 
-    def __call__(self, batch: Rows | None, *, rate: float = 1.0) -> StepReport:
+    def __call__(self, batch: Rows | None, *, rate: float = 1.0) -> object:
         """On these rows and on memory, or on memory alone; `rate`: factor on the learning rate."""
         ...
 

@@ -15,7 +15,12 @@ from recollect.live.observation import Observation
 
 SOON: dict[str, Any] = {
     "buffer_size": 100,
+    "batch_size": None,
+    "optimiser": "sgd",
     "lr": 0.3,
+    "normalise": False,
+    "replay_steps": 0,
+    "max_gradient": None,
     "minibatch_size": 30,
     "watch_every": 3,
     "reference_size": 15,

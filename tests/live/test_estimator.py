@@ -18,16 +18,29 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
 from test_keeper_saving import state_of
 
 import recollect
 from recollect import KeeperClassifier
 
 
-@parametrize_with_checks([KeeperClassifier()])  # type: ignore[untyped-decorator]
+def _beyond_convention(estimator: Any) -> dict[str, str]:
+    """-1 marks samples without a label, as for scikit-learn's own semi-supervised estimators."""
+    if estimator.unlabelled is None:
+        return {}
+    return {"check_classifiers_classes": "takes -1 for a label"}
+
+
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
+    [KeeperClassifier()], expected_failed_checks=_beyond_convention
+)
 def test_scikit_learn_finds_nothing_wrong(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
+
+
+def test_minus_one_is_a_label_where_nothing_marks_samples_without_one() -> None:
+    check_classifiers_classes("KeeperClassifier", KeeperClassifier(unlabelled=None))
 
 
 def clusters(rows: int = 120, *, seed: int = 0, names: Any = (0, 1, 2)) -> tuple[Any, Any]:
@@ -44,7 +57,7 @@ def test_digits_are_told_apart_in_a_pipeline_and_across_folds() -> None:
     assert scores.min() > 0.88
 
 
-@pytest.mark.parametrize("names", [("c", "a", "b"), (30, -1, 7), (2.0, 0.0, 1.0)])
+@pytest.mark.parametrize("names", [("c", "a", "b"), (30, -2, 7), (2.0, 0.0, 1.0)])
 def test_labels_of_any_kind_come_back_as_they_went_in(names: tuple[Any, ...]) -> None:
     x, y = clusters(names=names)
     mine = KeeperClassifier().fit(x, y)
@@ -84,7 +97,9 @@ def test_announced_classes_have_a_column_from_the_first_and_no_other_may_come() 
     assert mine.score(x, y) > 0.97
 
 
-@pytest.mark.parametrize(("mark", "settings"), [(None, {}), (np.nan, {}), (-1, {"unlabelled": -1})])
+@pytest.mark.parametrize(
+    ("mark", "settings"), [(None, {}), (np.nan, {}), (-1, {}), (9, {"unlabelled": 9})]
+)
 def test_rows_without_a_label_are_watched_and_not_learned_from(
     mark: Any, settings: dict[str, Any]
 ) -> None:
@@ -102,9 +117,21 @@ def test_rows_without_a_label_are_watched_and_not_learned_from(
     assert mine.score(x, y) > 0.97
 
 
-def test_without_a_mark_minus_one_is_a_label_like_any_other() -> None:
+def test_minus_one_marks_samples_without_a_label_as_in_a_keeper() -> None:
     x, y = clusters(names=(-1, 1, 3))
-    assert KeeperClassifier().fit(x, y).classes_.tolist() == [-1, 1, 3]
+    assert KeeperClassifier().fit(x, y).classes_.tolist() == [1, 3]
+    assert KeeperClassifier(unlabelled=None).fit(x, y).classes_.tolist() == [-1, 1, 3]
+    mine = recollect.Keeper("mlp")
+    assert mine.observe(x.astype(np.float32), y).new_classes == (1, 3)
+
+
+def test_a_binary_coding_by_minus_one_is_not_taken_for_samples_without_a_label() -> None:
+    x, y = clusters(names=(-1, 1, 1))
+    assert "if it is a label, give unlabelled=None" in complaint(
+        lambda: KeeperClassifier().fit(x, y)
+    )
+    announced = complaint(lambda: KeeperClassifier().partial_fit(x, y, classes=[-1, 1]))
+    assert "if it is a label, give unlabelled=None" in announced
 
 
 @pytest.mark.parametrize(
@@ -196,7 +223,7 @@ def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: A
 
 
 def test_labels_that_come_later_are_outputs_of_their_own_number() -> None:
-    mine = KeeperClassifier(trained(5), lr=0.5)
+    mine = KeeperClassifier(trained(5), lr=0.05)
     for labels in ([7, 6], [1], [9, 7]):
         for _ in range(10):
             mine.partial_fit(*heaps(labels))
@@ -244,7 +271,7 @@ def test_names_take_outputs_in_the_order_in_which_they_are_announced() -> None:
     ("names", "settings"),
     [
         (("b", "a", "c"), {}),
-        ((-1, 1, 0), {}),
+        ((-2, 1, 0), {}),
         ((12_345, 0, 1), {}),
         ((20, 10, 30), {"grow": False}),
         ((6, 4, 5), {"max_classes": 6}),
@@ -267,7 +294,7 @@ def test_labels_that_are_no_outputs_take_them_as_they_appear(
     assert_shared_out(mine, x)
 
 
-@pytest.mark.parametrize("label", [-1, 6, 10**15])
+@pytest.mark.parametrize("label", [-2, 6, 10**15])
 def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int) -> None:
     x, y = heaps([0, 1, 2])
     mine = KeeperClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
@@ -351,7 +378,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_drift_is_seen_and_mended_through_partial_fit() -> None:
     stream = digits(0)
     soon = {"minibatch_size": 30, "watch_every": 3, "reference_size": 15, "check_rows": 10}
-    mine = KeeperClassifier("mlp", buffer_size=100, lr=0.3, detector="ks", settings=soon)
+    mine = KeeperClassifier("mlp", buffer_size=100, settings=soon)
     drifted, repaired = set(), set()
     for _, images, labels in stream.batches():
         mine.partial_fit(images, labels)

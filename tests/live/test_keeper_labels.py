@@ -319,13 +319,14 @@ def test_rows_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> N
     upkeep = upkeep_of(mine)
     track = upkeep.window.guessed
     look = _Look(number=2, known_classes=(0,), track=upkeep.window.given)
-    labels = upkeep._labels(Done(predicted=torch.empty(0)), look, asking=False, now=150)
+    done = Done(predicted=torch.empty(0))
+    labels = upkeep._labels(done, look, asking=False, now=150)
     guessed = labels.unlabelled()
     assert guessed.ids.tolist() == list(range(150, 200))
     before = track.state_dict()
     assert torch.isin(before["collected"]["ids"], guessed.ids).any()
     batch = replace(guessed[:20], labels=torch.from_numpy(stream.labels[150:170]))
-    upkeep._bench(upkeep.parts.given, look, labels).rehearse(batch)
+    upkeep._bench(upkeep.parts.given, look, labels, done).rehearse(batch)
     for pile in ("collected", "current"):
         assert not torch.isin(track.state_dict()[pile]["ids"], batch.ids).any()
     assert labels.unlabelled().ids.tolist() == list(range(170, 200))

@@ -314,7 +314,13 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
 
 
 def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_learn() -> None:
-    keeper = recollect.Keeper(make_plain_network(0), detector="never", minibatch_size=BATCH, lr=0.1)
+    keeper = recollect.Keeper(
+        make_plain_network(0),
+        detector="never",
+        minibatch_size=BATCH,
+        replay_steps=0,
+        batch_size=None,
+    )
     rows = rows_of(BATCH)
     for _ in range(3):
         keeper.observe(rows.images, rows.labels)
@@ -332,7 +338,7 @@ def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_lear
 
 
 def test_publishing_copies_weights_and_makes_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = recollect.Keeper(make_plain_network(0), detector="never", lr=0.1)
+    keeper = recollect.Keeper(make_plain_network(0), detector="never")
     rows = rows_of(BATCH)
     for _ in range(3):
         keeper.observe(rows.images, rows.labels)

@@ -24,6 +24,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         raise UserError(
             f"{source}: labels must be 0 to {last}, as there are {last + 1} class names; "
             f"got {labels.min()} to {labels.max()}"
+            + (": -1 marks samples without a label, leave them out" if labels.min() == -1 else "")
         )
     columns = {"labels": labels}
     if dataset.is_test is not None:

@@ -160,6 +160,11 @@ def _label_numbers(labels: Array) -> Tensor:
         raise UserError(
             f"expected labels as whole numbers (rows,); got {array.dtype} {array.shape}"
         )
+    if (array < 0).any():
+        raise UserError(
+            f"expected labels from 0 on, and -1 marks a sample without one; got {array.min()}: "
+            "leave out samples without a label"
+        )
     return torch.from_numpy(array.astype(np.int64))
 
 

@@ -81,7 +81,8 @@ class PretrainedEncoder:
     ) -> None:
         """`mean` and `std` of the input, of values in [0, 1]."""
         _check_pictures(surroundings.image_shape, name)
-        prepared = Prepared(network, channels=3, mean=mean, std=std)
+        means, stds = (torch.tensor(values)[:, None, None] for values in (mean, std))
+        prepared = Prepared(network, channels=3, mean=means, std=stds)
         self._network = Resized(prepared, size=size).eval().requires_grad_(False)
         self.name = f"{name} bilinear {size}x{size}"
         self.networks: Sequence[nn.Module] = (self._network,)

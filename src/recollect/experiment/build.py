@@ -145,7 +145,8 @@ def assemble(
     statistics = None
     if config.normalise:  # by the first task that brings pictures
         first = next(task for task in stream.tasks() if task.new_classes)
-        statistics = channel_statistics(first.train())
+        measured = channel_statistics(first.train())
+        statistics = lambda: measured  # noqa: E731
     learner = make_learner(
         config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recollect import rng
 from recollect.errors import UserError
@@ -27,8 +27,11 @@ _MEMORY_FORMATS = {
     "contiguous": torch.contiguous_format,
 }
 
-ChannelStatistics = tuple[list[float], list[float]]
-"""Mean and standard deviation of each channel, on the scale 0 to 1."""
+Statistics = tuple[Tensor, Tensor]
+"""Mean and standard deviation of what networks are given, by channel or feature, (channels,)."""
+
+FARTHEST = 10.0
+"""deviations from the mean beyond which a value of a vector says no more"""
 
 
 def make_learner(
@@ -37,8 +40,9 @@ def make_learner(
     num_classes: int,
     *,
     dtype: torch.dtype = torch.uint8,
-    statistics: ChannelStatistics | None = None,
+    statistics: Callable[[], Statistics] | None = None,
     network: nn.Module | None = None,
+    max_gradient: float | None = None,
 ) -> Learner:
     """A fresh learner for pictures of that shape, or for floats of a shape that networks take.
 
@@ -49,7 +53,12 @@ def make_learner(
     policy = catalogue.find("buffer_policy", settled(config.buffer_policy)).factory()()
     learner = Learner(
         make_network=network_maker(
-            config, input_shape, num_classes, statistics=statistics, network=network
+            config,
+            input_shape,
+            num_classes,
+            statistics=statistics,
+            network=network,
+            limit=None if dtype == torch.uint8 else FARTHEST,
         ),
         make_optimiser=optimiser_maker(config),
         memory=Memory(settled(config.buffer_size), policy=policy, seed=config.seed),
@@ -63,6 +72,7 @@ def make_learner(
             rate=_rate(config),
             annotate_in_training=config.realigned_logits == "training",
             compiled_rows=_full_steps(config) if config.compile else (),
+            max_gradient=max_gradient,
         ),
         seed=config.seed,
     )
@@ -87,10 +97,14 @@ def network_maker(
     input_shape: tuple[int, ...],
     num_classes: int,
     *,
-    statistics: ChannelStatistics | None = None,
+    statistics: Callable[[], Statistics] | None = None,
     network: nn.Module | None = None,
+    limit: float | None = None,
 ) -> Callable[[int], nn.Module]:
-    """What makes networks for inputs of that shape, others for every number it is given."""
+    """What makes networks for inputs of that shape, others for every number it is given.
+
+    `limit`: deviations from the mean that an input may have at most.
+    """
     backbone = catalogue.find("backbone", settled(config.backbone))
     data_channels, *sides = input_shape
     channels = data_channels if config.channels is None else config.channels
@@ -107,7 +121,15 @@ def network_maker(
         with rng.as_global(rng.fork(config.seed, "network", attempt)):
             if isinstance(backbone, CustomPart):
                 return taken_over(backbone.make(options=options, **given), str(backbone))
-            made: nn.Module = backbone.factory()(**given, **options)
+            try:
+                made: nn.Module = backbone.factory()(**given, **options)
+            except (TypeError, AttributeError, ValueError) as error:
+                if len(sides) == 2:
+                    raise
+                raise UserError(
+                    f"backbone {config.backbone} takes images; these samples have the shape "
+                    f"{input_shape}: use the backbone mlp, or a network of your own"
+                ) from error
             return made
 
     def make_network(attempt: int) -> nn.Module:
@@ -115,8 +137,15 @@ def network_maker(
         find_head(made, torch.zeros(2, channels, *sides))
         if not config.normalise and channels == data_channels:
             return made
-        mean, std = statistics or ([0.0] * data_channels, [1.0] * data_channels)
-        return Prepared(made, channels=channels, mean=mean, std=std)
+        shape = (data_channels, *([1] * len(sides)))
+        mean, std = statistics() if statistics else (torch.zeros(shape), torch.ones(shape))
+        return Prepared(
+            made,
+            channels=channels,
+            mean=mean.float().reshape(shape),
+            std=std.float().reshape(shape),
+            limit=limit,
+        )
 
     return make_network
 
@@ -164,7 +193,7 @@ def _rate(config: RunConfig) -> rates.Rate:
     return rates.constant
 
 
-def channel_statistics(rows: Rows) -> ChannelStatistics:
+def channel_statistics(rows: Rows) -> Statistics:
     """Of images as bytes, of float images (channels first) or of vectors, a portion at a time."""
     are_bytes = rows.images.dtype == torch.uint8
     images = rows.images if are_bytes or rows.images.ndim < 3 else rows.images.movedim(1, -1)
@@ -181,7 +210,7 @@ def channel_statistics(rows: Rows) -> ChannelStatistics:
         variance = variance.clamp(min=1e-6)
     else:  # nor has a feature that is always the same, on whatever scale
         variance[variance <= 1e-9 * mean.square()] = 1.0
-    return mean.tolist(), variance.sqrt().tolist()
+    return mean, variance.sqrt()
 
 
 def pick_device(name: str) -> torch.device:

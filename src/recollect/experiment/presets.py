@@ -198,7 +198,7 @@ def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
     if config.benchmark not in BENCHMARKS:
         return WITHOUT_WEIGHTS, (
             f"; encoder {WITHOUT_WEIGHTS}, as data of one's own need not be images (the published"
-            f" one: encoder=\"{PUBLISHED_ENCODER}\")"
+            f' one: encoder="{PUBLISHED_ENCODER}")'
         )
     from recollect.experiment.weights import FILE, VARIABLE, resnet18_at_hand
 

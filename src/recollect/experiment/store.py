@@ -491,8 +491,8 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
     if config.get("code_identity") == NO_SOURCE:
         raise UserError(
             f"{path} holds a run with a custom part whose source cannot be read, so that nobody "
-            "knows whether it is still the same; start anew with overwrite=True, or put the part into "
-            "a file"
+            "knows whether it is still the same; start anew with overwrite=True, or put the part "
+            "into a file"
         )
     refuse_other_config(path, config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect import rng
-from recollect.errors import RunFailure, UserError
+from recollect.errors import Diverged, UserError
 from recollect.learn.augment import Augmentation, augment
 from recollect.learn.compiled import Compiled
 from recollect.learn.growth import grow_head, grow_optimiser
@@ -46,6 +47,8 @@ class Practice:
     all of them, as published, with its effect on batch-norm statistics"""
     compiled_rows: tuple[int, ...] = ()
     """numbers of rows for which training forwards are compiled; all others are not"""
+    max_gradient: float | None = None
+    """longer gradients, all weights together, are shortened to this; None: none are"""
 
 
 class Learner:
@@ -123,12 +126,12 @@ class Learner:
 
     @torch.no_grad()
     def refuse_burst_weights(self) -> None:
-        """RunFailure where an update has burst the weights: a loss is checked before its update."""
+        """Diverged where an update has burst the weights: a loss is checked before its update."""
         groups = self._optimiser.param_groups
         weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         largest = torch.stack(torch._foreach_norm(weights)).max()
         if not bool(largest < BURST):  # asked this way round, NaN has burst, too
-            raise RunFailure(
+            raise Diverged(
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
             )
 
@@ -180,7 +183,7 @@ class Learner:
         self.between()
         self.steps += 1
         if not math.isfinite(loss):
-            raise RunFailure(
+            raise Diverged(
                 f"the loss became {loss} at step {self.steps}; try a lower learning rate"
             )
         # A tenth of what `zero_grad` takes: 6 us, not 55.
@@ -192,10 +195,18 @@ class Learner:
             with self._chance(), self._precision():
                 self.objective.after_backward(self.network)
         self.between()
+        if self._practice.max_gradient is not None:
+            self._shorten_gradients(self._practice.max_gradient)
         self._optimiser.step()
         self.objective.after_step(self.network)
         self.between()
         return StepReport(loss=loss, logits=_at_rest(outcome.logits), labels=batch.labels)
+
+    def _shorten_gradients(self, longest: float) -> None:
+        """One sample must not move the weights further than many; nor may infinity."""
+        groups = self._optimiser.param_groups
+        weights = [each for group in groups for each in group["params"] if each.grad is not None]
+        nn.utils.clip_grad_norm_(weights, longest)
 
     def logits(self, images: Tensor) -> Tensor:
         """What the predicting network says, (rows, h, w, c) -> (rows, classes) on the CPU.
@@ -240,7 +251,14 @@ class Learner:
         fresh = self._make_network(self._restarts)
         if self._grown_to is not None:
             grow_head(fresh, self._grown_to)
-        self.network.load_state_dict(fresh.state_dict())
+        self.go_back(fresh)
+
+    def go_back(self, network: nn.Module) -> None:
+        """Take the weights of a copy, with a fresh optimiser; memory and what was seen go on."""
+        if self._grown_to is not None and head_of(network).out_features < self._grown_to:
+            network = copy.deepcopy(network)
+            grow_head(network, self._grown_to)
+        self.network.load_state_dict(network.state_dict())
         self._optimiser = self._make_optimiser(self.network)
         self._set_rate()
         self.objective.attach(self.network, self._seed)
@@ -255,8 +273,8 @@ class Learner:
             return
         self._grown_to = outputs
         grow_optimiser(self._optimiser, replaced)
-        for copy in self.objective.copies():
-            grow_head(copy, outputs)
+        for network in self.objective.copies():
+            grow_head(network, outputs)
         self.memory.widen(outputs)
 
     def _set_rate(self, rate: float = 1.0) -> None:

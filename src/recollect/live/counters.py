@@ -9,9 +9,11 @@ PREFIX = "recollect_"
 COUNTERS: Mapping[str, str] = {
     "rows_total": "rows that came in",
     "rows_refused_total": "rows with values that are not finite, or too large",
+    "rows_quarantined_total": "samples far outside what has been seen, left alone",
     "rows_labelled_total": "rows that came with a label",
     "correct_total": "labelled rows that were predicted right before they were learned",
     "steps_total": "gradient steps",
+    "restored_total": "times that the network went back to its last good snapshot",
     "checks_total": "checks for drift",
     "drifts_total": "classes found drifted",
     "repairs_total": "classes realigned",

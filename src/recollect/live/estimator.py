@@ -57,16 +57,17 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         adaptation: str = "amr",
         epochs: int = 20,
         batch_size: int = 32,
-        lr: float = 0.1,
-        unlabelled: Any = None,
+        lr: float | None = None,
+        unlabelled: Any = UNKNOWN,
         random_state: int | np.random.RandomState | None = 0,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Parameters are the `Keeper`'s, `settings` all those that have no place of their own.
 
         `fit` goes over the rows once, in batches and in random order, then `epochs` - 1 times over
-        the memory. Rows without a label have None or NaN for one, or what `unlabelled` says (-1,
-        by scikit-learn's convention); they are watched for drift and not learned from.
+        the memory. Samples without a label have -1 for one, by scikit-learn's convention, or None
+        or NaN; they are watched for drift and not learned from. `unlabelled` is another mark in
+        the place of -1, or None where there is none and -1 is a label.
         """
         self.network = network
         self.buffer_size = buffer_size
@@ -96,6 +97,11 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, labels, known = self._taken(X, y, reset=True)
             if not len(labels):
                 raise UserError("y has no label: expected one for some rows at least")
+            if len(set(labels.tolist())) == 1 and self.unlabelled in set(np.asarray(y).tolist()):
+                raise UserError(
+                    f"y has one label beside {self.unlabelled!r}, which marks samples without one; "
+                    "if it is a label, give unlabelled=None"
+                )
             draw = check_random_state(self.random_state)
             self._begin(draw, rows)
             self._meet(labels, are_all=True)
@@ -128,6 +134,11 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._begin(check_random_state(self.random_state), rows)
             if classes is not None:
                 announced = _of_one_kind(column_or_1d(np.asarray(classes)))
+                if not _is_known(announced, self.unlabelled).all():
+                    raise UserError(
+                        f"classes has {self.unlabelled!r}, which marks samples without a label; if "
+                        "it is a label, give unlabelled=None"
+                    )
                 self._announce(announced, is_first=is_first)
             strangers = set(labels.tolist()).difference(self._output_of)
             if strangers and self._announced:

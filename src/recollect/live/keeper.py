@@ -215,11 +215,33 @@ class Keeper:
             return replace(seen, notes=(*seen.notes, note))
         return seen
 
-    def _take(self, x: Any, y: Any) -> tuple[Taken, Upkeep | None]:
+    def fit_reference(self, x: Any, y: Any) -> None:
+        """Samples of the past, all labelled, say how their classes looked: no need to collect any.
+
+        From now on these classes are watched, before or after the first batch. At most
+        `reference_size` samples of a class are kept, drawn at random. The keeper never learns from
+        them, and the network must not have: to a network, samples it was trained on look
+        different from any others.
+        """
+        with self._alone():
+            self._refuse_if_over()
+            with self._beginning if self._published is None else contextlib.nullcontext():
+                taken, upkeep = self._take(x, y, is_history=True)
+            assert upkeep is not None, "history has samples"
+            with self._whole():
+                classes = upkeep.fit_reference(taken.rows)
+                self._publish(upkeep)
+            self._announce("watched", classes=list(classes))
+
+    def _take(self, x: Any, y: Any, *, is_history: bool = False) -> tuple[Taken, Upkeep | None]:
         """What came in, and who looks after it; all is as before where it cannot be used."""
         before = self._intake.state_dict()
         taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
         try:
+            if is_history:
+                self._intake.count = before["count"]  # no part of the stream
+                if not len(taken.rows) or not bool((taken.rows.labels >= 0).all()):
+                    raise UserError("a reference needs samples of finite values, a label for each")
             return taken, self._begun(taken.rows) if len(taken.rows) else self._upkeep
         except BaseException:
             self._intake.load_state_dict(before)
@@ -284,10 +306,12 @@ class Keeper:
             if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
                 return None
             with self._whole(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
-                losses = upkeep.rehearse(steps)
+                done = upkeep.rehearse(steps)
                 self._publish(upkeep)
             self._teller.gauge(upkeep)
-            return sum(losses) / steps
+            for kind, details in done.events:
+                self._announce(kind, **details)
+            return sum(done.losses) / len(done.losses) if done.losses else None
 
     def predict(self, x: Any) -> np.ndarray:
         """Classes, int64 (rows,). From any thread; it waits for no step."""
@@ -407,9 +431,9 @@ class Keeper:
         if self._is_fork and torch.get_num_threads() > 1:
             torch.set_num_threads(1)
 
-    def _announce(self, kind: str) -> None:
+    def _announce(self, kind: str, **details: Any) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
-        for failure in self._teller.tell(kind, rows=self._intake.count):
+        for failure in self._teller.tell(kind, rows=self._intake.count, **details):
             warnings.warn(failure, stacklevel=3)
 
     def _let_go(self) -> None:
@@ -521,13 +545,14 @@ class Keeper:
     def _begin(self, first: Rows, outputs: int) -> Upkeep:
         self._first_outputs = outputs
         return Upkeep(
-            make_parts(self._config, first, outputs, self._network),
+            make_parts(self._config, first, outputs, self._network, self._settings),
             self._config,
             self._settings,
             outputs=outputs,
             own_outputs=0 if self._network is None else outputs,
             nothing=first[:0],
             asker=self._asker,
+            last_good=lambda: None if self._published is None else self._published.newest,
         )
 
     def _max_label(self, upkeep: Upkeep | None) -> int:
@@ -554,7 +579,6 @@ class Keeper:
     # Asking the network
 
     def _publish(self, upkeep: Upkeep) -> None:
-        upkeep.parts.learner.refuse_burst_weights()
         if not bool(upkeep.answers.any()):
             return  # made for classes of which none has been learned: there is nothing to predict
         network = _network_of(upkeep)

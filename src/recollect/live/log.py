@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from recollect.errors import RunFailure, UserError, unknown_name
@@ -15,6 +16,8 @@ from recollect.files import JSON
 EVENTS: Mapping[str, str] = {
     "observed": "rows came in: how many, how many were predicted right, the loss, all counters",
     "refused": "rows with values that are not finite, or too large, were left out",
+    "quarantined": "samples far outside what has been seen were left alone",
+    "restored": "the network had diverged and went back to its last good snapshot",
     "classes": "labels of classes came that had never been seen",
     "grown": "the network has taken on more outputs",
     "watched": "enough is known of classes to see them drift",
@@ -52,6 +55,8 @@ class Event:
     step: int
     """the number of the call of `observe` during which it happened, counted from 1"""
     details: Mapping[str, JSON]
+    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    """when it was reported: UTC, ISO 8601"""
 
 
 Callback = Callable[[Event], object]
@@ -90,7 +95,12 @@ class Log:
         """Have an event written to `events.jsonl`, now or when the disk takes it again."""
         assert event.kind in EVENTS, event.kind
         if self._folder is not None and event.kind not in _FOR_LISTENERS_ONLY:
-            line = {"event": event.kind, "step": event.step, **event.details}
+            line = {
+                "event": event.kind,
+                "step": event.step,
+                "time": event.time,
+                **event.details,
+            }
             self._waiting.append(_bounded(line))
 
     def flush(self) -> Flushed:

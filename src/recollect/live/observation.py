@@ -28,6 +28,8 @@ class Observation:
     """mean over the gradient steps; None: none was made"""
     refused: tuple[int, ...]
     """positions of rows with values that are not finite, or too large: they were left out"""
+    quarantined: tuple[int, ...]
+    """positions of samples far outside what has been seen: they were predicted and left alone"""
     new_classes: tuple[int, ...]
     """classes that had never been seen"""
     verdicts: tuple[Verdict, ...]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recollect.care import Care
 from recollect.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
@@ -20,11 +20,14 @@ from recollect.errors import UserError
 from recollect.evaluate import Ledger
 from recollect.experiment import catalogue
 from recollect.experiment.config import RunConfig
-from recollect.experiment.learners import channel_statistics, make_learner
+from recollect.experiment.learners import make_learner
 from recollect.experiment.own_network import refuse_without_features
 from recollect.experiment.presets import settled
 from recollect.learn import Learner
 from recollect.live.piles import Tally
+from recollect.live.seen import Seen
+from recollect.live.settings import LiveSettings
+from recollect.models.prepared import Prepared
 from recollect.part_state import PartState
 from recollect.types import Rows
 
@@ -43,8 +46,13 @@ class LiveParts:
     guessed: Care | None
     """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
     adaptation_state: PartState
-    seen: Tally
+    counts: Tally
     """how many labelled rows of each class have come"""
+    seen: Seen
+    """what has come, by feature"""
+
+    scales: bool
+    """whether inputs are scaled by what has been seen"""
 
     @property
     def cares(self) -> tuple[Care, ...]:
@@ -59,6 +67,7 @@ class LiveParts:
             "ledger": self.ledger.state_dict(),
             "monitors": monitors,
             "adaptation": self.adaptation_state.state_dict(),
+            "seen": self.seen.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -68,6 +77,19 @@ class LiveParts:
         for care, monitor in zip(self.cares, state["monitors"], strict=True):
             monitor_of(care).load_state_dict(monitor)
         self.adaptation_state.load_state_dict(state["adaptation"])
+        if "seen" in state:  # not always was it kept
+            self.seen.load_state_dict(state["seen"])
+
+    def take_in(self, images: Tensor) -> None:
+        """Add samples to what has been seen, and scale inputs by it where the learner does."""
+        self.seen.add(images)
+        if not self.scales:
+            return
+        mean, std = self.seen.statistics
+        for network in self.learner.networks:
+            assert isinstance(network, Prepared)
+            shape = network.mean.shape
+            network.scale_by(mean.reshape(shape), std.reshape(shape))
 
 
 def monitor_of(care: Care) -> Monitor:
@@ -87,20 +109,28 @@ def _picture(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
 
 
 def make_parts(
-    config: RunConfig, first: Rows, outputs: int, network: nn.Module | None
+    config: RunConfig,
+    first: Rows,
+    outputs: int,
+    network: nn.Module | None,
+    settings: LiveSettings,
 ) -> LiveParts:
     """All parts, for rows like the `first` ones and so many classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
-    statistics = None
-    if config.normalise:
-        statistics = channel_statistics(first)
+    seen = Seen(shape, dtype, factor=settings.outlier_factor)
     learner = make_learner(
-        config, shape, outputs, dtype=dtype, statistics=statistics, network=network
+        config,
+        shape,
+        outputs,
+        dtype=dtype,
+        statistics=(lambda: seen.statistics) if config.normalise else None,
+        network=network,
+        max_gradient=settings.max_gradient,
     )
     refuse_without_features(learner, shape, dtype)
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = catalogue.make("adaptation", config)
-    seen = Tally()
+    counts = Tally()
 
     @functools.cache  # one for both ways of watching
     def encoder() -> Encoder:
@@ -120,7 +150,7 @@ def make_parts(
             labels=labels,
             learner=learner.encode if asks else None,
             grows=True,
-            usual=seen.of,
+            usual=counts.of,
             quick_splits=QUICK_SPLITS,
         )
         made: Detector = catalogue.make("detector", config, setting)
@@ -134,14 +164,15 @@ def make_parts(
 
     given = care(detector("given"), "given", lambda count: ledger.book_labels("monitoring", count))
     guessed = None
-    with contextlib.suppress(UserError):  # what it says to given labels it has said: or none
-        by_guess = detector("predicted")
-        guessed = care(by_guess, "predicted", lambda _: None)  # guesses are nobody's labels
+    with contextlib.suppress(UserError):  # what it says to given labels it has said above
+        guessed = care(detector("predicted"), "predicted", lambda _: None)  # nobody's labels
     return LiveParts(
         learner=learner,
         ledger=ledger,
         given=given,
         guessed=guessed,
         adaptation_state=PartState(adaptation, "adaptation"),
+        counts=counts,
         seen=seen,
+        scales=config.normalise,
     )

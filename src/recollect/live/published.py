@@ -58,6 +58,11 @@ class Published:
         for edition in (self._newest, *self._old):
             edition.readers = 0
 
+    @property
+    def newest(self) -> nn.Module:
+        """The network as it was published last, for whoever renews it."""
+        return self._newest.network
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Edition]:
         """A network that stays as it is for as long as it is used."""

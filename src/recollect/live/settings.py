@@ -49,6 +49,10 @@ _ROW_BY_ROW = {"reference_size": 10, "check_rows": 1}
 """Where evidence adds up: a class is watched from few rows on, and every row is looked at."""
 
 
+ADAM_RATES = {"adam": 0.003, "adamw": 0.003}
+"""Rates that need no tuning, see docs/log.md; SGD takes the preset's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveSettings:
     """How a live learner watches, asks and grows."""
@@ -57,8 +61,17 @@ class LiveSettings:
     """whether labels beyond the network's outputs give it new ones"""
     max_classes: int = 10_000
     """labels from here on are refused: one mistaken label must not cost gigabytes"""
-    batch_size: int | None = None
-    """rows of a gradient step at most; None: all that one call brings"""
+    batch_size: int | None = 32
+    """labelled samples of a gradient step at most; None: all that one call brings"""
+    replay_steps: int | None = None
+    """steps on the replay buffer alone after each step on `batch_size` labelled samples; after one
+    on fewer samples, their share of these steps, rounded up. None: 8 for a network of up to a
+    million weights, else 2"""
+    outlier_factor: float | None = 50.0
+    """samples of which a value is more standard deviations from the mean of what has been seen are
+    quarantined, unless their class goes on so; None: none are. Images as bytes have no outliers"""
+    max_gradient: float | None = 10.0
+    """longer gradients are shortened to this norm; None: none are"""
     watch_every: int = 6
     """of so many labelled rows of a class one is watched, and never trained on"""
     reference_size: int = 100
@@ -88,6 +101,8 @@ class LiveSettings:
             "check_rows": 1,
             "recent_rows": 1,
             "catch_up_steps": 0,
+            "replay_steps": 0,
+            "outlier_factor": 1,
         }
         for name, fewest in least.items():
             value = getattr(self, name)
@@ -95,6 +110,8 @@ class LiveSettings:
                 raise UserError(f"{name} must be at least {fewest}; got {value}")
         if not 0 <= self.learning_share <= 0.9:
             raise UserError(f"learning_share must lie from 0 to 0.9; got {self.learning_share}")
+        if self.max_gradient is not None and not self.max_gradient > 0:
+            raise UserError(f"max_gradient must be above 0; got {self.max_gradient}")
         if not 0 < self.label_seconds < 10**6:
             raise UserError(
                 f"label_seconds must lie above 0, up to a week; got {self.label_seconds}"
@@ -118,10 +135,17 @@ def refuse_unknown(names: Iterable[str]) -> None:
 def settings_from(
     settings: Mapping[str, Any], *, backbone: str, network_given: bool = False
 ) -> tuple[RunConfig, LiveSettings]:
-    """The config of the parts, complete, and how they are used; unknown names are refused."""
+    """The config of the parts, complete, and how they are used; unknown names are refused.
+
+    A network that is given takes samples as they are, unless `normalise` says otherwise.
+    """
     refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
     of_run = {name: value for name, value in settings.items() if name not in own}
+    if of_run.get("preset", "auto") == "auto":
+        of_run = {"optimiser": "adam", "normalise": not network_given, **of_run}
+    if of_run.get("optimiser") in ADAM_RATES and of_run.get("lr") is None:
+        of_run["lr"] = ADAM_RATES[of_run["optimiser"]]
     config = with_detector(
         RunConfig(benchmark="own", backbone=backbone, reference="held-out", **of_run)
     )

@@ -15,7 +15,18 @@ from typing import Any, Protocol
 from recollect.errors import UserError
 from recollect.live.log import Event
 
-_TEXTS = ("refused", "classes", "grown", "watched", "drifted", "realigned", "waiting", "trouble")
+_TEXTS = (
+    "refused",
+    "quarantined",
+    "restored",
+    "classes",
+    "grown",
+    "watched",
+    "drifted",
+    "realigned",
+    "waiting",
+    "trouble",
+)
 """events that a person may want to read; all others are numbers"""
 
 

@@ -56,6 +56,11 @@ class Teller:
         if taken.refused:
             done.notes.append(f"{len(taken.refused)} rows were refused: not finite, or too large")
             done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
+        quarantined = taken.usable.nonzero().squeeze(1)[done.quarantined].tolist()
+        if quarantined:
+            text = f"{len(quarantined)} samples were quarantined: far outside what has been seen"
+            done.notes.append(text)
+            done.events.insert(0, ("quarantined", {"rows": quarantined, "text": text}))
         details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
         so_far = {"loss": loss, "accuracy": self.accuracy, "counters": dict(self.counters.values)}
         done.events.append(("observed", {**details, **so_far}))
@@ -69,6 +74,7 @@ class Teller:
             correct=sum(hits),
             loss=loss,
             refused=taken.refused,
+            quarantined=tuple(quarantined),
             new_classes=done.new_classes,
             verdicts=tuple(done.verdicts),
             repaired=tuple(done.repaired),
@@ -80,6 +86,7 @@ class Teller:
         add = self.counters.add
         add("rows_total", len(taken.usable))
         add("rows_refused_total", len(taken.refused))
+        add("rows_quarantined_total", len(done.quarantined))
         add("rows_labelled_total", len(hits))
         add("correct_total", sum(hits))
         add("drifts_total", sum(bool(verdict.drifted) for verdict in done.verdicts))
@@ -88,6 +95,8 @@ class Teller:
             match kind:
                 case "checked":
                     add("checks_total")
+                case "restored":
+                    add("restored_total")
                 case "trouble":
                     add("label_failures_total")
                 case "asked":

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from recollect import rng
 from recollect.care import Care
 from recollect.detect.share import estimate_shares
+from recollect.errors import Diverged
 from recollect.experiment.config import RunConfig
 from recollect.experiment.presets import settled
 from recollect.live.asking import Answer, Asker
@@ -21,7 +23,12 @@ from recollect.live.settings import LiveSettings
 from recollect.live.turns import give_way
 from recollect.live.window import Track, Window
 from recollect.shapes import Workbench
-from recollect.types import Repair, Rows, StepReport, Verdict
+from recollect.types import Repair, Rows, Verdict
+
+MOST_REPLAY_STEPS, FEW_REPLAY_STEPS = 8, 2
+"""for small networks, and for others: a ResNet-18 must keep up with its stream"""
+SMALL_NETWORK = 1_000_000
+"""weights"""
 
 
 @dataclass(kw_only=True)
@@ -35,6 +42,8 @@ class Done:
     repaired: list[int] = field(default_factory=list)
     extra: list[Rows] = field(default_factory=list)
     """rows that repairs want trained on"""
+    quarantined: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    """int64: positions of samples that lie far outside what has been seen, and were left alone"""
     given: list[Rows] = field(default_factory=list)
     """rows with labels that were asked for, of which no repair had use"""
     losses: list[float] = field(default_factory=list)
@@ -61,8 +70,12 @@ class Upkeep:
         own_outputs: int,
         nothing: Rows,
         asker: Asker | None,
+        last_good: Callable[[], nn.Module | None],
     ) -> None:
-        """Of the network's `outputs`, the first `own_outputs` were trained before."""
+        """Of the network's `outputs`, the first `own_outputs` were trained before.
+
+        `last_good`: a copy of the network as the batch before left it; None: there was none.
+        """
         self.parts = parts
         self.parts.learner.between = give_way
         self.outputs = outputs
@@ -72,7 +85,7 @@ class Upkeep:
         """classes that the last check could say nothing about, although rows enough had come"""
         self.checks = 0
         trusts = config.min_harm is None
-        self.window = Window(nothing, settings, trust_guesses=trusts, seen=parts.seen)
+        self.window = Window(nothing, settings, trust_guesses=trusts, seen=parts.counts)
         self._tells_harm = config.min_harm is not None
         self._own_outputs = own_outputs
         self._answers = torch.zeros(0, dtype=torch.bool)
@@ -83,8 +96,15 @@ class Upkeep:
         self._behind = 0
         """steps by which the network is behind a realigned memory"""
         self._check_rows = settings.check_rows
+        self._reference_size = settings.reference_size
+        self._seed = config.seed
         self._step_rows = settings.batch_size
         self._extra_rows = settled(config.batch_size)
+        weights = sum(each.numel() for each in parts.learner.network.parameters())
+        usual = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
+        given_steps = settings.replay_steps
+        self._replay_steps = usual if given_steps is None else given_steps
+        self._last_good = last_good
 
     @property
     def answers(self) -> Tensor:
@@ -105,15 +125,26 @@ class Upkeep:
 
     def observe(self, rows: Rows, answers: list[Answer], *, next_row: int) -> Done:
         """Everything that is to be done about a batch and about labels that came since."""
+        far = self.parts.seen.far(rows.images)
+        if is_first := not self.parts.seen.count:  # the first samples are scaled by themselves
+            self.parts.take_in(rows.images[~far])
         done = Done(predicted=self.predict(rows.images))
         give_way()
+        outlying = self._outlying(rows, far, done.predicted)
+        if not is_first:
+            self._take_in(rows.images, far)
+        predicted = done.predicted
+        if bool(outlying.any()):
+            done.quarantined = outlying.nonzero().squeeze(1)
+            rows, predicted = rows[~outlying], predicted[~outlying]
         has_label = rows.labels >= 0
         mixed = not bool(has_label.all())  # if not, there is nothing to be told apart, nor copied
         learn, watch = self.window.split(rows[has_label] if mixed else rows)
         self.window.watch(watch)
         if mixed:
-            self._watch_unlabelled(rows[~has_label], done.predicted[~has_label], done)
+            self._watch_unlabelled(rows[~has_label], predicted[~has_label], done)
         late = self._take_up(answers, done)
+        waited = set(self.waiting)
 
         give_way()
         self._check(done, next_row)
@@ -122,9 +153,63 @@ class Upkeep:
         self._mend_waiting(done, next_row)
         self._teach([], done)
         self._catch_up(done)
+        self._guard(self.parts.learner.refuse_burst_weights, done)
         self._settle(done)
+        # Only now: what was found without labels may have been realigned with those of the batch.
+        for label in sorted(self.waiting.keys() - waited):
+            text = f"class {label} has drifted, no labels to realign with"
+            done.tell("waiting", label=label, text=text)
         give_way()
         return done
+
+    def _outlying(self, rows: Rows, far: Tensor, predicted: Tensor) -> Tensor:
+        """bool (samples,): single outliers. What a class agrees on is drift, and goes on."""
+        classes = torch.where(rows.labels >= 0, rows.labels, predicted)
+        return far & ~self.parts.seen.agrees(classes, far)
+
+    def _take_in(self, images: Tensor, far: Tensor) -> None:
+        if self.parts.seen.has_moved:
+            self.parts.seen.begin_anew()
+            self.parts.take_in(images[far])
+        else:
+            self.parts.take_in(images[~far])
+
+    def _guard(self, step: Callable[[], object], done: Done) -> bool:
+        """Whether a step went well; if not, the network is again as the batch before left it."""
+        try:
+            step()
+        except Diverged as error:
+            learner, good = self.parts.learner, self._last_good()
+            if good is None:
+                learner.restart()
+            else:
+                learner.go_back(good)
+            back = "fresh weights" if good is None else "its last good snapshot"
+            done.tell("restored", text=f"the network went back to {back}: {error}")
+            return False
+        return True
+
+    def fit_reference(self, rows: Rows) -> tuple[int, ...]:
+        """From now on the classes of these samples are compared with them; the classes."""
+        rows = rows[~self.parts.seen.far(rows.images)]
+        self.parts.take_in(rows.images)
+        classes = tuple(sorted(set(rows.labels.tolist())))
+        samples = {label: self._sampled(rows.of_class(label)) for label in classes}
+        learned = [self.parts.learner.memory.rows_of(label) for label in classes]
+        for care, track in self._ways():
+            for label in classes:
+                track.adopt(label, samples[label])
+            care.settle(_Collected(samples), classes, Rows.concat(learned))
+        return classes
+
+    def _sampled(self, rows: Rows) -> Rows:
+        """At most as many as a reference has, any of them."""
+        label = int(rows.labels[0])
+        draw = rng.fork(self._seed, "history", label)
+        chosen = torch.randperm(len(rows), generator=draw)[: self._reference_size].sort().values
+        # Numbers that no sample of the stream has, nor one of another class.
+        ids = -2 - label * 2**32 - torch.arange(len(chosen))
+        return replace(rows[chosen], ids=ids)
 
     def _watch_unlabelled(self, rows: Rows, guesses: Tensor, done: Done) -> None:
         if not len(rows):
@@ -171,7 +256,7 @@ class Upkeep:
             labels = self._labels(
                 done, look, asking=True, now=next_row, onset=self._onset_by(care, track)
             )
-            bench = self._bench(care, look, labels)
+            bench = self._bench(care, look, labels, done)
             if track is self.window.given or not self.window.given.follows:
                 # Rows with labels say what it brings: where they come, it waits for them.
                 done.notes += care.follow_up(bench)
@@ -187,23 +272,36 @@ class Upkeep:
             self.window.unchanged_until(still, next_row)
             done.verdicts += verdicts
             drifted = {each.label: each for each in verdicts if each.calls_for_repair}
-            done.tell("checked", classes=list(due), number=self.checks)
-            self._tell_of_untestable(verdicts, done)
+            done.tell(
+                "checked",
+                classes=list(due),
+                number=self.checks,
+                p_values={str(each.label): each.p_value for each in verdicts},
+            )
             if drifted:
-                done.tell("drifted", classes=sorted(drifted))
+                done.tell(
+                    "drifted",
+                    classes=sorted(drifted),
+                    verdicts=[_effect(drifted[label]) for label in sorted(drifted)],
+                )
             self._answer(repair, drifted, labels, done, next_row)
             track.end_check(due)
+        self._report_untestable(done)
 
-    def _tell_of_untestable(self, verdicts: Sequence[Verdict], done: Done) -> None:
-        """Silence about a class must not be taken for its being as it was."""
+    def _report_untestable(self, done: Done) -> None:
+        """Silence about a class must not be taken for its being as it was.
+
+        A class that one of several checks had something to say about was testable.
+        """
         enough = self._check_rows // 2
+        tested = {each.label for each in done.verdicts if each.drifted is not None}
         dumb = {
             each.label: each.reason
-            for each in verdicts
-            if each.drifted is None and each.num_current >= enough
+            for each in done.verdicts
+            if each.label not in tested and each.num_current >= enough
         }
         new = sorted(dumb.keys() - self.untestable)
-        self.untestable -= {each.label for each in verdicts}
+        self.untestable -= {each.label for each in done.verdicts}
         self.untestable |= dumb.keys()
         if new:
             classes = ", ".join(map(str, new))
@@ -237,7 +335,7 @@ class Upkeep:
         care, track = self.parts.given, self.window.given
         look = _Look(number=self.checks + 1, known_classes=tuple(ready), track=track)
         labels = self._labels(done, look, asking=False, now=next_row)
-        repair = care.mend(list(ready.values()), self._bench(care, look, labels))
+        repair = care.mend(list(ready.values()), self._bench(care, look, labels, done))
         self._answer(repair, ready, labels, done, next_row)
 
     def _answer(
@@ -256,8 +354,6 @@ class Upkeep:
                 self.waiting.pop(label, None)
             elif label not in self.waiting:
                 self.waiting[label] = verdict
-                done.tell("waiting", label=label)
-                done.notes.append(f"class {label} has drifted, no labels to realign with")
         done.repaired += repair.renewed
         done.notes += repair.notes
         if repair.renewed:
@@ -295,14 +391,14 @@ class Upkeep:
             now=look.began(default=now),
         )
 
-    def _bench(self, care: Care, look: _Look, labels: LiveLabels) -> Workbench:
+    def _bench(self, care: Care, look: _Look, labels: LiveLabels, done: Done) -> Workbench:
         learner, ledger = self.parts.learner, self.parts.ledger
 
-        def rehearse(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
+        def rehearse(batch: Rows | None, *, rate: float = 1.0) -> None:
             ledger.add_step()
             if batch is not None:
                 self.window.forget(batch.ids)
-            return learner.rehearse(batch, rate=rate)
+            self._guard(lambda: learner.rehearse(batch, rate=rate), done)
 
         return Workbench(
             memory=learner.memory,
@@ -331,23 +427,40 @@ class Upkeep:
                 self.window.learned.add(batch)
 
     def _steps(self, rows: Rows, size: int, done: Done) -> None:
+        """Steps on so many samples at a time, each followed by replay steps in proportion."""
         for start in range(0, len(rows), size):
-            done.losses.append(self.parts.given.teach(rows[start : start + size]).loss)
+            batch = rows[start : start + size]
+            if not self._guard(lambda: self._step(batch, done), done):
+                return
+            self._replay(-(-self._replay_steps * len(batch) // size), done)
+
+    def _step(self, batch: Rows, done: Done) -> None:
+        done.losses.append(self.parts.given.teach(batch).loss)
+
+    def _replay(self, steps: int, done: Done) -> None:
+        """Steps on the buffer alone."""
+        for _ in range(steps if len(self.parts.learner.memory) > 1 else 0):
+            self._guard(lambda: self._rehearse(done), done)
+
+    def _rehearse(self, done: Done) -> None:
+        done.losses.append(self.parts.learner.rehearse().loss)
+        self.parts.ledger.add_step()
 
     def _catch_up(self, done: Done) -> None:
         """The network follows a realigned memory by replay, also while no labels come."""
-        if self._behind and not done.losses and len(self.parts.learner.memory) > 1:
-            done.losses += self.rehearse(1)
+        if self._behind and not done.losses:
+            with self.parts.ledger.phase("train"):
+                self._replay(1, done)
         self._behind = max(0, self._behind - len(done.losses))
 
-    def rehearse(self, steps: int) -> list[float]:
-        """So many steps on memory alone, which must not be empty; their losses."""
-        losses = []
+    def rehearse(self, steps: int) -> Done:
+        """So many steps on memory alone, which must not be empty."""
+        done = Done(predicted=torch.empty(0, dtype=torch.int64))
         with self.parts.ledger.phase("train"):
             for _ in range(steps):
-                losses.append(self.parts.learner.rehearse().loss)
-                self.parts.ledger.add_step()
-        return losses
+                self._guard(lambda: self._rehearse(done), done)
+        self._guard(self.parts.learner.refuse_burst_weights, done)
+        return done
 
     def _meet(self, labels: set[int], done: Done) -> None:
         """Make room for labels that were never seen."""
@@ -398,6 +511,21 @@ class Upkeep:
         self.untestable = set(state.get("untestable", ()))
         verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
+
+
+def _effect(verdict: Verdict) -> dict[str, Any]:
+    """How sure it is that a class has drifted, and how much of it, as JSON can say it."""
+    return {
+        "class": verdict.label,
+        "p_value": verdict.p_value,
+        "threshold": verdict.threshold,
+        "score": verdict.score,
+        "share": verdict.share,
+        "share_error": verdict.share_error,
+        "harm": verdict.harm,
+        "num_reference": verdict.num_reference,
+        "num_current": verdict.num_current,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,9 @@ MOST_CHECKED = 500
 """newest rows of a class that a check takes, or as many as make it due: tests compare every row
 with every other"""
 
+FIRST_CHECK = 10
+"""current samples of a class with a reference from before that make its first check due"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
@@ -195,6 +198,8 @@ class Track:
         self._num_collected = Tally()
         self._num_current = Tally()
         self._references: dict[int, Tensor] = {}
+        self._due_at: dict[int, int] = {}
+        """current samples that make a class's check due, where it has a reference from before"""
 
     @property
     def watched(self) -> tuple[int, ...]:
@@ -234,6 +239,12 @@ class Track:
         self._references[label] = rows.ids
         return rows
 
+    def adopt(self, label: int, rows: Rows) -> None:
+        """A class is compared with samples from before the stream, and checked soon at first."""
+        self.renew(label)
+        self._references[label] = rows.ids
+        self._due_at[label] = min(FIRST_CHECK, self._check_rows)
+
     def due(self) -> tuple[int, ...]:
         """The classes to be checked now: none, as long as none of them has rows enough.
 
@@ -241,12 +252,15 @@ class Track:
         the fewer checks there are, the more of its level each of them may spend.
         """
         watched = set(self._references)
-        if watched.isdisjoint(self._num_current.reaching(self._check_rows)):
+        soon = {label: self._num_current.of(label) / due for label, due in self._due_at.items()}
+        if watched.isdisjoint(self._num_current.reaching(self._check_rows)) and not any(
+            part >= 1 for part in soon.values()
+        ):
             return ()
         if self._together:
             return self.watched
-        half = (self._check_rows + 1) // 2
-        return tuple(sorted(watched.intersection(self._num_current.reaching(half))))
+        half = watched.intersection(self._num_current.reaching((self._check_rows + 1) // 2))
+        return tuple(sorted(half.union(label for label, part in soon.items() if part >= 0.5)))
 
     def current(self, labels: Sequence[int]) -> Rows:
         """The rows that say how these classes look now; of many, the newest."""
@@ -271,6 +285,9 @@ class Track:
         self._current.remove_classes(list(labels))
         for label in labels:
             self._num_current.clear(label)
+            due = 2 * self._due_at.pop(label, self._check_rows)
+            if due < self._check_rows:  # the second check takes twice as many, and so on
+                self._due_at[label] = due
 
     def renew(self, label: int) -> None:
         """Forget how a class looked and looks."""
@@ -279,6 +296,7 @@ class Track:
         self._num_collected.clear(label)
         self._num_current.clear(label)
         self._references.pop(label, None)
+        self._due_at.pop(label, None)
 
     def forget(self, ids: Tensor) -> None:
         """Take rows out, unless they are a reference."""
@@ -315,6 +333,7 @@ class Track:
             "num_collected": self._num_collected.state_dict(),
             "num_current": self._num_current.state_dict(),
             "references": dict(self._references),
+            "due_at": dict(self._due_at),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -324,3 +343,4 @@ class Track:
         self._num_collected.load_state_dict(state["num_collected"])
         self._num_current.load_state_dict(state["num_current"])
         self._references = dict(state["references"])
+        self._due_at = dict(state.get("due_at", {}))  # not always was it there

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -25,18 +23,29 @@ class Prepared(nn.Module):
         network: nn.Module,
         *,
         channels: int,
-        mean: Sequence[float] = (0.0,),
-        std: Sequence[float] = (1.0,),
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
+        limit: float | None = None,
     ) -> None:
-        """`mean` and `std`: one number per channel of the data, or one for all."""
+        """`mean` and `std`: (channels, 1, 1) for images, (features,) for vectors.
+
+        `limit`: what is further from the mean counts as so many deviations.
+        """
         super().__init__()
         self.network = network
         self._channels = channels
-        self.register_buffer("mean", torch.tensor(mean)[:, None, None])
-        self.register_buffer("std", torch.tensor(std)[:, None, None])
+        self._limit = limit
+        self.register_buffer("mean", torch.zeros(1, 1, 1) if mean is None else mean.clone())
+        self.register_buffer("std", torch.ones(1, 1, 1) if std is None else std.clone())
+
+    @torch.no_grad()
+    def scale_by(self, mean: Tensor, std: Tensor) -> None:
+        """From now on take out these."""
+        self.mean.copy_(mean)
+        self.std.copy_(std)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (rows, channels of the data, height, width) -> (rows, classes)."""
+        """Logits, (samples, ...) as the data come -> (samples, classes)."""
         logits: Tensor = self.network(self._prepare(x))
         return logits
 
@@ -49,4 +58,7 @@ class Prepared(nn.Module):
         if x.ndim == 2:  # vectors: a number for each of their features
             return (x - self.mean.flatten()) / self.std.flatten()
         normal = (x - self.mean) / self.std
-        return normal.expand(-1, self._channels, -1, -1) if x.shape[1] == 1 else normal
+        if self._limit is not None:
+            normal = normal.clamp(-self._limit, self._limit)
+        is_grey = x.ndim == 4 and x.shape[1] == 1
+        return normal.expand(-1, self._channels, -1, -1) if is_grey else normal

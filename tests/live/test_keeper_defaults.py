@@ -1,0 +1,152 @@
+"""What a keeper does where nobody says otherwise, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from live_tools import accuracy, digits, keeper, play, small_network
+from run_tools import complaint
+from same_state import same
+from test_keeper_saving import state_of
+
+import recollect
+from recollect.live.log import Event
+from recollect.live.upkeep import Done
+from recollect.types import Verdict
+
+QUIET = digits(0, turn=None)
+
+
+def steps_of(mine: recollect.Keeper) -> int:
+    assert mine._upkeep is not None
+    return mine._upkeep.parts.ledger.steps
+
+
+def test_digits_are_learned_in_one_pass() -> None:
+    seen = play(recollect.Keeper("mlp"), QUIET, rows=900)
+    assert accuracy(seen) > 0.8
+
+
+@pytest.mark.parametrize(("samples", "steps"), [(32, 1 + 8), (20, 1 + 5), (2, 1 + 1), (64, 18)])
+def test_replay_steps_follow_each_step_in_proportion(samples: int, steps: int) -> None:
+    mine = recollect.Keeper("mlp", watch_every=10_000)
+    mine.observe(QUIET.images[:samples], QUIET.labels[:samples])
+    assert steps_of(mine) == steps
+
+
+def test_large_networks_take_fewer_replay_steps_and_none_where_none_are_wanted() -> None:
+    wide = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 1000), torch.nn.Linear(1000, 1000)
+    )
+    for network, given, steps in ((wide, None, 1 + 2), (wide, 0, 1), ("mlp", 3, 1 + 3)):
+        mine = recollect.Keeper(network, watch_every=10_000, replay_steps=given)
+        mine.observe(QUIET.images[:32], QUIET.labels[:32])
+        assert steps_of(mine) == steps
+
+
+def table(samples: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of very different sizes, one of them constant; the smallest one tells the classes."""
+    draw = np.random.default_rng(0)
+    y = draw.integers(2, size=samples)
+    columns = [draw.normal(size=samples) * 1e5, np.full(samples, 7.0)]
+    columns.append((draw.normal(size=samples) / 3 + y) * 1e-3)
+    return np.stack(columns, axis=1).astype(np.float32), y
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalise": True}])
+def test_tables_are_scaled_by_what_was_seen(settings: dict[str, Any], tmp_path: Path) -> None:
+    x, y = table()
+    with recollect.Keeper("mlp", folder=tmp_path / "kept", **settings) as mine:
+        for start in range(0, 300, 20):
+            mine.observe(x[start : start + 20], y[start : start + 20])
+        said = mine.predict_proba(x)
+        assert (said.argmax(axis=1) == y)[300:].mean() > 0.85
+    with recollect.Keeper.load(tmp_path / "kept") as again:
+        assert np.array_equal(again.predict_proba(x), said)
+
+
+def test_a_network_of_ones_own_gets_samples_as_they_are() -> None:
+    given = []
+    network = small_network(outputs=10)
+    mine = recollect.Keeper(network)
+    x = QUIET.images[:20].reshape(20, 64).astype(np.float32)
+    mine.observe(x, QUIET.labels[:20])
+    inner = mine._upkeep.parts.learner.network  # type: ignore[union-attr]
+    inner.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
+    mine._upkeep.predict(torch.from_numpy(x))  # type: ignore[union-attr]
+    assert torch.equal(given[0], torch.from_numpy(x))
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet18", "vit-tiny"])
+def test_a_backbone_for_images_says_that_vectors_are_none(name: str) -> None:
+    x, y = table(20)
+    said = complaint(lambda: recollect.Keeper(name).observe(x, y))
+    assert "takes images; these samples have the shape (3,): use the backbone mlp" in said
+
+
+def test_events_say_when_how_sure_and_how_much(tmp_path: Path) -> None:
+    events: list[Event] = []
+    before = datetime.now(UTC)
+    with keeper(detector="combined", folder=tmp_path / "kept") as mine:
+        mine.on("*", events.append)
+        play(mine, digits(0))
+    times = [datetime.fromisoformat(event.time) for event in events]
+    assert before.replace(microsecond=0) <= times[0] <= times[-1] <= datetime.now(UTC)
+    assert times[0].tzinfo == UTC
+    drifted = [
+        each for event in events if event.kind == "drifted" for each in event.details["verdicts"]
+    ]
+    assert drifted
+    for each in drifted:
+        assert each["p_value"] <= each["threshold"]
+        assert 0 < each["share"] <= 1
+    checked = next(event for event in events if event.kind == "checked")
+    assert set(checked.details["p_values"]) == set(map(str, checked.details["classes"]))
+    lines = map(json.loads, (tmp_path / "kept" / "events.jsonl").read_text().splitlines())
+    assert all(line["time"].endswith("+00:00") for line in lines)
+
+
+def test_a_class_that_one_check_could_test_is_not_called_untestable() -> None:
+    mine = keeper()
+    play(mine, QUIET, rows=50)
+    upkeep = mine._upkeep
+    assert upkeep is not None
+    done = Done(predicted=torch.empty(0))
+    for label, drifted in ((3, True), (3, None), (4, None)):
+        done.verdicts.append(
+            Verdict(task=2, label=label, drifted=drifted, num_current=50, reason="too few")
+        )
+    upkeep._report_untestable(done)
+    assert [details["classes"] for kind, details in done.events] == [[4]]
+
+
+def test_a_class_that_was_realigned_is_not_said_to_wait() -> None:
+    """Found before its batch is learned, realigned with the labels of that batch."""
+    stream = digits(0, classes=5, turn=450)
+    mine = keeper(detector="combined")
+    for start in range(0, 450, 10):
+        mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
+    events: list[Event] = []
+    mine.on("*", events.append)
+    report = mine.observe(stream.images[450:], stream.labels[450:])
+    assert report.repaired
+    assert not set(report.repaired) & {e.details["label"] for e in events if e.kind == "waiting"}
+    for label in report.repaired:
+        assert f"class {label} has drifted, no labels to realign with" not in report.notes
+
+
+def test_pauses_change_no_bit_at_the_defaults(tmp_path: Path) -> None:
+    whole = recollect.Keeper("mlp")
+    play(whole, QUIET, rows=200)
+    with recollect.Keeper("mlp", folder=tmp_path / "kept") as first:
+        play(first, QUIET, rows=100)
+    with recollect.Keeper.load(tmp_path / "kept") as second:
+        for start in range(100, 200, 10):
+            second.observe(QUIET.images[start : start + 10], QUIET.labels[start : start + 10])
+        assert same(state_of(second), state_of(whole))
