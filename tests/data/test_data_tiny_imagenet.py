@@ -12,7 +12,7 @@ from PIL import Image
 
 from recollect import RunConfig
 from recollect.data import tiny_imagenet
-from recollect.data.cache import cached, fingerprint_of
+from recollect.data.cache import cached, source_of
 from recollect.data.identity import identity_of
 from recollect.data.known import known_set
 from recollect.data.library import cache_name, existing_sources, load
@@ -78,7 +78,7 @@ def test_a_cache_with_classes_by_sorted_ids_is_not_used(
 ) -> None:
     monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
     known = known_set("tiny-imagenet")
-    made_before = fingerprint_of(existing_sources(known, root), tag="tiny-imagenet 1")
+    made_before = source_of(existing_sources(known, root), tag="tiny-imagenet 1")
     stale = replace(read_tiny_imagenet(root), class_names=("by", "sorted", "ids"))
     cached(cache_name(known.name, root), made_before, lambda _: stale)
     assert load("tiny-imagenet", root).class_names[0] == "crane (n03)"

@@ -155,7 +155,7 @@ def _adapted(config: RunConfig, records: Sequence[Record], ledger: Ledger) -> Re
         [
             (verdict["task"], verdict["class"], verdict["drifted"], verdict["spared"])
             for record in records
-            for verdict in record["verdicts"]
+            for verdict in verdicts_of(record)
         ],
         {(record["task"], label) for record in records for label in record["renewed"]},
     )
