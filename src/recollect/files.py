@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -28,7 +29,7 @@ def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
 
 
 @contextlib.contextmanager
-def replacing(target: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+def replacing(target: Path, *, durable: bool = True) -> Iterator[io.BufferedRandom]:
     """An open file to fill; it becomes `target` in one step, once it is safe on the disk.
 
     Its name cannot be guessed and it is made here or not at all, so that no link in its place leads
@@ -133,7 +134,7 @@ CHECKSUMS = "checksums.json"
 
 
 @contextlib.contextmanager
-def sealed(target: Path) -> Iterator[BinaryIO]:
+def sealed(target: Path) -> Iterator[io.BufferedRandom]:
     """`replacing`, and the checksum of what was written is kept beside it.
 
     The new checksum is there before the new content is, and that of the content it replaces stays
