@@ -215,6 +215,7 @@ def folder_in(out: Path, name: str) -> Path:
 
 
 MANIFEST = ".written.json"
+"""Kept in an output folder: names of the files that were written below it, by folder."""
 
 
 class Manifest:
@@ -253,7 +254,7 @@ class Manifest:
     def _read(self) -> dict[str, set[str]]:
         try:
             with open(self._file, "rb", opener=own_file) as file:
-                noted = json.loads(file.read())
+                noted = json.loads(file.read(1 << 26))  # cut off, a larger one is damaged
             return {
                 folder: {name for name in names if Path(name).name == name}
                 for folder, names in noted.items()
