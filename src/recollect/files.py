@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -28,7 +29,7 @@ def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
 
 
 @contextlib.contextmanager
-def replacing(target: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+def replacing(target: Path, *, durable: bool = True) -> Iterator[io.BufferedRandom]:
     """An open file to fill; it becomes `target` in one step, once it is safe on the disk.
 
     Its name cannot be guessed and it is made here or not at all, so that no link in its place leads
@@ -105,7 +106,7 @@ CHECKSUMS = "checksums.json"
 
 
 @contextlib.contextmanager
-def sealed(target: Path) -> Iterator[BinaryIO]:
+def sealed(target: Path) -> Iterator[io.BufferedRandom]:
     """`replacing`, and the checksum of what was written is kept beside it.
 
     The new checksum is there before the new content is, and that of the content it replaces stays
@@ -186,6 +187,7 @@ def folder_in(out: Path, name: str) -> Path:
 
 
 MANIFEST = ".written.json"
+"""Kept in an output folder: names of the files that were written below it, by folder."""
 
 
 class Manifest:
@@ -224,7 +226,7 @@ class Manifest:
     def _read(self) -> dict[str, set[str]]:
         try:
             with open(self._file, "rb", opener=own_file) as file:
-                noted = json.loads(file.read())
+                noted = json.loads(file.read(1 << 26))  # cut off, a larger one is damaged
             return {
                 folder: {name for name in names if Path(name).name == name}
                 for folder, names in noted.items()

@@ -510,7 +510,8 @@ def write_in_secret(file: Path, content: bytes) -> None:
 def test_a_source_that_has_changed_in_neither_size_nor_time_is_read_again(
     source: Path, tmp_path: Path
 ) -> None:
-    file, read, told = source / "val/1.png", Reader(), []
+    file, read = source / "val/1.png", Reader()
+    told: list[str] = []
 
     def use() -> None:
         cached("tiny", source_of([source]), read, home=tmp_path, warn=told.append)

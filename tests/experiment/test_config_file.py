@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +174,9 @@ def test_a_number_in_json_that_python_cannot_hold_gets_one_line(
 ) -> None:
     path = tmp_path / "c.json"
     path.write_text(f'{{"seed": {number}}}')
-    for read in (read_config_file, read_object):
-        line = complaint(lambda read=read: read(path))
+    readers: list[Callable[[Path], object]] = [read_config_file, read_object]
+    for read in readers:
+        line = complaint(functools.partial(read, path))
         assert line.startswith(str(path))
         assert len(line) < len(str(path)) + 150
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_data_of_which_a_third_was_replaced_are_not_gone_on_with(tmp_path: Path)
         run(CONFIG, out, data=data, listener=StopAt(2, 1))
     for sampled in (True, False):
         other = with_others(data, sampled=sampled)
-        told = complaint(lambda data=other: run(CONFIG, out, data=data, resume=True))
+        told = complaint(partial(run, CONFIG, out, data=other, resume=True))
         assert "data_identity" in told
     data.images[7] = 0  # as whoever has loaded them may do
     assert "data_identity" in complaint(lambda: run(CONFIG, out, data=data, resume=True))

@@ -56,5 +56,5 @@ def _sha256(array: np.ndarray) -> str:
     digest = hashlib.sha256()
     step = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):
-        digest.update(np.ascontiguousarray(array[start : start + step]))
+        digest.update(np.ascontiguousarray(array[start : start + step]).data)
     return digest.hexdigest()

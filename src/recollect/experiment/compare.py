@@ -100,7 +100,9 @@ def compare(
                 display.say(f"{folder.path.name}: finished before")
                 display.finished()
                 continue
-            assembly = assemble(config)
+            # The first has said already what all of them share.
+            of_its_own = config.data_identity != identity
+            assembly = assemble(config, tell=Tell(warn=display.warn) if of_its_own else QUIET)
             listener = display.run(folder.path.name, config, len(assembly.stream))
             run_in(
                 folder,

@@ -142,7 +142,7 @@ def _parse_yaml(text: str, path: Path) -> object:
             if len(node.value) > MAX_DIGITS:  # of which 1:30:00 and 0xff make more than they have
                 line = node.start_mark.line + 1
                 raise UserError(f"{path}:{line}: {too_long(node.value)}")
-            return int(super().construct_yaml_int(node))  # type: ignore[no-untyped-call]
+            return int(super().construct_yaml_int(node))
 
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     try:
