@@ -157,13 +157,9 @@ def test_a_page_asks_for_nothing_from_elsewhere(finished: Path, tmp_path: Path) 
     assert "XMLHttpRequest" not in page
 
 
-OURS = ("store", "journal", "load")
-READERS = ("report/", "sweeps/", *(f"experiment/{name}.py" for name in OURS))
-    "report/",
-    "sweeps/",
-    "experiment/store.py",
-    "experiment/journal.py",
-    "experiment/load.py",
+READERS = (
+    *("report/", "sweeps/"),
+    *("experiment/store.py", "experiment/journal.py", "experiment/load.py"),
 )
 """Where files of runs and sweeps are read, which may have come from anybody."""
 

@@ -216,7 +216,7 @@ def test_many_runs_are_shown_in_parts(browser: Browser, tmp_path: Path) -> None:
     assert rows.count() == 500
     page.get_by_role("button", name="Show 101 more of 601 rows").click()
     assert rows.count() == 601
-    assert page.locator(".runs tbody").get_by_text("and 180 more").count() == 1
+    assert page.locator(".runs tbody").get_by_text("and 195 more").count() == 1
     assert page.locator('.options input[name="seed"]').count() == 0, "200 chips are no choice"
     page.get_by_role("searchbox").fill("s199")
     assert count(visit).startswith("1 of 601 cells, 1 of 800 runs")
