@@ -864,7 +864,9 @@ def test_a_damaged_json_file_is_told_by_name(tmp_path: Path, content: bytes) -> 
 
 def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
     (started(tmp_path) / "result.json").mkdir()
-    with pytest.raises(UserError, match=r"^cannot read .*result.json: Is a directory$"):
+    with pytest.raises(
+        UserError, match=r"^cannot read .*result.json: expected a regular file, found a folder$"
+    ):
         store.read_result(tmp_path)
 
 

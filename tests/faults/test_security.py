@@ -6,6 +6,9 @@ import ast
 import hashlib
 import json
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -258,3 +261,56 @@ def test_python_m_does_not_look_into_the_working_folder(hostile: Path) -> None:
     command = [sys.executable, "-m", "recollect", *TINY_RUN.split()]
     subprocess.run(command, cwd=hostile, env=environment, check=True)
     assert ran(hostile) == []
+
+
+READERS = (
+    *("report/", "sweeps/"),
+    *("experiment/store.py", "experiment/journal.py", "experiment/load.py"),
+)
+"""Where files of runs and sweeps are read, which may have come from anybody."""
+
+
+def test_files_of_runs_are_read_as_regular_files_of_bounded_size_only() -> None:
+    own = ("files(", "read_text('utf-8')")  # what belongs to the package
+    found = [
+        (file, ast.unparse(call))
+        for file, call in nodes(ast.Call)
+        if file.startswith(READERS) or file == "files.py"
+        if ast.unparse(call.func).endswith((".read_bytes", ".read_text", "load_file", "json.load"))
+        and not any(words in ast.unparse(call) for words in own)
+    ]
+    assert [each for each in found if each[0] != "report/paper/feature_space.py"] == []
+
+
+@pytest.mark.parametrize("name", ["config.json", "checkpoint.safetensors", "checksums.json"])
+def test_a_pipe_in_a_run_folder_keeps_nobody_waiting(
+    finished: Path, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    (folder / "checkpoint-previous.safetensors").unlink()
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+
+    def give_up(*_: object) -> None:
+        raise AssertionError("still waiting")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(20)
+    try:
+        with pytest.raises(recollect.UserError, match="expected a regular file, found a pipe"):
+            recollect.load(folder)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "events.jsonl", ".lock"])
+def test_a_run_is_not_resumed_into_a_pipe(finished: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    (folder / "result.json").unlink()
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(recollect.UserError, match=f"{re.escape(name)} is no regular file"):
+        recollect.run(recollect.RunConfig(epochs=1), folder, resume=True)

@@ -204,3 +204,41 @@ def test_index_and_run_page_fit_the_screen(visit: Visit, width: int) -> None:
     for _ in ("index", "run"):
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         visit.page.locator(".runs tbody a, a.kept").first.click()
+
+
+def test_many_runs_are_shown_in_parts(browser: Browser, tmp_path: Path) -> None:
+    places = {f"r{number}": place_of(seed=number % 30, severity=number) for number in range(600)}
+    places |= {f"s{seed}": place_of(seed=seed) for seed in range(200)}
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    visit = Visit(page)
+    page.goto(write_index(tmp_path, [read_sweep(write_plan(tmp_path, "own", places))]).as_uri())
+    rows = page.locator(".runs tbody tr")
+    assert rows.count() == 500
+    page.get_by_role("button", name="Show 101 more of 601 rows").click()
+    assert rows.count() == 601
+    assert page.locator(".runs tbody").get_by_text("and 195 more").count() == 1
+    assert page.locator('.options input[name="seed"]').count() == 0, "200 chips are no choice"
+    page.get_by_role("searchbox").fill("s199")
+    assert count(visit).startswith("1 of 601 cells, 1 of 800 runs")
+    assert visit.complaints == []
+    page.close()
+
+
+def test_the_image_of_a_long_stream_is_shown(browser: Browser, tmp_path: Path) -> None:
+    tasks = range(1, 41)
+    write_run(
+        tmp_path / "runs" / "long",
+        small_result(
+            accuracy_matrix=[[50.0] * task + [None] * (40 - task) for task in tasks],
+            per_class_accuracy=[{"0": 50.0} for _ in tasks],
+            accuracy_matrix_til=None,
+        ),
+    )
+    write_index(tmp_path, [read_sweep(write_plan(tmp_path, "own", {"long": place_of()}))])
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    visit = Visit(page)
+    page.goto((tmp_path / "pages" / "long.html").as_uri())
+    assert page.locator("img.heat").evaluate("image => image.naturalWidth") == 40
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert visit.complaints == []
+    page.close()

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib.image
+import numpy as np
 import pytest
 from report_builders import small_result, write_run
 from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_plan
@@ -14,6 +16,8 @@ from recollect.errors import UserError
 from recollect.files import Manifest
 from recollect.report.index.page import write_index
 from recollect.report.index.rows import MEASURES, rows_of
+from recollect.report.index.run_page import build_run_page
+from recollect.report.markup import png
 from recollect.report.parse import DamagedError, parse
 from recollect.report.sweeps import read_sweep
 
@@ -337,3 +341,52 @@ def test_a_matrix_reads_null_as_unknown_and_refuses_what_is_no_number(tmp_path: 
 
 def test_no_sweep_at_all_makes_a_page_all_the_same(tmp_path: Path) -> None:
     assert "0 of 0 runs done." in read(write_index(tmp_path, [])).text
+
+
+def test_a_page_names_some_seeds_of_its_cell_however_many_there_are(tmp_path: Path) -> None:
+    places = {f"r{seed}": place_of(seed=seed) for seed in range(40)}
+    for run_id, place in places.items():
+        write_run(tmp_path / "runs" / run_id, small_result(seed=place["seed"]))
+    write_index(tmp_path, [read_sweep(write_plan(tmp_path, "own", places))])
+    for own in (0, 20, 39):
+        reader = read(tmp_path / "pages" / f"r{own}.html")
+        links = [a["href"] or "" for tag, a in reader.tags if tag == "a" and "class" in a]
+        named = {int(link[1:-5]) for link in links if link.startswith("r")}
+        assert len(named) == 11
+        assert min(abs(seed - own) for seed in named) == 1
+        assert max(abs(seed - own) for seed in named) <= 11
+        assert "of 40" in reader.text
+    sizes = {(tmp_path / "pages" / f"r{seed}.html").stat().st_size for seed in range(10, 30)}
+    assert max(sizes) - min(sizes) < 100
+
+
+def test_the_page_of_a_long_stream_shows_all_as_an_image_and_some_as_numbers(
+    tmp_path: Path,
+) -> None:
+    def size_of(num_tasks: int) -> int:
+        matrix = [[50.0] * task + [None] * (num_tasks - task) for task in range(1, num_tasks + 1)]
+        per_class = [
+            {str(label): 50.0 for label in range(task)} for task in range(1, num_tasks + 1)
+        ]
+        verdicts = [
+            {"task": task, "class": label, "drifted": True, "p_value": 0.01}
+            for task in range(2, num_tasks + 1)
+            for label in range(task - 1)
+        ]
+        changes = {"accuracy_matrix": matrix, "per_class_accuracy": per_class}
+        changes |= {"verdicts": verdicts, "confusion_matrix": None}
+        changes |= {"class_names": [str(label) for label in range(num_tasks)]}
+        run = parse(small_result(**changes, accuracy_matrix_til=None), tmp_path, None)
+        page = build_run_page(run, "run", [])
+        assert ('class="heat"' in page) == (num_tasks > 20)
+        return len(page)
+
+    few, many = size_of(20), size_of(120)
+    assert many < 1.6 * few, "36 times as many accuracies"
+
+
+def test_a_png_file_holds_the_pixels_that_it_was_made_of(tmp_path: Path) -> None:
+    pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+    (tmp_path / "a.png").write_bytes(png(pixels))
+    shown = matplotlib.image.imread(tmp_path / "a.png")
+    assert np.round(shown * 255).astype(int).tolist() == pixels.tolist()

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from report_builders import write_small_comparison
+from report_builders import small_result, write_run, write_small_comparison
 
+from recollect.report import page as page_module
 from recollect.report import write_report
 
 if TYPE_CHECKING:
@@ -149,3 +150,24 @@ def test_no_figure_is_enlarged_and_small_ones_are_seen_whole(visit: Visit) -> No
             assert image["right"] <= 400
         else:
             assert image["width"] >= min(image["natural"], 640) - 1  # its numbers stay readable
+
+
+def test_figures_beside_the_page_are_shown_and_nothing_else_is_asked_for(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_module, "MOST_EMBEDDED", 1000)
+    for method in ("er", "der++"):
+        write_run(tmp_path / "runs" / method, small_result(method=method))
+    file = write_report([tmp_path / "runs"], tmp_path / "out").page
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    visit = Visit(page)
+    page.goto(file.as_uri())
+    page.get_by_role("button", name="toy-cd, er").click()
+    for image in page.locator(".setting:not([hidden]) img").all():
+        image.scroll_into_view_if_needed()
+        page.wait_for_function("image => image.complete", arg=image.element_handle())
+        assert image.evaluate("image => image.naturalWidth") > 0
+    assert visit.complaints == []
+    assert [url for url in visit.requests if not url.startswith(("file://", "data:"))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.close()

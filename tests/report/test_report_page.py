@@ -8,13 +8,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from urllib.parse import unquote
+
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 from run_tools import snapshot
 
 import recollect.report
 from recollect.errors import UserError
-from recollect.report import Report, figures, write_report
+from recollect.report import Report, figures, page, run_details, write_report
 from recollect.report.costs import cost_radar
 
 HOSTILE = "<script>alert('1')</script>\"&$title"
@@ -267,3 +269,55 @@ def test_folders_may_be_texts_or_paths_one_or_several(how: str, tmp_path: Path) 
     report = write_report(given[how], str(tmp_path / "out"))
     assert report.page == tmp_path / "out" / "index.html"
     assert report.page.is_file()
+
+
+def test_a_run_more_adds_little_to_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {})
+
+    def size_of(num_runs: int) -> int:
+        for seed in range(num_runs):
+            folder = tmp_path / f"{num_runs}" / f"{seed:05}"
+            write_run(folder, small_result(seed=seed, config={"words": "long " * 300}))
+        report = write_report([tmp_path / f"{num_runs}"], tmp_path / f"out-{num_runs}")
+        text = read(report.page).text
+        assert text.count("long long") > 100, "the configuration is told"
+        assert f"As seed 0, but for: seed {num_runs - 1}." in text
+        return report.page.stat().st_size
+
+    few, many = size_of(10), size_of(60)
+    assert (many - few) / 50 < 3000, "the configuration, of 1,500 letters, once"
+    monkeypatch.setattr(run_details, "PAGE_VERDICTS", 200)
+    assert (size_of(110) - few) / 100 < 700, "of many runs, verdicts are counted only"
+
+
+def test_figures_that_would_make_a_page_heavy_are_taken_from_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
+    monkeypatch.setattr(page, "MOST_EMBEDDED", 1000)
+    for method in ("er", "der++"):
+        write_run(tmp_path / method, small_result(method=method))
+    report = write_report([tmp_path], tmp_path / "out")
+    reader = read(report.page)
+    first, second = [a["src"] or "" for tag, a in reader.tags if tag == "img"]
+    assert first.startswith("data:image/svg+xml;base64,")
+    assert (tmp_path / "out" / unquote(second)).is_file()
+    (policy,) = [a["content"] or "" for _, a in reader.tags if "http-equiv" in a]
+    assert "img-src data: 'self' file:;" in policy
+
+
+def test_of_very_many_settings_the_first_have_figures_and_the_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
+    monkeypatch.setattr(recollect.report, "MOST_SETTINGS", 2)
+    for number in range(4):
+        write_run(tmp_path / f"{number}", small_result(method=f"er{number}"))
+    report = write_report([tmp_path], tmp_path / "out")
+    assert len(report.figures) == 4
+    assert any("first 2 of 4 settings" in line for line in report.warnings)
+    text = read(report.page).text
+    assert "first 2 of 4 settings" in text
+    assert all(f"er{number}" in text for number in range(4)), "all are in the table"

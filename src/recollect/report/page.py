@@ -163,13 +163,14 @@ def _section(drawn: Drawn, *, alone: bool, embed: bool) -> str:
 
 def _figure(picture: Picture, beside: str) -> str:
     """With the figure in it, or from a file beside the page."""
-    embedded = f"data:image/svg+xml;base64,{base64.b64encode(picture.svg).decode()}"
+    embedded = f'src="data:image/svg+xml;base64,{base64.b64encode(picture.svg).decode()}"'
+    source = f'loading="lazy" src="{quote(beside)}"' if beside else embedded
     kind = "half" if picture.kind in SIDE_BY_SIDE else "full"
     kind += " whole" if picture.kind in SEEN_WHOLE else ""
     return (
         f'<figure class="{kind}"><h3>{escape(picture.title)}</h3>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">'
-        f'<img loading="lazy" alt="{escape(picture.alt)}" src="{quote(beside) or embedded}"></div>'
+        f'<img alt="{escape(picture.alt)}" {source}></div>'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
 

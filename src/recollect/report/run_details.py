@@ -20,6 +20,8 @@ PAGE_VERDICTS, PAGE_NOTES = 5000, 5000
 """The same, of all runs of a page together: each tells as many as the others."""
 FEWEST_VERDICTS = 5
 """Verdicts for which a table is worth its heading; fewer are counted."""
+UNFOLDED = 100
+"""Runs whose names are seen at once."""
 MAX_RUNS = 5000
 """Runs that a page tells of one by one."""
 LONGEST_CONFIG = 20_000
@@ -49,6 +51,9 @@ def tell_runs(cells: Sequence[Cell]) -> str:
         tell_run(run, as_of=first, num_verdicts=num_verdicts, num_notes=num_notes)
         for run, first in shown
     ]
+    if len(told) > UNFOLDED:
+        more = f"<summary>{len(told) - UNFOLDED:,} more runs</summary>"
+        told[UNFOLDED:] = [f"<details>{more}", *told[UNFOLDED:], "</details>"]
     if len(shown) < len(runs):
         told.append(f'<p class="note">{len(runs) - len(shown):,} more runs are not listed.</p>')
     return "\n".join(told)

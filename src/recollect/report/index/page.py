@@ -41,6 +41,9 @@ MEANINGS = {
 DIGITS: Mapping[str, int] = {"faa": 1, "forgetting": 1, "tpr": 2, "fpr": 2}
 """Places after the point; other measures are shown as short as they stay readable."""
 
+MOST_SEEDS = 12
+"""Runs of its own cell that a run's page names."""
+
 LONGEST_REASON = 500
 """Letters of what is said about a failure."""
 
@@ -101,6 +104,12 @@ def _write_run_pages(out: Path, sweeps: Sequence[Sweep], listing: Listing) -> No
         rows.setdefault(row.id, []).append(row)
         if row.run is not None:
             seeds.setdefault(row.cell, {})[row.seed] = row.id
+    members = {cell: list(found.items()) for cell, found in seeds.items()}
+    places_of = {
+        (cell, seed): place
+        for cell, found in members.items()
+        for place, (seed, _) in enumerate(found)
+    }
     folder, manifest = folder_in(out, PAGES), Manifest(out, PAGES)
     done = {run_id for run_id, places in rows.items() if places[0].run is not None}
     manifest.add(f"{run_id}.html" for run_id in done)
@@ -113,13 +122,20 @@ def _write_run_pages(out: Path, sweeps: Sequence[Sweep], listing: Listing) -> No
             Standing(
                 sweeps=[sweeps[number].name for number in listing.cells[row.cell].sweeps],
                 place=listing.cells[row.cell].place,
-                seeds=seeds[row.cell],
+                seeds=_near(members[row.cell], places_of[row.cell, row.seed]),
+                count=len(members[row.cell]),
             )
             for row in places
         ]
         # Not waited for until it is on the disk: it can be made again at any time.
         with replacing(folder / f"{run_id}.html", durable=False) as file:
             file.write(build_run_page(run, run_id, standings).encode())
+
+
+def _near(members: list[tuple[int, str]], place: int) -> list[tuple[int, str]]:
+    """Some of a cell's runs around one of them: a page that led to all would grow with each."""
+    start = max(0, min(place - MOST_SEEDS // 2, len(members) - MOST_SEEDS))
+    return members[start : start + MOST_SEEDS]
 
 
 def _page(

@@ -29,9 +29,7 @@ MOST_VERDICTS = 50
 """Verdicts that are told one by one; the table by task counts all of them."""
 MOST_TASKS = 20
 """Rows and columns of the table of accuracies; of more, an image shows all and the table some."""
-MOST_SEEDS = 12
-"""Other seeds of a cell that a page leads to."""
-MOST_NOTES = 100
+MOST_NOTES = 30
 LONGEST_CONFIG = 20_000
 """Letters of a configuration that are shown."""
 
@@ -45,8 +43,10 @@ class Standing:
 
     sweeps: Sequence[str]
     place: Place
-    seeds: Mapping[int, str]
-    """the ids of the finished runs of its cell, itself among them"""
+    seeds: Sequence[tuple[int, str]]
+    """seeds and ids of finished runs of its cell, itself among them"""
+    count: int
+    """how many finished runs its cell has"""
 
 
 def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
@@ -124,17 +124,13 @@ def _buffer(run: Run, standings: Sequence[Standing]) -> str:
 
 
 def _seeds(run_id: str, standing: Standing) -> str:
-    known = list(standing.seeds.items())
-    own = [index for index, (_, other) in enumerate(known) if other == run_id]
-    start = max(0, min(own[0] - MOST_SEEDS // 2, len(known) - MOST_SEEDS - 1)) if own else 0
-    near = known[start : start + MOST_SEEDS + 1]
     words = [
         f"<b>{seed}</b>"
         if other == run_id
         else f'<a class="kept" href="{quote(other)}.html">{seed}</a>'
-        for seed, other in near
+        for seed, other in standing.seeds
     ]
-    return " ".join(words) + (f" of {len(known)}" if len(near) < len(known) else "")
+    return " ".join(words) + (f" of {standing.count}" if len(words) < standing.count else "")
 
 
 def _matrix(run: Run, changed: Changes) -> str:
@@ -190,7 +186,9 @@ def _verdicts(run: Run) -> str:
         for task, checked in sorted(checks.items())
     ]
     start = '<th scope="col">task</th><th scope="col">checked</th>'
-    return _table(start + head, rows, "Verdicts by task") + _told_one_by_one(run, outcomes)
+    kind = "tall" if len(rows) > MOST_TASKS else ""
+    table = _table(start + head, rows, "Verdicts by task", kind=kind)
+    return table + _told_one_by_one(run, outcomes)
 
 
 def _told_one_by_one(run: Run, outcomes: Sequence[Outcome]) -> str:
