@@ -208,7 +208,7 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
         clock[0] += 2.2 * Courtesy.SLICE
         courtesy.give_way()
         assert begun.wait(10), "which has caught up"
-        predict(2.1 * Courtesy.SLICE)
+        predict(6 * Courtesy.SLICE)
         before = time.monotonic()
         predict(0.0)
         assert time.monotonic() - before >= 0.9 * Courtesy.MOST_SECONDS, "no longer than that"

@@ -15,6 +15,7 @@ from PIL import Image
 from recollect.data.allocate import Allocate, empty
 from recollect.data.decode import converted, has_no_colour
 from recollect.data.folders import SPLITS
+from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.types import Dataset
 
@@ -206,6 +207,7 @@ def _pair(sample: object, row: int) -> tuple[object, object]:
 
 def _pixels(picture: object, row: int, channels: int | None) -> np.ndarray:
     """uint8 (height, width, channels); `channels` of the rows before, for what can be either."""
+    refuse_odd(picture, f"sample {row}")
     if isinstance(picture, Image.Image):
         mode: Literal["L", "RGB"] = (
             "L" if has_no_colour(picture) and channels in (None, 1) else "RGB"
@@ -251,6 +253,7 @@ def _as_bytes(values: np.ndarray, row: int) -> np.ndarray:
 
 def _number(label: object, row: int) -> int:
     value = label
+    refuse_odd(label, f"the label of sample {row}")
     if isinstance(label, (torch.Tensor, np.ndarray, np.generic)):
         value = label.item() if np.asarray(label).size == 1 else label
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
+from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.types import Dataset
 
 
 def check_dataset(dataset: object, *, source: str) -> Dataset:
-    """The data set itself, if it is one; UserError in one line otherwise."""
+    """The data set itself, if it is one; UserError in one line otherwise.
+
+    Arrays that run backwards are copied.
+    """
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"{source}: expected a recollect.types.Dataset; got {type(dataset).__name__}"
@@ -17,6 +23,8 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
     images, labels = dataset.images, dataset.labels
     _check_array(images, "images", np.uint8, 4, "(rows, height, width, channels)", source)
     _check_array(labels, "labels", np.int64, 1, "(rows,)", source)
+    if 0 in images.shape[1:]:
+        raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
     if not len(labels):
         raise UserError(f"{source}: the data set has no rows")
     last = len(dataset.class_names) - 1
@@ -46,7 +54,13 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             f"{source}: class {', '.join(map(repr, absent))} has no pictures; "
             "add some, or leave the class out"
         )
-    return dataset
+    arrays = {"images": images, "is_test": dataset.is_test, **columns}
+    backwards = {
+        name: np.ascontiguousarray(array)
+        for name, array in arrays.items()
+        if array is not None and min(array.strides) < 0  # which torch cannot read
+    }
+    return dataclasses.replace(dataset, **backwards) if backwards else dataset
 
 
 def _check_array(
@@ -54,6 +68,7 @@ def _check_array(
 ) -> None:
     if not isinstance(array, np.ndarray):
         raise UserError(f"{source}: {name} must be a numpy array; got {type(array).__name__}")
+    refuse_odd(array, f"{source}: {name}")
     if array.dtype != kind or array.ndim != axes:
         raise UserError(
             f"{source}: {name} must be {np.dtype(kind)} {shape}; got {array.dtype} {array.shape}"

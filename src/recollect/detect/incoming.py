@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.types import Dataset
 
@@ -145,6 +146,7 @@ def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
                 f" {type(batch).__name__}: a data set of single pictures goes into a DataLoader"
             )
         images, labels = batch
+        refuse_odd(images, "images")
         numbers = _label_numbers(labels)
         if len(images) != len(numbers):
             raise UserError(f"{len(numbers)} labels for {len(images)} pictures")
@@ -155,6 +157,7 @@ def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _label_numbers(labels: Array) -> Tensor:
     """int64 (rows,)"""
+    refuse_odd(labels, "labels")
     array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise UserError(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import from_mapping
@@ -39,6 +40,7 @@ class Predictor:
 
     def logits(self, images: np.ndarray | Tensor) -> Tensor:
         """uint8 (rows, height, width, channels) -> (rows, classes)."""
+        refuse_odd(images, "images")
         rows = images if isinstance(images, Tensor) else np.asarray(images)
         dtype = str(rows.dtype).removeprefix("torch.")
         if dtype != "uint8" or tuple(rows.shape[1:]) != self.image_shape:

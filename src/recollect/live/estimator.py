@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.experiment.fields import shown
 from recollect.live.head import can_grow, outputs_of
@@ -310,6 +311,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if y is None:
             return rows, np.empty(0, dtype=int), np.zeros(len(rows), dtype=bool)
+        refuse_odd(y, "y")
         labels = column_or_1d(y, warn=True)
         check_consistent_length(rows, labels)
         known = _is_known(labels, self.unlabelled)
@@ -321,6 +323,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
         """Floats as networks take them, or pictures as bytes."""
+        refuse_odd(X, "X")
         rows: np.ndarray = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.uint8], allow_nd=True
         )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.types import Rows
 
@@ -120,11 +121,17 @@ def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
     """int64 (rows,), UNKNOWN where there is none: None, NaN or -1."""
     if y is None:
         return torch.full((rows,), UNKNOWN)
+    refuse_odd(y, "labels are whole numbers, None where there is none")
     if isinstance(y, np.ndarray) and y.dtype == object:
         y = y.tolist()
     if isinstance(y, list | tuple):
         y = [UNKNOWN if label is None else label for label in y]
     labels = _numbers(y, "labels are whole numbers, None where there is none")
+    if labels.dtype == torch.bool or (isinstance(y, list) and bool in set(map(type, y))):
+        raise UserError(
+            "labels are whole numbers, None where there is none; got truth values: give "
+            "y.astype(int) if 0 and 1 are classes"
+        )
     if labels.shape != (rows,):
         raise UserError(
             f"expected a label for each of {rows} rows, None where there is none; got the shape "
@@ -171,18 +178,20 @@ def _tensor(x: Any) -> Tensor:
 
 
 def _numbers(values: Any, complaint: str) -> Tensor:
+    refuse_odd(values, complaint)
     if isinstance(values, Tensor):
-        if values.layout != torch.strided:
-            raise UserError(f"{complaint}; give a sparse tensor as to_dense() makes it")
         numbers = values.detach().cpu()
     else:
         try:
             array = np.asarray(values)
             if array.dtype.kind not in "biuf":
                 raise UserError(complaint)
+            refuse_odd(array, complaint)
             # As torch takes them: in this machine's byte order, forwards, and its own to write to.
             native = array.dtype.newbyteorder("=")
             numbers = torch.from_numpy(np.require(array, native, requirements=["C", "W"]))
+        except UserError:
+            raise
         except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(complaint) from error
     if numbers.is_complex():

@@ -130,8 +130,9 @@ class Courtesy:
 
     def give_way(self) -> None:
         """Let whoever is inside finish first; for half of the time at most, however many come."""
-        catches_up = self._count_learning()
-        if not self._inside or catches_up or (began := time.monotonic()) < self._own_until:
+        if not self._may_begin.is_set() and self._count_learning():
+            return
+        if not self._inside or (began := time.monotonic()) < self._own_until:
             return
         self._nobody.wait(self.SECONDS)
         ended = time.monotonic()
@@ -148,13 +149,11 @@ class Courtesy:
         self._shares.remove(share)
 
     def _count_learning(self) -> bool:
-        """Take what this thread has learned since the last time from what is owed; is any left?"""
+        """Take what this thread has learned since it was counted from what is owed; is any left?"""
         now = time.thread_time()
         used, self._thread.learns_since = now - getattr(self._thread, "learns_since", now), now
         share = max(self._shares, default=0.0)
         self._owed = max(self._owed - (1 - share) * used, -self.MOST_AHEAD)
-        if self._may_begin.is_set():
-            return False
         if self._owed <= 0:
             self._may_begin.set()
         return self._owed > 0
