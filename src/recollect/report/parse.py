@@ -11,6 +11,9 @@ import numpy as np
 
 from recollect.report.run import Calibration, DriftEvent, Floats, Run, Verdict, clean
 
+LARGEST = 1e100
+"""Numbers beyond it mean nothing here, and their sums and squares would be no numbers."""
+
 
 class DamagedError(ValueError):
     """A result that cannot be read; the message says what is wrong with it."""
@@ -30,7 +33,11 @@ def parse(result: object, folder: Path, samples: Path | None) -> Run:
 
 def _parse(result: Mapping[str, Any], folder: Path, samples: Path | None) -> Run:
     per_class = tuple(
-        {int(label): float(value) for label, value in (after or {}).items() if value is not None}
+        {
+            int(label): number
+            for label, value in (after or {}).items()
+            if (number := _number(value)) is not None
+        }
         for after in result["per_class_accuracy"]
     )
     confusion = _square(result.get("confusion_matrix"), fill=0.0)
@@ -96,6 +103,8 @@ def _number(value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DamagedError(f"has {value!r} where a number is expected")
+    if not abs(value) <= LARGEST:
+        raise DamagedError(f"has a number beyond {LARGEST:g}")
     return float(value)
 
 
@@ -123,6 +132,8 @@ def _square(rows: Sequence[Sequence[Any]] | None, *, fill: float = math.nan) -> 
         if not _PLAIN.issuperset(map(type, row)):
             row = [_number(entry) for entry in row]  # which names what is no number
         square[index, : len(row)] = row  # None as NaN, and JSON holds no other NaN
+    if np.nanmax(np.abs(square), initial=0.0) > LARGEST:
+        raise DamagedError(f"has a number beyond {LARGEST:g}")
     square[np.isnan(square)] = fill
     return square
 
