@@ -48,8 +48,8 @@ def save_photos(folder: Path) -> None:
     """Two classes that can be told apart, in the layout that the README speaks of."""
     for number, name in enumerate(("cat", "dog")):
         (folder / name).mkdir(parents=True)
-        for shot in range(40):
-            picture = Image.new("RGB", (40, 36), (200 * number, 5 * shot, 90))
+        for shot in range(60):
+            picture = Image.new("RGB", (40, 36), (200 * number, 4 * shot, 90))
             picture.save(folder / name / f"{shot}.jpg")
 
 

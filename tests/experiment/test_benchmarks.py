@@ -74,8 +74,8 @@ def test_a_folder_of_ones_own_runs_from_its_path(
     monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
     for number, name in enumerate(("cat", "dog")):
         (tmp_path / "photos" / name).mkdir(parents=True)
-        for shot in range(30):
-            picture = Image.new("RGB", (10, 12), (200 * number, 7 * shot, 90))
+        for shot in range(60):
+            picture = Image.new("RGB", (10, 12), (200 * number, 4 * shot, 90))
             picture.save(tmp_path / "photos" / name / f"{shot}.png")
     config = RunConfig(
         benchmark="folder",

@@ -105,7 +105,7 @@ class AsksTwice:
 
     def _ask(self, bench: Workbench) -> str:
         ids = bench.labels.ask(0, 20).ids.tolist()
-        self.given += [(self._task, row) for row in ids]
+        self.given.extend((self._task, row) for row in ids)
         unlabelled = {(self._task, row) for row in bench.labels.unlabelled().ids.tolist()}
         assert not unlabelled & {*self.given}
         return f"given: {ids}"

@@ -25,7 +25,7 @@ CONFIG = RunConfig(num_tasks=2, epochs=1, backbone="mlp", threads=1, batch_size=
 
 def pictures(seed: int = 0, *, names: tuple[str, ...] = ("cat", "dog", "owl", "rat")) -> Dataset:
     draw = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(len(names)), 20).astype(np.int64)
+    labels = np.repeat(np.arange(len(names)), 60).astype(np.int64)
     images = draw.integers(0, 256, (len(labels), 6, 6, 3), dtype=np.uint8)
     return Dataset(images=images, labels=labels, class_names=names)
 

@@ -398,7 +398,7 @@ def files_opened(folder: Path, epochs: int) -> int:
     """By a run in the folder, there."""
     global _opened
     _opened = []
-    config = RunConfig(tasks=((0, 1), (2, 3)), num_drifts=0, max_per_class=20, epochs=epochs)
+    config = RunConfig(tasks=((0, 1), (2, 3)), num_drifts=0, max_per_class=60, epochs=epochs)
     recollect.run(config, folder)
     opened, _opened = _opened, None
     return sum(str(folder) in path for path in opened)

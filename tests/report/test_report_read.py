@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from report_builders import small_result, write_run, write_samples
 
 from recollect.errors import UserError
+from recollect.report.cells import Cell
 from recollect.report.read import find_runs
 
 
@@ -61,6 +64,32 @@ def test_a_result_that_makes_no_sense_is_called_damaged(
     (warning,) = find_runs([tmp_path]).warnings
     assert "odd: damaged" in warning
     assert reason in warning
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [
+        {"faa": 1.7e308},
+        {"accuracy_matrix": [[1.7e308, None], [1.7e308, 90.0]]},
+        {"per_class_accuracy": [{"0": 1.7e308}, {"0": 1.7e308}]},
+        {"seconds": {"train": 1.7e308, "detect": 1.7e308, "adapt": 1.7e308, "evaluate": 0}},
+        {"flops": {"train": 10**400, "detect": 0, "adapt": 0, "evaluate": 0}},
+        {"labels": {"stream": 0, "monitoring": 0, "adaptation": -1.7e308}},
+    ],
+)
+def test_numbers_whose_sums_would_be_none_are_damage(tmp_path: Path, huge: dict[str, Any]) -> None:
+    write_run(tmp_path / "good", small_result())
+    for seed in (1, 2):
+        write_run(tmp_path / f"huge-{seed}", small_result(seed=seed, **huge))
+    found = find_runs([tmp_path])
+    assert [run.folder.name for run in found.runs] == ["good"]
+    assert all("beyond 1e+100" in line for line in found.warnings)
+    large = small_result(seed=3, faa=9e99)
+    write_run(tmp_path / "large", large)
+    cell = Cell(runs=find_runs([tmp_path]).runs)
+    stat = cell.stat(lambda run: run.faa)
+    assert stat is not None
+    assert math.isfinite(stat.mean + (stat.sd or 0))
 
 
 def test_a_config_above_finished_runs_is_no_unfinished_run(tmp_path: Path) -> None:

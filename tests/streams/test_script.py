@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from streams_builders import script
 
 from recollect.errors import UserError
-from recollect.streams import EventSpec, event_spec, make_script, read_event, transforms
+from recollect.streams import EventSpec, Stream, event_spec, make_script, read_event, transforms
 from recollect.streams.schedule import ORIGINAL
 from recollect.streams.script import own_transforms
+from recollect.types import Dataset, Parts
 
 TURNED = (("rotation", 2),)
 BLURRED = (("defocus-blur", 5),)
@@ -108,6 +111,27 @@ def test_what_is_no_event_is_refused_in_one_line_that_names_the_source(
 
 
 # Who drifts when
+
+
+def test_an_event_of_too_many_transforms_is_refused_in_one_line() -> None:
+    few = {"task": 2, "transforms": [["rotation", 1]] * event_spec.MOST_TRANSFORMS}
+    assert len(read_event(few, source="event 1").transforms) == event_spec.MOST_TRANSFORMS
+    with pytest.raises(UserError, match=r"^event 1: an event takes at most 20 .*; got 1,000$"):
+        read_event({"task": 2, "transforms": [["rotation", 1]] * 1000}, source="event 1")
+
+
+def test_a_thousand_events_one_upon_the_other_can_be_played() -> None:
+    images = np.arange(4 * 4, dtype=np.uint8).reshape(4, 2, 2, 1)
+    data = Dataset(images=images, labels=np.arange(4) % 2, class_names=("a", "b"))
+    rows = np.arange(4)
+    parts = Parts(train=rows, monitored=rows[:0], reference=rows[:0], test=rows[:0])
+    again = EventSpec(task=2, classes=(0,), transforms=(("permutation", 5),))
+    schedule = make_script([(0,), (1,)], [again] * 1000, seed=0)
+    stream = Stream(data, parts, schedule, batch_size=2, seed=0)
+    drifted = stream.rows("train", [0], 2)
+    assert drifted.concepts.tolist() == [1000, 1000]
+    before = stream.rows("train", [0], 1).images.flatten(1).sort().values
+    assert torch.equal(drifted.images.flatten(1).sort().values, before)
 
 
 def test_events_are_played_in_the_order_of_their_tasks_whatever_order_they_are_written_in() -> None:

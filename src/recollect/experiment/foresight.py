@@ -195,5 +195,5 @@ def _rounded(count: int) -> int:
     >>> _rounded(312)
     320
     """
-    unit = 10 ** max(0, len(str(count)) - 2)
+    unit: int = 10 ** max(0, len(str(count)) - 2)
     return -(-count // unit) * unit

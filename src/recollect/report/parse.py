@@ -216,6 +216,8 @@ def _square(
         if not _PLAIN.issuperset(map(type, row)):
             row = [_number(entry) for entry in row]  # which names what is no number
         square[index, : len(row)] = row  # None as NaN, and JSON holds no other NaN
+    if np.nanmax(np.abs(square), initial=0.0) > LARGEST:
+        raise DamagedError(f"has a number beyond {LARGEST:g}")
     square[np.isnan(square)] = fill
     return square
 

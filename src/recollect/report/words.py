@@ -45,7 +45,9 @@ def overview(settings: Sequence[Setting]) -> str:
         pairs = [(setting.find(SUBJECT), setting.find(rival)) for setting in settings]
         known = [(ours, theirs) for ours, theirs in pairs if ours and theirs]
         adapted = [_ends(*pair) for pair in known if not any(cell.not_adapted for cell in pair)]
-        both = [(ours, theirs) for ours, theirs in adapted if None not in (ours, theirs)]
+        both = [
+            (ours, theirs) for ours, theirs in adapted if ours is not None if theirs is not None
+        ]
         won = [ours > theirs if rival == FLOOR else ours >= theirs for ours, theirs in both]
         if both:
             sentences.append(

@@ -17,6 +17,9 @@ from typing import Any
 from recollect.errors import UserError, unknown_name
 from recollect.streams.transforms import SEVERITIES, TRANSFORMS, UNITS
 
+MOST_TRANSFORMS = 20
+"""of one event; every one of them keeps the pixels of its classes"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EventSpec:
@@ -54,6 +57,11 @@ class EventSpec:
         if looks == (self.to is not None):
             raise UserError(
                 "an event takes transforms, a domain or both, or else `to` an earlier look"
+            )
+        if len(self.transforms) > MOST_TRANSFORMS:
+            raise UserError(
+                f"an event takes at most {MOST_TRANSFORMS} transforms, one upon the other; got "
+                f"{len(self.transforms):,}"
             )
         for name, severity in self.transforms:
             if name not in TRANSFORMS:

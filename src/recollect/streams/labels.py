@@ -52,10 +52,10 @@ class TaskLabels:
             granted = self._allowance(granted)
             self._book(granted)
         given = left[:granted] if choose is None else left[choose(pool[left].images, granted)]
-        if len(given.unique()) != granted or len(given) != granted:
+        if not len(set(given.tolist())) == len(given) == granted:
             raise ValueError(
                 f"`choose` must return {granted} different positions; got {len(given)}, "
-                f"{len(given.unique())} of them different"
+                f"{len(set(given.tolist()))} of them different"
             )
         self._asked[label] = torch.cat([self._asked.get(label, given[:0]), given])
         return pool[given]

@@ -7,8 +7,10 @@ kept: two reads are equal, and it does not matter in which order or portions row
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -128,25 +130,34 @@ class Stream:
 
     def _look(self, concept: int, ids: Tensor) -> Tensor:
         """The pixels of rows under a concept."""
-        if concept == ORIGINAL:
+        lineage = [
+            each
+            for each in self.schedule.lineage(concept)
+            if self.schedule.concepts[each - 1].transform != "identity"
+        ]
+        if not lineage:
             return self._images.index_select(0, ids)
-        spec = self.schedule.concepts[concept - 1]
-        if spec.transform == "identity":
-            return self._look(spec.parent, ids)
-        if concept not in self._drifted:
-            self._drifted[concept] = self._drift(concept)
-        drifted = self._drifted[concept]
+        for each in lineage:  # from the first on: a call for each would be one within the other
+            if each not in self._drifted:
+                self._drifted[each] = self._drift(each)
+        drifted = self._drifted[lineage[-1]]
         return drifted.images.index_select(0, drifted.position[ids])
+
+    @cached_property
+    def _classes_by_concept(self) -> dict[int, set[int]]:
+        """The classes that ever show a concept, or one that grew out of it."""
+        classes: defaultdict[int, set[int]] = defaultdict(set)
+        for event in self.schedule.events:
+            for label, taken_on in event.concepts.items():
+                for concept in reversed(self.schedule.lineage(taken_on)):
+                    if label in classes[concept]:
+                        break  # and in all that it grew out of
+                    classes[concept].add(label)
+        return classes
 
     def _drift(self, concept: int) -> _Drifted:
         spec = self.schedule.concepts[concept - 1]
-        classes = {
-            label
-            for event in self.schedule.events
-            for label, taken_on in event.concepts.items()
-            # also classes that reach it on their way to a concept that grew out of it
-            if concept in self.schedule.lineage(taken_on)
-        }
+        classes = self._classes_by_concept[concept]
         ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[ids] = torch.arange(len(ids))
