@@ -373,8 +373,8 @@ def _check_outcome(outcome: object, samples: int, method: Objective) -> None:
     loss, logits = outcome.loss, outcome.logits
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
         raise UserError(
-            f"{type(method).__name__}.outcome: the loss must be a tensor of one number, computed by the network so that it "
-            f"can be differentiated; it is {_shown(loss)}"
+            f"{type(method).__name__}.outcome: the loss must be a tensor of one number, computed "
+            f"by the network so that it can be differentiated; it is {_shown(loss)}"
         )
     if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != samples:
         raise UserError(
