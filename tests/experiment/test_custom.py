@@ -243,6 +243,22 @@ def test_a_detector_that_breaks_its_contract_is_told_which(name: str) -> None:
     assert DETECTORS[name] in refusal(detector=part(name))
 
 
+def test_a_keeper_does_not_take_silence_for_no_drift_either() -> None:
+    soon = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
+    keeper = recollect.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
+    images = np.zeros((20, 8, 8, 1), dtype=np.uint8)
+
+    def feed() -> None:
+        for _ in range(10):
+            keeper.observe(images, np.arange(20) % 2)
+
+    assert "SilentWatcher.check must return one verdict for each class" in complaint(feed)
+
+
+class SilentWatcher(Silent):
+    watches = True
+
+
 class NumpyDetector(Silent):
     """Answers in numpy's numbers."""
 
