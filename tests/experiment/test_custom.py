@@ -631,6 +631,19 @@ def test_a_config_made_with_other_source_is_refused(edit: Edit) -> None:
         )
 
 
+def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
+    edit("identified_part", PART)
+    edit("identified_helper", "")
+    settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
+    with recollect.Keeper("mlp", folder=tmp_path / "it", **settings) as keeper:
+        keeper.observe(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4) % 2)
+    edit("identified_helper", "X = 1\n")
+    with pytest.warns(UserWarning, match="the source of custom parts has changed since"):
+        again = recollect.Keeper.load(tmp_path / "it", trust_imports=True)
+    assert again.rows == 4
+    again.close()
+
+
 def test_a_part_without_source_is_run_and_never_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
