@@ -13,6 +13,7 @@ import copy
 import dataclasses
 import enum
 import hashlib
+import inspect
 import io
 import itertools
 import logging
@@ -83,6 +84,8 @@ class PartState:
         if owners.count(None) == 1:
             raise UserError(f"{self._name} has one of state_dict and load_state_dict; write both")
         self._has_own = None not in owners
+        # The base class of methods says nothing of its own.
+        self._inherits = owners[0] is not None and not inspect.isabstract(owners[0])
         self._by_attributes = all(
             owner is None or _is_ours(owner) for owner in owners
         ) and not _is_ours(type(part))
@@ -113,13 +116,12 @@ class PartState:
                 )
         saved, left = {}, []
         for name, value in _in_order(self._part):
-            if self._has_own and _is_ours(type(value)):  # the built-in class's, which saved it
-                left.append(name)
-                continue
             try:
                 saved[name] = saver.attribute(name, value)
             except _Unsaveable as error:
-                if self._made.digests.get(name) != saver.digests[name]:
+                # What a built-in class holds, its own state_dict has saved.
+                inherited = self._inherits and _is_ours(type(value)) and name in self._made.digests
+                if not inherited and self._made.digests.get(name) != saver.digests[name]:
                     raise UserError(
                         f"{self._name} cannot be saved: its attribute {error.path} holds a "
                         f"{type(error.value).__name__}, which is new or has changed since the part "
@@ -192,6 +194,17 @@ def _holds_module(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_holds_module, value))
     return isinstance(value, nn.Module)
+
+
+def _saves_itself(value: Any) -> bool:
+    """Whether an object has `state_dict()` and `load_state_dict(state)`."""
+    if not callable(getattr(value, "state_dict", None)):
+        return False
+    try:
+        inspect.signature(value.load_state_dict).bind({})
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _structure(module: nn.Module) -> object:
@@ -295,9 +308,7 @@ class _Saver:
         for kind, (type_, write, _) in _TEXTS.items():
             if isinstance(value, type_):
                 return {"is": "text", "of": kind, "text": write(value)}
-        if callable(getattr(value, "state_dict", None)) and callable(
-            getattr(value, "load_state_dict", None)
-        ):
+        if _saves_itself(value):
             return self._holder(value, path)
         return self._draws(value, path)
 

@@ -243,6 +243,22 @@ def test_a_detector_that_breaks_its_contract_is_told_which(name: str) -> None:
     assert DETECTORS[name] in refusal(detector=part(name))
 
 
+def test_a_keeper_does_not_take_silence_for_no_drift_either() -> None:
+    soon = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
+    keeper = recollect.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
+    images = np.zeros((20, 8, 8, 1), dtype=np.uint8)
+
+    def feed() -> None:
+        for _ in range(10):
+            keeper.observe(images, np.arange(20) % 2)
+
+    assert "SilentWatcher.check must return one verdict for each class" in complaint(feed)
+
+
+class SilentWatcher(Silent):
+    watches = True
+
+
 class NumpyDetector(Silent):
     """Answers in numpy's numbers."""
 
@@ -613,6 +629,19 @@ def test_a_config_made_with_other_source_is_refused(edit: Edit) -> None:
         assert told.startswith(
             "the source of adaptation identified_part:Part, or of a local module"
         )
+
+
+def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
+    edit("identified_part", PART)
+    edit("identified_helper", "")
+    settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
+    with recollect.Keeper("mlp", folder=tmp_path / "it", **settings) as keeper:
+        keeper.observe(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4) % 2)
+    edit("identified_helper", "X = 1\n")
+    with pytest.warns(UserWarning, match="the source of custom parts has changed since"):
+        again = recollect.Keeper.load(tmp_path / "it", trust_imports=True)
+    assert again.rows == 4
+    again.close()
 
 
 def test_a_part_without_source_is_run_and_never_reused(

@@ -12,6 +12,7 @@ from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
 from recollect import RunConfig, cli
+from recollect.adapt.vanilla import Vanilla
 from recollect.data import places
 from recollect.data.known import KNOWN
 from recollect.experiment.presets import resolve
@@ -392,6 +393,25 @@ def test_a_sweep_with_an_edited_part_is_run_anew_and_one_without_edits_is_not(
     assert first.items() < made().items()
     assert sweep("first") == {"first"}
     assert len(made()) == 3
+
+
+class Weighted(Vanilla):
+    def __init__(self, weight: float = 0.5) -> None:
+        self.weight = weight
+
+
+def test_options_of_custom_parts_vary_in_grids() -> None:
+    axes: dict[str, Any] = {"adaptation.weight": [0.5, 1]}
+    plan = tiny_plan(axes=axes, adaptation=f"{__name__}:Weighted")
+    assert [run.config.options["adaptation"] for run in plan.runs] == [
+        {"weight": 0.5},
+        {"weight": 1.0},
+    ]
+    assert [run.place["weight"] for run in plan.runs] == [0.5, 1]
+    axes = {"adaptation.wieght": [0.5, 1]}
+    assert "did you mean weight?" in complaint(
+        lambda: tiny_plan(axes=axes, adaptation=f"{__name__}:Weighted")
+    )
 
 
 def test_ids_of_runs_without_custom_parts_are_those_of_committed_results() -> None:

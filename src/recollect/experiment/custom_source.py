@@ -9,6 +9,7 @@ no others there.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.abc
 import importlib.util
@@ -127,7 +128,7 @@ def _collect(module: str, found: dict[str, str | None]) -> None:
         is_package = spec is not None and spec.submodule_search_locations is not None
         waiting += [
             (each, False)
-            for imported, froms in _imports(Path(file), name if is_package else package)
+            for imported, froms in _imports_of(file, name if is_package else package, digest)
             for each in (imported, *(f"{imported}.{item}" for item in froms))
         ]
 
@@ -169,6 +170,13 @@ def _digest(spec: ModuleSpec | None, loaded: ModuleType | None) -> str | None:
     if loaded is not None:
         _DIGESTS[spec.name] = (key, digest)
     return digest
+
+
+@functools.lru_cache(maxsize=4096)
+def _imports_of(file: str, package: str, digest: str) -> tuple[tuple[str, list[str]], ...]:
+    """The same for a file of that digest, which a sweep asks for with every run."""
+    del digest
+    return tuple(_imports(Path(file), package))
 
 
 def _imports(file: Path, package: str) -> Iterator[tuple[str, list[str]]]:
