@@ -137,7 +137,9 @@ class Keeper:
         labels: Callback | None = None,
         trust_imports: bool = False,
     ) -> Keeper:
-        """Go on exactly where `save` left off; a network that was given is to be given again.
+        """Go on exactly where `save` left off; a network that was given is needed again.
+
+        So are its `features`, where they were given.
 
         A folder that came from somebody else could name any code as a part of one's own, so such
         parts are imported only with `trust_imports`.

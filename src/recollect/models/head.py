@@ -170,7 +170,8 @@ def no_features(name: str) -> UserError:
     return UserError(
         f"{name} has no head that can be found: no layer makes its outputs alone, so that it is "
         "not known what its features are; pass features=, the name of the layer that gives them "
-        "or a function of (network, input), or return models.head.with_features(network, ...)"
+        "or a function of (network, input); code that makes the network returns "
+        "recollect.models.head.with_features(network, features)"
     )
 
 
