@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recollect.errors import UserError, unknown_name
-from recollect.experiment.custom import CustomPart
-from recollect.experiment.custom import is_import_path as is_import_path
+from recollect.experiment.custom import CustomPart, is_import_path
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DamagedError(f"has {value!r} where a number is expected")
     if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-        raise DamagedError(f"has the number {value:g}")
+        raise DamagedError(f"has a number beyond {LARGEST_NUMBER:g}")
     return float(value)
 
 
@@ -216,8 +216,8 @@ def _square(
         if not _PLAIN.issuperset(map(type, row)):
             row = [_number(entry) for entry in row]  # which names what is no number
         square[index, : len(row)] = row  # None as NaN, and JSON holds no other NaN
-    if np.nanmax(np.abs(square), initial=0.0) > LARGEST:
-        raise DamagedError(f"has a number beyond {LARGEST:g}")
+    if np.nanmax(np.abs(square), initial=0.0) > LARGEST_NUMBER:
+        raise DamagedError(f"has a number beyond {LARGEST_NUMBER:g}")
     square[np.isnan(square)] = fill
     return square
 
