@@ -3,7 +3,7 @@
 >>> import numpy as np
 >>> pictures = np.random.default_rng(0).integers(0, 100, (60, 8, 8, 1), dtype=np.uint8)
 >>> labels = np.arange(60) % 2
->>> detector = DriftDetector().fit((pictures[:40], labels[:40]))
+>>> detector = DriftDetector(encoder="random").fit((pictures[:40], labels[:40]))
 >>> brighter = pictures[40:] + 100 * (labels[40:, None, None, None] == 1).astype(np.uint8)
 >>> [(each.name, each.verdict) for each in detector.check((brighter, labels[40:])).classes]
 [('0', 'same'), ('1', 'drifted')]

@@ -34,9 +34,9 @@ class ResNet18ImageNetEncoder(ResNet18Encoder):
 def best_encoder(surroundings: Surroundings) -> Encoder:
     """The encoder that sees most of those this machine has at hand; nothing is fetched.
 
-    EfficientNet first, whose weights come with a package and are pinned, then ResNet-18, which found
-    as much in as much time (`benchmarks/detect_content.py`). The random one is left for what is no
-    image in grey or colour, and for where neither is installed.
+    EfficientNet first, whose weights come with a package and are pinned, then ResNet-18, which
+    found as much in as much time (`benchmarks/detect_content.py`). The random one is left for what
+    is no image in grey or colour, and for where neither is installed.
     """
     if len(surroundings.image_shape) != 3 or surroundings.image_shape[2] not in (1, 3):
         return RandomEncoder(surroundings)
