@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from recollect.errors import RunFailure, UserError
-from recollect.files import JSON
+from recollect.files import JSON, replacing
 from recollect.regular import require_regular
 from recollect.room import copy_of, is_out_of_memory
 
@@ -90,8 +90,8 @@ class NewerFormat(UserError):
 
 
 def write(path: Path, state: object, *, format: int) -> None:
-    """`write_into` a file of that name."""
-    with path.open("wb") as file:
+    """`write_into` a file of that name, which stays as it was if the state is refused."""
+    with replacing(path, durable=False) as file:
         write_into(file, state, format=format)
 
 
