@@ -558,7 +558,7 @@ class _Digest:
                 self._feed(each, put, seen)
 
     def _is_named(self, value: object) -> bool:
-        """Whether a thing is told from others by which one it is, not by what it holds."""
+        """Whether a thing is compared by identity, not by what it holds."""
         if isinstance(value, _BY_IDENTITY) or id(value) in self._lent:
             return True
         if isinstance(value, enum.Enum) or _is_ours(type(value)):

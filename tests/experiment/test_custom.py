@@ -244,7 +244,7 @@ def test_a_detector_that_breaks_its_contract_is_told_which(name: str) -> None:
 
 
 def test_a_keeper_does_not_take_silence_for_no_drift_either() -> None:
-    soon = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
+    soon: dict[str, Any] = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
     keeper = recollect.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
     images = np.zeros((20, 8, 8, 1), dtype=np.uint8)
 

@@ -1,4 +1,4 @@
-"""Where custom parts come from: found by name, told apart by their source, blamed by line.
+"""Where custom parts come from: found by name, identified by their source, and where they fail.
 
 The working folder is never put on `sys.path`: libraries probe for modules that nobody installed
 (`dill`, `winreg`), and a file of that name in the folder would run. Instead a finder of our own
@@ -184,7 +184,7 @@ def _imports(file: Path, package: str) -> Iterator[tuple[str, list[str]]]:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # whoever imports it is told why that fails
+        return  # whoever imports it sees why that fails
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, []) for alias in node.names)

@@ -448,7 +448,7 @@ class Keeper:
         if resume:  # what could not be set yet when the folder was made is as it is by default
             own = {name: own[name] for name in read_config(path)["keeper"] if name in own}
         plain = {**self._config.to_json(), "keeper": own}
-        if resume:  # parts may be mended while a keeper lives; `_resume` says so
+        if resume:  # a part may be edited while a keeper lives; `_resume` reports it
             plain["code_identity"] = read_config(path).get("code_identity")
         if not resume and is_run(path):
             raise UserError(
