@@ -33,7 +33,6 @@ def detected(x: Any, y: Any) -> None:
     recollect.DriftDetector().fit((x, y))
 
 
-
 def checked(x: Any, y: Any) -> None:
     check_dataset(Dataset(images=x, labels=y, class_names=("a", "b")), source="data")
 

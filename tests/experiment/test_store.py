@@ -503,7 +503,9 @@ def test_a_folder_that_goes_away_fails_the_run_at_the_next_write(tmp_path: Path)
         run.append_event({"task": 1})
         shutil.rmtree(tmp_path / "run")
         for write in (run.append_event, run.write_result, run.save_checkpoint):
-            with pytest.raises(RunFailure, match=r"^cannot write .*: No such file or directory(;|$)"):
+            with pytest.raises(
+                RunFailure, match=r"^cannot write .*: No such file or directory(;|$)"
+            ):
                 write({})
 
 

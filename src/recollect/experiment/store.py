@@ -290,8 +290,8 @@ class RunFolder:
         """UserError in a fork of the process that holds the folder: two would write to it."""
         if self._pid != os.getpid():
             raise UserError(
-                f"{self.path} is held by the process {self._pid}, of which this one is a fork: only "
-                "that one writes to it; open the folder after the fork, in one process"
+                f"{self.path} is held by the process {self._pid}, of which this one is a fork: "
+                "only that one writes to it; open the folder after the fork, in one process"
             )
 
     def _refuse_if_closed(self) -> None:
