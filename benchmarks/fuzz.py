@@ -416,7 +416,7 @@ def _stopped_keeper(folder: Path) -> None:
     keeper.close()
 
 
-_SOON = {"check_rows": 10, "reference_size": 15, "buffer_size": 30}
+_SOON: dict[str, Any] = {"check_rows": 10, "reference_size": 15, "buffer_size": 30}
 
 
 def _go_on_with_keeper(folder: Path) -> None:
