@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import bz2
+import contextlib
 import gzip
 import itertools
 import json
@@ -25,12 +26,13 @@ import time
 import traceback
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from PIL import Image
 
@@ -43,6 +45,8 @@ import recollect
 from recollect.data import cifar, clear, decode, folders, idx, npz, tiny_imagenet
 from recollect.data.archive import extract
 from recollect.errors import RunFailure, UserError
+from recollect.experiment import state as state_file
+from recollect.experiment import store
 from recollect.experiment.config import PARTS, RunConfig
 from recollect.experiment.config_file import (
     from_mapping,
@@ -78,6 +82,7 @@ class Reader:
     """reads the folder"""
     victims: str = "*"
     """which of its files are spoilt"""
+    spoil: Callable[[bytes, random.Random], bytes] = lambda content, draw: spoilt(content, draw)
 
 
 @dataclass
@@ -125,6 +130,34 @@ def _changed(content: bytes, draw: random.Random) -> bytes:
     if at == len(content):
         return content + b"\n"
     return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]
+
+
+def forged(content: bytes, draw: random.Random) -> bytes:
+    """A state with one value changed, and a digest that fits: what damage never makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "it"
+        file.write_bytes(content)
+        saved = state_file.read(file, format=store.FORMAT)
+        state_file.write(
+            file, {**saved, "state": _forged(saved["state"], draw)}, format=store.FORMAT
+        )
+        return file.read_bytes()
+
+
+def _forged(tree: Any, draw: random.Random) -> Any:
+    """By a walk from the top, so that every part of a state is met as often as its size allows."""
+    if isinstance(tree, dict | list | tuple) and len(tree) and draw.random() < 0.85:
+        pairs = list(tree.items()) if isinstance(tree, dict) else list(enumerate(tree))
+        place = draw.randrange(len(pairs))
+        key, value = pairs[place]
+        gone = draw.random() < 0.1
+        pairs[place : place + 1] = [] if gone else [(key, _forged(value, draw))]
+        return dict(pairs) if isinstance(tree, dict) else type(tree)(each for _, each in pairs)
+    if isinstance(tree, torch.Tensor) and draw.random() < 0.6:
+        changes = (tree[None], tree.reshape(-1)[:-1], tree.to(torch.float64), tree.new_zeros(0))
+        return draw.choice(changes)
+    finite = [each for each in ODD if not isinstance(each, dict) or "" not in each]
+    return draw.choice([*finite, torch.full((4,), -5), ()])
 
 
 def _as_tree(content: bytes) -> tuple[Any, Callable[[Any], str]] | None:
@@ -374,6 +407,54 @@ READERS: dict[str, Reader] = {
 }
 
 
+def _stopped_keeper(folder: Path) -> None:
+    draw = np.random.default_rng(0)
+    keeper = recollect.Keeper("mlp", folder=folder / "run", lr=0.1, **_SOON)
+    for _ in range(20):
+        rows = draw.normal(size=(10, 4)) + (np.arange(10) % 2)[:, None]
+        keeper.observe(rows, [*(np.arange(8) % 2), None, None])
+    keeper.close()
+
+
+_SOON: dict[str, Any] = {"check_rows": 10, "reference_size": 15, "buffer_size": 30}
+
+
+def _go_on_with_keeper(folder: Path) -> None:
+    with copied(folder / "run") as copy:
+        keeper = recollect.Keeper.load(copy)
+        try:
+            rows = np.random.default_rng(1).normal(size=(10, 4))
+            keeper.predict(rows)
+            keeper.observe(rows, np.arange(10) % 2)
+        finally:
+            keeper._let_go()
+
+
+def _go_on_with_run(folder: Path) -> None:
+    with copied(folder / "run") as copy:
+        recollect.load(copy).predict(np.zeros((2, 8, 8, 1), np.uint8))
+        (copy / "result.json").unlink(missing_ok=True)
+        recollect.run(RunConfig(**read_config(copy)), copy, resume=True)
+
+
+@contextlib.contextmanager
+def copied(run: Path) -> Iterator[Path]:
+    """A copy to go on with, which changes it; the checkpoint before must not do instead."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "run"
+        shutil.copytree(run, copy)
+        (copy / store.PREVIOUS).unlink(missing_ok=True)
+        yield copy
+
+
+READERS |= {
+    "forged-run": Reader(make=_run, read=_go_on_with_run, victims=store.CHECKPOINT, spoil=forged),
+    "forged-keeper": Reader(
+        make=_stopped_keeper, read=_go_on_with_keeper, victims=store.CHECKPOINT, spoil=forged
+    ),
+}
+
+
 def try_case(name: str, reader: Reader, folder: Path, number: int, seed: int) -> str | None:
     """Spoil one file, read, mend the file; "read", None (refused), or what is at fault."""
     draw = random.Random(f"{seed} {name} {number}")
@@ -382,7 +463,7 @@ def try_case(name: str, reader: Reader, folder: Path, number: int, seed: int) ->
     victims = files if name == "checkpoint" else [draw.choice(files)]
     contents = {file: file.read_bytes() for file in victims}
     for file, content in contents.items():
-        while (changed := spoilt(content, draw)) == content:
+        while (changed := reader.spoil(content, draw)) == content:
             pass  # some changes change nothing
         file.write_bytes(changed)
     try:

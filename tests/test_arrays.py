@@ -80,7 +80,7 @@ def test_tensors_without_plain_values_are_refused(
     kind: str, take: Callable[[Any, Any], None]
 ) -> None:
     change, text = ODD_TENSORS[kind]
-    odd = change(torch.from_numpy(IMAGES).float().permute(0, 3, 1, 2) / 255)
+    odd = change(torch.from_numpy(IMAGES).float().permute(0, 3, 1, 2) / 255)  # type: ignore[no-untyped-call]
     assert text in complaint(lambda: take(odd, LABELS))
 
 

@@ -94,6 +94,21 @@ class Rows:
         return self if len(first) == len(self) else self[first.sort().values]
 
     @staticmethod
+    def restored(state: Mapping[str, Tensor], *, like: Rows | None = None) -> Rows:
+        """Rows out of a saved state; ValueError if it holds none, or none `like` these."""
+        rows = Rows(**state)
+        columns = [getattr(rows, f.name) for f in fields(Rows)]
+        fits = all(isinstance(each, Tensor) for each in columns) and rows.images.ndim > 1
+        for each in columns[1:]:
+            fits = fits and each.dtype == torch.int64 and each.shape == (len(rows.images),)
+        if fits and like is not None:
+            kinds = [(each.images.dtype, each.images.shape[1:]) for each in (rows, like)]
+            fits = kinds[0] == kinds[1]
+        if not fits or (len(rows) and int(rows.labels.min()) < -1):
+            raise ValueError("expected samples with labels, ids and concepts, of one length")
+        return rows
+
+    @staticmethod
     def concat(parts: Sequence[Rows]) -> Rows:
         """Several sets of rows one after the other (at least one)."""
         if len(parts) == 1:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from live_tools import digits, keeper, play
 from run_tools import complaint
 
@@ -52,6 +55,57 @@ def test_a_state_that_no_keeper_has_saved_gets_one_line(tmp_path: Path) -> None:
     del saved["state"]["upkeep"]["window"]
     state_file.write(file, saved, format=store.FORMAT)
     assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+
+
+def put(tree: Any, path: tuple[Any, ...], value: object) -> Any:
+    """A tree with another value at one place."""
+    if not path:
+        return value
+    changed = dict(tree) if isinstance(tree, dict) else list(tree)
+    changed[path[0]] = put(tree[path[0]], path[1:], value)
+    return changed if isinstance(tree, dict) else type(tree)(changed)
+
+
+FORGED: list[tuple[tuple[Any, ...], object]] = [
+    (("upkeep", "window", "learned", "images"), None),
+    (("upkeep", "window", "given", "current", "labels"), torch.zeros(2, 2)),
+    (("upkeep", "window", "numbers", "counts"), torch.zeros(3)),
+    (("upkeep", "window", "since"), {"x": 1}),
+    (("upkeep", "behind"), "x"),
+    (("teller", "counters", "rows_total"), [1]),
+    (("teller", "steps"), "x"),
+    (("intake", "count"), (3,)),
+    (("intake", "shape"), [2**61, 8, 1]),
+    (("parts", "learner", "steps"), 10**30),
+    (("parts", "learner", "optimiser", "param_groups", 0, "momentum"), "x"),
+    (("parts", "learner", "memory", "slots", "order"), torch.zeros(3)),
+    (("parts", "ledger"), [1, 2]),
+    (("first_outputs",), 10**15),
+    (("inbox", "answers"), 0.5),
+]
+
+
+@pytest.fixture(scope="module")
+def forgeable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("forged") / "it"
+    saved_twice(folder)
+    (folder / store.PREVIOUS).unlink()
+    return folder
+
+
+@pytest.mark.parametrize(("path", "value"), FORGED, ids=[".".join(map(str, p)) for p, _ in FORGED])
+def test_a_forged_state_is_refused_when_it_is_taken_up_in_one_line_that_names_it(
+    path: tuple[Any, ...], value: object, forgeable: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "it"
+    shutil.copytree(forgeable, folder)
+    saved = state_file.read(folder / store.CHECKPOINT, format=store.FORMAT)
+    saved["state"] = put(saved["state"], path, value)
+    state_file.write(folder / store.CHECKPOINT, saved, format=store.FORMAT)
+    with pytest.raises((recollect.UserError, recollect.RunFailure)) as caught:
+        recollect.Keeper.load(folder)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("lost", ["network", "detector"])

@@ -88,7 +88,7 @@ class Remember:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self._archive = {
-            int(label): [Rows(**rows) for rows in looks]
+            int(label): [Rows.restored(rows) for rows in looks]
             for label, looks in state["archive"].items()
         }
         load_state_of(self._inner, state["inner"])

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from PIL import Image
 
+from recollect.arrays import refuse_odd
 from recollect.data.allocate import Allocate, empty
 from recollect.data.decode import converted, has_no_colour
 from recollect.data.folders import SPLITS
-from recollect.arrays import refuse_odd
 from recollect.errors import UserError
 from recollect.types import Dataset
 

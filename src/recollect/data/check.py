@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             "add some, or leave the class out"
         )
     arrays = {"images": images, "is_test": dataset.is_test, **columns}
-    backwards = {
+    backwards: dict[str, Any] = {
         name: np.ascontiguousarray(array)
         for name, array in arrays.items()
         if array is not None and min(array.strides) < 0  # which torch cannot read

@@ -39,7 +39,7 @@ class HeldOutReference:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self._rows = {int(label): Rows(**rows) for label, rows in state.items()}
+        self._rows = {int(label): Rows.restored(rows) for label, rows in state.items()}
 
 
 class FingerprintReference:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from recollect.experiment.fields import fields_of, read
 from recollect.types import Midway, Repair, Rows, Verdict
 
 
@@ -25,20 +26,36 @@ def to_state(midway: Midway) -> dict[str, Any]:
 
 def from_state(state: dict[str, Any]) -> Midway:
     """What `to_state` took apart."""
-    repair = state["repair"]
+    kept = dict(state["repair"])
+    extra, refilled = (_rows_from_state(kept.pop(name)) for name in ("extra", "refilled"))
+    repair = Repair(**kept)
+    plain = {"from_scratch": bool, "renewed": int, "notes": str}
+    for name, kind in plain.items():
+        value = getattr(repair, name)
+        values = value if isinstance(value, tuple) else (value,)
+        if not all(type(each) is kind for each in values):
+            raise ValueError(f"expected {name} of a repair, got {value!r}")
+    for name in ("task", "epoch", "steps"):
+        if type(state[name]) is not int or state[name] < 0:
+            raise ValueError(f"expected the {name} that a run has come to, got {state[name]!r}")
     return Midway(
         task=state["task"],
         epoch=state["epoch"],
         steps=state["steps"],
-        verdicts=tuple(Verdict(**verdict) for verdict in state["verdicts"]),
-        repair=Repair(
-            **{
-                **repair,
-                "extra": _rows_from_state(repair["extra"]),
-                "refilled": _rows_from_state(repair["refilled"]),
-            }
-        ),
+        verdicts=tuple(map(verdict_from, state["verdicts"])),
+        repair=dataclasses.replace(repair, extra=extra, refilled=refilled),
     )
+
+
+def verdict_from(state: dict[str, Any]) -> Verdict:
+    """A verdict out of a saved state, every field of its type."""
+    verdict = Verdict(**state)
+    for name, field in fields_of(Verdict).items():
+        read(field, getattr(verdict, name), name=name, is_text=False)
+    for name, value in (verdict.p_values or {}).items():
+        if type(name) is not str or type(value) not in (int, float):
+            raise ValueError(f"expected p-values by test, got {name!r}: {value!r}")
+    return verdict
 
 
 def _fields(value: Verdict | Repair) -> dict[str, Any]:
@@ -55,7 +72,7 @@ def _rows_to_state(rows: Rows | None) -> dict[str, Any] | None:
 
 
 def _rows_from_state(state: dict[str, Any] | None) -> Rows | None:
-    return None if state is None else Rows(**state)
+    return None if state is None else Rows.restored(state)
 
 
 def _tensors(rows: Rows) -> dict[str, Any]:

@@ -102,6 +102,8 @@ def run_in(
         with taking_up(folder.path):
             assembly.load_state_dict(state["parts"])
             done = state["tasks_done"]
+            if done != folder.num_records:
+                raise ValueError(f"{done!r} tasks are done, {folder.num_records} are recorded")
             midway = None if state["midway"] is None else from_state(state["midway"])
     save_samples(folder, assembly.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]

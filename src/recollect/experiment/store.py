@@ -181,6 +181,11 @@ class RunFolder:
         """What was recorded of every complete task, in their order."""
         return self._records.lines()
 
+    @property
+    def num_records(self) -> int:
+        """Complete tasks."""
+        return self._records.count()
+
     def save_checkpoint(self, state: object) -> None:
         """Replace the checkpoint by `state`, which stands for all events and records so far.
 

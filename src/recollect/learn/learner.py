@@ -355,9 +355,12 @@ class Learner:
         if (outputs := state.get("grown_to")) is not None:
             self.grow(outputs)
         self.network.load_state_dict(state["network"])
-        self._optimiser.load_state_dict(state["optimiser"])
+        self._optimiser.load_state_dict(_checked(state["optimiser"], self._optimiser))
         self.memory.load_state_dict(state["memory"])
         self._method_state.load_state_dict(state["objective"])
+        counts = state["steps"], state["restarts"], *state["known"]
+        if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
+            raise ValueError("expected whole numbers of steps, restarts and known classes")
         self.steps = state["steps"]
         self._restarts = state["restarts"]
         self._known = set(state["known"])
@@ -374,6 +377,24 @@ BURST = 1e9
 
 _ASKED_AT_ONCE = 512
 """rows of a forward that nobody learns from"""
+
+
+def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """An optimiser's state; ValueError where it holds settings or sums of another kind."""
+    mine = optimiser.state_dict()["param_groups"]
+    groups = [{**own, **group} for own, group in zip(mine, state["param_groups"], strict=True)]
+    for own, group in zip(mine, groups, strict=True):
+        for name, value in own.items():
+            is_number = type(value) in (int, float)
+            if type(group[name]) not in (int, float) if is_number else group[name] != value:
+                raise ValueError(f"expected {name} of an optimiser like {value!r}")
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    for number, sums in state["state"].items():
+        for name, value in sums.items():
+            shape = weights[int(number)].shape
+            if isinstance(value, Tensor) and value.ndim and value.shape != shape:
+                raise ValueError(f"expected {name} of an optimiser with the shape {tuple(shape)}")
+    return {"state": state["state"], "param_groups": groups}
 
 
 def _go_on() -> None:

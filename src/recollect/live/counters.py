@@ -72,6 +72,8 @@ class Counters:
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """Take up where `state_dict` left off."""
+        if not all(type(value) in (int, float) for value in state.values()):
+            raise ValueError("expected numbers in counters")
         self.values = dict.fromkeys(COUNTERS, 0) | dict(state)
 
 

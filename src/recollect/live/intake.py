@@ -106,6 +106,9 @@ class Intake:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        numbers = [state["count"], *(state["shape"] or ())]
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
+            raise ValueError("expected the number of samples, and the shape of one")
         self.count = state["count"]
         self.shape = None if state["shape"] is None else tuple(state["shape"])
         self.dtype = torch.uint8 if state["bytes"] else torch.float32

@@ -424,7 +424,8 @@ class Keeper:
         if self._is_observing:
             self._failure = "its process was forked"
         self._inbox.go_on_in_fork()
-        for published in (self._published, self._preview and self._preview.published):
+        preview = None if self._preview is None else self._preview.published
+        for published in (self._published, preview):
             if published is not None:
                 published.go_on_in_fork()
 

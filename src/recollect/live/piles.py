@@ -76,7 +76,7 @@ class Pile:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self._set(Rows(**state))
+        self._set(Rows.restored(state, like=self._nothing))
 
 
 class Tally:
@@ -123,7 +123,10 @@ class Tally:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self._counts = state["counts"].clone()
+        counts = state["counts"].clone()
+        if counts.dtype != torch.int64 or counts.ndim != 1:
+            raise ValueError("expected a count for each class")
+        self._counts = counts
 
 
 def occurrences(labels: Tensor) -> Tensor:

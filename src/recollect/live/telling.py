@@ -124,5 +124,7 @@ class Teller:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self.counters.load_state_dict(state["counters"])
+        if type(state["steps"]) is not int or not all(type(h) is bool for h in state["hits"]):
+            raise ValueError("expected a number of steps, and which predictions were right")
         self.steps = state["steps"]
         self._hits = deque(state["hits"], maxlen=RECENT)

@@ -14,6 +14,7 @@ from recollect.care import Care
 from recollect.detect.share import estimate_shares
 from recollect.errors import Diverged
 from recollect.experiment.config import RunConfig
+from recollect.experiment.midway import verdict_from
 from recollect.experiment.presets import settled
 from recollect.live.asking import Answer, Asker
 from recollect.live.intake import UNKNOWN
@@ -502,6 +503,9 @@ class Upkeep:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self.window.load_state_dict(state["window"])
+        counts = [state["outputs"], state["checks"], state.get("behind", 0), *state["classes"]]
+        if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
+            raise ValueError("expected whole numbers of outputs, checks and classes")
         self.outputs = state["outputs"]
         self.classes = set(state["classes"])
         self._answers_for = (0, 0)
@@ -509,7 +513,7 @@ class Upkeep:
         self._told_of_unwatched = state["told_of_unwatched"]
         self._behind = state.get("behind", 0)  # saved before there was catching up
         self.untestable = set(state.get("untestable", ()))
-        verdicts = [Verdict(**verdict) for verdict in state["waiting"]]
+        verdicts = [verdict_from(verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
 
 

@@ -176,6 +176,9 @@ class Window:
         for name in _PARTS:
             getattr(self, name).load_state_dict(state[name])
         self._numbers.load_state_dict(state["numbers"])
+        for name in ("since", "outdated_before"):
+            if not all(type(n) is int for pair in state.get(name, {}).items() for n in pair):
+                raise ValueError(f"expected {name} as numbers of samples by class")
         self._since = dict(state["since"])
         self._outdated_before = dict(state.get("outdated_before", {}))  # not always was there
 
