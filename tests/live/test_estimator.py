@@ -97,7 +97,9 @@ def test_announced_classes_have_a_column_from_the_first_and_no_other_may_come() 
     assert mine.score(x, y) > 0.97
 
 
-@pytest.mark.parametrize(("mark", "settings"), [(None, {}), (np.nan, {}), (-1, {}), (9, {"unlabelled": 9})])
+@pytest.mark.parametrize(
+    ("mark", "settings"), [(None, {}), (np.nan, {}), (-1, {}), (9, {"unlabelled": 9})]
+)
 def test_rows_without_a_label_are_watched_and_not_learned_from(
     mark: Any, settings: dict[str, Any]
 ) -> None:
@@ -125,7 +127,9 @@ def test_minus_one_marks_samples_without_a_label_as_in_a_keeper() -> None:
 
 def test_a_binary_coding_by_minus_one_is_not_taken_for_samples_without_a_label() -> None:
     x, y = clusters(names=(-1, 1, 1))
-    assert "if it is a label, give unlabelled=None" in complaint(lambda: KeeperClassifier().fit(x, y))
+    assert "if it is a label, give unlabelled=None" in complaint(
+        lambda: KeeperClassifier().fit(x, y)
+    )
     announced = complaint(lambda: KeeperClassifier().partial_fit(x, y, classes=[-1, 1]))
     assert "if it is a label, give unlabelled=None" in announced
 

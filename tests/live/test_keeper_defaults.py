@@ -99,7 +99,9 @@ def test_events_say_when_how_sure_and_how_much(tmp_path: Path) -> None:
     times = [datetime.fromisoformat(event.time) for event in events]
     assert before.replace(microsecond=0) <= times[0] <= times[-1] <= datetime.now(UTC)
     assert times[0].tzinfo == UTC
-    drifted = [each for event in events if event.kind == "drifted" for each in event.details["verdicts"]]
+    drifted = [
+        each for event in events if event.kind == "drifted" for each in event.details["verdicts"]
+    ]
     assert drifted
     for each in drifted:
         assert each["p_value"] <= each["threshold"]

@@ -115,7 +115,9 @@ def test_a_gradient_out_of_proportion_is_shortened() -> None:
     play(mine, x[:80], y[:80])
     before = [weight.clone() for weight in _weights(mine)]
     mine.observe(x[100:101], y[100:101])
-    moved = torch.stack([(now - old).norm() for now, old in zip(_weights(mine), before, strict=True)])
+    moved = torch.stack(
+        [(now - old).norm() for now, old in zip(_weights(mine), before, strict=True)]
+    )
     steps = 2  # its own, and one of replay
     assert 0 < moved.norm() <= steps * 0.1 * 10.0 * 1.001
 

@@ -315,7 +315,11 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
 
 def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_learn() -> None:
     keeper = recollect.Keeper(
-        make_plain_network(0), detector="never", minibatch_size=BATCH, replay_steps=0, batch_size=None
+        make_plain_network(0),
+        detector="never",
+        minibatch_size=BATCH,
+        replay_steps=0,
+        batch_size=None,
     )
     rows = rows_of(BATCH)
     for _ in range(3):

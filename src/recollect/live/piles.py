@@ -60,7 +60,9 @@ class Pile:
         return Rows.concat(
             [self._nothing]
             + [
-                self._parts[owner][places[owners == owner] - (ends[owner] - len(self._parts[owner]))]
+                self._parts[owner][
+                    places[owners == owner] - (ends[owner] - len(self._parts[owner]))
+                ]
                 for owner in np.unique(owners).tolist()
             ]
         )

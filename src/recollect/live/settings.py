@@ -124,7 +124,7 @@ def settings_from(
 ) -> tuple[RunConfig, LiveSettings]:
     """The config of the parts, complete, and how they are used; unknown names are refused.
 
-    `is_own`: the network was given, and takes samples as they are unless `normalise` says otherwise.
+    `is_own`: the network was given, and takes samples as they are unless `normalise` is set.
     """
     own = {field.name for field in dataclasses.fields(LiveSettings)}
     for name in settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -431,7 +432,7 @@ class Upkeep:
         """Steps on so many samples at a time, each followed by replay steps in proportion."""
         for start in range(0, len(rows), size):
             batch = rows[start : start + size]
-            if not self._guard(lambda: self._step(batch, done), done):
+            if not self._guard(partial(self._step, batch, done), done):
                 return
             self._replay(-(-self._replay_steps * len(batch) // size), done)
 
@@ -443,7 +444,7 @@ class Upkeep:
         for _ in range(steps if len(self.parts.learner.memory) > 1 else 0):
             draw = rng.fork(self._seed, "recent", self.parts.learner.steps)
             recent = self.window.recent(self._replay_size, draw)
-            self._guard(lambda: self._rehearse(done, recent), done)  # noqa: B023
+            self._guard(partial(self._rehearse, done, recent), done)
 
     def _rehearse(self, done: Done, batch: Rows | None = None) -> None:
         some = batch if batch is not None and len(batch) > 1 else None
