@@ -22,9 +22,9 @@ class Seen:
     """Statistics of the samples that came, from which single outliers are kept away.
 
     Mean and standard deviation are those of all samples but the far ones, by channel of an image
-    and by feature of a vector. What few samples say is not trusted: of the first ones the most extreme
-    value of each feature is left out before others are measured by them. Where most samples have
-    come to be far (another unit), both begin anew.
+    and by feature of a vector. What few samples say is not trusted: of the first ones the most
+    extreme value of each feature is left out before others are measured by them. Where most
+    samples have come to be far (another unit), both begin anew.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, *, factor: float | None) -> None:
