@@ -61,6 +61,7 @@ class Stream:
     network: str
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """All samples, 20 at a time."""
         for start in range(0, len(self.y), BATCH):
             yield self.x[start : start + BATCH], self.y[start : start + BATCH]
 
@@ -70,7 +71,9 @@ class Learner(Protocol):
 
     alarms: int
 
-    def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray: ...
+    def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Labels for a batch, before its own are known; -1: none yet."""
+        ...
 
 
 class Kept:
@@ -81,6 +84,7 @@ class Kept:
         self.alarms = 0
 
     def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What `observe` predicts."""
         report = self._keeper.observe(x, y)
         self.alarms += len(report.drifted)
         return report.predicted
@@ -97,6 +101,7 @@ class Sklearn:
         self.alarms = 0
 
     def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Scaled by what came before; then the scaler learns, then the estimator."""
         x = x.reshape(len(x), -1).astype(np.float64)
         predicted = np.full(len(y), -1)
         if self._begun:
@@ -115,6 +120,7 @@ class River:
         self.alarms = 0
 
     def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """All of them predicted, then learned one by one."""
         rows = [dict(enumerate(row)) for row in x.reshape(len(x), -1).astype(np.float64).tolist()]
         said = [self._model.predict_one(row) for row in rows]
         for row, label in zip(rows, y.tolist(), strict=True):
@@ -130,13 +136,14 @@ class NoChange:
     def __init__(self) -> None:
         self._last = -1
 
-    def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """The label before each."""
         predicted = np.concatenate([[self._last], y[:-1]])
         self._last = int(y[-1])
         return predicted
 
 
-def softmax(_: Stream, seed: int) -> Learner:
+def softmax(_: Stream, __: int) -> Learner:
     from river import linear_model, preprocessing
 
     return River(preprocessing.StandardScaler() | linear_model.SoftmaxRegression())
@@ -154,11 +161,11 @@ LEARNERS: dict[str, Callable[[Stream, int], Learner]] = {
     "mlp": lambda stream, seed: Sklearn(MLPClassifier(random_state=seed), stream),
     "softmax": softmax,
     "arf": forest,
-    "no change": lambda stream, seed: NoChange(),
+    "no change": lambda _, __: NoChange(),
 }
 
 
-def digits(seed: int, *, development: bool) -> Stream:
+def digits(seed: int, *, development: bool = False) -> Stream:  # noqa: ARG001
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.labels))
     return Stream(data.images[order], data.labels[order], "mlp")
@@ -174,14 +181,14 @@ def fashion(seed: int, *, development: bool) -> Stream:
     return Stream(data.images[some], data.labels[some], "cnn")
 
 
-def gas(seed: int, *, development: bool) -> Stream:
+def gas(seed: int, *, development: bool) -> Stream:  # noqa: ARG001
     data = _read("gas-sensor.npz")
     draw = np.random.default_rng(seed)
     order = np.lexsort([draw.random(len(data["labels"])), data["batch"]])
     return Stream(data["features"][order], data["labels"][order], "mlp")
 
 
-def electricity(seed: int, *, development: bool) -> Stream:
+def electricity(seed: int, *, development: bool) -> Stream:  # noqa: ARG001
     data = _read("electricity.npz")
     return Stream(data["features"], data["labels"], "mlp")
 
@@ -231,9 +238,9 @@ def play_readme() -> None:
     )
     for seed in range(10):
         found: dict[str, Any] = {}
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(code.replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
+        quiet = contextlib.redirect_stdout(io.StringIO())
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), quiet:
+            exec(code.replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
         alarms = found["keeper"].counters.split("recollect_drifts_total ")[-1].split()[0]
         print(f"seed {seed}: {100 * found['held_out']:.1f} % held-out, {alarms} alarms", flush=True)
 

@@ -17,7 +17,6 @@ from test_keeper_labels import Oracle, learned_then_silent
 
 import recollect
 from recollect.care import Care
-from recollect.errors import RunFailure
 from recollect.live.asking import Request
 from recollect.live.settings import to_json
 from recollect.live.upkeep import Upkeep

@@ -55,6 +55,25 @@ def test_occurrences_count_equal_labels_before_each(labels: list[int]) -> None:
     assert occurrences(torch.tensor(labels, dtype=torch.int64)).tolist() == expected
 
 
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 20), st.integers(0, 9))
+def test_a_sample_of_a_pile_does_not_depend_on_how_its_rows_came(
+    sizes: list[int], most: int, count: int
+) -> None:
+    parted, whole = Pile(NOTHING, most=most), Pile(NOTHING, most=most)
+    first = 0
+    for size in sizes:
+        parted.add(rows([0] * size, first))
+        first += size
+    whole.add(rows([0] * first, 0))
+    drawn, same = (
+        pile.sample(count, torch.Generator().manual_seed(3)).ids.tolist()
+        for pile in (parted, whole)
+    )
+    assert drawn == same
+    assert len(set(drawn)) == min(count, most, sum(sizes))
+    assert set(drawn) <= set(range(max(0, first - most), first))
+
+
 @given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 9))
 def test_a_pile_keeps_the_newest_rows_in_order(sizes: list[int], most: int) -> None:
     pile = Pile(NOTHING, most=most)

@@ -142,13 +142,16 @@ def assemble(
     shortage = shortages(
         dataset, parts, [label for task in stream.schedule.tasks for label in task]
     )
-    statistics = None
+    measured = None
     if config.normalise:  # by the first task that brings pictures
         first = next(task for task in stream.tasks() if task.new_classes)
         measured = channel_statistics(first.train())
-        statistics = lambda: measured  # noqa: E731
     learner = make_learner(
-        config, stream.image_shape, stream.num_classes, statistics=statistics, network=network
+        config,
+        stream.image_shape,
+        stream.num_classes,
+        statistics=None if measured is None else lambda: measured,
+        network=network,
     )
     refuse_without_features(learner, stream.image_shape)
     ledger = Ledger(label_budget=config.label_budget)

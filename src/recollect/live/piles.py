@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,6 +49,23 @@ class Pile:
             everything = Rows.concat([self._nothing, *self._parts])
             self._set(everything[self._count - len(self) :])
         return self._parts[0] if self._parts else self._nothing
+
+    def sample(self, count: int, generator: torch.Generator) -> Rows:
+        """So many of them at random, or all; the others are not copied."""
+        # Of the first part the oldest rows may be too many.
+        places = torch.randperm(len(self), generator=generator)[:count].sort().values
+        places += self._count - len(self)
+        ends = list(itertools.accumulate(len(part) for part in self._parts))
+        owners = np.searchsorted(ends, places.numpy(), side="right")
+        return Rows.concat(
+            [self._nothing]
+            + [
+                self._parts[owner][
+                    places[owners == owner] - (ends[owner] - len(self._parts[owner]))
+                ]
+                for owner in np.unique(owners).tolist()
+            ]
+        )
 
     def remove(self, ids: Tensor) -> Rows:
         """Take out the rows with these numbers; they are returned."""

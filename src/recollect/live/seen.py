@@ -21,10 +21,10 @@ RECENT = 50
 class Seen:
     """Statistics of the samples that came, from which single outliers are kept away.
 
-    Mean and standard deviation are those of all samples but the far ones, by channel of an image and
-    by feature of a vector. What few samples say is not trusted: of the first ones the most extreme
-    value of each feature is left out before others are measured by them. Where most samples have
-    come to be far (another unit), both begin anew.
+    Mean and standard deviation are those of all samples but the far ones, by channel of an image
+    and by feature of a vector. What few samples say is not trusted: of the first ones the most
+    extreme value of each feature is left out before others are measured by them. Where most
+    samples have come to be far (another unit), both begin anew.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, *, factor: float | None) -> None:
@@ -151,7 +151,7 @@ def _values(images: Tensor) -> Tensor:
 
 
 def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and sum of squared deviations over samples, (channels,); a channel's values count as one."""
+    """Mean and sum of squared deviations, (channels,); all values of a channel count as one."""
     mean = values.mean(dim=(0, 2))
     return mean, (values - mean[:, None]).square().mean(dim=2).sum(dim=0)
 
@@ -170,7 +170,7 @@ def _without_extremes(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _lifted(spread: Tensor) -> Tensor:
-    """No feature's spread is less than a tenth of what is usual: one that was constant may begin."""
+    """No spread is less than a tenth of the average: what was constant may begin to vary."""
     some = spread[spread > 0]
     usual = float(some.mean()) if len(some) else torch.inf
     return spread.clamp(min=0.1 * usual)

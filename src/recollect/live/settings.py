@@ -64,9 +64,9 @@ class LiveSettings:
     batch_size: int | None = 32
     """labelled samples of a gradient step at most; None: all that one call brings"""
     replay_steps: int | None = None
-    """steps on the replay buffer alone after each step on `batch_size` labelled samples; after one
-    on fewer samples, their share of these steps, rounded up. None: 8 for a network of up to a
-    million weights, else 2"""
+    """steps on the replay buffer and on samples learned lately, after each step on `batch_size`
+    labelled samples; after one on fewer samples, their share of these steps, rounded up. None: 8
+    for a network of up to a million weights, else 2"""
     outlier_factor: float | None = 50.0
     """samples of which a value is more standard deviations from the mean of what has been seen are
     quarantined, unless their class goes on so; None: none are. Images as bytes have no outliers"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -105,6 +106,7 @@ class Upkeep:
         usual = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
         given_steps = settings.replay_steps
         self._replay_steps = usual if given_steps is None else given_steps
+        self._replay_size = settled(config.minibatch_size)
         self._last_good = last_good
 
     @property
@@ -424,14 +426,14 @@ class Upkeep:
                 self._steps(done.extra.pop(0), self._extra_rows, done)
             if rows:
                 batch = Rows.concat(rows)
-                self._steps(batch, self._step_rows or len(batch), done)
                 self.window.learned.add(batch)
+                self._steps(batch, self._step_rows or len(batch), done)
 
     def _steps(self, rows: Rows, size: int, done: Done) -> None:
         """Steps on so many samples at a time, each followed by replay steps in proportion."""
         for start in range(0, len(rows), size):
             batch = rows[start : start + size]
-            if not self._guard(lambda: self._step(batch, done), done):
+            if not self._guard(partial(self._step, batch, done), done):
                 return
             self._replay(-(-self._replay_steps * len(batch) // size), done)
 
@@ -439,12 +441,15 @@ class Upkeep:
         done.losses.append(self.parts.given.teach(batch).loss)
 
     def _replay(self, steps: int, done: Done) -> None:
-        """Steps on the buffer alone."""
+        """Steps on the buffer and on what was learned lately, of which more is kept."""
         for _ in range(steps if len(self.parts.learner.memory) > 1 else 0):
-            self._guard(lambda: self._rehearse(done), done)
+            draw = rng.fork(self._seed, "recent", self.parts.learner.steps)
+            recent = self.window.recent(self._replay_size, draw)
+            self._guard(partial(self._rehearse, done, recent), done)
 
-    def _rehearse(self, done: Done) -> None:
-        done.losses.append(self.parts.learner.rehearse().loss)
+    def _rehearse(self, done: Done, batch: Rows | None = None) -> None:
+        some = batch if batch is not None and len(batch) > 1 else None
+        done.losses.append(self.parts.learner.rehearse(some).loss)
         self.parts.ledger.add_step()
 
     def _catch_up(self, done: Done) -> None:

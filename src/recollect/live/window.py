@@ -100,6 +100,11 @@ class Window:
         rows = self.learned.rows()
         return rows[(rows.labels == label) & (rows.ids >= self.since(label))]
 
+    def recent(self, count: int, generator: torch.Generator) -> Rows:
+        """Some of the samples that were learned from lately, none from before its class drifted."""
+        rows = self.learned.sample(count, generator)
+        return rows[~self._is_outdated(rows)] if self._outdated_before else rows
+
     def unasked(self, label: int) -> Rows:
         """Unlabelled rows that came since the class's last check, and are nobody's reference."""
         rows = self.unlabelled.rows()
