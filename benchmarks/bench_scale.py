@@ -119,7 +119,7 @@ def index_runs(out: Path, runs: int, shape: str) -> None:
     file = bench_index.fill(
         out, "table1-smoke", num=runs, classes=classes, tasks=tasks, alike=alike
     )
-    # Of large runs most of the time goes into reading 5 GB of verdicts; there is no goal for that.
+    # Of large runs most of the time goes into reading verdicts; there is no goal for that.
     name = "index of large runs" if shape == "large" else "index"
     page = tell_seconds(name, lambda: write_index(out, [read_sweep(file)]))
     pages = sum(each.stat().st_size for each in (out / "pages").iterdir())

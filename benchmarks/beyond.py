@@ -38,7 +38,7 @@ from recollect.evaluate import score
 from recollect.experiment.build import Assembly, assemble, load_data
 from recollect.experiment.config import RunConfig
 from recollect.experiment.listeners import Silent
-from recollect.experiment.result import make_result, record_to_json
+from recollect.experiment.result import make_result, record_to_json, verdicts_of
 from recollect.loop import play
 from recollect.types import Dataset
 
@@ -69,7 +69,8 @@ class Course:
             epochs=self.parts.config.epochs or 1,
             listener=Silent(),
         ):
-            self.records.append(record_to_json(record))
+            is_last = record.task == self.parts.stream.schedule.num_tasks
+            self.records.append(record_to_json(record, is_last=is_last))
             if record.task == until:
                 break
 
@@ -131,7 +132,7 @@ def measure(
     data = load_data(first)
     shared = Course(first, data, validate=validate)
     shared.play(until=shared.first_event - 1)
-    same_so_far = not any(v["drifted"] for record in shared.records for v in record["verdicts"])
+    same_so_far = not any(v["drifted"] for record in shared.records for v in verdicts_of(record))
     for trial in trials:
         course = Course(trial.config(labels_of_amr), data, validate=validate)
         if same_so_far:

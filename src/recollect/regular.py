@@ -12,8 +12,9 @@ import math
 import os
 import stat
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 SMALL = 16 * 2**20
 """Bytes of a file of settings, at most."""
@@ -32,7 +33,7 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 )
 
 
-def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BufferedReader:
     """Open a regular file of at most so many bytes; OSError for anything else, without waiting."""
     _refuse(Path(path).stat(), path, most)  # first: opening some devices does something
     # Between the two calls it may have become something else; that must not keep us waiting either.

@@ -876,7 +876,7 @@ def test_a_folder_that_may_not_be_entered_is_told_with_the_reason(
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    for method in ("exists", "iterdir", "read_bytes"):
+    for method in ("exists", "iterdir", "stat"):
         monkeypatch.setattr(Path, method, denied)
     assert not store.is_run(tmp_path)
     for read in (store.read_config, store.read_result, store.read_checkpoint):

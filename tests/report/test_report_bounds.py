@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from report_builders import small_result, write_run, write_samples
 from safetensors.numpy import save_file
 from sweep_builders import place_of, write_plan
@@ -200,8 +201,8 @@ def test_images_of_no_height_and_endless_width_are_refused(tmp_path: Path) -> No
     run = write_run(tmp_path / "run", small_result())
     empty = np.zeros((4, 0, 10**12, 1), dtype=np.uint8)
     rows = np.arange(4)
-    tensors = {"before": empty, "after": empty, "labels": rows, "tasks": rows}
-    save_file(tensors, run / "samples.safetensors")
+    tensors: dict[str, NDArray[Any]] = {"before": empty, "after": empty}
+    save_file(tensors | {"labels": rows, "tasks": rows}, run / "samples.safetensors")
     found = find_runs([tmp_path])
     assert [each.samples for each in found.runs] == [None]
     assert "expected uint8" in found.warnings[0]

@@ -143,7 +143,8 @@ def make_result(
 def _confusion(scores: Record, num_classes: int) -> list[list[int]] | None:
     """Samples by true x predicted class, None where there are too many classes to say."""
     if "confusion" in scores:  # as earlier versions kept it
-        return scores["confusion"]
+        whole: list[list[int]] = scores["confusion"]
+        return whole
     counts = scores["confusion_counts"]
     num_outputs = max([num_classes, *(predicted + 1 for _, predicted, _ in counts)])
     return None if num_outputs > MOST_CLASSES else evaluate.confusion_matrix(counts, num_outputs)

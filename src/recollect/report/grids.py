@@ -228,10 +228,10 @@ def draw_grid(
 
 def set_ticks(panel: Axes, rows: list[str], columns: list[str]) -> None:
     """Names at the middle of each row and column of a grid, thinned out where they are many."""
-    across, up = panel.get_figure(root=True).get_size_inches()
-    box = panel.get_position()
-    most_down = min(40, int(box.height * up / 0.13))
-    most_across = min(20, int(box.width * across / (text_inches(columns) + 0.08)))
+    box = panel.get_window_extent()
+    dots = panel.figure.dpi
+    most_down = min(40, int(box.height / dots / 0.13))
+    most_across = min(20, int(box.width / dots / (text_inches(columns) + 0.08)))
     for axis, names, most in ((panel.yaxis, rows, most_down), (panel.xaxis, columns, most_across)):
         step = -(-len(names) // max(1, most))
         places = range(0, len(names), step)
