@@ -7,7 +7,6 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-
 from urllib.parse import unquote
 
 import pytest

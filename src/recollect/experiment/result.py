@@ -32,7 +32,7 @@ def record_to_json(record: TaskRecord[evaluate.Scores], *, is_last: bool) -> Rec
     """Plain data; everything that `make_result` needs of a task.
 
     Verdicts are kept by field, without the fields in which none of them says anything; who was
-    taken for whom is kept of the last task only. See docs/decisions/0014-records-by-field.md.
+    taken for whom is kept of the last task only. See docs/decisions/0016-records-by-field.md.
     """
     scores = record.scores.to_json()
     if not is_last:

@@ -248,14 +248,11 @@ class Learner:
     def restart(self) -> None:
         """Fresh weights, a fresh optimiser and fresh copies; memory and what was seen go on."""
         self._restarts += 1
-        fresh = self._make_network(self._restarts)
-        if self._grown_to is not None:
-            grow_head(fresh, self._grown_to)
-        self.go_back(fresh)
+        self.go_back(self._make_network(self._restarts))
 
     def go_back(self, network: nn.Module) -> None:
         """Take the weights of a copy, with a fresh optimiser; memory and what was seen go on."""
-        if self._grown_to is not None and head_of(network).out_features < self._grown_to:
+        if self._grown_to is not None:
             network = copy.deepcopy(network)
             grow_head(network, self._grown_to)
         self.network.load_state_dict(network.state_dict())
