@@ -372,3 +372,11 @@ class _Cheap:
         sums = images[:, :4].flatten(1).float().sum(1), images[:, 4:].flatten(1).float().sum(1)
         values = torch.stack(sums, dim=1)
         return Encoding(logits=values, features=values)
+
+
+def test_minus_one_marks_a_sample_without_a_label_and_is_refused() -> None:
+    images = np.zeros((4, 8, 8, 1), dtype=np.uint8)
+    labels = np.array([0, 1, -1, 0])
+    assert "-1 marks a sample without one" in complaint(
+        lambda: DriftDetector().fit((images, labels))
+    )
