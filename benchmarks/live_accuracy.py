@@ -1,6 +1,6 @@
 """How right a keeper's predictions are at its defaults, beside other learners of streams.
 
-    pip install river
+    pip install "recollect[bench]"
     RECOLLECT_STREAMS=... python benchmarks/live_accuracy.py [--only digits] [--seeds 0-4]
 
 Every learner is fed the same batches of 20: it predicts a batch, then gets its labels. Counted are

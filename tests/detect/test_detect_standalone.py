@@ -470,3 +470,11 @@ def test_tables_that_cannot_be_compared_are_refused() -> None:
     values[3, 1] = np.nan
     assert "NaN" in complaint(lambda: detector.check((values, labels)))
     assert "vectors of numbers" in complaint(lambda: detector.check((values.astype(str), labels)))
+
+
+def test_minus_one_marks_a_sample_without_a_label_and_is_refused() -> None:
+    images = np.zeros((4, 8, 8, 1), dtype=np.uint8)
+    labels = np.array([0, 1, -1, 0])
+    assert "-1 marks a sample without one" in complaint(
+        lambda: DriftDetector().fit((images, labels))
+    )

@@ -99,15 +99,16 @@ def test_events_say_when_how_sure_and_how_much(tmp_path: Path) -> None:
     times = [datetime.fromisoformat(event.time) for event in events]
     assert before.replace(microsecond=0) <= times[0] <= times[-1] <= datetime.now(UTC)
     assert times[0].tzinfo == UTC
-    drifted = [
-        each for event in events if event.kind == "drifted" for each in event.details["verdicts"]
+    told: list[tuple[str, Any]] = [(event.kind, event.details) for event in events]
+    drifted: list[Any] = [
+        each for kind, details in told if kind == "drifted" for each in details["verdicts"]
     ]
     assert drifted
     for each in drifted:
         assert each["p_value"] <= each["threshold"]
         assert 0 < each["share"] <= 1
-    checked = next(event for event in events if event.kind == "checked")
-    assert set(checked.details["p_values"]) == set(map(str, checked.details["classes"]))
+    checked = next(details for kind, details in told if kind == "checked")
+    assert set(checked["p_values"]) == set(map(str, checked["classes"]))
     lines = map(json.loads, (tmp_path / "kept" / "events.jsonl").read_text().splitlines())
     assert all(line["time"].endswith("+00:00") for line in lines)
 

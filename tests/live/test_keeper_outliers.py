@@ -97,7 +97,7 @@ def test_features_of_any_scale_constant_and_rare_ones_have_no_outliers(
         axis=1,
     )
     seen = Seen((5,), torch.float32, factor=50.0)
-    for part in torch.from_numpy(x).float().split(20):
+    for part in torch.split(torch.from_numpy(x).float(), 20):
         assert not seen.far(part).any()
         seen.add(part)
     mean, std = seen.statistics
@@ -133,7 +133,7 @@ def test_a_model_that_has_broken_goes_back_and_goes_on() -> None:
     mine = recollect.Keeper(small_network(outputs=4), lr=0.1, **free)
     play(mine, x[:400], y[:400])
     before = mine.predict_proba(x[:50])
-    told = []
+    told: list[object] = []
     mine.on("restored", told.append)
     report = mine.observe(np.full((20, 64), 9e18, dtype=np.float32), y[:20])
     assert any("went back to its last good snapshot" in note for note in report.notes)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from recollect.care import Care
 from recollect.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
@@ -108,6 +109,17 @@ def _picture(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
     return (math.prod(shape),)
 
 
+NORM_MOMENTUM = 0.5
+"""of batch norms: a network that learns quickly is asked between steps, and old statistics are of
+a network that is no more"""
+
+
+def _follow_closely(network: nn.Module) -> None:
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            module.momentum = NORM_MOMENTUM
+
+
 def make_parts(
     config: RunConfig,
     first: Rows,
@@ -128,6 +140,9 @@ def make_parts(
         max_gradient=settings.max_gradient,
     )
     refuse_without_features(learner, shape, dtype)
+    if network is None:
+        for each in learner.networks:
+            _follow_closely(each)
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = catalogue.make("adaptation", config)
     counts = Tally()
