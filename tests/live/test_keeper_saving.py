@@ -121,6 +121,16 @@ def test_a_folder_of_a_backbone_by_name_also_opens_as_a_predictor(
     assert np.array_equal(predictor.predict(stream.images), mine.predict(stream.images))
 
 
+def test_samples_without_labels_change_no_bit_of_what_is_loaded(tmp_path: Path, load: Load) -> None:
+    stream = digits(0, turn=None)
+    values = stream.images.reshape(-1, 64).astype(np.float32)
+    with recollect.Keeper("mlp", folder=tmp_path / "it") as mine:
+        mine.observe(values[:50], stream.labels[:50])
+        mine.observe(2 * values[50:100])  # inputs are scaled by these, too
+        expected = mine.predict_proba(values)
+    assert np.array_equal(load(tmp_path / "it").predict_proba(values), expected)
+
+
 def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
     tmp_path: Path, load: Load
 ) -> None:
