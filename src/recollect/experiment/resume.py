@@ -36,7 +36,7 @@ def resume(
     """Go on with the run in a folder and return its result; a finished run is not run again.
 
     A folder that came from somebody else could name any code (`module:name`) and any path to data:
-    it is resumed only with `trust`. A run that was given `data`, a `network` or its `features` needs
+    it is resumed only with `trust`. A run that was given `data`, a `network` or `features` needs
     the same ones again.
     """
     given = [
