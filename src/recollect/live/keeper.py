@@ -456,8 +456,6 @@ class Keeper:
                 f"{path} already holds a keeper or a run; go on with Keeper.load, or choose a new "
                 "folder"
             )
-        if not resume and path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{path} holds other files; choose an empty or new folder")
         return RunFolder.open(path, plain, resume=resume)
 
     def _resume(self, path: Path) -> list[str]:
