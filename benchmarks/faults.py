@@ -1,6 +1,6 @@
 """Whether anything is ever lost: runs killed, disks full, files damaged, at many places.
 
-    python benchmarks/faults.py [--moments 50] [--places 60] [--only kill,calls,disk,tmpfs,damage]
+    python benchmarks/faults.py [--moments 50] [--places 60] [--only kill,mixtures,live,...]
 
 Real processes run digits and save every few steps. Each is killed with SIGKILL (at random, and in
 the midst of each change that it makes to its files), or finds the disk full at each write in turn,
@@ -34,15 +34,18 @@ from campaigns import (
     full_once_each,
     killed_at_calls,
     killed_at_random,
+    killed_in_mixtures,
     killed_twice,
+    live_mixtures,
+    mixtures,
     undisturbed,
 )
-from fault_tools import METHODS, End, Work, attempt, broken, differences
+from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences
 
 from recollect.experiment import store
 from recollect.files import CHECKSUMS
 
-SECTIONS = ("kill", "calls", "disk", "tmpfs", "damage")
+SECTIONS = ("kill", "mixtures", "live", "calls", "disk", "tmpfs", "damage")
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 
 
@@ -58,6 +61,20 @@ def kinds_of_trouble(arguments: argparse.Namespace, top: Path) -> Iterator[tuple
                 seed=arguments.seed,
             )
             yield tried(f"{method}, killed at random", cases, by_phase=True)
+    for name, works in (("mixtures", mixtures), ("live", live_mixtures)):
+        if name in wanted:
+            cases = killed_in_mixtures(
+                works(arguments.seed),
+                top / name,
+                kills=arguments.kills,
+                each=4,
+                seed=arguments.seed,
+                tell=lambda text: print(text, file=sys.stderr, flush=True),
+            )
+            yield tried(f"{name}, killed at random", cases, by_phase=True)
+    if "live" in wanted:
+        work = LiveWork(rows=120, known=0.7, log_bytes=1000)
+        yield tried("live, killed in each change to a file", killed_at_calls(work, top / "changes"))
     if "calls" in wanted:
         yield tried("killed in each change to a file", killed_at_calls(SMALL, top / "calls"))
         yield tried("killed twice in the same change", killed_twice(SMALL, top / "twice"))
@@ -110,7 +127,8 @@ def tried(what: str, cases: Iterable[Case], *, by_phase: bool = False) -> tuple[
 
 
 def _phase(where: str) -> str:
-    """Without the task and the epoch."""
+    """Without the task, the epoch and the mixture."""
+    where = where.split(" of ")[0]
     return where.split(",")[0].split(" ", 2)[-1] if where.startswith("task") else where
 
 
@@ -162,6 +180,7 @@ def _mount(*words: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--moments", type=int, default=50, help="kills per learner (default: 50)")
+    parser.add_argument("--kills", type=int, default=120, help="of mixtures (default: 120)")
     parser.add_argument("--places", type=int, default=60, help="per damaged file (default: 60)")
     parser.add_argument("--epochs", type=int, default=4, help="of the killed runs (default: 4)")
     parser.add_argument("--seed", type=int, default=0)

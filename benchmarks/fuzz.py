@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import bz2
 import contextlib
+import functools
 import gzip
 import itertools
 import json
 import lzma
+import pickle
 import random
 import resource
 import shutil
@@ -59,8 +61,9 @@ from recollect.experiment.store import RunFolder, read_checkpoint, read_config, 
 from recollect.report.parse import DamagedError
 from recollect.report.read import read_run
 from recollect.report.sweeps import read_sweep
-from recollect.sweeps.grid import Grid
+from recollect.sweeps.grid import Grid, read_grid_file
 from recollect.sweeps.plan import Plan, make_plan, write_plan
+from recollect.sweeps.scale import scale_named
 
 OWN = (UserError, RunFailure, DamagedError)
 MEMORY = 6 * 2**30
@@ -451,6 +454,174 @@ READERS |= {
     "forged-run": Reader(make=_run, read=_go_on_with_run, victims=store.CHECKPOINT, spoil=forged),
     "forged-keeper": Reader(
         make=_stopped_keeper, read=_go_on_with_keeper, victims=store.CHECKPOINT, spoil=forged
+    ),
+}
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+_VALID = b"valid"
+
+
+def _seed(_: bytes, draw: random.Random) -> bytes:
+    """What arrays are drawn from."""
+    return draw.randbytes(8)
+
+
+def _odd_array(draw: random.Random) -> Any:
+    """Samples for somebody who takes vectors of four numbers: nearly right, or not at all."""
+    shape = draw.choice(((10, 4), (10, 4), (10, 4), (0, 4), (10, 0), (10,), (), (10, 2, 2), (1, 4)))
+    values = np.random.default_rng(draw.getrandbits(32)).normal(size=shape)
+    if values.size and draw.random() < 0.5:
+        odd = (np.nan, np.inf, -np.inf, 1e300, -1e-320, 1e9, 255, -1)
+        values.reshape(-1)[draw.randrange(values.size)] = draw.choice(odd)
+    kinds = ("f8", "f4", "f2", "u1", "i1", "i8", "u8", "c8", "?", "O", "U3", "S2", "M8[s]", ">f4")
+    with np.errstate(all="ignore"):
+        array = values.astype(draw.choice(kinds))
+    ways: tuple[Callable[[], Any], ...] = (
+        *(lambda: array,) * 6,
+        lambda: array[::-1],
+        lambda: np.asfortranarray(array),
+        lambda: np.broadcast_to(array[:1], array.shape),
+        lambda: np.ma.masked_array(array, mask=values > 1),
+        lambda: array.tolist(),
+        lambda: [*array.tolist(), [1.0]],
+        lambda: [None] * 10,
+        lambda: memoryview(np.ascontiguousarray(values)),
+        lambda: array.tobytes(),
+        lambda: {"x": array},
+        lambda: iter(array),
+        lambda: np.zeros(10, dtype=[("a", "f4"), ("b", "i4")]),
+        lambda: torch.from_numpy(values),
+        lambda: torch.from_numpy(values).to(draw.choice(_TORCH)),
+        lambda: torch.from_numpy(values).requires_grad_(),
+        lambda: torch.from_numpy(values).to_sparse(),
+        lambda: torch.from_numpy(values).to("meta"),
+        lambda: torch.quantize_per_tensor(torch.from_numpy(values).float(), 0.1, 0, torch.qint8),
+        lambda: torch.nested.nested_tensor([torch.zeros(2, 4), torch.zeros(3, 4)]),
+        lambda: torch.from_numpy(values).conj(),
+        lambda: draw.choice(ODD),
+    )
+    try:
+        return draw.choice(ways)()
+    except (TypeError, ValueError, IndexError, RuntimeError):  # numpy or torch has no such array
+        return array
+
+
+_TORCH = (
+    *(torch.float16, torch.bfloat16, torch.complex64, torch.bool, torch.int32, torch.uint16),
+    torch.float8_e4m3fn,
+)
+
+
+def _odd_labels(draw: random.Random) -> Any:
+    labels: list[Any] = [draw.randrange(2) for _ in range(10)]
+    if draw.random() < 0.6:
+        odd = (None, -1, 2, 10**5, 10**12, 2**63, 2**64 - 1, 0.5, 1.0, float("nan"), "1", True, [])
+        labels[draw.randrange(10)] = draw.choice(odd)
+    ways: tuple[Callable[[], Any], ...] = (
+        *(lambda: labels,) * 4,
+        lambda: labels[:9],
+        lambda: np.array(labels),
+        lambda: np.array(labels, dtype=draw.choice(("u8", "i1", "f4", "?", "U2", "O", "M8[s]"))),
+        lambda: np.array([labels]),
+        lambda: np.ma.masked_array(labels, mask=[True, *[False] * 9]),
+        lambda: torch.tensor(labels),
+        lambda: torch.tensor(labels).to("meta"),
+        lambda: torch.tensor(labels, dtype=draw.choice(_TORCH)),
+        lambda: dict(enumerate(labels)),
+        lambda: tuple(labels),
+        lambda: draw.choice(ODD),
+    )
+    try:
+        return draw.choice(ways)()
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return labels
+
+
+def _with_arrays(use: Callable[[Any, Any, random.Random], object]) -> Callable[[Path], object]:
+    def read(folder: Path) -> None:
+        content = (folder / "it").read_bytes()
+        draw = random.Random(content)
+        if content == _VALID:
+            use(np.random.default_rng(0).normal(size=(10, 4)), np.arange(10) % 2, draw)
+        else:
+            use(_odd_array(draw), _odd_labels(draw), draw)
+
+    return read
+
+
+@functools.cache
+def _begun_keeper() -> bytes:
+    keeper = recollect.Keeper("mlp", lr=0.1, **_SOON)
+    draw = np.random.default_rng(0)
+    for _ in range(6):
+        rows = draw.normal(size=(10, 4)) + (np.arange(10) % 2)[:, None]
+        keeper.observe(rows, [*(np.arange(8) % 2), None, None])
+    return pickle.dumps(keeper)
+
+
+def _observe(x: Any, y: Any, draw: random.Random) -> None:
+    """Whatever is given, nothing that was learned may break."""
+    keeper = recollect.Keeper("mlp", **_SOON)
+    if draw.random() < 0.8:
+        keeper = pickle.loads(_begun_keeper())
+    use = draw.choice((keeper.observe, keeper.observe, keeper.fit_reference, keeper.answer))
+    try:
+        use(x, y)
+        keeper.predict_proba(x) if use == keeper.observe else None
+    finally:
+        assert keeper._failure is None, "the keeper has broken off"
+
+
+@functools.cache
+def _fitted() -> recollect.DriftDetector:
+    draw = np.random.default_rng(0)
+    return recollect.DriftDetector(detector="ks", encoder=_itself).fit(
+        (draw.normal(size=(60, 4)), np.arange(60) % 2)
+    )
+
+
+def _itself(samples: torch.Tensor) -> torch.Tensor:
+    return samples.float()
+
+
+def _check(x: Any, y: Any, draw: random.Random) -> None:
+    given = draw.choice(((x, y), (x, y), (x, y), x, [x, y], {"x": x, "y": y}))
+    if draw.random() < 0.7:
+        _fitted().check(given)
+    else:
+        recollect.DriftDetector(detector="ks", encoder=_itself).fit(given)
+
+
+def _expand_grid(folder: Path) -> None:
+    """What `recollect sweep` does before anything is run."""
+    asked = read_grid_file(next(folder.iterdir()))
+    make_plan(asked.name, asked.grid, scale=asked.scale and scale_named(asked.scale))
+
+
+_GRID: dict[str, Any] = {
+    "name": "it",
+    "base": {"epochs": 2, "tasks": [[0, 1], [2, 3]], "detector": {"name": "ks", "level": 0.01}},
+    "grid": {"method": ["er", "ser"], "seed": [0, 1], "adaptation": ["amr", "fr"]},
+    "without": [{"method": "ser", "adaptation": ["fr"]}],
+}
+
+
+READERS |= {
+    "observe": Reader(
+        make=lambda folder: (folder / "it").write_bytes(_VALID),
+        read=_with_arrays(_observe),
+        spoil=_seed,
+    ),
+    "drift-detector": Reader(
+        make=lambda folder: (folder / "it").write_bytes(_VALID),
+        read=_with_arrays(_check),
+        spoil=_seed,
+    ),
+    "grid": Reader(
+        make=lambda folder: (folder / "it.yaml").write_text(yaml.safe_dump(_GRID)),
+        read=_expand_grid,
     ),
 }
 

@@ -46,9 +46,9 @@ def lasting(folder: Path) -> str:
     return json.dumps({key: value for key, value in result.items() if key not in MAY_DIFFER})
 
 
-def events_of(folder: Path) -> list[dict[str, Any]]:
-    """The lines of `events.jsonl`; a torn last one is left out."""
-    text = (folder / "events.jsonl").read_text() if (folder / "events.jsonl").exists() else ""
+def events_of(folder: Path, name: str = "events.jsonl") -> list[dict[str, Any]]:
+    """The lines of a log; a torn last one is left out."""
+    text = (folder / name).read_text() if (folder / name).exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 

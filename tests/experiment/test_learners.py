@@ -748,9 +748,19 @@ def test_floats_are_normalised_by_feature_or_channel(shape: tuple[int, ...]) -> 
     values = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * scale + 5 * scale + 7
     none = torch.zeros(50, dtype=torch.int64)
     rows = Rows(images=values, labels=none, ids=none, concepts=none)
-    mean, std = learners.channel_statistics(rows)
+    mean, std = (
+        each.float().reshape(scale.shape[1:]) for each in learners.channel_statistics(rows)
+    )
     scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=std)(values)
     dims = tuple(dim for dim in range(values.ndim) if dim != 1)
     torch.testing.assert_close(scaled.mean(dim=dims), torch.zeros(3), atol=1e-4, rtol=0)
     spread = torch.tensor([1.0, 1.0, 0.0])  # what never changes stays, and is not blown up
     torch.testing.assert_close(scaled.std(dim=dims, correction=0), spread, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4, 4)])
+def test_a_limit_holds_for_vectors_and_for_images(shape: tuple[int, ...]) -> None:
+    mean = torch.ones(3, *(1 for _ in shape[2:]))
+    scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=2 * mean, limit=10)
+    assert torch.equal(scaled(torch.full(shape, 1000.0)), torch.full(shape, 10.0))
+    assert torch.equal(scaled(torch.full(shape, 5.0)), torch.full(shape, 2.0))

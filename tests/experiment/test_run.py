@@ -25,7 +25,7 @@ from run_tools import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import Keeper, RunConfig, RunFailure, evaluate, rng, run
+from recollect import Keeper, RunConfig, RunFailure, evaluate, resume, rng, run
 from recollect.experiment import catalogue
 from recollect.experiment.build import assemble
 from recollect.experiment.presets import resolve
@@ -695,7 +695,9 @@ def test_a_network_without_a_head_is_refused_unless_its_features_are_given(tmp_p
     assert "pass features=" in complaint(lambda: Keeper(network).observe(PICTURES, [0, 1]))
     assert list(tmp_path.iterdir()) == []
     config = quick(lr=0.05, encoder="learner", detector="mmd", tasks=((0, 1), (2, 3)))
-    assert run(config, tmp_path / "run", network=network, features="body")["verdicts"]
+    result = run(config, tmp_path / "run", network=network, features="body")
+    assert result["verdicts"]
+    assert resume(tmp_path / "run", network=network, features="body")["faa"] == result["faa"]
     with Keeper(network, features="body", folder=tmp_path / "kept") as keeper:
         assert keeper.observe(PICTURES, [0, 1]).new_classes == (0, 1)
     with Keeper.load(tmp_path / "kept", network, features="body") as keeper:

@@ -8,14 +8,15 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from fault_tools import End, Work, attempt, broken, differences, whereabouts
+from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences, whereabouts
 from troubles import ERRORS, Kind, Trouble
 
 from recollect.experiment import store
+from recollect.experiment.catalogue import CATALOGUE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,14 +30,15 @@ class Case:
     """empty: nothing was lost"""
 
 
-def undisturbed(work: Work, folder: Path) -> End:
-    """A run to compare with."""
+def undisturbed(work: Work | LiveWork, folder: Path) -> End:
+    """A run to compare with; a live learner that is not even saved before its end."""
+    work = dataclasses.replace(work, saves=0) if isinstance(work, LiveWork) else work
     end = attempt(work.words(folder))
     assert end.code == 0, end.told
     return end
 
 
-def change_calls(work: Work, folder: Path) -> list[str]:
+def change_calls(work: Work | LiveWork, folder: Path) -> list[str]:
     """Every change that a run makes to its files, in order: what is done, and to which file."""
     log = folder.with_name("calls.log")
     end = attempt(work.words(folder), trouble=Trouble(folder=str(folder), log=str(log)))
@@ -49,7 +51,7 @@ def _lines(log: Path) -> list[str]:
     return re.sub(r"\.[0-9a-f]{16}\.tmp$", ".tmp", log.read_text(), flags=re.M).splitlines()
 
 
-def _gone_on(work: Work, folder: Path, whole: Path) -> str:
+def _gone_on(work: Work | LiveWork, folder: Path, whole: Path) -> str:
     """What is wrong once a run has been gone on with to its end."""
     end = attempt(work.words(folder))
     if end.code != 0:
@@ -60,12 +62,14 @@ def _gone_on(work: Work, folder: Path, whole: Path) -> str:
 # --- killed ---------------------------------------------------------------------------------------
 
 
-def killed_at_random(work: Work, top: Path, *, moments: int, seed: int) -> Iterator[Case]:
+def killed_at_random(
+    work: Work | LiveWork, top: Path, *, moments: int, seed: int
+) -> Iterator[Case]:
     """Kill a run again and again until it is through, then another, at so many moments in all."""
-    draw = random.Random(f"{seed} {work.method}")
+    draw = random.Random(f"{seed} {work.method if isinstance(work, Work) else work}")
     whole = top / "whole"
     undisturbed(work, whole)
-    usual = undisturbed(work, top / "timed").seconds  # the first one may have waited for torch
+    usual = attempt(work.words(top / "timed")).seconds  # the first one may have waited for torch
     left, number = moments, 0
     while left:
         number += 1
@@ -87,7 +91,9 @@ def killed_at_random(work: Work, top: Path, *, moments: int, seed: int) -> Itera
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def killed_at_calls(work: Work, top: Path, calls: Sequence[int] | None = None) -> Iterator[Case]:
+def killed_at_calls(
+    work: Work | LiveWork, top: Path, calls: Sequence[int] | None = None
+) -> Iterator[Case]:
     """Kill a run in the midst of its k-th change to a file (None: of each in turn), and go on."""
     whole = top / "whole"
     names = change_calls(work, whole)
@@ -119,6 +125,109 @@ def killed_twice(work: Work, top: Path, names: Sequence[str] | None = None) -> I
         for call in (min(2, calls.count(name)), 1, 1):
             attempt(work.words(folder), trouble=dataclasses.replace(trouble, call=call))
         yield Case(where=name, came="killed", fault=_gone_on(work, folder, whole))
+
+
+def mixtures(seed: int) -> Iterator[Work]:
+    """Runs of which every part and setting is drawn; some of them are refused as contradictory."""
+    draw = random.Random(f"{seed} mixtures")
+    turn = {
+        "method": [*METHODS, "finetune", "joint"],
+        "adaptation": list(CATALOGUE["adaptation"]),
+        "detector": ["ks", "mmd", "c2st", "combined", "reconstruction", "sequential", "oracle"],
+        "precision": _precisions(),
+        "policy": list(CATALOGUE["buffer_policy"]),
+        "encoder": ["", "", "--encoder learner", "--encoder random"],
+        "more": [
+            *("", "--sequential", "--drift-share 0.5 --num-drifts 2", "--label-budget 40"),
+            *("--monitor-labels predicted", "--optimiser adam --lr 0.003", "--min-harm 5"),
+            *("--scheduler cosine", "--augmentation crop --normalise", "--batch-size 7"),
+        ],
+    }
+    for one in _mixed(turn, draw):
+        yield Work(
+            method=one["method"],
+            adaptation=one["adaptation"],
+            detector=one["detector"],
+            epochs=2,
+            flags=f"--precision {one['precision']} --buffer-policy {one['policy']} "
+            f"{one['encoder']} --seed {draw.randrange(1000)} {one['more']}",
+            by_folder=True,
+        )
+
+
+def live_mixtures(seed: int) -> Iterator[LiveWork]:
+    """Live learners of which every part and setting is drawn."""
+    draw = random.Random(f"{seed} live")
+    of_keeper: dict[str, Callable[[], Any]] = {
+        "optimiser": lambda: draw.choice(("sgd", "adam")),
+        "replay_steps": lambda: draw.choice((0, 1, 3)),
+        "batch_size": lambda: draw.choice((None, 4, 32)),
+        "label_budget": lambda: draw.choice((None, None, 60)),
+        "recent_rows": lambda: draw.choice((40, 2000)),
+        "seed": lambda: draw.randrange(1000),
+    }
+    turn = {
+        "method": [*METHODS, "finetune"],
+        "adaptation": list(CATALOGUE["adaptation"]),
+        "detector": ["ks", "mmd", "c2st", "combined", "reconstruction", "sequential"],
+        "precision": _precisions(),
+        "buffer_policy": list(CATALOGUE["buffer_policy"]),
+        "encoder": [None, None, "learner", "random"],
+    }
+    for one in _mixed(turn, draw):
+        one |= {name: choose() for name, choose in of_keeper.items()}
+        yield LiveWork(
+            settings={**one, "lr": 0.003 if one["optimiser"] == "adam" else 0.05},
+            network=draw.choice(("mlp", "mlp", "own")),
+            seed=draw.randrange(1000),
+            known=draw.choice((1.0, 0.7, 0.4)),
+            late=draw.randrange(1, 6),
+            asks=draw.random() < 0.5,
+            as_floats=draw.random() < 0.5,
+            history=draw.random() < 0.3,
+            log_bytes=draw.choice((4000, 8 * 2**20)),
+            saves=draw.randrange(1, 8),
+        )
+
+
+def _mixed(turn: Mapping[str, list[Any]], draw: random.Random) -> Iterator[dict[str, Any]]:
+    """One choice of each, without end; all of a list have had their turn before one comes again."""
+    left: dict[str, list[Any]] = {name: [] for name in turn}
+    while True:
+        for name, choices in turn.items():
+            left[name] = left[name] or draw.sample(choices, len(choices))
+        yield {name: choices.pop() for name, choices in left.items()}
+
+
+def _precisions() -> list[str]:
+    flags = Path("/proc/cpuinfo")
+    has_it = flags.exists() and "bf16" in flags.read_text()
+    return ["fp32", "bf16"] if has_it else ["fp32"]
+
+
+def killed_in_mixtures(
+    works: Iterator[Work] | Iterator[LiveWork],
+    top: Path,
+    *,
+    kills: int,
+    each: int,
+    seed: int,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Iterator[Case]:
+    """So many kills in all, some in each mixture; those that are refused are left out."""
+    left, number = kills, 0
+    while left > 0:
+        work, number = next(works), number + 1
+        folder = top / f"mixture-{number}"
+        end = attempt(work.words(folder / "tried"))
+        if end.code == 2 or "recollect.errors.UserError" in end.told:
+            tell(f"{work}: refused: {end.told.strip().splitlines()[-1]}")
+            continue
+        tell(f"{work}")
+        for case in killed_at_random(work, folder, moments=min(each, left), seed=seed):
+            left -= 1
+            yield dataclasses.replace(case, where=f"{case.where} of {work}")
+        shutil.rmtree(folder)
 
 
 # --- a full disk ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import live_work
 import torch
 from troubles import Trouble
 
@@ -39,7 +40,7 @@ def become(words: list[str], told: str, trouble: dict[str, Any] | None) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if trouble is not None:
         Trouble(**trouble).install()
-    code = cli.command(words)
+    code = live_work.main(words[1:]) if words[0] == "live" else cli.command(words)
     os._exit(code)  # without tearing down what was loaded for all
 
 

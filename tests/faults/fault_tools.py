@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import own_trouble
 from run_tools import ENVIRONMENT, events_of, lasting
@@ -39,16 +40,54 @@ class Work:
     steps: int = 3
     """between checkpoints"""
     backbone: str = "mlp"
+    adaptation: str = "amr"
+    flags: str = ""
+    """more of them"""
+    by_folder: bool = False
+    """whether a run that is there is resumed by the name of its folder alone"""
 
     def words(self, folder: Path) -> list[str]:
         """What comes after `recollect` on the command line."""
         text = (
             f"run --method {self.method} --epochs {self.epochs} --tasks {self.tasks} "
-            f"--detector {self.detector} --adaptation amr --checkpoint-steps {self.steps} "
-            f"--backbone {self.backbone} "
+            f"--detector {self.detector} --adaptation {self.adaptation} "
+            f"--checkpoint-steps {self.steps} --backbone {self.backbone} {self.flags} "
             "--threads 1 --keep-features --quiet --resume --out"
         )
+        if self.by_folder and store.is_run(folder):
+            text = "run --resume --out"
         return [*text.split(), str(folder)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LiveWork:
+    """A live learner in a folder that takes a second or two for its stream; see `live_work`."""
+
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """of the keeper"""
+    network: str = "mlp"
+    """`own`: a module of one's own"""
+    seed: int = 0
+    """of the stream"""
+    rows: int = 500
+    known: float = 1.0
+    """share of the samples that come with their label"""
+    late: int = 3
+    """batches after which the labels of the others come by `answer`"""
+    asks: bool = False
+    """whether a label callback is there"""
+    as_floats: bool = False
+    """samples in 0..1, a few of them outliers, instead of bytes"""
+    history: bool = False
+    """whether `fit_reference` comes before the first batch"""
+    log_bytes: int = 8 * 2**20
+    """from which on a new log is begun"""
+    saves: int = 5
+    """batches between saves; 0: only the end is saved"""
+
+    def words(self, folder: Path) -> list[str]:
+        """A request to the server of processes."""
+        return ["live", json.dumps(dataclasses.asdict(self)), str(folder)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,17 +172,34 @@ def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
 
 def differences(folder: Path, whole: Path) -> list[str]:
     """In which files a finished run differs from an undisturbed one; what it left lying around."""
+    if "keeper" in store.read_config(whole):
+        return _live_differences(folder, whole)
     found = []
     if lasting(folder) != lasting(whole):
         found.append(store.RESULT)
     for name in (store.CONFIG, store.EVENTS, store.RECORDS, *store.ARRAYS.values()):
         if _content(folder / name) != _content(whole / name):
             found.append(name)
+    return found + _state_differences(folder, whole)
+
+
+def _live_differences(folder: Path, whole: Path) -> list[str]:
+    """The same for live learners: an event that is reported again has another time."""
+    found = [store.CONFIG] if _content(folder / store.CONFIG) != _content(whole / store.CONFIG) else []
+    for name in (store.EVENTS, store.OLDER_EVENTS):
+        sides = [
+            [{**event, "time": None} for event in events_of(side, name)] for side in (folder, whole)
+        ]
+        if sides[0] != sides[1]:
+            found.append(name)
+    return found + _state_differences(folder, whole)
+
+
+def _state_differences(folder: Path, whole: Path) -> list[str]:
     states = [store.read_checkpoint(side) for side in (folder, whole)]
     for state in states:
         state["parts"]["ledger"].pop("seconds")
-    if not same(*states):
-        found.append(store.CHECKPOINT)
+    found = [] if same(*states) else [store.CHECKPOINT]
     return found + [file.name for file in folder.glob(".*.tmp")]
 
 
@@ -176,6 +232,9 @@ def broken(folder: Path) -> list[str]:
 
 def whereabouts(folder: Path) -> str:
     """Where a run stands, as its files tell."""
+    if store.is_run(folder) and "keeper" in store.read_config(folder):
+        state = store.read_checkpoint(folder)
+        return "nothing saved" if state is None else "something saved"
     events = events_of(folder)
     if store.is_finished(folder):
         return "finished"

@@ -18,6 +18,7 @@ from recollect.experiment.custom import is_import_path
 from recollect.experiment.run import run
 from recollect.experiment.saving import OFTEN, Saving
 from recollect.experiment.store import CONFIG, is_run, read_config, refuse_other_config
+from recollect.models.head import Features
 from recollect.shapes import Listener
 from recollect.types import Dataset
 
@@ -28,13 +29,14 @@ def resume(
     trust: bool = False,
     data: Dataset | None = None,
     network: nn.Module | None = None,
+    features: Features | None = None,
     listener: Listener | None = None,
     saving: Saving = OFTEN,
 ) -> dict[str, Any]:
     """Go on with the run in a folder and return its result; a finished run is not run again.
 
     A folder that came from somebody else could name any code (`module:name`) and any path to data:
-    it is resumed only with `trust`. A run that was given `data` or a `network` as an object needs
+    it is resumed only with `trust`. A run that was given `data`, a `network` or `features` needs
     the same ones again.
     """
     given = [
@@ -43,7 +45,14 @@ def resume(
     ]
     config = saved_config(out, given=given, trust=trust)
     return run(
-        config, out, resume=True, data=data, network=network, listener=listener, saving=saving
+        config,
+        out,
+        resume=True,
+        data=data,
+        network=network,
+        features=features,
+        listener=listener,
+        saving=saving,
     )
 
 

@@ -358,12 +358,15 @@ class Learner:
         counts = state["steps"], state["restarts"], *state["known"]
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
             raise ValueError("expected whole numbers of steps, restarts and known classes")
+        returns = state.get("pictures_return", False)
+        if type(state["factor"]) not in (int, float) or not {type(state["in_task"]), type(returns)} == {bool}:
+            raise ValueError("expected a factor of the rate, and whether a task is under way")
         self.steps = state["steps"]
         self._restarts = state["restarts"]
         self._known = set(state["known"])
         self._in_task = state["in_task"]
         self._factor = state["factor"]
-        self._pictures_return = state.get("pictures_return", False)
+        self._pictures_return = returns
         self._augmenting.set_state(state["augmenting"])
         self._dropping.set_state(state["dropping"])
 
@@ -381,9 +384,10 @@ def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict
     mine = optimiser.state_dict()["param_groups"]
     groups = [{**own, **group} for own, group in zip(mine, state["param_groups"], strict=True)]
     for own, group in zip(mine, groups, strict=True):
-        for name, value in own.items():
+        for name, given in group.items():
+            value = own["lr"] if name == "initial_lr" else own[name]
             is_number = type(value) in (int, float)
-            if type(group[name]) not in (int, float) if is_number else group[name] != value:
+            if type(given) not in (int, float) if is_number else given != value:
                 raise ValueError(f"expected {name} of an optimiser like {value!r}")
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
     for number, sums in state["state"].items():

@@ -50,7 +50,7 @@ class Keeper:
     """Keeps a model right while the world changes: it predicts, watches, mends and learns.
 
     >>> images = torch.randint(256, (40, 8, 8, 1), dtype=torch.uint8)
-    >>> keeper = Keeper("mlp", lr=0.1)
+    >>> keeper = Keeper("mlp")
     >>> keeper.observe(images, torch.arange(40) % 4).new_classes
     (0, 1, 2, 3)
     >>> keeper.predict(images).shape
@@ -257,7 +257,8 @@ class Keeper:
         else:
             steps = upkeep.parts.learner.steps
             done = upkeep.observe(taken.rows, answers, next_row=self._intake.count)
-            if upkeep.parts.learner.steps > steps or done.repaired:
+            # Samples without labels change how inputs are scaled, too.
+            if upkeep.parts.learner.steps > steps or done.repaired or upkeep.parts.scales:
                 self._publish(upkeep)
         for trouble in troubles:
             done.tell("trouble", text=trouble)
@@ -456,8 +457,6 @@ class Keeper:
                 f"{path} already holds a keeper or a run; go on with Keeper.load, or choose a new "
                 "folder"
             )
-        if not resume and path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{path} holds other files; choose an empty or new folder")
         return RunFolder.open(path, plain, resume=resume)
 
     def _resume(self, path: Path) -> list[str]:

@@ -134,13 +134,23 @@ class Seen:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        mine = {"mean": self._mean, "squares": self._squares, "first": self._first[0:0]}
+        for name, own in mine.items():
+            given = state[name]
+            shape = given[0:0].shape if name == "first" else given.shape
+            if (shape, given.dtype) != (own.shape, own.dtype):
+                raise ValueError(f"expected {name} of samples like {tuple(own.shape)}, {own.dtype}")
+        flags = {int(label): each for label, each in state["flags"].items()}
+        if type(state["count"]) is not int or not all(
+            type(flag) is bool for each in (state["recent"], *flags.values()) for flag in each
+        ):
+            raise ValueError("expected a number of samples, and which of the last were far")
         self._count = state["count"]
         self._mean = state["mean"].clone()
         self._squares = state["squares"].clone()
         self._first = state["first"].clone()
         self._recent = deque(state["recent"], maxlen=RECENT)
-        flags = state["flags"].items()
-        self._flags = {int(label): deque(each, maxlen=OF_LAST) for label, each in flags}
+        self._flags = {label: deque(each, maxlen=OF_LAST) for label, each in flags.items()}
 
 
 def _values(images: Tensor) -> Tensor:

@@ -508,7 +508,9 @@ class Upkeep:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self.window.load_state_dict(state["window"])
-        counts = [state["outputs"], state["checks"], state.get("behind", 0), *state["classes"]]
+        untestable = state.get("untestable", ())
+        counts = [state["outputs"], state["checks"], state.get("behind", 0)]
+        counts += [*state["classes"], *untestable]
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
             raise ValueError("expected whole numbers of outputs, checks and classes")
         self.outputs = state["outputs"]
@@ -517,7 +519,7 @@ class Upkeep:
         self.checks = state["checks"]
         self._told_of_unwatched = state["told_of_unwatched"]
         self._behind = state.get("behind", 0)  # saved before there was catching up
-        self.untestable = set(state.get("untestable", ()))
+        self.untestable = set(untestable)
         verdicts = [verdict_from(verdict) for verdict in state["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
 

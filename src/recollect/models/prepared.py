@@ -55,9 +55,11 @@ class Prepared(nn.Module):
         return features
 
     def _prepare(self, x: Tensor) -> Tensor:
-        if x.ndim == 2:  # vectors: a number for each of their features
-            return (x - self.mean.flatten()) / self.std.flatten()
-        normal = (x - self.mean) / self.std
+        # Vectors have a number for each of their features.
+        mean, std = (
+            (self.mean.flatten(), self.std.flatten()) if x.ndim == 2 else (self.mean, self.std)
+        )
+        normal = (x - mean) / std
         if self._limit is not None:
             normal = normal.clamp(-self._limit, self._limit)
         is_grey = x.ndim == 4 and x.shape[1] == 1
