@@ -543,10 +543,14 @@ def _with_arrays(use: Callable[[Any, Any, random.Random], object]) -> Callable[[
     def read(folder: Path) -> None:
         content = (folder / "it").read_bytes()
         draw = random.Random(content)
-        if content == _VALID:
-            use(np.random.default_rng(0).normal(size=(10, 4)), np.arange(10) % 2, draw)
-        else:
-            use(_odd_array(draw), _odd_labels(draw), draw)
+        x: Any = np.random.default_rng(0).normal(size=(10, 4))
+        y: Any = np.arange(10) % 2
+        odd = draw.choice(("x", "y", "both")) if content != _VALID else ""
+        use(
+            _odd_array(draw) if odd in ("x", "both") else x,
+            _odd_labels(draw) if odd in ("y", "both") else y,
+            draw,
+        )
 
     return read
 

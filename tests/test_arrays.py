@@ -70,6 +70,7 @@ ODD_TENSORS = {
         lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
         "as dequantize() makes it",
     ),
+    "float8": (lambda x: x.to(torch.float8_e4m3fn), "give x.float()"),
     "nested": (lambda x: torch.nested.nested_tensor(list(x)), "to_padded_tensor()"),
 }
 
@@ -82,6 +83,32 @@ def test_tensors_without_plain_values_are_refused(
     change, text = ODD_TENSORS[kind]
     odd = change(torch.from_numpy(IMAGES).float().permute(0, 3, 1, 2) / 255)  # type: ignore[no-untyped-call]
     assert text in complaint(lambda: take(odd, LABELS))
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (np.array(1.0), LABELS),
+        (torch.tensor(1.0), LABELS),
+        (torch.ones(4, 3, dtype=torch.complex64), LABELS),
+        (IMAGES, [0, 1, [], 1]),
+        (IMAGES, torch.ones(4, dtype=torch.bfloat16)),
+    ],
+    ids=["number", "tensor of one number", "complex", "ragged labels", "labels in bfloat16"],
+)
+@pytest.mark.parametrize("take", [observed, detected])
+def test_what_is_no_array_of_samples_or_labels_is_refused(
+    take: Callable[[Any, Any], None], x: Any, y: Any
+) -> None:
+    if take is observed and isinstance(y, torch.Tensor):
+        take(x, y)  # ones are whole numbers to it
+    else:
+        complaint(lambda: take(x, y))
+
+
+def test_bytes_are_no_batches() -> None:
+    data: Any = memoryview(np.ones((4, 3)))
+    assert "got memoryview" in complaint(lambda: recollect.DriftDetector().fit(data))
 
 
 @pytest.mark.parametrize("take", TAKERS)

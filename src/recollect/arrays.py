@@ -38,5 +38,7 @@ def _refuse_odd_tensor(values: Tensor, what: str) -> None:
         raise UserError(f"{what}: got a tensor on the device meta, which has no values")
     if values.is_quantized:
         raise UserError(f"{what}: got a quantised tensor; give it as dequantize() makes it")
+    if values.is_floating_point() and values.dtype.itemsize == 1:
+        raise UserError(f"{what}: got {values.dtype}, which nothing computes with; give x.float()")
     if values.dtype == torch.uint64 and bool((values.view(torch.int64) < 0).any()):
         raise UserError(f"{what}: a value is too large; numbers go up to {_LARGEST}")

@@ -62,7 +62,7 @@ def put(tree: Any, path: tuple[Any, ...], value: object) -> Any:
     if not path:
         return value
     changed = dict(tree) if isinstance(tree, dict) else list(tree)
-    changed[path[0]] = put(tree[path[0]], path[1:], value)
+    changed[path[0]] = put(tree[path[0]] if path[1:] else None, path[1:], value)
     return changed if isinstance(tree, dict) else type(tree)(changed)
 
 
@@ -72,11 +72,17 @@ FORGED: list[tuple[tuple[Any, ...], object]] = [
     (("upkeep", "window", "numbers", "counts"), torch.zeros(3)),
     (("upkeep", "window", "since"), {"x": 1}),
     (("upkeep", "behind"), "x"),
+    (("upkeep", "untestable"), [None]),
+    (("parts", "seen", "mean"), torch.zeros(1, 1, dtype=torch.float64)),
+    (("parts", "seen", "count"), "x"),
+    (("parts", "seen", "flags"), {"1": [2]}),
     (("teller", "counters", "rows_total"), [1]),
     (("teller", "steps"), "x"),
     (("intake", "count"), (3,)),
     (("intake", "shape"), [2**61, 8, 1]),
     (("parts", "learner", "steps"), 10**30),
+    (("parts", "learner", "factor"), ()),
+    (("parts", "learner", "optimiser", "param_groups", 0, "initial_lr"), "x"),
     (("parts", "learner", "optimiser", "param_groups", 0, "momentum"), "x"),
     (("parts", "learner", "memory", "slots", "order"), torch.zeros(3)),
     (("parts", "ledger"), [1, 2]),

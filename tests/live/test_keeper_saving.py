@@ -263,6 +263,17 @@ def test_a_folder_that_is_taken_or_holds_other_things_is_refused(tmp_path: Path)
     assert "holds no run" in complaint(lambda: recollect.Keeper.load(tmp_path / "letters"))
 
 
+def test_a_folder_that_a_kill_left_before_its_config_was_written_can_be_taken_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "it").mkdir()
+    for name in (".lock", "checksums.json", ".config.json.0123456789abcdef.tmp"):
+        (tmp_path / "it" / name).write_text("{}")
+    with keeper(folder=tmp_path / "it") as mine:
+        mine.observe(digits(0).images[:10], digits(0).labels[:10])
+    assert not list((tmp_path / "it").glob("*.tmp"))
+
+
 def test_a_run_of_a_benchmark_is_no_keeper(finished: Path) -> None:
     assert "no keeper" in complaint(lambda: recollect.Keeper.load(finished))
 

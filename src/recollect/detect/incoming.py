@@ -71,12 +71,16 @@ def _told_of(side: str, blocks: Iterable[Block]) -> Iterator[Block]:
         raise UserError(f"{side}: {error}") from error
 
 
+_NO_BATCHES = (np.ndarray, Tensor, str, bytes, bytearray, memoryview, Mapping)
+"""what can be iterated over, and gives no pairs"""
+
+
 def _batches_of(data: Data) -> Iterator[Batch]:
     if isinstance(data, Dataset):
         yield data.images, data.labels
     elif _is_batch(data):
         yield data
-    elif isinstance(data, Iterable) and not isinstance(data, np.ndarray | Tensor | str | Mapping):
+    elif isinstance(data, Iterable) and not isinstance(data, _NO_BATCHES):
         yield from data  # type: ignore[misc]
     else:
         raise UserError(
@@ -148,6 +152,8 @@ def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
         images, labels = batch
         refuse_odd(images, "images")
         numbers = _label_numbers(labels)
+        if not images.ndim:
+            raise UserError("expected images or vectors, (rows, ...); got a single number")
         if len(images) != len(numbers):
             raise UserError(f"{len(numbers)} labels for {len(images)} pictures")
         for begin in range(0, len(numbers), _BLOCK_ROWS):
@@ -158,7 +164,13 @@ def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
 def _label_numbers(labels: Array) -> Tensor:
     """int64 (rows,)"""
     refuse_odd(labels, "labels")
-    array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    try:
+        array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"expected labels as whole numbers (rows,); got a {type(labels).__name__} of several "
+            "lengths or kinds"
+        ) from error
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise UserError(
             f"expected labels as whole numbers (rows,); got {array.dtype} {array.shape}"
@@ -209,6 +221,8 @@ def _vectors(values: Array) -> Tensor:
         if values.dtype.kind not in "fiub":
             raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
         values = torch.from_numpy(values.astype(np.float32))
+    if values.is_complex():
+        raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
     vectors = values.detach().cpu().float()
     if not vectors.isfinite().all():
         raise UserError(
