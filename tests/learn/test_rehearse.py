@@ -44,7 +44,7 @@ def test_nothing_that_is_rehearsed_is_kept() -> None:
     learner.rehearse(labelled(2, 3, 4))
     learner.rehearse()
     after = learner.memory.state_dict()
-    for name in ("slots", "columns", "steps", "seen", "step"):
+    for name in ("slots", "columns", "seen"):
         assert same(after[name], before[name]), name
     assert learner.steps == 3
 

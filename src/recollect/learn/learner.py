@@ -359,7 +359,8 @@ class Learner:
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
             raise ValueError("expected whole numbers of steps, restarts and known classes")
         returns = state.get("pictures_return", False)
-        if type(state["factor"]) not in (int, float) or not {type(state["in_task"]), type(returns)} == {bool}:
+        are_flags = {type(state["in_task"]), type(returns)} == {bool}
+        if type(state["factor"]) not in (int, float) or not are_flags:
             raise ValueError("expected a factor of the rate, and whether a task is under way")
         self.steps = state["steps"]
         self._restarts = state["restarts"]
@@ -382,6 +383,8 @@ _ASKED_AT_ONCE = 512
 def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
     """An optimiser's state; ValueError where it holds settings or sums of another kind."""
     mine = optimiser.state_dict()["param_groups"]
+    for own in mine:  # a fresh optimiser has none
+        own.pop("initial_lr", None)
     groups = [{**own, **group} for own, group in zip(mine, state["param_groups"], strict=True)]
     for own, group in zip(mine, groups, strict=True):
         for name, given in group.items():
