@@ -232,6 +232,31 @@ def test_a_quiet_run_prints_nothing(call: Call) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run --config own.yaml --out one --quiet",
+        "compare --config own.yaml --out some --adaptations vanilla --num-seeds 1 --quiet",
+        "sweep sweep.yaml --engine in-process --out all",
+    ],
+)
+def test_a_damaged_cache_is_told_even_to_those_who_want_no_news(
+    command: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    images = np.random.default_rng(0).integers(0, 255, (400, 4, 4, 1), dtype=np.uint8)
+    np.savez("own.npz", images=images, labels=np.arange(400) % 4)
+    recollect.load_own("own.npz")
+    (file,) = (tmp_path / "cache").rglob("images.u8")
+    file.write_bytes(bytes(file.stat().st_size))
+    config = "{benchmark: npz, data: own.npz, epochs: 1, num_tasks: 2, backbone: mlp}"
+    (tmp_path / "own.yaml").write_text(config)
+    (tmp_path / "sweep.yaml").write_text(f"base: {config}\ngrid: {{adaptation: [vanilla]}}\n")
+    outcome = call(*command.split())
+    assert outcome.code == 0
+    assert re.search("^warning: the cached own-.* is damaged and built anew", outcome.err, re.M)
+
+
 @pytest.mark.parametrize("more", [[], ["--quiet"]])
 def test_json_is_all_that_goes_to_the_output(call: Call, tmp_path: Path, more: list[str]) -> None:
     outcome = call("run", *SMALL, "--out", "run", "--json", *more)

@@ -311,7 +311,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         config = as_begun(config, out)
     with _stages(arguments) as stages:
-        tell = Tell(progress=stages.progress, warn=stages.say)
+        tell = Tell(progress=stages.progress, warn=stages.warn)
         assembly = assemble(config, tell=tell)
     flags = {"resume": arguments.resume, "overwrite": arguments.overwrite}
     with (
@@ -432,7 +432,7 @@ def _run_comparison(
             resume=resume,
             overwrite=arguments.overwrite,
             display=display,
-            tell=Tell(warn=display.say),
+            tell=Tell(warn=display.warn),
             saving=saving,
         )
         display.say("drawing the page")

@@ -68,7 +68,7 @@ def _add_data_flag(action: argparse.ArgumentParser) -> None:
 
 
 def _add_output_flags(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    action.add_argument("--quiet", action="store_true", help="print errors and damage only")
     action.add_argument("--json", action="store_true", help="print the outcome as JSON")
 
 
@@ -201,9 +201,9 @@ def _dataset(arguments: argparse.Namespace, stages: Stages) -> tuple[str, Datase
     if known is not None:
         if arguments.size is not None:
             raise UserError(f"--size is for pictures of yours; {known.name} has a size of its own")
-        return known.name, load(known.name, path, progress=stages.progress, warn=stages.say)
+        return known.name, load(known.name, path, progress=stages.progress, warn=stages.warn)
     size = arguments.size
-    return path.stem, load_own(path, size=size, progress=stages.progress, warn=stages.say)
+    return path.stem, load_own(path, size=size, progress=stages.progress, warn=stages.warn)
 
 
 def _own_path(text: str) -> Path:

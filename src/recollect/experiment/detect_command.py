@@ -108,7 +108,7 @@ def add_detect_command(commands: Any) -> None:
         metavar="FOLDER",
         help=f"write {', '.join(FILES)} there",
     )
-    detect.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    detect.add_argument("--quiet", action="store_true", help="print errors and damage only")
     detect.add_argument("--json", action="store_true", help="print the outcome as JSON")
 
 
@@ -204,7 +204,7 @@ def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: 
 
     path = path.expanduser().absolute()
     if kind_of(path) != "a folder of pictures":
-        dataset = load_own(path, progress=stages.progress, warn=stages.say)
+        dataset = load_own(path, progress=stages.progress, warn=stages.warn)
         return _Side(path=path, dataset=dataset, files=None)
     bad: list[Skipped] = []
 
@@ -217,7 +217,7 @@ def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: 
         **settings,
         on_bad=leave_out if skip_bad else None,
         progress=stages.progress,
-        warn=stages.say,
+        warn=stages.warn,
     )
     left_out = [each.file for each in bad]
     return _Side(

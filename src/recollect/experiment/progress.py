@@ -17,8 +17,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from recollect.experiment import stages
 from recollect.experiment.config import RunConfig
-from recollect.experiment.flags import as_flags
 from recollect.experiment.listeners import Silent
 from recollect.shapes import Task
 from recollect.types import Midway, Repair, StepReport, TaskRecord, Verdict
@@ -70,13 +70,11 @@ class Display:
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
+        stages.say(self._console, line)
 
     def warn(self, line: str) -> None:
         """Something a person must know, also one who wants to hear nothing else."""
-        quiet, self._console.quiet = self._console.quiet, False
-        self.say(f"warning: {line}")
-        self._console.quiet = quiet
+        stages.warn(self._console, line)
 
     def update(self, description: str, detail: str, share_of_run: float) -> None:
         """Where the current run stands; `share_of_run` from 0 to 1."""

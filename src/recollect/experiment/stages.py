@@ -57,4 +57,20 @@ class Stages:
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
+        say(self._console, line)
+
+    def warn(self, line: str) -> None:
+        """Something a person must know, also one who wants to hear nothing else."""
+        warn(self._console, line)
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, in the words of the command line."""
+    console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def warn(console: Console, line: str) -> None:
+    """The same of a warning, which a quiet console prints, too."""
+    quiet, console.quiet = console.quiet, False
+    say(console, f"warning: {line}")
+    console.quiet = quiet

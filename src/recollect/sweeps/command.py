@@ -216,8 +216,9 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
 def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
     """Find, fetch and decode the data once, before many runs look for them at once.
 
-    Returns what the sizes foretell of the runs' checks, each thing once.
+    Returns warnings, each once: about the data, and what their sizes foretell of the runs' checks.
     """
+    from recollect.experiment.benchmarks import Tell
     from recollect.experiment.build import foreseen, load_data
 
     by_data: defaultdict[tuple[str, str | None], list[PlannedRun]] = defaultdict(list)
@@ -227,7 +228,7 @@ def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
     for members in by_data.values():
         run = members[0]
         try:
-            data = load_data(run.config)
+            data = load_data(run.config, Tell(warn=lambda text: warnings.setdefault(text, text)))
         except UserError as error:
             if plan.reproduces is None or run.config.benchmark == AT_HAND:
                 raise
