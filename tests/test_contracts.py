@@ -62,7 +62,7 @@ def test_a_benchmark_is_bytes_with_a_name_for_every_label(
         assert len(data.images) == len(data.labels)
         assert set(data.labels.tolist()) == set(range(len(data.class_names)))
         return
-    assert "--data" in told
+    assert "data=" in told
 
 
 # With each buffer policy and adaptation, methods are put through test_method_contract.py.

@@ -129,7 +129,7 @@ def test_a_run_of_its_own_is_not_a_place_for_a_comparison(finished: Path) -> Non
     before = snapshot(finished)
     for how in ({}, {"overwrite": True}, {"resume": True}):
         message = complaint(lambda how=how: carry_out(Comparison(base=BASE), finished, **how))  # type: ignore[misc]
-        assert message == f"{finished} holds a run of its own; choose another --out"
+        assert message == f"{finished} holds a run of its own; choose another folder"
     assert snapshot(finished) == before
 
 

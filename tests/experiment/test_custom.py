@@ -30,7 +30,7 @@ from recollect.learn import DERpp, Objective, Outcome
 from recollect.loop import play
 from recollect.types import Dataset, Repair, Verdict
 
-SMALL: dict[str, Any] = {"tasks": ((0, 1), (2, 3)), "epochs": 1, "max_per_class": 20}
+SMALL: dict[str, Any] = {"tasks": ((0, 1), (2, 3)), "epochs": 1, "max_per_class": 60}
 """A run of a few steps."""
 
 

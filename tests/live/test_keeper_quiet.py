@@ -19,7 +19,7 @@ def rows(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndarray
 
 def learned(draw: np.random.Generator, rare: float, seed: int) -> recollect.Keeper:
     mine = recollect.Keeper(
-        "mlp", lr=0.05, detector="ks", adaptation="vanilla", seed=seed, reference_size=50
+        "mlp", detector="ks", adaptation="vanilla", seed=seed, reference_size=50
     )
     for _ in range(16):
         mine.observe(*rows(draw, 200, rare))

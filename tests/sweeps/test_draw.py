@@ -10,6 +10,7 @@ import pytest
 from run_tools import complaint
 from sweep_tools import job_of, tiny_plan
 
+from recollect.report.sweeps import DIGEST, digest_of_plan
 from recollect.sweeps.draw import draw, draw_claims
 from recollect.sweeps.job import perform
 from recollect.sweeps.plan import SWEEPS, write_plan
@@ -42,7 +43,8 @@ def test_what_a_plan_calls_itself_leads_nowhere(out: Path, tmp_path: Path) -> No
     shutil.copytree(out, tmp_path / "out")
     file = tmp_path / "out" / SWEEPS / "mine.json"
     plan = json.loads(file.read_text())
-    file.write_text(json.dumps({**plan, "name": "../elsewhere"}))
+    forged = {**plan, "name": "../elsewhere"}
+    file.write_text(json.dumps({**forged, DIGEST: digest_of_plan(forged)}))
     drawn = draw(file, nobody)
     assert not (tmp_path / "elsewhere").exists()
     assert all(each.is_relative_to(tmp_path / "out" / "mine") for each in drawn.files)

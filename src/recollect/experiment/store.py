@@ -156,7 +156,8 @@ class RunFolder:
     def write_result(self, result: Mapping[str, JSON]) -> None:
         """Write `result.json`, which declares the run finished."""
         with sealed(self._own(RESULT)) as file:
-            file.writelines(part.encode() for part in _readable(result))
+            for part in _readable(result):
+                file.write(part.encode())
 
     def result(self) -> dict[str, Any]:
         """What `write_result` wrote."""

@@ -11,7 +11,8 @@ class Prepared(nn.Module):
 
     >>> Prepared(nn.Flatten(), channels=3)(torch.zeros(2, 1, 4, 4)).shape
     torch.Size([2, 48])
-    >>> Prepared(nn.Identity(), channels=2, mean=[5, 0], std=[1, 10])(torch.full((1, 2), 5.0))
+    >>> mean, std = torch.tensor([5.0, 0.0]), torch.tensor([1.0, 10.0])
+    >>> Prepared(nn.Identity(), channels=2, mean=mean, std=std)(torch.full((1, 2), 5.0))
     tensor([[0.0000, 0.5000]])
     """
 

@@ -175,7 +175,7 @@ def _digest(config: Mapping[str, Any]) -> str:
     plain = {
         key: value
         for key, value in config.items()
-        if key not in left_out and value != default.get(key)
+        if key not in left_out and value not in (None, default.get(key))
     }
     known = by_name(config["benchmark"])
     if known is not None and known.version > 1:  # runs on data as read before are other runs
