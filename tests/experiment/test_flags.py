@@ -143,6 +143,10 @@ def test_a_flag_gives_a_value_of_the_fields_type(argv: str, expected: dict[str, 
         ("--lr=-inf", "--lr must be a number; got '-inf'"),
         ("--lr none", "--lr must be a number; got 'none'"),
         ("--seed 1.5", "--seed must be a whole number; got '1.5'"),
+        (
+            f"--seed {10**20}",
+            f"--seed must be a whole number; got '{10**20}'; whole numbers go up to 64 bits",
+        ),
         ("--limit all", "--limit must be a whole number; got 'all'"),
         ("--scope all", "--scope must be one of all-seen, since-last-event; got 'all'"),
         (

@@ -145,9 +145,10 @@ def read(field: Field, value: object, *, name: str, is_text: bool) -> object:
         return None
     try:
         return _convert(field.kind, _parse(field.kind, str(value)) if is_text else value)
-    except (ValueError, OverflowError):
-        pass
-    hint = ""
+    except OverflowError:
+        hint = "; whole numbers go up to 64 bits"
+    except ValueError:
+        hint = ""
     if get_origin(field.kind) is Literal and isinstance(value, str):
         hint = did_you_mean(value, map(str, get_args(field.kind)))
     elif field.kind is str and isinstance(value, bool | int | float):
@@ -186,7 +187,9 @@ def _convert(kind: Any, value: object) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
     elif kind is int:
-        if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value.bit_length() > 64:
+                raise OverflowError
             return value
     elif kind in (str, bool) and isinstance(value, kind):
         return value
