@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+from types import FrameType
 
 MAX_LENGTH = 4_000
 """characters of a message: what it quotes may be of any length, a person reads no more"""
@@ -20,6 +23,18 @@ def shortened(text: str) -> str:
     begin, end = MAX_LENGTH // 2, MAX_LENGTH // 4
     gap = f" ... ({len(text) - begin - end:,} characters left out) ... "
     return text[: MAX_LENGTH - end - len(gap)] + gap + text[-end:]
+
+
+def warn_caller(text: str) -> None:
+    """A warning at the line of the user's code that led here, however deep in this package."""
+    level = 1
+    caller: FrameType | None = sys._getframe()
+    while caller is not None and caller.f_globals["__name__"].split(".")[0] in _INSIDE:
+        level, caller = level + 1, caller.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+_INSIDE = (__name__.partition(".")[0], "contextlib")  # whose decorators stand in between
 
 
 class UserError(ValueError):

@@ -452,6 +452,8 @@ def test_a_table_is_scaled_so_that_no_feature_drowns_the_others() -> None:
     report = detector.check(table(5, moved=1.5))  # in the feature of the smallest scale
     assert verdicts(report) == {"0": "same", "1": "drifted"}
     assert report.encoder.endswith(" scaled")
+    assert report.blind_to is not None
+    assert "image" not in report.blind_to
 
 
 def test_a_detector_of_tables_goes_on_from_its_state() -> None:

@@ -116,8 +116,10 @@ def test_a_damaged_cache_is_named_and_not_trained_on(
     (file,) = (tmp_path / "cache").rglob("images.u8")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
-    with pytest.warns(UserWarning, match=r"the cached photos-\w+ is damaged and built anew: .*u8"):
+    told = r"the cached photos-\w+ is damaged and built anew: .*u8"
+    with pytest.warns(UserWarning, match=told) as warned:
         again = run(config, tmp_path / "again")
+    assert {warning.filename for warning in warned} == {__file__}, "whoever called, is warned"
     assert {**again, "seconds": 0, "versions": 0} == {**whole, "seconds": 0, "versions": 0}
     assert file.read_bytes() == content
     # The identity is that of the pixels, whether read from the cache or given from Python.

@@ -151,3 +151,20 @@ def test_pauses_change_no_bit_at_the_defaults(tmp_path: Path) -> None:
         for start in range(100, 200, 10):
             second.observe(QUIET.images[start : start + 10], QUIET.labels[start : start + 10])
         assert same(state_of(second), state_of(whole))
+
+
+@pytest.mark.parametrize(
+    ("size", "settings", "warned"),
+    [(1.0, {}, False), (1000.0, {}, True), (1000.0, {"normalise": True}, False)],
+)
+def test_a_network_of_ones_own_that_gets_large_numbers_is_reported_once(
+    size: float, settings: dict[str, Any], warned: bool
+) -> None:
+    mine = recollect.Keeper(torch.nn.Linear(64, 10), **settings)
+    values = QUIET.images.reshape(-1, 64) / 255 * size
+    notes = [
+        note
+        for start in range(0, 60, 10)
+        for note in mine.observe(values[start : start + 10], QUIET.labels[start : start + 10]).notes
+    ]
+    assert ["inputs are not scaled" in note for note in notes] == [True] * warned

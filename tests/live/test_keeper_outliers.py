@@ -48,7 +48,7 @@ def test_one_outlier_changes_next_to_nothing(size: float, when: int, own: bool) 
     seen = play(mine, x[:400], y[:400])
     report = seen[when // 20]
     assert report.quarantined == (when % 20,)
-    assert report.notes == ("1 samples were quarantined: far outside what has been seen",)
+    assert report.notes == ("samples quarantined, far outside what has been seen: 1",)
     assert sum(len(each.quarantined) for each in seen) == 1
     assert "recollect_rows_quarantined_total 1\n" in mine.counters
     assert right(mine, x[400:], y[400:]) > 0.9

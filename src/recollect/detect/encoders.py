@@ -138,7 +138,7 @@ class RandomEncoder:
     """A small network that is never trained: fixed by its seed; with convolutions for pictures."""
 
     fixed: ClassVar[bool] = True
-    blind_to: ClassVar[str] = (
+    blind_to: str = (
         "a random network sees brightness, colour and coarse patterns, hardly what an image shows:"
         " other objects among a class's own may pass for the same; pip install"
         " 'recollect[imagenet]' brings an encoder that sees them"
@@ -153,6 +153,9 @@ class RandomEncoder:
                 shape = (channels, height, wide)
                 self._network = SmallCNN(input_shape=shape, num_classes=outputs, width=width)
             else:
+                self.blind_to = (
+                    "a random network mixes all features: drift in a few of many may escape it"
+                )
                 flat, hidden = (1, 1, channels), (4 * width,)
                 self._network = MLP(input_shape=flat, num_classes=outputs, hidden=hidden)
         self._network.eval().requires_grad_(False)

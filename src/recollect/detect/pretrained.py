@@ -181,5 +181,5 @@ def _check_pictures(shape: tuple[int, ...], name: str) -> None:
     if len(shape) != 3 or shape[2] not in (1, 3):
         raise UserError(
             f"the encoder {name.split()[0]} needs pictures, (height, width, 1 or 3 channels); these"
-            f" rows are {shape}: use the encoder random or learner"
+            f" rows are {shape}: use the encoder random"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.arrays import refuse_odd
-from recollect.errors import UserError
+from recollect.errors import UserError, warn_caller
 from recollect.experiment.config import RunConfig
 from recollect.experiment.config_file import from_mapping
 from recollect.experiment.custom import is_import_path
@@ -87,9 +86,7 @@ def load(
                 f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
                 f"it, load with trust_imports=True"
             )
-    state: dict[str, Any] | None = read_checkpoint(
-        folder, lambda text: warnings.warn(text, stacklevel=4)
-    )
+    state: dict[str, Any] | None = read_checkpoint(folder, warn_caller)
     if state is None:
         raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     # A run made on another kind of machine must still predict on this one.

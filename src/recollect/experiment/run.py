@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from recollect.errors import warn_caller
 from recollect.experiment.benchmarks import Tell
 from recollect.experiment.build import Assembly, as_begun, assemble
 from recollect.experiment.config import RunConfig
@@ -64,20 +64,13 @@ def run(
     config = resolve(config, network_given=network is not None)
     if resume:
         config = as_begun(config, out)
-    tell = Tell(warn=lambda text: warnings.warn(text, stacklevel=3))
     # Before the folder: what cannot work leaves no trace.
-    assembly = assemble(config, data, network, tell=tell)
+    assembly = assemble(config, data, network, tell=Tell(warn=warn_caller))
     for warning in assembly.warnings:
-        warnings.warn(warning, stacklevel=2)
+        warn_caller(warning)
     plain = assembly.config.to_json()
     with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
-        return run_in(
-            folder,
-            assembly,
-            listener=listener,
-            saving=saving,
-            warn=lambda text: warnings.warn(text, stacklevel=4),
-        )
+        return run_in(folder, assembly, listener=listener, saving=saving, warn=warn_caller)
 
 
 def run_in(

@@ -7,7 +7,6 @@ import copy
 import os
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.errors import RunFailure, UserError
+from recollect.errors import RunFailure, UserError, warn_caller
 from recollect.experiment import catalogue
 from recollect.experiment.custom import is_import_path
 from recollect.experiment.own_network import first_line
@@ -166,7 +165,7 @@ class Keeper:
         with taking_up(folder):
             keeper = cls(given, labels=labels, features=features, **kept)
         for trouble in keeper._resume(Path(folder)):
-            warnings.warn(trouble, stacklevel=2)
+            warn_caller(trouble)
         return keeper
 
     def __enter__(self) -> Keeper:
@@ -438,7 +437,7 @@ class Keeper:
     def _announce(self, kind: str, **details: Any) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
         for failure in self._teller.tell(kind, rows=self._intake.count, **details):
-            warnings.warn(failure, stacklevel=3)
+            warn_caller(failure)
 
     def _let_go(self) -> None:
         self._closed = True

@@ -58,7 +58,7 @@ class Teller:
             done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
         quarantined = taken.usable.nonzero().squeeze(1)[done.quarantined].tolist()
         if quarantined:
-            text = f"{len(quarantined)} samples were quarantined: far outside what has been seen"
+            text = f"samples quarantined, far outside what has been seen: {len(quarantined)}"
             done.notes.append(text)
             done.events.insert(0, ("quarantined", {"rows": quarantined, "text": text}))
         details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}

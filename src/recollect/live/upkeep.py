@@ -21,6 +21,7 @@ from recollect.live.asking import Answer, Asker
 from recollect.live.intake import UNKNOWN
 from recollect.live.labels import FEWEST_FRESH, LiveLabels, take_up
 from recollect.live.parts import LiveParts, monitor_of
+from recollect.live.seen import ENOUGH
 from recollect.live.settings import LiveSettings
 from recollect.live.turns import give_way
 from recollect.live.window import Track, Window
@@ -31,6 +32,8 @@ MOST_REPLAY_STEPS, FEW_REPLAY_STEPS = 8, 2
 """for small networks, and for others: a ResNet-18 must keep up with its stream"""
 SMALL_NETWORK = 1_000_000
 """weights"""
+LARGE = 30.0
+"""a size of inputs that networks are not made for"""
 
 
 @dataclass(kw_only=True)
@@ -94,6 +97,7 @@ class Upkeep:
         self._answers_for = (0, 0)
         self._asker = asker
         self._told_of_unwatched = False
+        self._told_of_scale = parts.scales
         self._catch_up_steps = settings.catch_up_steps
         self._behind = 0
         """steps by which the network is behind a realigned memory"""
@@ -136,6 +140,7 @@ class Upkeep:
         outlying = self._outlying(rows, far, done.predicted)
         if not is_first:
             self._take_in(rows.images, far)
+        self._report_scale(done)
         predicted = done.predicted
         if bool(outlying.any()):
             done.quarantined = outlying.nonzero().squeeze(1)
@@ -176,6 +181,18 @@ class Upkeep:
             self.parts.take_in(images[far])
         else:
             self.parts.take_in(images[~far])
+
+    def _report_scale(self, done: Done) -> None:
+        """A network learns little from large numbers: say once that they come as they are."""
+        if self._told_of_scale or self.parts.seen.count < ENOUGH:
+            return
+        self._told_of_scale = True
+        mean, std = self.parts.seen.statistics
+        if (size := float((mean.abs() + std).max())) > LARGE:
+            done.notes.append(
+                f"inputs are not scaled, and values around {size:.3g} come in: scale them, or set "
+                "normalise=True"
+            )
 
     def _guard(self, step: Callable[[], object], done: Done) -> bool:
         """Whether a step went well; if not, the network is again as the batch before left it."""
@@ -500,6 +517,7 @@ class Upkeep:
             "classes": sorted(self.classes),
             "checks": self.checks,
             "told_of_unwatched": self._told_of_unwatched,
+            "told_of_scale": self._told_of_scale,
             "behind": self._behind,
             "untestable": sorted(self.untestable),
             "waiting": [asdict(verdict) for verdict in self.waiting.values()],
@@ -518,6 +536,7 @@ class Upkeep:
         self._answers_for = (0, 0)
         self.checks = state["checks"]
         self._told_of_unwatched = state["told_of_unwatched"]
+        self._told_of_scale = bool(state.get("told_of_scale", True))  # not always was there
         self._behind = state.get("behind", 0)  # saved before there was catching up
         self.untestable = set(untestable)
         verdicts = [verdict_from(verdict) for verdict in state["waiting"]]

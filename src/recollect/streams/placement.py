@@ -51,14 +51,14 @@ def told_of_sizes(tasks: Sequence[Sequence[int]]) -> str:
     """How many classes each task has, in words.
 
     >>> told_of_sizes(((0, 1, 2, 3), (4, 5, 6)))
-    '7 classes in 2 tasks: the first 1 has 4 classes, the others 3'
+    '7 classes in 2 tasks: the first has 4 classes, the others 3'
     """
     sizes = [len(task) for task in tasks]
     larger = sizes.count(max(sizes))
-    have = "has" if larger == 1 else "have"
+    first = "the first has" if larger == 1 else f"the first {larger} have"
     return (
-        f"{sum(sizes)} classes in {len(sizes)} tasks: the first {larger} {have} {max(sizes)} "
-        f"classes, the others {min(sizes)}"
+        f"{sum(sizes)} classes in {len(sizes)} tasks: {first} {max(sizes)} classes, "
+        f"the others {min(sizes)}"
     )
 
 
