@@ -185,7 +185,9 @@ def differences(folder: Path, whole: Path) -> list[str]:
 
 def _live_differences(folder: Path, whole: Path) -> list[str]:
     """The same for live learners: an event that is reported again has another time."""
-    found = [store.CONFIG] if _content(folder / store.CONFIG) != _content(whole / store.CONFIG) else []
+    found = (
+        [store.CONFIG] if _content(folder / store.CONFIG) != _content(whole / store.CONFIG) else []
+    )
     for name in (store.EVENTS, store.OLDER_EVENTS):
         sides = [
             [{**event, "time": None} for event in events_of(side, name)] for side in (folder, whole)

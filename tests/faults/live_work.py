@@ -43,7 +43,9 @@ class Stream:
         self.labels = data.labels[order]
         images = data.images[order].copy()
         turned = np.arange(len(order)) >= work["rows"] // 2
-        images[turned] = images[turned].reshape(-1, 64)[:, draw.permutation(64)].reshape(-1, 8, 8, 1)
+        images[turned] = (
+            images[turned].reshape(-1, 64)[:, draw.permutation(64)].reshape(-1, 8, 8, 1)
+        )
         self.history = data.images[order[-200:]], self.labels[-200:]
         self.known = draw.random(len(order)) < work["known"]
         self.images: np.ndarray = images

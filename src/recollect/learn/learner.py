@@ -359,7 +359,10 @@ class Learner:
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
             raise ValueError("expected whole numbers of steps, restarts and known classes")
         returns = state.get("pictures_return", False)
-        if type(state["factor"]) not in (int, float) or not {type(state["in_task"]), type(returns)} == {bool}:
+        if type(state["factor"]) not in (int, float) or not {
+            type(state["in_task"]),
+            type(returns),
+        } == {bool}:
             raise ValueError("expected a factor of the rate, and whether a task is under way")
         self.steps = state["steps"]
         self._restarts = state["restarts"]
