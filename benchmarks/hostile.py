@@ -371,9 +371,7 @@ TRICKS: dict[str, Trick] = {
         _says("regular file"),
     ),
     "results of a sweep, swapped": Trick(_swapped, (SWEEP,), _says("of another run")),
-    "a plan that is cut": Trick(
-        _damaged_plan, (("report", "sweep", "--quiet"), SWEEP), _says("grid.json")
-    ),
+    "a plan that is cut": Trick(_damaged_plan, (SWEEP,), _says("was damaged")),
     "code named by a config": Trick(
         _foreign_code,
         (RESUME, ("-c", LOAD, "run"), ("-c", KEEP, "keeper"), REPORT),
