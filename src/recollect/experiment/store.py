@@ -164,8 +164,8 @@ class RunFolder:
         config = result.get("config")
         theirs = config if isinstance(config, Mapping) else {}
         known = [key for key in self._config if key in theirs]  # versions know more or fewer
-        sides = ({key: side[key] for key in known} for side in (theirs, self._config))
-        if difference := next(_differences(*sides), None):
+        there, here = ({key: side[key] for key in known} for side in (theirs, self._config))
+        if difference := next(_differences(there, here), None):
             raise UserError(
                 f"{self.path / RESULT} is the result of another run ({difference}); put the right "
                 "one back, or remove it and go on with resume=True"
