@@ -14,7 +14,7 @@ help:
 	@echo "make format  rewrite the sources in the project's format"
 	@echo "make bench   the benchmarks: ratios, and the demo's claim over ten seeds"
 	@echo "make faults  runs killed, disks full, files damaged, long streams: nothing is lost"
-	@echo "make fuzz    every reader on spoilt files, for two minutes"
+	@echo "make fuzz    every reader on spoilt files, for two minutes; a hostile folder"
 	@echo "make clean   remove the environment and what tools left behind"
 
 $(READY): pyproject.toml constraints.txt
@@ -68,6 +68,7 @@ faults: $(DEV)
 
 fuzz: $(DEV)
 	$(BIN)/python benchmarks/fuzz.py
+	$(BIN)/python benchmarks/hostile.py
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

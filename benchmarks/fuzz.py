@@ -487,7 +487,7 @@ def _odd_array(draw: random.Random) -> Any:
         lambda: array.tolist(),
         lambda: [*array.tolist(), [1.0]],
         lambda: [None] * 10,
-        lambda: memoryview(np.ascontiguousarray(values)),
+        lambda: np.ascontiguousarray(values).data,
         lambda: array.tobytes(),
         lambda: {"x": array},
         lambda: iter(array),
@@ -517,7 +517,21 @@ _TORCH = (
 def _odd_labels(draw: random.Random) -> Any:
     labels: list[Any] = [draw.randrange(2) for _ in range(10)]
     if draw.random() < 0.6:
-        odd = (None, -1, 2, 10**5, 10**12, 2**63, 2**64 - 1, 0.5, 1.0, float("nan"), "1", True, [])
+        odd: tuple[Any, ...] = (
+            None,
+            -1,
+            2,
+            10**5,
+            10**12,
+            2**63,
+            2**64 - 1,
+            0.5,
+            1.0,
+            float("nan"),
+            "1",
+            True,
+            [],
+        )
         labels[draw.randrange(10)] = draw.choice(odd)
     ways: tuple[Callable[[], Any], ...] = (
         *(lambda: labels,) * 4,
@@ -591,7 +605,7 @@ def _itself(samples: torch.Tensor) -> torch.Tensor:
 
 
 def _check(x: Any, y: Any, draw: random.Random) -> None:
-    given = draw.choice(((x, y), (x, y), (x, y), x, [x, y], {"x": x, "y": y}))
+    given: Any = draw.choice(((x, y), (x, y), (x, y), x, [x, y], {"x": x, "y": y}))
     if draw.random() < 0.7:
         _fitted().check(given)
     else:
@@ -601,7 +615,9 @@ def _check(x: Any, y: Any, draw: random.Random) -> None:
 def _expand_grid(folder: Path) -> None:
     """What `recollect sweep` does before anything is run."""
     asked = read_grid_file(next(folder.iterdir()))
-    make_plan(asked.name, asked.grid, scale=asked.scale and scale_named(asked.scale))
+    make_plan(
+        asked.name, asked.grid, scale=None if asked.scale is None else scale_named(asked.scale)
+    )
 
 
 _GRID: dict[str, Any] = {

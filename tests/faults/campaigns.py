@@ -166,7 +166,7 @@ def live_mixtures(seed: int) -> Iterator[LiveWork]:
         "recent_rows": lambda: draw.choice((40, 2000)),
         "seed": lambda: draw.randrange(1000),
     }
-    turn = {
+    turn: dict[str, list[Any]] = {
         "method": [*METHODS, "finetune"],
         "adaptation": list(CATALOGUE["adaptation"]),
         "detector": ["ks", "mmd", "c2st", "combined", "reconstruction", "sequential"],
@@ -206,7 +206,7 @@ def _precisions() -> list[str]:
 
 
 def killed_in_mixtures(
-    works: Iterator[Work] | Iterator[LiveWork],
+    works: Iterator[Work | LiveWork],
     top: Path,
     *,
     kills: int,

@@ -75,6 +75,19 @@ def test_a_newest_checkpoint_of_another_run_gives_way_to_the_one_before(
     assert lasting(tmp_path) == lasting(whole)
 
 
+def test_a_result_of_another_run_is_not_taken_for_its_own(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    other = json.loads((whole / store.RESULT).read_text())
+    other["config"]["seed"] = 1
+    (tmp_path / "run" / store.RESULT).write_text(json.dumps(other))
+    (tmp_path / "run" / "checksums.json").unlink()
+    told = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
+    assert "is the result of another run (seed: 1 there, 0 here)" in told
+    (tmp_path / "run" / store.RESULT).unlink()
+    run(SMALL, tmp_path / "run", resume=True)
+    assert lasting(tmp_path / "run") == lasting(whole)
+
+
 def test_a_checkpoint_that_does_not_say_whose_it_is_is_gone_on_with(
     whole: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from campaigns import killed_at_calls, killed_at_random, killed_twice
-from fault_tools import Work
+from fault_tools import LiveWork, Work
+
+from recollect.experiment import store
 
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 
@@ -30,3 +32,30 @@ def test_a_run_killed_in_the_midst_of_a_change_to_its_files_ends_equal(tmp_path:
 def test_a_run_killed_twice_at_the_same_change_ends_equal(tmp_path: Path) -> None:
     cases = list(killed_twice(SMALL, tmp_path, ["replace .features.safetensors.tmp"]))
     assert [case.fault for case in cases] == [""]
+
+
+def test_a_run_is_gone_on_with_by_the_name_of_its_folder_alone(tmp_path: Path) -> None:
+    work = Work(epochs=1, adaptation="amr-plus", flags="--buffer-policy balanced", by_folder=True)
+    cases = list(killed_at_random(work, tmp_path, moments=2, seed=0))
+    assert [case.fault for case in cases] == ["", ""]
+
+
+def test_a_live_learner_killed_at_random_moments_ends_equal_to_one_that_was_not(
+    tmp_path: Path,
+) -> None:
+    work = LiveWork(known=0.7, asks=True, log_bytes=1000, settings={"detector": "ks"})
+    cases = list(killed_at_random(work, tmp_path, moments=4, seed=0))
+    assert [case.fault for case in cases] == [""] * 4
+    counts = store.read_checkpoint(tmp_path / "whole")["teller"]["counters"]
+    assert counts["repairs_total"], "or nothing worth saving happened"
+    assert counts["labels_late_total"]
+
+
+@pytest.mark.parametrize("calls", [range(1, 24, 4), range(60, 300, 60)], ids=["start", "later"])
+def test_a_live_learner_killed_in_the_midst_of_a_change_to_its_files_ends_equal(
+    calls: range, tmp_path: Path
+) -> None:
+    work = LiveWork(rows=120, known=0.7, log_bytes=1000)
+    cases = list(killed_at_calls(work, tmp_path, calls))
+    assert [case for case in cases if case.fault] == []
+    assert len(cases) == len(calls)

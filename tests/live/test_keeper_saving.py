@@ -9,7 +9,6 @@ import json
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 from live_tools import digits, keeper, play, small_network
-from run_tools import ENVIRONMENT, complaint, events_of
+from run_tools import ENVIRONMENT, complaint
 from same_state import same
 
 import recollect
@@ -173,69 +172,6 @@ def test_requests_that_nobody_has_answered_survive_a_restart(tmp_path: Path, loa
     loaded.answer(asked[0].ids, stream.labels[asked[0].ids])
     loaded.observe(stream.images[:0])
     assert f"labels_late_total {len(asked[0])}\n" in loaded.counters
-
-
-SCRIPT = """
-import sys
-import torch
-torch.set_num_threads(1)
-sys.path[:0] = {path!r}
-from live_tools import digits, keeper
-import recollect
-stream = digits(1, classes=4, turn=300)
-folder = {folder!r}
-mine = recollect.Keeper.load(folder) if {load} else keeper(folder=folder, method="der++")
-for start, images, labels in stream.batches():
-    if start < mine.rows:
-        continue
-    mine.observe(images, labels)
-    if start % 30 == 0:
-        mine.save()
-    print(start, flush=True)
-mine.close()
-"""
-
-
-def process(folder: Path, *, load: bool) -> subprocess.Popen[str]:
-    script = SCRIPT.format(path=sys.path, folder=str(folder), load=load)
-    return subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
-
-
-def test_a_process_killed_in_mid_stream_is_resumed_to_the_same_bits(
-    tmp_path: Path, load: Load
-) -> None:
-    whole = keeper(folder=tmp_path / "whole", method="der++")
-    stream = digits(1, classes=4, turn=300)
-    for start, images, labels in stream.batches():
-        whole.observe(images, labels)
-        if start % 30 == 0:
-            whole.save()
-    whole.close()
-
-    first = process(tmp_path / "killed", load=False)
-    assert first.stdout is not None
-    for line in first.stdout:
-        if int(line) >= 400:  # past the drift, and between two saves
-            os.kill(first.pid, signal.SIGKILL)
-            break
-    first.wait()
-    first.stdout.close()
-    assert first.returncode == -signal.SIGKILL
-    second = process(tmp_path / "killed", load=True)
-    out, _ = second.communicate(timeout=300)
-    assert second.returncode == 0
-    assert 100 < int(out.split()[0]) <= 420
-
-    killed, undisturbed = (
-        [{**event, "time": None} for event in events_of(tmp_path / name)]
-        for name in ("killed", "whole")
-    )
-    assert killed == undisturbed  # but for when each was reported
-    loaded = load(tmp_path / "killed")
-    assert same(state_of(loaded), state_of(whole))
-    assert any(event["event"] == "realigned" for event in events_of(tmp_path / "whole"))
 
 
 def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:

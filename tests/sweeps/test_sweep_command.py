@@ -285,6 +285,20 @@ def test_a_sweep_whose_runs_are_done_needs_no_data(tmp_path: Path) -> None:
     assert command(words) == 0
 
 
+def test_damage_is_reported_to_whoever_asked_for_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"base": TINY, "grid": {"seed": [0]}}))
+    words = ["sweep", str(file), "--out", str(tmp_path / "out"), "--quiet"]
+    assert command([*words, "--engine", "in-process"]) == 0
+    plan = tmp_path / "out" / "sweeps" / "mine.json"
+    plan.write_bytes(plan.read_bytes()[:-100])
+    capsys.readouterr()
+    assert command(words) == 0
+    assert f"{plan} was damaged" in " ".join(capsys.readouterr().err.split("\n"))
+
+
 def test_missing_data_are_told_of_before_anything_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

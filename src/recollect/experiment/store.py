@@ -160,8 +160,18 @@ class RunFolder:
                 file.write(part.encode())
 
     def result(self) -> dict[str, Any]:
-        """What `write_result` wrote."""
-        return read_result(self.path)
+        """What `write_result` wrote; UserError if that was done for another config."""
+        result = read_result(self.path)
+        config = result.get("config")
+        theirs = config if isinstance(config, Mapping) else {}
+        known = [key for key in self._config if key in theirs]  # versions know more or fewer
+        there, here = ({key: side[key] for key in known} for side in (theirs, self._config))
+        if difference := next(_differences(there, here), None):
+            raise UserError(
+                f"{self.path / RESULT} is the result of another run ({difference}); put the right "
+                "one back, or remove it and go on with resume=True"
+            )
+        return result
 
     def append_event(self, event: Mapping[str, JSON], *, most: int | None = None) -> None:
         """Add one line to `events.jsonl`, whole or not at all.

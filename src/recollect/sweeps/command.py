@@ -109,7 +109,7 @@ def add_sweep_commands(commands: Any) -> None:
             "--overwrite", action="store_true", help="replace a plan of this name; runs stay"
         )
         each.add_argument("--dry-run", action="store_true", help="list the runs and stop")
-        each.add_argument("--quiet", action="store_true", help="print nothing but errors")
+        each.add_argument("--quiet", action="store_true", help="print errors and damage only")
         each.add_argument("--json", action="store_true", help="print the outcome as JSON")
 
 
@@ -187,12 +187,15 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
         return 0
     waiting = [run for run in runs if not is_finished(out / RUNS / run.id)]
     warnings = _load_data(waiting, plan)
-    file = write_plan(plan, out, overwrite=arguments.overwrite, warn=warnings.append)
+    damage: list[str] = []
+    file = write_plan(plan, out, overwrite=arguments.overwrite, warn=damage.append)
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
         overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
-        for line in warnings:
+        for line in damage:
             overview.warn(line)
+        for line in warnings:
+            overview.say(f"warning: {line}")
         with _engine(arguments, runs, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
         overview.say("drawing")

@@ -88,8 +88,10 @@ class Overview:
             self.say(f"waiting for {elsewhere} runs that another process has")
 
     def warn(self, line: str) -> None:
-        """Something a person should know."""
+        """Something a person must know, also one who wants to hear nothing else."""
+        quiet, self._console.quiet = self._console.quiet, False
         self.say(f"warning: {line}")
+        self._console.quiet = quiet
 
     def say(self, line: str) -> None:
         """A line that stays."""
