@@ -52,7 +52,7 @@ def configs() -> Iterator[tuple[str, recollect.RunConfig]]:
     """The runs, by name."""
     for method in METHODS:
         for adaptation in ("vanilla", "fr", "amr", "amr-plus"):
-            parts = {"method": method, "adaptation": adaptation, "threads": 1}
+            parts: dict[str, Any] = {"method": method, "adaptation": adaptation, "threads": 1}
             name = f"{method} {adaptation}"
             yield f"digits {name}", recollect.RunConfig(epochs=3, **parts)
             yield f"fmnist {name}", small_fashion(**parts)
@@ -107,7 +107,12 @@ def live(work: Path) -> dict[str, Any]:
     digits = load_digits()
     images, labels = digits.images.copy(), digits.labels
     images[900:][labels[900:] < 5] = 16 - np.minimum(images[900:][labels[900:] < 5], 16)
-    settings = {"lr": 0.1, "optimiser": "sgd", "method": "der++", "adaptation": "amr-plus"}
+    settings: dict[str, Any] = {
+        "lr": 0.1,
+        "optimiser": "sgd",
+        "method": "der++",
+        "adaptation": "amr-plus",
+    }
     keeper = recollect.Keeper("mlp", folder=work, check_rows=20, **settings)
     drifted: list[Any] = []
     for start in range(0, 1780, 20):
