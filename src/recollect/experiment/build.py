@@ -264,7 +264,7 @@ def make_reference(
 
 def foreseen(config: RunConfig, dataset: Dataset) -> str:
     """What is known about the checks of a run before it is put together; see `foresight`."""
-    if is_import_path(config.detector):
+    if is_import_path(settled(config.detector)):
         return ""  # what one's own takes its encoder for is not known
     stream = make_stream(config, dataset)
 

@@ -50,11 +50,6 @@ class Prepared(nn.Module):
         logits: Tensor = self.network(self._prepare(x))
         return logits
 
-    def features(self, x: Tensor) -> Tensor:
-        """What the network's head reads."""
-        features: Tensor = self.network.features(self._prepare(x))  # type: ignore[operator]
-        return features
-
     def _prepare(self, x: Tensor) -> Tensor:
         # Vectors have a number for each of their features.
         mean, std = (

@@ -228,10 +228,14 @@ def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
     for run in runs:
         by_data[run.config.benchmark, run.config.data].append(run)
     warnings: dict[str, str] = {}
+
+    def note(text: str) -> None:
+        warnings.setdefault(text, text)
+
     for members in by_data.values():
         run = members[0]
         try:
-            data = load_data(run.config, Tell(warn=lambda text: warnings.setdefault(text, text)))
+            data = load_data(run.config, Tell(warn=note))
         except UserError as error:
             if plan.reproduces is None or run.config.benchmark == AT_HAND:
                 raise
