@@ -208,9 +208,9 @@ def _huge_class(place: Place) -> None:
     place.result(change)
 
 
-def _in_pages(place: Place, said: list[str]) -> bool:
-    """What is left of a report whose worst run was left out."""
-    return (place.folder / "index.html").is_file() and "run" in said[0]
+def _left_out(place: Place, said: list[str]) -> bool:
+    """Whether the report was made without the run, which is named."""
+    return (place.folder / "index.html").is_file() and "run: damaged" in said[0]
 
 
 def _instead(make: Callable[[Path], object]) -> Callable[[Place], None]:
@@ -354,11 +354,11 @@ TRICKS: dict[str, Trick] = {
         _keeper_setting, (("-c", KEEP, "keeper"),), _says("unknown setting")
     ),
     "formulas for spreadsheets": Trick(_formulas, (REPORT,), _no_formula),
-    "a class of the number 10^12": Trick(_huge_class, (REPORT,), _in_pages),
+    "a class of the number 10^12": Trick(_huge_class, (REPORT,), _left_out),
     "30,000 empty rows of a matrix": Trick(
         lambda place: place.result(lambda result: result.update(accuracy_matrix=[[]] * 30_000)),
         (REPORT,),
-        _in_pages,
+        _left_out,
     ),
     "pipes in the place of files": Trick(
         _instead(os.mkfifo),
