@@ -245,17 +245,30 @@ def test_links_are_not_followed_and_circles_end(tmp_path: Path) -> None:
 
 def test_folders_within_folders_within_folders_have_an_end(tmp_path: Path) -> None:
     write_run(tmp_path / "good", small_result())
+    with nested_folders(tmp_path, 1200), within(10):
+        assert len(find_runs([tmp_path]).runs) == 1
+
+
+@contextmanager
+def nested_folders(top: Path, depth: int) -> Iterator[None]:
+    """Folders that only steps of one folder reach; pytest itself could not delete them."""
     here = os.open(".", os.O_RDONLY)
     try:
-        os.chdir(tmp_path)
-        for _ in range(1200):
+        os.chdir(top)
+        for _ in range(depth):
             Path("d").mkdir()
             os.chdir("d")
+        os.fchdir(here)
+        yield
     finally:
+        os.chdir(top)
+        while Path("d").exists():
+            os.chdir("d")
+        while not Path.cwd().samefile(top):
+            os.chdir("..")
+            Path("d").rmdir()
         os.fchdir(here)
         os.close(here)
-    with within(10):
-        assert len(find_runs([tmp_path]).runs) == 1
 
 
 def test_a_folder_that_cannot_be_read_is_named(
