@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from same_state import same
 from test_keeper_saving import state_of
 
 import recollect
+from recollect.learn import Learner
 from recollect.live.log import Event
 from recollect.live.upkeep import Done
 from recollect.types import Verdict
@@ -77,7 +79,7 @@ def test_a_network_of_ones_own_gets_samples_as_they_are() -> None:
     mine = recollect.Keeper(network)
     x = QUIET.images[:20].reshape(20, 64).astype(np.float32)
     mine.observe(x, QUIET.labels[:20])
-    inner = mine._upkeep.parts.learner.network  # type: ignore[union-attr]
+    inner = mine._published.newest  # type: ignore[union-attr]
     inner.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
     mine._upkeep.predict(torch.from_numpy(x))  # type: ignore[union-attr]
     assert torch.equal(given[0], torch.from_numpy(x))
@@ -168,3 +170,67 @@ def test_a_network_of_ones_own_that_gets_large_numbers_is_reported_once(
         for note in mine.observe(values[start : start + 10], QUIET.labels[start : start + 10]).notes
     ]
     assert ["inputs are not scaled" in note for note in notes] == [True] * warned
+
+
+def weights(network: torch.nn.Module) -> list[torch.Tensor]:
+    return [each.detach().double().clone() for each in network.parameters()]
+
+
+def learner_of(mine: recollect.Keeper) -> Learner:
+    return mine._upkeep.parts.learner  # type: ignore[union-attr]
+
+
+def test_predictions_come_from_an_average_of_the_weights(tmp_path: Path) -> None:
+    """Each batch counts for its steps, and fades over `average_steps` of those that follow."""
+    mine = recollect.Keeper("mlp", folder=tmp_path / "kept", average_steps=12)
+    expected: list[torch.Tensor] | None = None
+    steps = 0
+    for start in range(0, 600, 20):
+        mine.observe(QUIET.images[start : start + 20], QUIET.labels[start : start + 20])
+        learner = learner_of(mine)
+        now, taken = weights(learner.network), learner.steps - steps
+        steps = learner.steps
+        if expected is None or now[-1].shape != expected[-1].shape:
+            expected = now
+            continue
+        old = math.exp(-taken / min(12, 1 + steps / 10))
+        expected = [old * kept + (1 - old) * new for kept, new in zip(expected, now, strict=True)]
+    averaged = weights(mine._published.newest)  # type: ignore[union-attr]
+    for kept, right, last in zip(averaged, expected or [], now, strict=True):
+        assert torch.allclose(kept, right, rtol=1e-4, atol=1e-6)
+        assert not torch.allclose(kept, last, rtol=1e-2, atol=1e-4)
+    said = mine.predict_proba(QUIET.images)
+    assert np.array_equal(mine.observe(QUIET.images[600:]).predicted, said[600:].argmax(axis=1))
+    said = mine.predict_proba(QUIET.images)  # by inputs scaled by all that has come
+    mine.close()
+    with recollect.Keeper.load(tmp_path / "kept") as again:
+        assert np.array_equal(again.predict_proba(QUIET.images), said)
+    loaded = recollect.load(tmp_path / "kept")
+    assert np.allclose(loaded.predict_proba(QUIET.images), said, atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{"average_steps": 0}, {"method": "cls-er"}])
+def test_weights_are_taken_as_they_are_where_no_average_is_wanted(settings: dict[str, Any]) -> None:
+    mine = recollect.Keeper("mlp", **settings)
+    for start in range(0, 200, 20):
+        mine.observe(QUIET.images[start : start + 20], QUIET.labels[start : start + 20])
+    learner = learner_of(mine)
+    own = learner.objective.predictor(learner.network)
+    for kept, last in zip(
+        weights(mine._published.newest),  # type: ignore[union-attr]
+        weights(own),
+        strict=True,
+    ):
+        assert torch.equal(kept, last)
+
+
+def test_an_average_learns_a_stream_better_than_single_weights() -> None:
+    right = dict.fromkeys((0, 30), 0)
+    for steps in right:
+        mine = recollect.Keeper("mlp", average_steps=steps)
+        for start in range(0, 1797, 20):
+            y = QUIET.labels[start : start + 20]
+            right[steps] += int(
+                (mine.observe(QUIET.images[start : start + 20], y).predicted == y).sum()
+            )
+    assert right[30] > right[0] + 9, "half a point of accuracy"

@@ -75,7 +75,7 @@ def test_asking_changes_nothing_of_what_is_learned() -> None:
 )
 def test_what_is_published_is_what_the_learner_itself_would_say(settings: dict[str, Any]) -> None:
     stream = digits(0, turn=None)
-    mine = keeper("cnn", **settings)
+    mine = keeper("cnn", average_steps=0, **settings)
     for _, images, labels in list(stream.batches())[:10]:
         mine.observe(images, labels)
     asked = torch.from_numpy(stream.images[:600])

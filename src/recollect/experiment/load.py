@@ -97,6 +97,8 @@ def load(
         learner = make_learner(config, image_shape, len(class_names), network=network)
         try:
             learner.load_state_dict(state["parts"]["learner"])
+            if state.get("published") is not None:  # a live learner predicts with an average
+                learner.objective.predictor(learner.network).load_state_dict(state["published"])
         except RuntimeError as error:
             if network is None:
                 raise

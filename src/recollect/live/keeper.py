@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 import threading
 import time
@@ -111,6 +112,8 @@ class Keeper:
         self._intake = Intake()
         self._upkeep: Upkeep | None = None
         self._published: Published | None = None
+        self._averaged = 0
+        """steps of the learner that what is published knows of"""
         self._preview: _Preview | None = None
         self._first_outputs = 0
         self._is_observing = False
@@ -490,6 +493,7 @@ class Keeper:
             "upkeep": self._upkeep.state_dict() if self._upkeep else None,
             "intake": self._intake.state_dict(),
             "inbox": self._inbox.state_dict(),
+            "published": self._published and self._published.newest.state_dict(),
             "teller": self._teller.state_dict(),
             "first_outputs": self._first_outputs,
             # By these `recollect.load` knows the network of a folder.
@@ -509,6 +513,9 @@ class Keeper:
             self._upkeep.parts.load_state_dict(state["parts"])
             self._upkeep.load_state_dict(state["upkeep"])
             self._publish(self._upkeep)
+            # States saved before there was an average of weights go on without.
+            if self._published is not None and state.get("published") is not None:
+                self._published.newest.load_state_dict(state["published"])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied or pickled with everything but callbacks on events."""
@@ -582,11 +589,15 @@ class Keeper:
     def _publish(self, upkeep: Upkeep) -> None:
         if not bool(upkeep.answers.any()):
             return  # made for classes of which none has been learned: there is nothing to predict
-        network = _network_of(upkeep)
+        learner, network = upkeep.parts.learner, _network_of(upkeep)
         if self._published is None:
             self._published = Published(network, upkeep.answers)
         else:
-            self._published.renew(network, upkeep.answers)
+            span = min(self._settings.average_steps, 1 + learner.steps / 10)
+            averages = span > 0 and network is learner.network
+            kept = math.exp((self._averaged - learner.steps) / span) if averages else 0.0
+            self._published.renew(network, upkeep.answers, kept=kept)
+        self._averaged = learner.steps
 
     @contextlib.contextmanager
     def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition, Learner]]:

@@ -20,8 +20,8 @@ class Edition:
     silent: Tensor
     """bool (outputs,): the classes that must not be predicted"""
     readers: int = field(default=0)
-    tensors: list[Tensor] = field(init=False)
-    """its weights and statistics; finding them takes longer than copying those of an MLP"""
+    tensors: _Tensors = field(init=False)
+    """finding them takes longer than copying those of an MLP"""
 
     def __post_init__(self) -> None:
         self.tensors = _tensors_of(self.network)
@@ -39,14 +39,22 @@ class Published:
         self._newest = _edition(network, answers)
         self._old: list[Edition] = []
 
-    def renew(self, network: nn.Module, answers: Tensor) -> None:
-        """From now on readers get the network as it is."""
+    def renew(self, network: nn.Module, answers: Tensor, *, kept: float = 0.0) -> None:
+        """From now on readers get the network, its weights averaged with those of the newest copy.
+
+        `kept`: the share of the newest copy in it. A network whose head has grown is taken as it
+        is.
+        """
         with self._lock:
             # One that is not the newest and has no reader can get none any more.
             unread = next((each for each in self._old if not each.readers), None)
             self._old = [each for each in self._old if each.readers]
-        if unread is None or not _take_on(unread.tensors, _tensors_of(network)):
+        theirs, newest = _tensors_of(network), self._newest.tensors
+        if not theirs.fits(newest):
+            unread, kept = _edition(network, answers), 0.0
+        elif unread is None or not theirs.fits(unread.tensors):
             unread = _edition(network, answers)
+        unread.tensors.become(theirs, newest, kept)
         unread.silent = ~answers
         with self._lock:
             self._old.append(self._newest)
@@ -81,15 +89,36 @@ def _edition(network: nn.Module, answers: Tensor) -> Edition:
     return Edition(network=copied, silent=~answers)
 
 
-def _tensors_of(network: nn.Module) -> list[Tensor]:
-    return [*network.parameters(), *network.buffers()]
+@dataclass(frozen=True)
+class _Tensors:
+    """Of a network: what an average is taken of, weights and batch statistics, and all others."""
+
+    averaged: list[Tensor]
+    others: list[Tensor]
+
+    def fits(self, other: _Tensors) -> bool:
+        """Whether all shapes are the same; they are not once a head has grown."""
+        return all(
+            mine.shape == its.shape for mine, its in zip(self.averaged, other.averaged, strict=True)
+        )
+
+    @torch.no_grad()
+    def become(self, new: _Tensors, old: _Tensors, kept: float) -> None:
+        """The average of two networks, of which the old one counts for `kept`."""
+        if self.others:
+            torch._foreach_copy_(self.others, new.others)
+        if self.averaged:
+            torch._foreach_copy_(self.averaged, old.averaged if kept else new.averaged)
+        if kept and self.averaged:
+            torch._foreach_lerp_(self.averaged, new.averaged, 1 - kept)
 
 
-@torch.no_grad()
-def _take_on(mine: list[Tensor], theirs: list[Tensor]) -> bool:
-    """Copy all weights and statistics; False: a head has grown, and the shapes differ."""
-    if any(kept.shape != new.shape for kept, new in zip(mine, theirs, strict=True)):
-        return False
-    if mine:
-        torch._foreach_copy_(mine, theirs)
-    return True
+def _tensors_of(network: nn.Module) -> _Tensors:
+    statistics = ("running_mean", "running_var")
+    averaged: list[Tensor] = []
+    others: list[Tensor] = []
+    for weights in network.parameters():
+        (averaged if weights.is_floating_point() else others).append(weights)
+    for name, tensor in network.named_buffers():
+        (averaged if name.endswith(statistics) else others).append(tensor)
+    return _Tensors(averaged, others)

@@ -67,6 +67,10 @@ class LiveSettings:
     """steps on the replay buffer and on samples learned lately, after each step on `batch_size`
     labelled samples; after one on fewer samples, their share of these steps, rounded up. None: 8
     for a network of up to a million weights, else 2"""
+    average_steps: int = 30
+    """predictions come from an average of the weights over about so many steps, fewer of the first
+    ones; 0: from the weights as they are. A method that averages by itself (cls-er) is left alone
+    """
     outlier_factor: float | None = 50.0
     """samples of which a value is more standard deviations from the mean of what has been seen are
     quarantined, unless their class goes on so; None: none are. Images as bytes have no outliers"""
@@ -102,6 +106,7 @@ class LiveSettings:
             "recent_rows": 1,
             "catch_up_steps": 0,
             "replay_steps": 0,
+            "average_steps": 0,
             "outlier_factor": 1,
         }
         for name, fewest in least.items():

@@ -124,11 +124,17 @@ class Upkeep:
         return self._answers
 
     def predict(self, images: Tensor) -> Tensor:
-        """Classes, (rows,), as the learner stands; -1: nothing has been learned yet."""
+        """Classes, (rows,), by the averaged weights; -1: nothing has been learned yet."""
         if not len(images) or not bool(self.answers.any()):
             return torch.full((len(images),), UNKNOWN)
-        logits = self.parts.learner.logits(images)
-        return logits.masked_fill(~self.answers, -torch.inf).argmax(dim=1)
+        learner, averaged = self.parts.learner, self._last_good()
+        if averaged is None or not learner.steps:
+            logits = learner.logits(images)
+        else:
+            logits = learner.said_by(averaged, images)
+        # A head that has grown in this very batch is not yet in the average.
+        may = self.answers[: logits.shape[1]]
+        return logits.masked_fill(~may, -torch.inf).argmax(dim=1)
 
     def observe(self, rows: Rows, answers: list[Answer], *, next_row: int) -> Done:
         """Everything that is to be done about a batch and about labels that came since."""
