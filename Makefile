@@ -27,7 +27,7 @@ $(DEV): $(READY)
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/recollect demo
+	$(BIN)/driftwise demo
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "src"))  # for the networks' definitions, and noth
 
 import torch  # noqa: E402
 
-from recollect.models import MLP, ResNet18  # noqa: E402
+from driftwise.models import MLP, ResNet18  # noqa: E402
 
 NUM_CLASSES = 10
 ANSWERS = sys.stdout

@@ -2,7 +2,7 @@
 
     python benchmarks/bare_run.py [--backbone mlp|resnet18] [--width 20] [--epochs 10]
 
-`bench_run.py` sets a whole `recollect run` beside it. Five tasks of two classes, a plain reservoir
+`bench_run.py` sets a whole `driftwise run` beside it. Five tasks of two classes, a plain reservoir
 of floats, an accuracy per task after each task; nothing is saved, watched, booked or reproducible
 but by the seed. The rows of each part are those of the run.
 """
@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from recollect.data.digits import load_digits
-from recollect.data.parts import make_parts
-from recollect.models import MLP, ResNet18
+from driftwise.data.digits import load_digits
+from driftwise.data.parts import make_parts
+from driftwise.models import MLP, ResNet18
 
 TASKS = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
 CAPACITY, BATCH, LR = 100, 10, 0.3

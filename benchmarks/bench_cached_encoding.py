@@ -18,14 +18,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from recollect.data.digits import load_digits
-from recollect.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
-from recollect.detect.cached import Cached
-from recollect.detect.detectors import KSOptions, ks
-from recollect.detect.pretrained import EfficientNetEncoder
-from recollect.errors import UserError
-from recollect.experiment.benchmarks import fashion_mnist
-from recollect.types import Dataset, Encoding, Rows, Verdict
+from driftwise.data.digits import load_digits
+from driftwise.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
+from driftwise.detect.cached import Cached
+from driftwise.detect.detectors import KSOptions, ks
+from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.errors import UserError
+from driftwise.experiment.benchmarks import fashion_mnist
+from driftwise.types import Dataset, Encoding, Rows, Verdict
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from ratios import Finding, arguments, begin, compare, finish, head, show, take_
 from step_cases import CASES, Case, assembled
 from torch import Tensor
 
-from recollect.experiment.build import Assembly
-from recollect.models.inputs import to_input
+from driftwise.experiment.build import Assembly
+from driftwise.models.inputs import to_input
 
 GOAL = 0.05
 """overhead at most"""

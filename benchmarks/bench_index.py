@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from recollect.report.index.page import write_index
-from recollect.report.index.rows import rows_of
-from recollect.report.sweeps import read_sweep
+from driftwise.report.index.page import write_index
+from driftwise.report.index.rows import rows_of
+from driftwise.report.sweeps import read_sweep
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ def made_up(place: dict[str, Any], classes: int, tasks: int) -> dict[str, Any]:
         "gradient_steps": 1100,
         "notes": [],
         "warnings": [],
-        "versions": {"recollect": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "threads": 1},
+        "versions": {"driftwise": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "threads": 1},
         "config": config,
     }
 

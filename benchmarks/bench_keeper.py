@@ -26,13 +26,13 @@ from ratios import Finding, arguments, begin, compare, finish, head, show, take_
 from step_cases import CASES, LR, NUM_CLASSES, Case, pictures
 from torch.nn.functional import cross_entropy
 
-import recollect
-from recollect import rng
-from recollect.learn import Learner
-from recollect.live.parts import make_parts, monitor_of
-from recollect.live.settings import settings_from
-from recollect.models import ResNet18
-from recollect.types import Rows
+import driftwise
+from driftwise import rng
+from driftwise.learn import Learner
+from driftwise.live.parts import make_parts, monitor_of
+from driftwise.live.settings import settings_from
+from driftwise.models import ResNet18
+from driftwise.types import Rows
 
 MOST_ADDED = 0.10
 """of a step and a forward, where the network is what costs"""
@@ -45,11 +45,11 @@ WAYS = {"every 2 ms": (1, 0.002), "without a pause": (1, 0.0), "4 without a paus
 """threads that predict, and seconds between one prediction and the next"""
 
 
-def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> recollect.Keeper:
+def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwise.Keeper:
     """A keeper that never checks, its memory full."""
     with rng.as_global(rng.fork(0, "network")):
         network = case.make_network()
-    keeper = recollect.Keeper(
+    keeper = driftwise.Keeper(
         network,
         method=method,
         detector="ks",
@@ -67,7 +67,7 @@ def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> recollec
     return keeper
 
 
-def learner_of(keeper: recollect.Keeper) -> Learner:
+def learner_of(keeper: driftwise.Keeper) -> Learner:
     assert keeper._upkeep is not None
     return keeper._upkeep.parts.learner
 
@@ -170,7 +170,7 @@ class _Watched:
 class Learning:
     """A thread that observes one batch after the other, while it may."""
 
-    def __init__(self, keeper: recollect.Keeper, batches: Callable[[], Rows]) -> None:
+    def __init__(self, keeper: driftwise.Keeper, batches: Callable[[], Rows]) -> None:
         self._keeper = keeper
         self._batches = batches
         self._may, self._over = threading.Event(), threading.Event()

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from recollect.data.allocate import Allocate
-from recollect.data.cache import Source, cached
-from recollect.data.parts import make_parts
-from recollect.streams import Stream, make_schedule
-from recollect.types import Dataset
+from driftwise.data.allocate import Allocate
+from driftwise.data.cache import Source, cached
+from driftwise.data.parts import make_parts
+from driftwise.streams import Stream, make_schedule
+from driftwise.types import Dataset
 
 CLASSES, PER_CLASS, TEST_PER_CLASS, SIDE = 200, 550, 50, 64
 GOAL_MB = 1000

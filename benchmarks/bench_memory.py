@@ -25,9 +25,9 @@ from avalanche_side import Avalanche, Missing, add_environment
 from ratios import Finding, arguments, begin, compare, finish, head, now, show
 from torch import Tensor
 
-from recollect.memory import POLICIES, Memory
-from recollect.models.inputs import to_input
-from recollect.types import Rows
+from driftwise.memory import POLICIES, Memory
+from driftwise.models.inputs import to_input
+from driftwise.types import Rows
 
 BATCH = 32
 CAPACITIES = (500, 5_000)

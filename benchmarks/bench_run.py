@@ -2,7 +2,7 @@
 
     python benchmarks/bench_run.py [--threads 1] [--turns 5]
 
-Fresh processes by the clock, importing torch included: `recollect run` on the digits (experience
+Fresh processes by the clock, importing torch included: `driftwise run` on the digits (experience
 replay; nothing drifts, nothing is watched) with all it does about a run (config, events, checkpoint
 after each task, checksums, FLOPs, scores of every kind), and `bare_run.py`, which prints one
 number. How much of the difference is start-up shows in the first line of each pair, a run of one
@@ -41,7 +41,7 @@ def whole_run(case: str, words: list[str], options: argparse.Namespace) -> Findi
     faa: dict[str, float] = {}
     common = [*words, "--threads", str(options.threads)]
     width = ["--backbone.width", "20"] if "resnet18" in words else []
-    command = ["-m", "recollect", "run", "--method", "er", "--json", *SETTING, *NOTHING_DRIFTS]
+    command = ["-m", "driftwise", "run", "--method", "er", "--json", *SETTING, *NOTHING_DRIFTS]
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:

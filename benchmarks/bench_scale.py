@@ -6,7 +6,7 @@
 makes its result; training, detection and evaluation are made up, every verdict with all that a
 detector can say. `report`: the page of that run, and its page in a sweep. `sweep`: the index and
 the pages over many runs in the paper's grid; `seeds`: as many seeds of one cell; `large`: of 100
-classes in 20 tasks each. `runs`: `recollect report` over the runs of `sweep`. Each part runs in a
+classes in 20 tasks each. `runs`: `driftwise report` over the runs of `sweep`. Each part runs in a
 process of its own, whose peak memory is printed. Exits with 1 where a goal is missed; `--keep
 FOLDER` leaves everything there.
 """
@@ -46,12 +46,12 @@ def make_records(out: Path, tasks: int) -> None:
     """A run's folder with the records and the result of so many tasks."""
     import torch
 
-    from recollect import RunConfig
-    from recollect.evaluate import Ledger, score
-    from recollect.experiment.result import make_result, record_to_json
-    from recollect.experiment.store import RunFolder
-    from recollect.streams import Schedule
-    from recollect.types import TaskRecord, Verdict
+    from driftwise import RunConfig
+    from driftwise.evaluate import Ledger, score
+    from driftwise.experiment.result import make_result, record_to_json
+    from driftwise.experiment.store import RunFolder
+    from driftwise.streams import Schedule
+    from driftwise.types import TaskRecord, Verdict
 
     rng = np.random.default_rng(0)
     config = RunConfig(benchmark="npz", method="er", adaptation="amr", detector="ks")
@@ -94,9 +94,9 @@ def make_records(out: Path, tasks: int) -> None:
 
 def report_run(out: Path) -> None:
     """The page of the one run, and its page in a sweep."""
-    from recollect.report import write_report
-    from recollect.report.index.run_page import build_run_page
-    from recollect.report.read import read_run
+    from driftwise.report import write_report
+    from driftwise.report.index.run_page import build_run_page
+    from driftwise.report.read import read_run
 
     tell_seconds("report of the run", lambda: write_report([out / "run"], out / "page"))
     tell("report of the run, MB", (out / "page" / "index.html").stat().st_size / 1e6)
@@ -108,8 +108,8 @@ def report_run(out: Path) -> None:
 
 def index_runs(out: Path, runs: int, shape: str) -> None:
     """The index over many runs."""
-    from recollect.report.index.page import write_index
-    from recollect.report.sweeps import read_sweep
+    from driftwise.report.index.page import write_index
+    from driftwise.report.sweeps import read_sweep
 
     alike, classes, tasks = {
         "grid": (False, 10, 5),
@@ -129,8 +129,8 @@ def index_runs(out: Path, runs: int, shape: str) -> None:
 
 
 def report_runs(out: Path) -> None:
-    """What `recollect report` makes of many runs."""
-    from recollect.report import write_report
+    """What `driftwise report` makes of many runs."""
+    from driftwise.report import write_report
 
     report = tell_seconds(
         "report of the runs", lambda: write_report([out / "runs"], out / "report")

@@ -1,4 +1,4 @@
-"""How long one waits for the command line: `recollect --help`, and `import recollect`.
+"""How long one waits for the command line: `driftwise --help`, and `import driftwise`.
 
     python benchmarks/bench_startup.py [--turns 15]
 
@@ -13,12 +13,12 @@ import sys
 from ratios import arguments, begin, clocked, finish, head, show, take_turns
 
 COMMANDS = {
-    "recollect --help": ["-m", "recollect", "--help"],
-    "import recollect": ["-c", "import recollect"],
+    "driftwise --help": ["-m", "driftwise", "--help"],
+    "import driftwise": ["-c", "import driftwise"],
     "python by itself": ["-c", "pass"],
     "import torch": ["-c", "import torch"],
 }
-GOALS = {"recollect --help": 0.5}
+GOALS = {"driftwise --help": 0.5}
 """seconds at most"""
 
 

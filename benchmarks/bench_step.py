@@ -2,7 +2,7 @@
 
     python benchmarks/bench_step.py [--threads 1] [--turns 30] [--methods er der++] [--networks MLP]
 
-Our side is the loop as `recollect run` plays it: batches taken out of the stream, bytes turned into
+Our side is the loop as `driftwise run` plays it: batches taken out of the stream, bytes turned into
 floats, draws from memory, the method's loss, the optimiser, the offer to memory, accuracy and FLOPs
 booked, a listener told, a look at the clock whether to save. The bare side is the shortest loop
 that does the same network's work: the same rows as floats that are ready, the forwards, losses and
@@ -21,8 +21,8 @@ from step_cases import CASES, LR, NUM_CLASSES, Case, assembled, take_turns_with
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from recollect.learn import CLSEROptions, DERppOptions, SEROptions
-from recollect.models.plain import treats_rows_apart
+from driftwise.learn import CLSEROptions, DERppOptions, SEROptions
+from driftwise.models.plain import treats_rows_apart
 
 GOALS = {"MLP": 0.30, "ResNet-18 width 20": 0.10, "ResNet-18 width 64": 0.03}
 """overhead at most"""

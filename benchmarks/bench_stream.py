@@ -23,9 +23,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from recollect.models.inputs import to_input
-from recollect.streams import Schedule, Stream
-from recollect.types import Dataset, Parts
+from driftwise.models.inputs import to_input
+from driftwise.streams import Schedule, Stream
+from driftwise.types import Dataset, Parts
 
 NUM_IMAGES = 10_000
 NUM_CLASSES = 10

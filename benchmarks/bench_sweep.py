@@ -23,16 +23,16 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-import recollect
-from recollect.report.paper.render import as_text
-from recollect.report.paper.table import paper_table
-from recollect.report.sweeps import read_sweep
-from recollect.sweeps.engines import InProcess, Pool
-from recollect.sweeps.grid import Grid
-from recollect.sweeps.job import Job
-from recollect.sweeps.overview import Overview
-from recollect.sweeps.plan import RUNS, Plan, make_plan, write_plan
-from recollect.sweeps.sweep import carry_out
+import driftwise
+from driftwise.report.paper.render import as_text
+from driftwise.report.paper.table import paper_table
+from driftwise.report.sweeps import read_sweep
+from driftwise.sweeps.engines import InProcess, Pool
+from driftwise.sweeps.grid import Grid
+from driftwise.sweeps.job import Job
+from driftwise.sweeps.overview import Overview
+from driftwise.sweeps.plan import RUNS, Plan, make_plan, write_plan
+from driftwise.sweeps.sweep import carry_out
 
 
 class Cost(NamedTuple):
@@ -65,11 +65,11 @@ def overhead(num: int, epochs: int, out: Path) -> None:
     plan = plan_of("timed", range(num), epochs)
     warm = plan_of("warm", range(1), 1).runs[0]
     torch.set_num_threads(1)
-    recollect.run(warm.config, out / "plain" / warm.id)
+    driftwise.run(warm.config, out / "plain" / warm.id)
     plain, pooled = [], []
     with Pool(1) as pool:
 
-        def through_pool(run_id: str, config: recollect.RunConfig) -> None:
+        def through_pool(run_id: str, config: driftwise.RunConfig) -> None:
             folder = out / RUNS / run_id
             pool.submit(Job(id=run_id, folder=str(folder), config=config.to_json()))
             outcome = pool.wait(600)
@@ -79,7 +79,7 @@ def overhead(num: int, epochs: int, out: Path) -> None:
         through_pool(warm.id, warm.config)
         worker = int((out / RUNS / warm.id / ".lock").read_text())
         for run in plan.runs:
-            in_loop = partial(recollect.run, run.config, out / "plain" / run.id)
+            in_loop = partial(driftwise.run, run.config, out / "plain" / run.id)
             plain.append(measured(in_loop))
             pooled.append(measured(partial(through_pool, run.id, run.config), worker))
     print(f"{num} runs of {epochs} epochs, one at a time, in turns:")
@@ -106,7 +106,7 @@ def finding_all_done(num: int, out: Path) -> None:
     plans: list[Plan] = []
     tell("planning", lambda: plans.append(plan_of("many", range(num), 1)))
     first, *others = plans[0].runs
-    recollect.run(first.config, out / RUNS / first.id)
+    driftwise.run(first.config, out / RUNS / first.id)
     for run in others:
         shutil.copytree(out / RUNS / first.id, out / RUNS / run.id, copy_function=shutil.copyfile)
     file = write_plan(plans[0], out)

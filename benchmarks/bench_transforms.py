@@ -27,7 +27,7 @@ import numpy as np
 import scipy.ndimage
 import torch
 
-from recollect.streams import transforms
+from driftwise.streams import transforms
 
 NUM_IMAGES = 10_000
 NUM_SLOW_IMAGES = 500

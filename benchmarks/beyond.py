@@ -33,14 +33,14 @@ import torch
 from beyond_outcomes import RESULTS, Outcome, append, saved
 from beyond_trials import CELLS, GROUPS, REALIGNED, SEEDS, Trial
 
-from recollect.adapt.wrapped import state_of
-from recollect.evaluate import score
-from recollect.experiment.build import Assembly, assemble, load_data
-from recollect.experiment.config import RunConfig
-from recollect.experiment.listeners import Silent
-from recollect.experiment.result import make_result, record_to_json, verdicts_of
-from recollect.loop import play
-from recollect.types import Dataset
+from driftwise.adapt.wrapped import state_of
+from driftwise.evaluate import score
+from driftwise.experiment.build import Assembly, assemble, load_data
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.listeners import Silent
+from driftwise.experiment.result import make_result, record_to_json, verdicts_of
+from driftwise.loop import play
+from driftwise.types import Dataset
 
 
 class Course:

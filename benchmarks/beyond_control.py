@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from recollect.adapt.beyond import BeyondOptions, realign_with
-from recollect.adapt.recovery import Recover
-from recollect.adapt.relearn import Relearn
-from recollect.shapes import Adaptation
+from driftwise.adapt.beyond import BeyondOptions, realign_with
+from driftwise.adapt.recovery import Recover
+from driftwise.adapt.relearn import Relearn
+from driftwise.shapes import Adaptation
 
 
 def relearn_and_rehearse() -> Recover:

@@ -29,7 +29,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from recollect.report import style
+from driftwise.report import style
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "beyond.md"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
 
 REALIGNED, RELEARNED, FLUSHED, BEYOND = "amr", "fr", "fr-flush", "amr-plus"
 PARTS = (

@@ -25,8 +25,8 @@ import torch
 from ratios import processor
 from scipy import stats
 
-import recollect
-from recollect.experiment.config import RunConfig
+import driftwise
+from driftwise.experiment.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 PRECISIONS = ("fp32", "bf16")
@@ -63,7 +63,7 @@ def measured(
     for seed in range(len(earlier) // len(PRECISIONS), options.seeds):
         for precision in PRECISIONS:
             with tempfile.TemporaryDirectory() as folder:
-                result = recollect.run(config_of(options, precision, seed), Path(folder) / "run")
+                result = driftwise.run(config_of(options, precision, seed), Path(folder) / "run")
             row = {
                 "seed": seed,
                 "precision": precision,

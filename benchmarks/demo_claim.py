@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-import recollect
+import driftwise
 
 ADAPTATIONS = ("vanilla", "fr", "fr-flush", "amr")
 
@@ -46,8 +46,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for adaptation in ADAPTATIONS:
             results = [
-                recollect.run(
-                    recollect.RunConfig(adaptation=adaptation, seed=seed),
+                driftwise.run(
+                    driftwise.RunConfig(adaptation=adaptation, seed=seed),
                     Path(folder) / f"{adaptation}-{seed}",
                 )
                 for seed in seeds

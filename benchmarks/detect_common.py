@@ -19,20 +19,20 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.data.library import load
-from recollect.detect import Surroundings
-from recollect.detect.combine import COMBINATIONS
-from recollect.detect.detectors import by_c2st, by_mmd, ks_on
-from recollect.detect.encoders import Encoder, Encodes
-from recollect.detect.judge import Comparison
-from recollect.experiment import catalogue
-from recollect.models.cnn import SmallCNN
-from recollect.models.encode import encode_all
-from recollect.models.inputs import to_input
-from recollect.report.canvas import to_png, to_svg
-from recollect.report.style import Look
-from recollect.types import Dataset, Encoding
+from driftwise import rng
+from driftwise.data.library import load
+from driftwise.detect import Surroundings
+from driftwise.detect.combine import COMBINATIONS
+from driftwise.detect.detectors import by_c2st, by_mmd, ks_on
+from driftwise.detect.encoders import Encoder, Encodes
+from driftwise.detect.judge import Comparison
+from driftwise.experiment import catalogue
+from driftwise.models.cnn import SmallCNN
+from driftwise.models.encode import encode_all
+from driftwise.models.inputs import to_input
+from driftwise.report.canvas import to_png, to_svg
+from driftwise.report.style import Look
+from driftwise.types import Dataset, Encoding
 
 LEVEL = 0.05
 NUM_CURRENT = 100

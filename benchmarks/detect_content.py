@@ -15,13 +15,13 @@ import time
 import numpy as np
 import torch
 
-from recollect.data.folders import read_folder
-from recollect.data.library import find
-from recollect.detect import Surroundings
-from recollect.detect.cached import Cached
-from recollect.detect.standalone import DriftDetector, no_learner
-from recollect.errors import UserError
-from recollect.experiment.catalogue import encoder_maker
+from driftwise.data.folders import read_folder
+from driftwise.data.library import find
+from driftwise.detect import Surroundings
+from driftwise.detect.cached import Cached
+from driftwise.detect.standalone import DriftDetector, no_learner
+from driftwise.errors import UserError
+from driftwise.experiment.catalogue import encoder_maker
 
 SIZE, NUM_ELEPHANTS = 96, 40
 
@@ -33,7 +33,7 @@ def main() -> None:
     splits = parser.parse_args().splits
     pacs = find("pacs")
     if pacs is None:
-        raise SystemExit("PACS was not found; see recollect data fetch pacs")
+        raise SystemExit("PACS was not found; see driftwise data fetch pacs")
     photos = read_folder(pacs / "photo", size=SIZE, channels=3, layout="class")
     dogs, elephants = (
         photos.images[photos.labels == photos.class_names.index(name)]

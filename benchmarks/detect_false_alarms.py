@@ -43,9 +43,9 @@ from detect_common import (
 )
 from scipy import stats
 
-from recollect import rng
-from recollect.detect import ks
-from recollect.types import Dataset, Encoding
+from driftwise import rng
+from driftwise.detect import ks
+from driftwise.types import Dataset, Encoding
 
 SCORES = ("entropy", "margin", "energy", "max-probability")
 METHODS = ("cauchy", "harmonic", "bonferroni")

@@ -28,19 +28,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.data.library import load
-from recollect.detect.c2st import areas_under_curve, held_out_scores
-from recollect.detect.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
-from recollect.detect.scores import max_probability
-from recollect.detect.share import estimate_shares
-from recollect.models.cnn import SmallCNN
-from recollect.models.encode import encode_all
-from recollect.models.inputs import to_input
-from recollect.report import style
-from recollect.report.canvas import Margins, panels, to_png
-from recollect.streams.transforms import SEVERITIES, TRANSFORMS, apply
-from recollect.types import Dataset, Encoding
+from driftwise import rng
+from driftwise.data.library import load
+from driftwise.detect.c2st import areas_under_curve, held_out_scores
+from driftwise.detect.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
+from driftwise.detect.scores import max_probability
+from driftwise.detect.share import estimate_shares
+from driftwise.models.cnn import SmallCNN
+from driftwise.models.encode import encode_all
+from driftwise.models.inputs import to_input
+from driftwise.report import style
+from driftwise.report.canvas import Margins, panels, to_png
+from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
+from driftwise.types import Dataset, Encoding
 
 NUM_CLASSES, NUM_TRAIN, EPOCHS = 10, 12_000, 3
 NUM_REFERENCE, NUM_MONITORED = 50, 100

@@ -33,12 +33,12 @@ from detect_common import (
     write_json,
 )
 
-from recollect import rng
-from recollect.detect.detectors import all_three, merging
-from recollect.detect.grouping import KnownLabels, group_of_rows, groups_among
-from recollect.detect.judge import ComparisonOptions, Judge
-from recollect.streams import transforms
-from recollect.types import Encoding
+from driftwise import rng
+from driftwise.detect.detectors import all_three, merging
+from driftwise.detect.grouping import KnownLabels, group_of_rows, groups_among
+from driftwise.detect.judge import ComparisonOptions, Judge
+from driftwise.streams import transforms
+from driftwise.types import Encoding
 
 NUM_REFERENCE = 50
 KINDS: tuple[KnownLabels, ...] = ("given", "predicted", "unknown")

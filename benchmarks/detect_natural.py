@@ -47,11 +47,11 @@ from detect_common import (
 )
 from matplotlib.axes import Axes
 
-from recollect import rng
-from recollect.detect.corrections import holm
-from recollect.report import style
-from recollect.report.canvas import Margins, panels
-from recollect.types import Dataset, Encoding
+from driftwise import rng
+from driftwise.detect.corrections import holm
+from driftwise.report import style
+from driftwise.report.canvas import Margins, panels
+from driftwise.types import Dataset, Encoding
 
 FIRST = {"pacs": "photo", "yearbook": "1930s"}
 CONTROL = "control"

@@ -52,13 +52,13 @@ from detect_common import (
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from recollect import rng
-from recollect.detect.corrections import holm
-from recollect.detect.judge import Comparison
-from recollect.report import style
-from recollect.report.canvas import Margins, panels
-from recollect.streams import transforms
-from recollect.types import Dataset, Encoding
+from driftwise import rng
+from driftwise.detect.corrections import holm
+from driftwise.detect.judge import Comparison
+from driftwise.report import style
+from driftwise.report.canvas import Margins, panels
+from driftwise.streams import transforms
+from driftwise.types import Dataset, Encoding
 
 TRANSFORMS = tuple(name for name in transforms.TRANSFORMS if name != "identity")
 SCORES = ("entropy", "energy")

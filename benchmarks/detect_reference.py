@@ -20,17 +20,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.data.library import load
-from recollect.detect import RandomEncoder, Surroundings
-from recollect.detect.detectors import all_three, merging
-from recollect.detect.fingerprint import Fingerprints
-from recollect.files import write_json
-from recollect.memory import Memory
-from recollect.memory.policies import Balanced, Reservoir
-from recollect.streams.transforms import apply
-from recollect.types import Dataset, Encoding, Rows
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.data.library import load
+from driftwise.detect import RandomEncoder, Surroundings
+from driftwise.detect.detectors import all_three, merging
+from driftwise.detect.fingerprint import Fingerprints
+from driftwise.files import write_json
+from driftwise.memory import Memory
+from driftwise.memory.policies import Balanced, Reservoir
+from driftwise.streams.transforms import apply
+from driftwise.types import Dataset, Encoding, Rows
 
 LEVEL = 0.05
 NUM_CURRENT = 100

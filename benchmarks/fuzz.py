@@ -43,27 +43,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import data_tools
 from same_state import same
 
-import recollect
-from recollect.data import cifar, clear, decode, folders, idx, npz, tiny_imagenet
-from recollect.data.archive import extract
-from recollect.errors import RunFailure, UserError
-from recollect.experiment import state as state_file
-from recollect.experiment import store
-from recollect.experiment.config import PARTS, RunConfig
-from recollect.experiment.config_file import (
+import driftwise
+from driftwise.data import cifar, clear, decode, folders, idx, npz, tiny_imagenet
+from driftwise.data.archive import extract
+from driftwise.errors import RunFailure, UserError
+from driftwise.experiment import state as state_file
+from driftwise.experiment import store
+from driftwise.experiment.config import PARTS, RunConfig
+from driftwise.experiment.config_file import (
     from_mapping,
     read_config_file,
     split_parts,
     unfold_data,
 )
-from recollect.experiment.presets import options_type, resolve
-from recollect.experiment.store import RunFolder, read_checkpoint, read_config, read_result
-from recollect.report.parse import DamagedError
-from recollect.report.read import read_run
-from recollect.report.sweeps import read_sweep
-from recollect.sweeps.grid import Grid, read_grid_file
-from recollect.sweeps.plan import Plan, make_plan, write_plan
-from recollect.sweeps.scale import scale_named
+from driftwise.experiment.presets import options_type, resolve
+from driftwise.experiment.store import RunFolder, read_checkpoint, read_config, read_result
+from driftwise.report.parse import DamagedError
+from driftwise.report.read import read_run
+from driftwise.report.sweeps import read_sweep
+from driftwise.sweeps.grid import Grid, read_grid_file
+from driftwise.sweeps.plan import Plan, make_plan, write_plan
+from driftwise.sweeps.scale import scale_named
 
 OWN = (UserError, RunFailure, DamagedError)
 MEMORY = 6 * 2**30
@@ -274,7 +274,7 @@ _CONFIG: dict[str, Any] = {
 
 
 def _read_settings(folder: Path) -> None:
-    """What `recollect run --config` does before anything is loaded."""
+    """What `driftwise run --config` does before anything is loaded."""
     file = next(folder.iterdir())
     settings, options = split_parts(unfold_data(read_config_file(file), source="it"), PARTS)
     values: dict[str, Any] = from_mapping(RunConfig, settings, source="it")
@@ -286,7 +286,7 @@ def _read_settings(folder: Path) -> None:
 
 
 def _sealed_run(folder: Path) -> None:
-    recollect.run(recollect.RunConfig(epochs=1, tasks=((0, 1), (2, 3))), folder / "run")
+    driftwise.run(driftwise.RunConfig(epochs=1, tasks=((0, 1), (2, 3))), folder / "run")
 
 
 def _run(folder: Path) -> None:
@@ -412,7 +412,7 @@ READERS: dict[str, Reader] = {
 
 def _stopped_keeper(folder: Path) -> None:
     draw = np.random.default_rng(0)
-    keeper = recollect.Keeper("mlp", folder=folder / "run", lr=0.1, **_SOON)
+    keeper = driftwise.Keeper("mlp", folder=folder / "run", lr=0.1, **_SOON)
     for _ in range(20):
         rows = draw.normal(size=(10, 4)) + (np.arange(10) % 2)[:, None]
         keeper.observe(rows, [*(np.arange(8) % 2), None, None])
@@ -424,7 +424,7 @@ _SOON: dict[str, Any] = {"check_rows": 10, "reference_size": 15, "buffer_size": 
 
 def _go_on_with_keeper(folder: Path) -> None:
     with copied(folder / "run") as copy:
-        keeper = recollect.Keeper.load(copy)
+        keeper = driftwise.Keeper.load(copy)
         try:
             rows = np.random.default_rng(1).normal(size=(10, 4))
             keeper.predict(rows)
@@ -435,9 +435,9 @@ def _go_on_with_keeper(folder: Path) -> None:
 
 def _go_on_with_run(folder: Path) -> None:
     with copied(folder / "run") as copy:
-        recollect.load(copy).predict(np.zeros((2, 8, 8, 1), np.uint8))
+        driftwise.load(copy).predict(np.zeros((2, 8, 8, 1), np.uint8))
         (copy / "result.json").unlink(missing_ok=True)
-        recollect.run(RunConfig(**read_config(copy)), copy, resume=True)
+        driftwise.run(RunConfig(**read_config(copy)), copy, resume=True)
 
 
 @contextlib.contextmanager
@@ -571,7 +571,7 @@ def _with_arrays(use: Callable[[Any, Any, random.Random], object]) -> Callable[[
 
 @functools.cache
 def _begun_keeper() -> bytes:
-    keeper = recollect.Keeper("mlp", lr=0.1, **_SOON)
+    keeper = driftwise.Keeper("mlp", lr=0.1, **_SOON)
     draw = np.random.default_rng(0)
     for _ in range(6):
         rows = draw.normal(size=(10, 4)) + (np.arange(10) % 2)[:, None]
@@ -581,7 +581,7 @@ def _begun_keeper() -> bytes:
 
 def _observe(x: Any, y: Any, draw: random.Random) -> None:
     """Whatever is given, nothing that was learned may break."""
-    keeper = recollect.Keeper("mlp", **_SOON)
+    keeper = driftwise.Keeper("mlp", **_SOON)
     if draw.random() < 0.8:
         keeper = pickle.loads(_begun_keeper())
     use = draw.choice((keeper.observe, keeper.observe, keeper.fit_reference, keeper.answer))
@@ -593,9 +593,9 @@ def _observe(x: Any, y: Any, draw: random.Random) -> None:
 
 
 @functools.cache
-def _fitted() -> recollect.DriftDetector:
+def _fitted() -> driftwise.DriftDetector:
     draw = np.random.default_rng(0)
-    return recollect.DriftDetector(detector="ks", encoder=_itself).fit(
+    return driftwise.DriftDetector(detector="ks", encoder=_itself).fit(
         (draw.normal(size=(60, 4)), np.arange(60) % 2)
     )
 
@@ -609,11 +609,11 @@ def _check(x: Any, y: Any, draw: random.Random) -> None:
     if draw.random() < 0.7:
         _fitted().check(given)
     else:
-        recollect.DriftDetector(detector="ks", encoder=_itself).fit(given)
+        driftwise.DriftDetector(detector="ks", encoder=_itself).fit(given)
 
 
 def _expand_grid(folder: Path) -> None:
-    """What `recollect sweep` does before anything is run."""
+    """What `driftwise sweep` does before anything is run."""
     asked = read_grid_file(next(folder.iterdir()))
     make_plan(
         asked.name, asked.grid, scale=None if asked.scale is None else scale_named(asked.scale)

@@ -25,19 +25,19 @@ import torch
 import yaml
 from PIL import Image
 
-import recollect
-from recollect.cli import command
-from recollect.data.digits import load_digits
-from recollect.experiment.listeners import Silent
-from recollect.experiment.saving import Saving
+import driftwise
+from driftwise.cli import command
+from driftwise.data.digits import load_digits
+from driftwise.experiment.listeners import Silent
+from driftwise.experiment.saving import Saving
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 KEPT = ("faa", "forgetting", "accuracy_matrix", "per_class_accuracy", "labels", "verdicts")
 VERDICT = ("task", "class", "drifted", "score", "p_value", "threshold")
 
 
-def small_fashion(**settings: Any) -> recollect.RunConfig:
-    return recollect.RunConfig(
+def small_fashion(**settings: Any) -> driftwise.RunConfig:
+    return driftwise.RunConfig(
         benchmark="fmnist-cd",
         max_per_class=120,
         backbone="cnn",
@@ -48,13 +48,13 @@ def small_fashion(**settings: Any) -> recollect.RunConfig:
     )
 
 
-def configs() -> Iterator[tuple[str, recollect.RunConfig]]:
+def configs() -> Iterator[tuple[str, driftwise.RunConfig]]:
     """The runs, by name."""
     for method in METHODS:
         for adaptation in ("vanilla", "fr", "amr", "amr-plus"):
             parts: dict[str, Any] = {"method": method, "adaptation": adaptation, "threads": 1}
             name = f"{method} {adaptation}"
-            yield f"digits {name}", recollect.RunConfig(epochs=3, **parts)
+            yield f"digits {name}", driftwise.RunConfig(epochs=3, **parts)
             yield f"fmnist {name}", small_fashion(**parts)
     # The runs in which the learners were found equal to the paper's own code, at a small size.
     for method in METHODS[:4]:
@@ -75,12 +75,12 @@ def configs() -> Iterator[tuple[str, recollect.RunConfig]]:
     for detector in ("mmd", "c2st", "combined", "reconstruction", "sequential"):
         yield (
             f"digits detector {detector}",
-            recollect.RunConfig(epochs=3, detector=detector, num_drifts=2, threads=1),
+            driftwise.RunConfig(epochs=3, detector=detector, num_drifts=2, threads=1),
         )
     for adaptation in ("fr-flush", "fr-scratch", "amr-chosen", "amr-recovery", "amr-gradual"):
         yield (
             f"digits adaptation {adaptation}",
-            recollect.RunConfig(epochs=3, adaptation=adaptation, num_drifts=2, threads=1),
+            driftwise.RunConfig(epochs=3, adaptation=adaptation, num_drifts=2, threads=1),
         )
 
 
@@ -89,7 +89,7 @@ def outcome_of(folder: Path) -> dict[str, Any]:
     result = json.loads((folder / "result.json").read_text())
     kept = {key: result[key] for key in KEPT}
     kept["verdicts"] = [[each.get(key) for key in VERDICT] for each in kept["verdicts"]]
-    predictor = recollect.load(folder)
+    predictor = driftwise.load(folder)
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(
         256, (16, *predictor.image_shape), generator=generator, dtype=torch.uint8
@@ -113,12 +113,12 @@ def live(work: Path) -> dict[str, Any]:
         "method": "der++",
         "adaptation": "amr-plus",
     }
-    keeper = recollect.Keeper("mlp", folder=work, check_rows=20, **settings)
+    keeper = driftwise.Keeper("mlp", folder=work, check_rows=20, **settings)
     drifted: list[Any] = []
     for start in range(0, 1780, 20):
         if start == 1000:
             keeper.close()
-            keeper = recollect.Keeper.load(work)
+            keeper = driftwise.Keeper.load(work)
         now = slice(start, start + 20)
         report = keeper.observe(images[now], labels[now] if start % 60 != 20 else None)
         drifted.append(list(map(str, report.drifted)))
@@ -174,16 +174,16 @@ def resumed(work: Path) -> dict[str, Any]:
             if self.steps == 250:
                 raise Stop
 
-    config = recollect.RunConfig(epochs=3, method="cls-er", adaptation="amr-plus", threads=1)
+    config = driftwise.RunConfig(epochs=3, method="cls-er", adaptation="amr-plus", threads=1)
     try:
-        recollect.run(config, work, listener=StopAt(), saving=Saving(steps=7))
+        driftwise.run(config, work, listener=StopAt(), saving=Saving(steps=7))
     except Stop:
         pass
     else:
         raise AssertionError("the run was not broken off")
-    recollect.run(config, work, resume=True)
+    driftwise.run(config, work, resume=True)
     whole = work.with_name("whole")
-    recollect.run(replace(config), whole)
+    driftwise.run(replace(config), whole)
     outcome = outcome_of(work)
     if outcome != outcome_of(whole):
         raise AssertionError("a run that was taken up again differs from an undisturbed one")
@@ -202,7 +202,7 @@ def make(file: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         for name, config in configs():
             folder = Path(temporary, name.replace(" ", "-"))
-            recollect.run(config, folder)
+            driftwise.run(config, folder)
             golden[name] = outcome_of(folder)
             print(f"{time.monotonic() - began:6.0f} s  {name}: FAA {golden[name]['faa']:.2f}")
         for name, act in others.items():

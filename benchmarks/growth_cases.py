@@ -21,18 +21,18 @@ import torch
 from step_cases import pictures
 from torch import nn
 
-from recollect.detect.detectors import all_three, ks_on, merging
-from recollect.detect.judge import ComparisonOptions, Judge
-from recollect.experiment import state as state_file
-from recollect.experiment.build import assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.learn import ER, Learner, Practice
-from recollect.memory import Memory, Reservoir
-from recollect.models import MLP
-from recollect.report.index.page import write_index
-from recollect.report.sweeps import read_sweep
-from recollect.types import Encoding, Rows
+from driftwise.detect.detectors import all_three, ks_on, merging
+from driftwise.detect.judge import ComparisonOptions, Judge
+from driftwise.experiment import state as state_file
+from driftwise.experiment.build import assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.learn import ER, Learner, Practice
+from driftwise.memory import Memory, Reservoir
+from driftwise.models import MLP
+from driftwise.report.index.page import write_index
+from driftwise.report.sweeps import read_sweep
+from driftwise.types import Encoding, Rows
 
 SMALLEST = 100
 """rows of the memory that others are compared with"""

@@ -35,7 +35,7 @@ import fuzz
 from run_tools import snapshot
 from test_security import HOSTILE, PROBED, SOURCE
 
-import recollect
+import driftwise
 
 SECONDS = 90
 MEMORY = 4 * 2**30
@@ -43,9 +43,9 @@ MEMORY = 4 * 2**30
 RESIDENT = 700
 """megabytes that a process may have in use at most"""
 
-LOAD = "import sys, recollect; recollect.load(sys.argv[1])"
+LOAD = "import sys, driftwise; driftwise.load(sys.argv[1])"
 KEEP = (
-    "import sys, numpy as np, recollect; k = recollect.Keeper.load(sys.argv[1]); "
+    "import sys, numpy as np, driftwise; k = driftwise.Keeper.load(sys.argv[1]); "
     "k.observe(np.zeros((4, 4)), [0, 1, 0, 1]); k.save(); k.close()"
 )
 GRID = {
@@ -316,19 +316,19 @@ def _forged(place: Place) -> None:
 
 
 FORGED = """
-import sys, warnings, numpy as np, recollect
+import sys, warnings, numpy as np, driftwise
 warnings.simplefilter("ignore")
 refused = 0
 for number in range(20):
     folder = f"{sys.argv[1]}-{number}"
     try:
         if sys.argv[1] == "keeper":
-            keeper = recollect.Keeper.load(folder)
+            keeper = driftwise.Keeper.load(folder)
             keeper.observe(np.zeros((4, 4)), [0, 1, 0, 1])
             keeper._let_go()
         else:
-            recollect.load(folder).predict(np.zeros((2, 8, 8, 1), np.uint8))
-    except (recollect.UserError, recollect.RunFailure) as error:
+            driftwise.load(folder).predict(np.zeros((2, 8, 8, 1), np.uint8))
+    except (driftwise.UserError, driftwise.RunFailure) as error:
         assert len(str(error).splitlines()) == 1, error
         refused += 1
 print(refused, "of 20 refused", file=sys.stderr)
@@ -422,10 +422,10 @@ def make(top: Path) -> None:
     for name in ("before", "after"):
         images = draw.integers(0, 255, (80, 8, 8, 1), dtype=np.uint8)
         np.savez(place.folder / f"{name}.npz", images=images, labels=np.arange(80) % 2)
-    config = recollect.RunConfig(epochs=1, tasks=((0, 1), (2, 3)), max_per_class=20, threads=1)
+    config = driftwise.RunConfig(epochs=1, tasks=((0, 1), (2, 3)), max_per_class=20, threads=1)
     fuzz._stopped_keeper(place.folder)
     (place.folder / "run").rename(place.folder / "keeper")
-    recollect.run(config, place.folder / "run")
+    driftwise.run(config, place.folder / "run")
     end = run(place, SWEEP)
     assert end.code == 0, end.said
 
@@ -436,7 +436,7 @@ def run(place: Place, words: Words) -> End:
         [sys.executable, "-P", *words]
         if words[0] == "-c"
         else [
-            *(sys.executable, "-m", "recollect"),
+            *(sys.executable, "-m", "driftwise"),
             *words,
         ]
     )
@@ -482,7 +482,7 @@ def fault_of(words: Words, end: End) -> str:
     if end.megabytes > RESIDENT:
         return f"{command} took {end.megabytes} MB"
     # From Python, the one line is that of the library's own error.
-    own = ("recollect.errors.UserError", "recollect.errors.RunFailure")
+    own = ("driftwise.errors.UserError", "driftwise.errors.RunFailure")
     if "Traceback" in end.said:
         if words[0] != "-c" or not end.said.splitlines()[-1].startswith(own):
             return f"{command} gave a traceback: {end.said.splitlines()[-1]}"

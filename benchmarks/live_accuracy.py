@@ -1,7 +1,7 @@
 """How right a keeper's predictions are at its defaults, beside other learners of streams.
 
-    pip install "recollect[bench]"
-    RECOLLECT_STREAMS=... python benchmarks/live_accuracy.py [--only digits] [--seeds 0-4]
+    pip install "driftwise[bench]"
+    DRIFTWISE_STREAMS=... python benchmarks/live_accuracy.py [--only digits] [--seeds 0-4]
 
 Every learner is fed the same batches of 20: it predicts a batch, then gets its labels. Counted are
 all predictions but those of the first batch, before which nobody knows a class. No setting is
@@ -16,7 +16,7 @@ would feed them. "no change" predicts the label that came last.
 - electricity: 45,312 half hours, in order; the seed is that of the learners (keeper: `mlp`).
 
 Gas and electricity are read from gas-sensor.npz and electricity.npz (features, labels, batch) in
-the folder RECOLLECT_STREAMS. Results are added to results/live_accuracy.csv. Instead of it all,
+the folder DRIFTWISE_STREAMS. Results are added to results/live_accuracy.csv. Instead of it all,
 `--quiet-streams N` counts false alarms over N streams of digits without any drift, and `--readme`
 plays the README's example with ten seeds.
 """
@@ -42,9 +42,9 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
-import recollect
-from recollect.data.digits import load_digits
-from recollect.data.library import load
+import driftwise
+from driftwise.data.digits import load_digits
+from driftwise.data.library import load
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "live_accuracy.csv"
 COLUMNS = ("stream", "learner", "seed", "samples", "accuracy", "alarms", "seconds")
@@ -80,7 +80,7 @@ class Kept:
     """A keeper, at its defaults."""
 
     def __init__(self, stream: Stream, seed: int, **settings: Any) -> None:
-        self._keeper = recollect.Keeper(stream.network, seed=seed, **settings)
+        self._keeper = driftwise.Keeper(stream.network, seed=seed, **settings)
         self.alarms = 0
 
     def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -194,7 +194,7 @@ def electricity(seed: int, *, development: bool) -> Stream:  # noqa: ARG001
 
 
 def _read(name: str) -> Any:
-    return np.load(Path(os.environ.get("RECOLLECT_STREAMS", ".")) / name)
+    return np.load(Path(os.environ.get("DRIFTWISE_STREAMS", ".")) / name)
 
 
 STREAMS: dict[str, Callable[..., Stream]] = {
@@ -241,7 +241,7 @@ def play_readme() -> None:
         quiet = contextlib.redirect_stdout(io.StringIO())
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), quiet:
             exec(code.replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
-        alarms = found["keeper"].counters.split("recollect_drifts_total ")[-1].split()[0]
+        alarms = found["keeper"].counters.split("driftwise_drifts_total ")[-1].split()[0]
         print(f"seed {seed}: {100 * found['held_out']:.1f} % held-out, {alarms} alarms", flush=True)
 
 

@@ -16,7 +16,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from ratios import RESULTS, Finding, goal_in_words, in_words
 
-from recollect.report import style
+from driftwise.report import style
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "performance.md"

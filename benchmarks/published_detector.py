@@ -15,7 +15,7 @@ P-values are asymptotic (`published`) or exact (`published, exact`).
 
 `learner` is this project's default: the learner's own network, 1/12 of the training samples held
 out as a reference and 1/12 watched, all known classes checked at every task, Holm's correction; by
-`ks`, the default, and by `combined`, which `recollect reproduce` takes. It is measured in whole
+`ks`, the default, and by `combined`, which `driftwise reproduce` takes. It is measured in whole
 runs, but short ones: a small convolutional network, one epoch a task, no adaptation, a buffer of
 500 (which is not what it compares with). Its false alarms are those of classes that never drifted.
 
@@ -39,16 +39,16 @@ from detect_common import LEVEL, by_class, drawn, encoder_named, images_of, load
 from scipy import stats
 from torch import Tensor
 
-import recollect
-from recollect import RunConfig, rng
-from recollect.detect.corrections import CORRECTIONS
-from recollect.detect.encoders import Encodes
-from recollect.detect.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
-from recollect.detect.scores import entropy
-from recollect.experiment.build import make_schedule_of
-from recollect.experiment.presets import resolve
-from recollect.streams.transforms import apply
-from recollect.types import Dataset
+import driftwise
+from driftwise import RunConfig, rng
+from driftwise.detect.corrections import CORRECTIONS
+from driftwise.detect.encoders import Encodes
+from driftwise.detect.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
+from driftwise.detect.scores import entropy
+from driftwise.experiment.build import make_schedule_of
+from driftwise.experiment.presets import resolve
+from driftwise.streams.transforms import apply
+from driftwise.types import Dataset
 
 DRIFTS = {"fmnist": 1, "cifar10": 1, "cifar100": 2}
 """events in a stream: the smaller number of Tables 1 to 3"""
@@ -245,7 +245,7 @@ def by_learner(data: str, seeds: Sequence[int]) -> Iterator[Line]:
             seed=seed,
         )
         with tempfile.TemporaryDirectory() as folder:
-            result = recollect.run(config, Path(folder) / "run")
+            result = driftwise.run(config, Path(folder) / "run")
         for detector in ("ks", "combined"):
             yield _said(data, detector, seed, result)
 

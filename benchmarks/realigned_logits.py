@@ -18,8 +18,8 @@ from typing import Literal
 
 from detect_common import say, say_load
 
-import recollect
-from recollect import RunConfig
+import driftwise
+from driftwise import RunConfig
 
 MODES: tuple[Literal["evaluation", "training"], ...] = ("evaluation", "training")
 
@@ -52,7 +52,7 @@ def main() -> None:
                     seed=seed,
                 )
                 with tempfile.TemporaryDirectory() as folder:
-                    result = recollect.run(config, Path(folder) / "run")
+                    result = driftwise.run(config, Path(folder) / "run")
                 faa[mode] = result["faa"]
                 drifted, stable = result["faa_drifted"], result["faa_stable"]
                 say(f"{method} seed {seed} {mode}: {faa[mode]:.2f} ({drifted:.2f}, {stable:.2f})")

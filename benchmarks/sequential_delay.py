@@ -33,12 +33,12 @@ from detect_common import (
 )
 from torch import Tensor
 
-from recollect import rng
-from recollect.detect import Detector, HeldOutReference, Setting
-from recollect.detect.detectors import CombinedOptions, KSOptions, combined, ks
-from recollect.detect.sequential import SequentialDetector, SequentialOptions
-from recollect.streams.transforms import apply
-from recollect.types import Dataset, Encoding, Rows
+from driftwise import rng
+from driftwise.detect import Detector, HeldOutReference, Setting
+from driftwise.detect.detectors import CombinedOptions, KSOptions, combined, ks
+from driftwise.detect.sequential import SequentialDetector, SequentialOptions
+from driftwise.streams.transforms import apply
+from driftwise.types import Dataset, Encoding, Rows
 
 TRANSFORMS = (
     "permutation",

@@ -12,16 +12,16 @@ import torch
 from ratios import now
 from torch import nn
 
-from recollect.experiment.build import Assembly, assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.interrupt import Interruption
-from recollect.experiment.listeners import Silent, Together
-from recollect.experiment.presets import resolve
-from recollect.experiment.saving import Keeping, Saving
-from recollect.loop import play
-from recollect.models import MLP, ResNet18
-from recollect.streams import Task
-from recollect.types import Dataset, Rows
+from driftwise.experiment.build import Assembly, assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.interrupt import Interruption
+from driftwise.experiment.listeners import Silent, Together
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.saving import Keeping, Saving
+from driftwise.loop import play
+from driftwise.models import MLP, ResNet18
+from driftwise.streams import Task
+from driftwise.types import Dataset, Rows
 
 NUM_CLASSES = 10
 FIRST_TASK = (0, 1)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recollect import RunConfig, run
+from driftwise import RunConfig, run
 
 SEEDS = range(1000, 1005)
 RATES = (0.03, 0.1, 0.3)

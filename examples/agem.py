@@ -2,7 +2,7 @@
 
 A method that shapes gradients acts between backward and the optimiser's step. In this folder:
 
-    recollect run --method agem:AGEM --method.samples 64 --epochs 2
+    driftwise run --method agem:AGEM --method.samples 64 --epochs 2
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recollect.learn import Draw, Inputs, Objective, Outcome
+from driftwise.learn import Draw, Inputs, Objective, Outcome
 
 
 class AGEM(Objective):

@@ -1,9 +1,9 @@
 """Photos, then cartoons, then sketches of the same things, and new things in between.
 
-    RECOLLECT_DATA=... python examples/pacs.py [--short] [--seeds 3] [--figure FILE]
+    DRIFTWISE_DATA=... python examples/pacs.py [--short] [--seeds 3] [--figure FILE]
 
 A network that learned from ImageNet, and learns no more, makes 1,280 numbers of each picture; a
-small network on top of it is looked after by a keeper (pip install 'recollect[imagenet]').
+small network on top of it is looked after by a keeper (pip install 'driftwise[imagenet]').
 
 Photos of five classes come with labels, then more of them together with houses, which are new.
 Cartoons of the six come without labels, and the keeper asks for some where it finds that a class
@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from showing import Stream, draw, play_all, table
 
-from recollect.data import library
-from recollect.detect import Surroundings
-from recollect.detect.pretrained import EfficientNetEncoder
-from recollect.errors import UserError
-from recollect.types import Dataset, Encoding
+from driftwise.data import library
+from driftwise.detect import Surroundings
+from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.errors import UserError
+from driftwise.types import Dataset, Encoding
 
 FIVE = ("dog", "elephant", "giraffe", "guitar", "horse")
 SIX = (*FIVE, "house")
@@ -124,7 +124,7 @@ def main(words: list[str] | None = None) -> None:
     asked = parser.parse_args(words)
     torch.set_num_threads(1)
     if library.find("pacs") is None:
-        raise UserError("PACS was not found: see `recollect data list`, and set RECOLLECT_DATA")
+        raise UserError("PACS was not found: see `driftwise data list`, and set DRIFTWISE_DATA")
     start = time.process_time()
     seen = seen_by_imagenet(library.load("pacs"), most=250 if asked.short else 2000)
     seeds = [0] if asked.short else list(range(asked.seeds))

@@ -13,10 +13,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import recollect
-from recollect.live import Request
-from recollect.report import style
-from recollect.report.canvas import place, to_png
+import driftwise
+from driftwise.live import Request
+from driftwise.report import style
+from driftwise.report.canvas import place, to_png
 
 WAYS = ("amr", "evenly", "vanilla")
 """labels asked for where drift is found; as many spread evenly over time; none"""
@@ -88,7 +88,7 @@ def play(
     by_drift: dict[str, Any] = {"adaptation": "vanilla", "detector": "never"}
     if way == "amr":
         by_drift = {"adaptation": "amr", "labels": ask, "label_budget": budget}
-    keeper = recollect.Keeper(
+    keeper = driftwise.Keeper(
         network, **{**settings, "seed": seed, "catch_up_steps": 0, **by_drift}
     )
     is_live = False

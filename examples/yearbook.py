@@ -1,6 +1,6 @@
 """Portraits of American students, year by year: does a model of the 1930s hold, at what price?
 
-    RECOLLECT_DATA=... python examples/yearbook.py [--short] [--seeds 2] [--figure FILE]
+    DRIFTWISE_DATA=... python examples/yearbook.py [--short] [--seeds 2] [--figure FILE]
 
 The portraits of the 1930s come with their labels. From 1940 to 2013 they come without, and a keeper
 asks for labels where it finds that a class looks different. Beside it: no labels, and as many
@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from showing import Stream, draw, play_all, table
 
-from recollect.data import library
-from recollect.data.npz import read_npz
-from recollect.data.official import YEARBOOK_CLASSES
-from recollect.errors import UserError
+from driftwise.data import library
+from driftwise.data.npz import read_npz
+from driftwise.data.official import YEARBOOK_CLASSES
+from driftwise.errors import UserError
 
 LABELLED = range(1930, 1940)
 UNLABELLED = range(1940, 2014)
@@ -48,7 +48,7 @@ def portraits(unlabelled: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pictures, labels and years: those that come with labels, and some later ones."""
     file = library.find("yearbook")
     if file is None:
-        raise UserError("Yearbook was not found: see `recollect data list`, and set RECOLLECT_DATA")
+        raise UserError("Yearbook was not found: see `driftwise data list`, and set DRIFTWISE_DATA")
     data = read_npz(file, class_names=YEARBOOK_CLASSES, group_years=1)
     assert data.domains is not None
     years = np.array([int(name) for name in data.domain_names])[data.domains]

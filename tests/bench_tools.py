@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from recollect.detect.share import estimate_shares
-from recollect.shapes import Annotate, LabelSource, Replay, Workbench
-from recollect.types import Encoding, Rows, StepReport, Verdict
+from driftwise.detect.share import estimate_shares
+from driftwise.shapes import Annotate, LabelSource, Replay, Workbench
+from driftwise.types import Encoding, Rows, StepReport, Verdict
 
 NOTHING = Rows(
     images=torch.empty(0, 2, 2, 1, dtype=torch.uint8),

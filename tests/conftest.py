@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import settings
 
-import recollect
+import driftwise
 
 # A deadline per example measures the machine's other work, not ours.
-settings.register_profile("recollect", deadline=None)
-settings.load_profile("recollect")
+settings.register_profile("driftwise", deadline=None)
+settings.load_profile("driftwise")
 
 # A shell's background job is started with SIGINT ignored, and its children would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,5 +32,5 @@ def _one_thread() -> Iterator[None]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of the default config with a single epoch; to be read, never written to."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    recollect.run(recollect.RunConfig(epochs=1), folder)
+    driftwise.run(driftwise.RunConfig(epochs=1), folder)
     return folder

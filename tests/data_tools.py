@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recollect.data import places
-from recollect.data.clear import CLASSES as CLEAR_CLASSES
+from driftwise.data import places
+from driftwise.data.clear import CLASSES as CLEAR_CLASSES
 
-_VARIABLES = ("RECOLLECT_DATA", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
+_VARIABLES = ("DRIFTWISE_DATA", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
 
 
 def empty_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -30,8 +30,8 @@ def empty_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("home", "work", "system"):
         (root / name).mkdir()
     monkeypatch.setenv("HOME", str(root / "home"))
-    monkeypatch.setenv("RECOLLECT_CACHE", str(root / "cache"))
-    monkeypatch.setenv("RECOLLECT_OFFLINE", "1")
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(root / "cache"))
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", "1")
     monkeypatch.chdir(root / "work")
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(places, "SYSTEM_FOLDERS", (root / "system",))

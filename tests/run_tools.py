@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import UserError
-from recollect.experiment.listeners import Silent
-from recollect.types import StepReport
+from driftwise.errors import UserError
+from driftwise.experiment.listeners import Silent
+from driftwise.types import StepReport
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 MAY_DIFFER = ("seconds", "versions")
@@ -22,7 +22,7 @@ MAY_DIFFER = ("seconds", "versions")
 
 def command_line(*words: object) -> list[str]:
     """The command that a shell would run."""
-    return [sys.executable, "-m", "recollect", *map(str, words)]
+    return [sys.executable, "-m", "driftwise", *map(str, words)]
 
 
 def strict_json(text: str) -> Any:

@@ -10,10 +10,10 @@ import pytest
 import torch
 from run_tools import complaint
 
-import recollect
-from recollect.data.check import check_dataset
-from recollect.data.digits import load_digits
-from recollect.types import Dataset
+import driftwise
+from driftwise.data.check import check_dataset
+from driftwise.data.digits import load_digits
+from driftwise.types import Dataset
 
 IMAGES = np.arange(4 * 64, dtype=np.uint8).reshape(4, 8, 8, 1)
 LABELS = np.array([0, 1, 0, 1])
@@ -22,15 +22,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, abou
 
 
 def observed(x: Any, y: Any) -> None:
-    recollect.Keeper("mlp", lr=0.1).observe(x, y)
+    driftwise.Keeper("mlp", lr=0.1).observe(x, y)
 
 
 def fitted(x: Any, y: Any) -> None:
-    recollect.KeeperClassifier().fit(x, y)
+    driftwise.KeeperClassifier().fit(x, y)
 
 
 def detected(x: Any, y: Any) -> None:
-    recollect.DriftDetector().fit((x, y))
+    driftwise.DriftDetector().fit((x, y))
 
 
 def checked(x: Any, y: Any) -> None:
@@ -42,7 +42,7 @@ HUGE = np.array([0, 1, 0, 2**64 - 1], np.uint64)
 
 
 def with_one_odd_image(x: Any, y: Any) -> None:
-    recollect.from_torch_dataset([(each, int(label)) for each, label in zip(x, y, strict=True)])
+    driftwise.from_torch_dataset([(each, int(label)) for each, label in zip(x, y, strict=True)])
 
 
 @pytest.mark.parametrize("take", [*TAKERS, with_one_odd_image])
@@ -108,7 +108,7 @@ def test_what_is_no_array_of_samples_or_labels_is_refused(
 
 def test_bytes_are_no_batches() -> None:
     data: Any = np.ones((4, 3)).data
-    assert "got memoryview" in complaint(lambda: recollect.DriftDetector().fit(data))
+    assert "got memoryview" in complaint(lambda: driftwise.DriftDetector().fit(data))
 
 
 @pytest.mark.parametrize("take", TAKERS)
@@ -129,5 +129,5 @@ def test_a_run_takes_data_that_run_backwards(tmp_path: Any) -> None:
         labels=data.labels[few][::-1],
         class_names=("0", "1"),
     )
-    config = recollect.RunConfig(epochs=1, tasks=((0,), (1,)), num_drifts=0, threads=1)
-    assert recollect.run(config, tmp_path / "run", data=backwards)["faa"] > 0
+    config = driftwise.RunConfig(epochs=1, tasks=((0,), (1,)), num_drifts=0, threads=1)
+    assert driftwise.run(config, tmp_path / "run", data=backwards)["faa"] > 0

@@ -29,12 +29,12 @@ from run_tools import (
     strict_json,
 )
 
-import recollect
-from recollect import RunConfig, cli
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.experiment.config import Settings
-from recollect.experiment.fields import field_docs
-from recollect.learn import Learner
+import driftwise
+from driftwise import RunConfig, cli
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.experiment.config import Settings
+from driftwise.experiment.fields import field_docs
+from driftwise.learn import Learner
 
 SMALL = ["--epochs", "1", "--tasks", "[[0],[1]]"]
 """A run of two tasks with one class each: a tenth of a second."""
@@ -60,8 +60,8 @@ class Outcome:
         assert self.out == ""
         assert self.err.endswith("\n")
         assert self.err.count("\n") == 1, self.err
-        assert self.err.startswith("recollect: error: ")
-        return self.err.removeprefix("recollect: error: ").rstrip("\n")
+        assert self.err.startswith("driftwise: error: ")
+        return self.err.removeprefix("driftwise: error: ").rstrip("\n")
 
 
 Call = Callable[..., Outcome]
@@ -90,7 +90,7 @@ def help_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_help_is_quick_and_needs_no_torch() -> None:
     code = (
-        "import sys\nfrom recollect.cli import command\n"
+        "import sys\nfrom driftwise.cli import command\n"
         "try: command(sys.argv[1:])\n"
         "finally: print('torch' in sys.modules, file=sys.stderr)"
     )
@@ -105,7 +105,7 @@ def test_help_is_quick_and_needs_no_torch() -> None:
             check=True,
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.stdout.startswith("usage: recollect")
+        assert done.stdout.startswith("usage: driftwise")
         assert done.stderr == "False\n"
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -130,13 +130,13 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     text = help_of(capsys)
     for command in ("demo", "run", "compare", "report", "list"):
         assert f"\n    {command} " in text
-        assert help_of(capsys, command).startswith(f"usage: recollect {command}")
+        assert help_of(capsys, command).startswith(f"usage: driftwise {command}")
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.command(["--version"])
-    assert capsys.readouterr().out == f"recollect {recollect.__version__}\n"
+    assert capsys.readouterr().out == f"driftwise {driftwise.__version__}\n"
 
 
 # --- mistakes -----------------------------------------------------------------------------------
@@ -243,10 +243,10 @@ def test_a_quiet_run_prints_nothing(call: Call) -> None:
 def test_a_damaged_cache_is_told_even_to_those_who_want_no_news(
     command: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     images = np.random.default_rng(0).integers(0, 255, (400, 4, 4, 1), dtype=np.uint8)
     np.savez("own.npz", images=images, labels=np.arange(400) % 4)
-    recollect.load_own("own.npz")
+    driftwise.load_own("own.npz")
     (file,) = (tmp_path / "cache").rglob("images.u8")
     file.write_bytes(bytes(file.stat().st_size))
     config = "{benchmark: npz, data: own.npz, epochs: 1, num_tasks: 2, backbone: mlp}"
@@ -276,7 +276,7 @@ def test_a_loss_that_diverges_is_told_in_one_line(call: Call, tmp_path: Path) ->
     outcome = call("run", *SMALL, "--lr", "1e6", "--weight-decay", "1e6", "--out", "run", "--quiet")
     assert (outcome.code, outcome.out) == (1, "")
     assert re.fullmatch(
-        r"recollect: failed: the loss became (nan|inf) at step \d+; try a lower learning rate\n",
+        r"driftwise: failed: the loss became (nan|inf) at step \d+; try a lower learning rate\n",
         outcome.err,
     )
     assert not (tmp_path / "run" / "result.json").exists()
@@ -290,7 +290,7 @@ def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.Mo
     outcome = call("run", *SMALL, "--quiet")
     assert outcome.code == 1
     assert outcome.err == (
-        "recollect: failed: out of memory (Unable to allocate 59.6 GiB); everything up to the last "
+        "driftwise: failed: out of memory (Unable to allocate 59.6 GiB); everything up to the last "
         "checkpoint is kept: free some memory, then go on with --resume\n"
     )
 
@@ -302,7 +302,7 @@ def test_a_network_that_no_memory_holds_is_told_in_one_line(
     outcome = call("run", *SMALL, "--backbone", "mlp", "--backbone.hidden", f"{hidden},{hidden}")
     assert outcome.code == 1
     assert re.fullmatch(
-        r"recollect: failed: out of memory \(.*\); free some memory, or take a smaller network, "
+        r"driftwise: failed: out of memory \(.*\); free some memory, or take a smaller network, "
         r"buffer or data set\n",
         outcome.err,
     )
@@ -462,7 +462,7 @@ def test_a_folder_is_all_that_resuming_a_run_takes(
         (["--method", "er", "--seed", 5], "(method: "),
     ):
         assert told in call("run", "--resume", "--out", "part", *wrong).complaint
-    assert recollect.resume("part") == result_of(tmp_path / "part")
+    assert driftwise.resume("part") == result_of(tmp_path / "part")
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
@@ -479,7 +479,7 @@ def test_a_folder_that_names_code_or_data_is_resumed_with_trust_alone(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mine.py").write_text(
-        "from recollect.learn.er import ER\n"
+        "from driftwise.learn.er import ER\n"
         "from pathlib import Path\n"
         "Path('imported').touch()\n"
         "class Mine(ER): pass\n"
@@ -494,12 +494,12 @@ def test_a_folder_that_names_code_or_data_is_resumed_with_trust_alone(
     for name, told in (("code", "method mine:Mine"), ("data", "data in own.npz")):
         complaint = call("run", "--resume", "--out", name).complaint
         assert f"names code or data of its own ({told}); if you trust it" in complaint
-        with pytest.raises(recollect.UserError, match="trust=True"):
-            recollect.resume(name)
+        with pytest.raises(driftwise.UserError, match="trust=True"):
+            driftwise.resume(name)
         assert not (tmp_path / "imported").exists()
     assert call("run", "--resume", "--out", "code", "--trust").code == 0
     assert (tmp_path / "imported").exists()
-    assert recollect.resume("data", trust=True)["benchmark"] == "npz"
+    assert driftwise.resume("data", trust=True)["benchmark"] == "npz"
     # Whoever names them has no need to trust the folder.
     assert call("run", "--resume", "--out", "code", *code).code == 0
     assert call("run", "--resume", "--out", "data", *data).code == 0
@@ -509,7 +509,7 @@ def test_a_folder_is_all_that_resuming_a_comparison_takes(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = SimpleNamespace(warnings=(), figures=(), page="page", table="table")
-    monkeypatch.setattr("recollect.report.write_report", lambda paths, out: drawn)
+    monkeypatch.setattr("driftwise.report.write_report", lambda paths, out: drawn)
     flags = [*SMALL, "--adaptations", "amr-plus,vanilla", "--num-seeds", 2, "--seed", 3]
     with monkeypatch.context() as patch:
         stop_in_task_2(patch)
@@ -557,7 +557,7 @@ def test_a_signal_in_the_middle_of_a_run_is_one_line_and_loses_no_finished_task(
         outcome = call("run", *SMALL, "--out", "stopped", "--quiet")
     assert (outcome.code, outcome.out) == (code, "")
     kept = "everything up to here is kept: go on with --resume"
-    assert outcome.err == f"recollect: {word}; {kept}\n"
+    assert outcome.err == f"driftwise: {word}; {kept}\n"
     assert signal.getsignal(number) is handler
     assert [e["task"] for e in events_of(tmp_path / "stopped") if e["event"] == "scores"] == [1]
     outcome = call("run", *SMALL, "--out", "stopped", "--resume")
@@ -603,10 +603,10 @@ def test_a_run_killed_and_interrupted_ends_like_one_that_was_not(tmp_path: Path)
     assert stop_in(2, signal.SIGKILL) == (-9, "")
     assert not (tmp_path / "run" / "result.json").exists()
     kept = "everything up to here is kept: go on with --resume"
-    assert stop_in(3, signal.SIGINT) == (130, f"recollect: interrupted; {kept}\n")
+    assert stop_in(3, signal.SIGINT) == (130, f"driftwise: interrupted; {kept}\n")
 
     assert cli.command(["run", *map(str, flags), "--resume"]) == 0
-    recollect.run(RunConfig(epochs=30, tasks=tasks), tmp_path / "whole")
+    driftwise.run(RunConfig(epochs=30, tasks=tasks), tmp_path / "whole")
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == (
         tmp_path / "whole" / "events.jsonl"
@@ -646,7 +646,7 @@ def test_a_run_on_a_terminal_shows_a_live_bar_and_ends_as_it_would_elsewhere(
     assert re.search(r"epoch \d+/40 step \d+/\d+ loss \d+\.\d{3} acc \d+ %", text)
     assert "FAA " in text
 
-    recollect.run(RunConfig(epochs=40, tasks=((0,), (1,))), tmp_path / "here")
+    driftwise.run(RunConfig(epochs=40, tasks=((0,), (1,))), tmp_path / "here")
     assert lasting(tmp_path / "run") == lasting(tmp_path / "here"), "in another process, too"
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == (
         tmp_path / "here" / "events.jsonl"
@@ -658,7 +658,7 @@ def test_the_package_is_a_command() -> None:
         command_line("runn"), env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("recollect: error: COMMAND must be one of ")
+    assert done.stderr.startswith("driftwise: error: COMMAND must be one of ")
     assert done.stderr.count("\n") == 1
 
 
@@ -745,7 +745,7 @@ def test_an_interrupted_demo_says_how_it_goes_on(
     outcome = call("demo", "--quiet")
     assert outcome.code == 130
     kept = "what is done is kept: run it again to go on"
-    assert outcome.err == f"recollect: interrupted; {kept}\n"
+    assert outcome.err == f"driftwise: interrupted; {kept}\n"
 
 
 def test_a_demo_in_the_folder_of_another_run_is_refused_before_training(

@@ -12,17 +12,17 @@ import torch
 from bench_tools import bench, verdicts
 from same_state import same
 
-from recollect.detect import Setting
-from recollect.errors import UserError
-from recollect.experiment import catalogue, learners
-from recollect.experiment.catalogue import CATALOGUE, find
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.learn import Learner
-from recollect.memory import Memory
-from recollect.memory.policies import Reservoir
-from recollect.shapes import Choose
-from recollect.types import Encoding, Rows
+from driftwise.detect import Setting
+from driftwise.errors import UserError
+from driftwise.experiment import catalogue, learners
+from driftwise.experiment.catalogue import CATALOGUE, find
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.learn import Learner
+from driftwise.memory import Memory
+from driftwise.memory.policies import Reservoir
+from driftwise.shapes import Choose
+from driftwise.types import Encoding, Rows
 
 SHAPE = (8, 8, 1)
 
@@ -50,8 +50,8 @@ def learner_of(**settings: Any) -> Learner:
 def test_a_benchmark_is_bytes_with_a_name_for_every_label(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_OFFLINE", "1")
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path))
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", "1")
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path))
     try:
         data = find("benchmark", name).factory()()
     except UserError as error:

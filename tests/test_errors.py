@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from recollect.errors import MAX_LENGTH, RunFailure, UserError, unknown_name
+from driftwise.errors import MAX_LENGTH, RunFailure, UserError, unknown_name
 
 
 @pytest.mark.parametrize("kind", [UserError, RunFailure])

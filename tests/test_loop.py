@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from recollect.care import Care
-from recollect.experiment.listeners import Silent, Together
-from recollect.loop import play
-from recollect.shapes import Adaptation, Workbench
-from recollect.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
+from driftwise.care import Care
+from driftwise.experiment.listeners import Silent, Together
+from driftwise.loop import play
+from driftwise.shapes import Adaptation, Workbench
+from driftwise.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
 
 
 def rows(*ids: int) -> Rows:

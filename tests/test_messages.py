@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-import recollect
-from recollect import RunConfig, run, write_report
-from recollect.cli import command
-from recollect.experiment.benchmarks import digits, folder, npz, own
-from recollect.experiment.build import assemble
-from recollect.experiment.presets import resolve
-from recollect.experiment.store import RunFolder, read_result
+import driftwise
+from driftwise import RunConfig, run, write_report
+from driftwise.cli import command
+from driftwise.experiment.benchmarks import digits, folder, npz, own
+from driftwise.experiment.build import assemble
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.store import RunFolder, read_result
 
-SOURCE = Path(recollect.__file__).parent
+SOURCE = Path(driftwise.__file__).parent
 OF_THE_COMMAND_LINE = (
     "cli.py",
     "experiment/compare.py",

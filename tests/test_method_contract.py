@@ -19,19 +19,19 @@ import pytest
 import torch
 from same_state import same
 
-from recollect import rng
-from recollect.evaluate import Scores
-from recollect.experiment.build import Assembly, assemble
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.experiment.config import RunConfig
-from recollect.experiment.listeners import Silent
-from recollect.experiment.presets import resolve
-from recollect.experiment.state import flatten, unflatten
-from recollect.learn import Learner
-from recollect.loop import play
-from recollect.memory import Memory
-from recollect.shapes import Listener, Task
-from recollect.types import Dataset, Extras, Rows, StepReport, TaskRecord
+from driftwise import rng
+from driftwise.evaluate import Scores
+from driftwise.experiment.build import Assembly, assemble
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.listeners import Silent
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.state import flatten, unflatten
+from driftwise.learn import Learner
+from driftwise.loop import play
+from driftwise.memory import Memory
+from driftwise.shapes import Listener, Task
+from driftwise.types import Dataset, Extras, Rows, StepReport, TaskRecord
 
 Names = tuple[str, str, str]
 """Of a method, a buffer policy and an adaptation."""

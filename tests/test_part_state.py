@@ -19,15 +19,15 @@ from same_state import same
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-import recollect
-from recollect.adapt.realign import Realign
-from recollect.adapt.recovery import Recover
-from recollect.experiment.saving import Saving
-from recollect.experiment.state import flatten, unflatten
-from recollect.learn import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
-from recollect.part_state import PartState
-from recollect.shapes import Workbench
-from recollect.types import Repair, Rows, Verdict
+import driftwise
+from driftwise.adapt.realign import Realign
+from driftwise.adapt.recovery import Recover
+from driftwise.experiment.saving import Saving
+from driftwise.experiment.state import flatten, unflatten
+from driftwise.learn import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
+from driftwise.part_state import PartState
+from driftwise.shapes import Workbench
+from driftwise.types import Repair, Rows, Verdict
 
 
 def stored(state: object) -> Any:
@@ -114,13 +114,13 @@ PARTS: dict[str, Any] = {
 
 
 def test_a_run_of_stateful_parts_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
-    config = recollect.RunConfig(**PARTS, epochs=1, max_per_class=30)
-    recollect.run(config, tmp_path / "whole")
+    config = driftwise.RunConfig(**PARTS, epochs=1, max_per_class=30)
+    driftwise.run(config, tmp_path / "whole")
     for task, step in ((2, 3), (4, 0), (5, 4)):
         resume, crash, often = task > 2, StopAt(task, step), Saving(seconds=None, steps=2)
         with pytest.raises(Stop):
-            recollect.run(config, tmp_path / "run", resume=resume, listener=crash, saving=often)
-    recollect.run(config, tmp_path / "run", resume=True)
+            driftwise.run(config, tmp_path / "run", resume=resume, listener=crash, saving=often)
+    driftwise.run(config, tmp_path / "run", resume=True)
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
 
 
@@ -130,18 +130,18 @@ def test_a_keeper_of_stateful_parts_is_saved_and_loaded_to_the_last_bit(tmp_path
     labels = np.arange(400) % 4
     soon: dict[str, Any] = {"watch_every": 2, "reference_size": 5, "check_rows": 5, "lr": 0.05}
 
-    def feed(keeper: recollect.Keeper, start: int, end: int) -> list[Any]:
+    def feed(keeper: driftwise.Keeper, start: int, end: int) -> list[Any]:
         told = [
             keeper.observe(images[n : n + 10], labels[n : n + 10]) for n in range(start, end, 10)
         ]
         return [(each.predicted.tolist(), each.notes, each.loss) for each in told]
 
-    whole = recollect.Keeper("mlp", folder=tmp_path / "whole", **PARTS, **soon)
+    whole = driftwise.Keeper("mlp", folder=tmp_path / "whole", **PARTS, **soon)
     first, rest = feed(whole, 0, 230), feed(whole, 230, 400)
-    half = recollect.Keeper("mlp", folder=tmp_path / "half", **PARTS, **soon)
+    half = driftwise.Keeper("mlp", folder=tmp_path / "half", **PARTS, **soon)
     assert feed(half, 0, 230) == first
     half.close()
-    again = recollect.Keeper.load(tmp_path / "half", trust_imports=True)
+    again = driftwise.Keeper.load(tmp_path / "half", trust_imports=True)
     assert feed(again, 230, 400) == rest
     states = [keeper._state()["parts"] for keeper in (whole, again)]
     for state in states:

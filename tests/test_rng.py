@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect import rng
+from driftwise import rng
 
 paths = st.lists(st.sampled_from(["memory", "shuffle", "a", "b"]) | st.integers(0, 20), max_size=3)
 

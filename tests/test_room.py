@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recollect import room
+from driftwise import room
 
 
 @pytest.fixture

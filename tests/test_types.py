@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.types import Rows, Verdict
+from driftwise.types import Rows, Verdict
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
 """(id, concept) of each row"""

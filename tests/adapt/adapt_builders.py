@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.memory import POLICIES, Memory
-from recollect.shapes import Adaptation, Choose
-from recollect.shares import share_out
-from recollect.types import Extras, Rows
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.memory import POLICIES, Memory
+from driftwise.shapes import Adaptation, Choose
+from driftwise.shares import share_out
+from driftwise.types import Extras, Rows
 
 HELD = {0: 4, 1: 3, 2: 5}
 """rows per class in a fresh memory"""

@@ -9,11 +9,11 @@ import torch
 from bench_tools import no_step
 from torch import Tensor
 
-from recollect import rng
-from recollect.detect.share import estimate_shares
-from recollect.memory import POLICIES, Memory
-from recollect.shapes import Choose, Workbench
-from recollect.types import Encoding, Rows, StepReport
+from driftwise import rng
+from driftwise.detect.share import estimate_shares
+from driftwise.memory import POLICIES, Memory
+from driftwise.shapes import Choose, Workbench
+from driftwise.types import Encoding, Rows, StepReport
 
 OLD, NEW = 0, 1
 SIDE = 4

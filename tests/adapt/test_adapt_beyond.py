@@ -13,12 +13,12 @@ from bench_tools import verdicts
 from looks import NEW, OLD, Pupil, Source, bench_of, look, memory_of, mixed, without_labels
 from run_tools import complaint
 
-from recollect.adapt.beyond import BeyondOptions, realign_with
-from recollect.adapt.recovery import MOST
-from recollect.adapt.wrapped import load_state_of, state_of
-from recollect.memory import Memory, Reservoir
-from recollect.shapes import Adaptation, FollowsUp, Workbench
-from recollect.types import Rows
+from driftwise.adapt.beyond import BeyondOptions, realign_with
+from driftwise.adapt.recovery import MOST
+from driftwise.adapt.wrapped import load_state_of, state_of
+from driftwise.memory import Memory, Reservoir
+from driftwise.shapes import Adaptation, FollowsUp, Workbench
+from driftwise.types import Rows
 
 
 class World(NamedTuple):

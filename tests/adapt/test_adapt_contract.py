@@ -16,8 +16,8 @@ from adapt_builders import (
 )
 from bench_tools import bench, verdicts
 
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.types import Repair
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.types import Repair
 
 every_adaptation = pytest.mark.parametrize("name", sorted(CATALOGUE["adaptation"]))
 some_drifts = pytest.mark.parametrize("drifted", [[0], [2, 0], [0, 1, 2], [1, 9]])

@@ -11,15 +11,15 @@ from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents
 from bench_tools import bench, verdicts
 from torch import Tensor
 
-from recollect import rng
-from recollect.adapt import Realign
-from recollect.data.digits import load_digits
-from recollect.data.parts import cut
-from recollect.evaluate import Ledger
-from recollect.memory import POLICIES, Memory
-from recollect.shapes import Choose, Workbench
-from recollect.streams import Stream, TaskLabels, make_schedule
-from recollect.types import Extras, Parts, Rows, Verdict
+from driftwise import rng
+from driftwise.adapt import Realign
+from driftwise.data.digits import load_digits
+from driftwise.data.parts import cut
+from driftwise.evaluate import Ledger
+from driftwise.memory import POLICIES, Memory
+from driftwise.shapes import Choose, Workbench
+from driftwise.streams import Stream, TaskLabels, make_schedule
+from driftwise.types import Extras, Parts, Rows, Verdict
 
 
 @pytest.mark.parametrize("drifted", [[0], [1, 2], [2, 1, 0]])

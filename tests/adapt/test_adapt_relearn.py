@@ -7,9 +7,9 @@ import torch
 from adapt_builders import HELD, NOW, Shop, adaptation_named, annotate, assert_same, memory_with
 from bench_tools import bench, verdicts
 
-from recollect.adapt import Vanilla
-from recollect.shapes import Choose, LabelSource
-from recollect.types import Repair, Rows
+from driftwise.adapt import Vanilla
+from driftwise.shapes import Choose, LabelSource
+from driftwise.types import Repair, Rows
 
 VARIANTS = ("fr", "fr-flush", "fr-scratch")
 

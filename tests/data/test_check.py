@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.data.check import check_dataset
-from recollect.errors import UserError
-from recollect.types import Dataset
+from driftwise.data.check import check_dataset
+from driftwise.errors import UserError
+from driftwise.types import Dataset
 
 GOOD = Dataset(
     images=np.zeros((4, 2, 2, 1), dtype=np.uint8),
@@ -55,5 +55,5 @@ def test_what_does_not_fit_is_named(changes: dict[str, Any], told: str) -> None:
 
 
 def test_something_else_altogether_is_named() -> None:
-    with pytest.raises(UserError, match=r"^mine: expected a recollect.types.Dataset; got tuple$"):
+    with pytest.raises(UserError, match=r"^mine: expected a driftwise.types.Dataset; got tuple$"):
         check_dataset((1, 2), source="mine")

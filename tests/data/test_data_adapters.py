@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
 
-from recollect.data.adapters import from_torch_dataset, read_huggingface
-from recollect.data.decode import decode
-from recollect.errors import UserError
+from driftwise.data.adapters import from_torch_dataset, read_huggingface
+from driftwise.data.decode import decode
+from driftwise.errors import UserError
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
 GREY = COLOUR[..., :1]
@@ -218,7 +218,7 @@ def test_without_the_package_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"pip install 'recollect\[hf\]'"):
+    with pytest.raises(UserError, match=r"pip install 'driftwise\[hf\]'"):
         read_huggingface(tmp_path)
 
 

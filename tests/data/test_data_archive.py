@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.data import archive as archive_module
-from recollect.data.archive import extract
-from recollect.errors import RunFailure, UserError
+from driftwise.data import archive as archive_module
+from driftwise.data.archive import extract
+from driftwise.errors import RunFailure, UserError
 
 FILES = {"set/a/1.txt": b"one" * 1000, "set/a/2.txt": b"", "set/b/3.txt": bytes(range(256)) * 40}
 

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 import torch
 
-from recollect.data import cache
-from recollect.data.allocate import Allocate
-from recollect.data.cache import Source, cached, source_of, verified_sha256, verify_cache
-from recollect.errors import RunFailure, UserError
-from recollect.types import Dataset
+from driftwise.data import cache
+from driftwise.data.allocate import Allocate
+from driftwise.data.cache import Source, cached, source_of, verified_sha256, verify_cache
+from driftwise.errors import RunFailure, UserError
+from driftwise.types import Dataset
 
 ONE = "1" * 64
 TWO = "2" * 64
@@ -96,7 +96,7 @@ def test_columns_that_a_data_set_lacks_stay_absent(tmp_path: Path) -> None:
 def test_the_users_cache_folder_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path))
     cached("tiny", made_up(ONE), Reader())
     assert names(tmp_path) == [f"tiny-{ONE[:16]}"]
 
@@ -320,13 +320,13 @@ def test_whatever_stands_where_a_cache_belongs_gives_way(
 
 def test_a_cache_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunFailure, match=r"^cannot write .*RECOLLECT_CACHE[^\n]*$"):
+    with pytest.raises(RunFailure, match=r"^cannot write .*DRIFTWISE_CACHE[^\n]*$"):
         cached("tiny", made_up(ONE), Reader(), home=tmp_path / "file")
 
 
 # One clean process that has imported torch already, from which the others are forked in no time.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["recollect.types"])
+PROCESSES.set_forkserver_preload(["driftwise.types"])
 
 
 def start(work: Callable[[Path], None], home: Path) -> ForkServerProcess:

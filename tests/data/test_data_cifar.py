@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect import rng
-from recollect.data.cifar import read_cifar10, read_cifar100
-from recollect.errors import UserError
-from recollect.types import Dataset
+from driftwise import rng
+from driftwise.data.cifar import read_cifar10, read_cifar100
+from driftwise.errors import UserError
+from driftwise.types import Dataset
 
-REAL = Path(os.environ.get("RECOLLECT_DATA", "nowhere"))
+REAL = Path(os.environ.get("DRIFTWISE_DATA", "nowhere"))
 REAL_CIFAR10 = [at for at in (REAL, REAL / "cifar10") if (at / "cifar-10-batches-py").is_dir()]
 
 NAMES10 = ["airplane", "automobile", "bird", "cat", "deer"]
@@ -224,7 +224,7 @@ def test_a_place_without_cifar_says_what_was_expected(tmp_path: Path) -> None:
         read_cifar10(tmp_path / "nowhere")
 
 
-@pytest.mark.skipif(not REAL_CIFAR10, reason="RECOLLECT_DATA has no cifar-10-batches-py")
+@pytest.mark.skipif(not REAL_CIFAR10, reason="DRIFTWISE_DATA has no cifar-10-batches-py")
 def test_the_real_cifar10_is_balanced_and_has_its_known_means() -> None:
     dataset = read_cifar10(REAL_CIFAR10[0])
     assert dataset.is_test is not None

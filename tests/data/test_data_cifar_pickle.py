@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.data.cifar_pickle import load_batch
-from recollect.errors import UserError
+from driftwise.data.cifar_pickle import load_batch
+from driftwise.errors import UserError
 
 PIXELS = (np.arange(4 * 300) % 256).astype(np.uint8).reshape(4, 300)
 BATCH: dict[bytes, Any] = {
@@ -348,7 +348,7 @@ def test_one_text_cannot_be_encoded_until_memory_is_full(tmp_path: Path) -> None
 
 
 def test_the_number_of_steps_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.data.cifar_pickle._MAX_OPCODES", 1000)
+    monkeypatch.setattr("driftwise.data.cifar_pickle._MAX_OPCODES", 1000)
     with pytest.raises(UserError, match="more than 1000 opcodes"):
         load_batch(written(tmp_path, b"]" * 2000))
 

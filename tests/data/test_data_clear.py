@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recollect.data.clear import CLASSES, read_clear10
-from recollect.errors import UserError
+from driftwise.data.clear import CLASSES, read_clear10
+from driftwise.errors import UserError
 
 TRAIN, TEST = Path("train_image_only/labeled_images"), Path("test/labeled_images")
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recollect.data.decode import Fit, decode, decode_all, is_grey
-from recollect.errors import UserError
+from driftwise.data.decode import Fit, decode, decode_all, is_grey
+from driftwise.errors import UserError
 
 RED, BLUE, WHITE, BLACK = (255, 0, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.data import download
-from recollect.data.download import fetch
-from recollect.errors import RunFailure, UserError
+from driftwise.data import download
+from driftwise.data.download import fetch
+from driftwise.errors import RunFailure, UserError
 
 CONTENT = hashlib.shake_256(b"content").digest(1_000_003)
 OTHER = hashlib.shake_256(b"another version").digest(1_000_003)
@@ -190,7 +190,7 @@ def test_a_process_killed_during_a_download_leaves_a_part_that_is_resumed(
 ) -> None:
     server.plans = ["stall", "serve"]
     script = (
-        "import sys; from pathlib import Path; from recollect.data.download import fetch; "
+        "import sys; from pathlib import Path; from driftwise.data.download import fetch; "
         "fetch(sys.argv[1], Path(sys.argv[2]))"
     )
     part = target.with_name("file.bin.part")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recollect.data.folders import Layout, list_folder, read_folder
-from recollect.errors import UserError
+from driftwise.data.folders import Layout, list_folder, read_folder
+from driftwise.errors import UserError
 
 
 def fill(root: Path, *names: str, size: tuple[int, int] = (4, 4), mode: str = "RGB") -> Path:
@@ -232,10 +232,10 @@ def test_pixels_go_where_the_caller_says(tmp_path: Path) -> None:
     assert heard == [(2, 2)]
 
 
-REAL = Path(os.environ.get("RECOLLECT_DATA", "/nonexistent"))
+REAL = Path(os.environ.get("DRIFTWISE_DATA", "/nonexistent"))
 
 
-@pytest.mark.skipif(not (REAL / "pacs").is_dir(), reason="PACS is not in RECOLLECT_DATA")
+@pytest.mark.skipif(not (REAL / "pacs").is_dir(), reason="PACS is not in DRIFTWISE_DATA")
 def test_pacs_has_its_published_counts() -> None:
     listing = list_folder(REAL / "pacs")
     assert listing.domains is not None

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.data.idx import read_idx
-from recollect.errors import UserError
+from driftwise.data.idx import read_idx
+from driftwise.errors import UserError
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from data_tools import WRITERS, empty_machine, pixels, write_pictures, write_yearbook
 
-from recollect.data.allocate import empty
-from recollect.data.known import KNOWN, KnownSet, by_name, known_set, recognise
-from recollect.errors import UserError
+from driftwise.data.allocate import empty
+from driftwise.data.known import KNOWN, KnownSet, by_name, known_set, recognise
+from driftwise.errors import UserError
 
 ON_DISK = [known for known in KNOWN.values() if not known.is_embedded]
 
@@ -198,16 +198,16 @@ def test_each_set_comes_with_its_own_names_sizes_and_parts(tmp_path: Path) -> No
 def test_looking_a_set_up_loads_neither_torch_nor_numpy(tmp_path: Path) -> None:
     script = """
 import sys
-from recollect.data.library import status
+from driftwise.data.library import status
 assert len(status()) == 8
 from pathlib import Path
-from recollect.data.known import recognise
+from driftwise.data.known import recognise
 assert recognise(Path(sys.argv[1])) is None
-import recollect.experiment.data_command
+import driftwise.experiment.data_command
 assert not {"torch", "numpy", "PIL", "urllib.request", "rich"} & set(sys.modules), sys.modules
 """
     # Nothing at hand: to tell Yearbook from anybody's .npz, its labels have to be read.
-    nothing = {key: value for key, value in os.environ.items() if key != "RECOLLECT_DATA"}
+    nothing = {key: value for key, value in os.environ.items() if key != "DRIFTWISE_DATA"}
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env=nothing)
 
 
@@ -215,7 +215,7 @@ def test_telling_portraits_apart_does_not_load_torch(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from recollect.data.known import recognise
+from driftwise.data.known import recognise
 assert recognise(Path(sys.argv[1])).name == "yearbook"
 assert not {"torch", "PIL"} & set(sys.modules), sys.modules
 """

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from data_tools import WRITERS, empty_machine, write_cifar10, write_fashion_mnist, write_pacs
 
-from recollect.data import download, library, official, places
-from recollect.data.idx import read_idx
-from recollect.data.known import KNOWN
-from recollect.data.library import cache_name, find, load, status
-from recollect.errors import UserError
-from recollect.types import Dataset
+from driftwise.data import download, library, official, places
+from driftwise.data.idx import read_idx
+from driftwise.data.known import KNOWN
+from driftwise.data.library import cache_name, find, load, status
+from driftwise.errors import UserError
+from driftwise.types import Dataset
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_a_set_is_found_by_its_name_in_every_usual_place(
         machine / "system",
         machine / "home/data",
         machine / "work/data",
-        machine / "home/.local/share/recollect",
+        machine / "home/.local/share/driftwise",
         machine / "named",
     )
-    monkeypatch.setenv("RECOLLECT_DATA", str(machine / "named"))
+    monkeypatch.setenv("DRIFTWISE_DATA", str(machine / "named"))
     for folder in from_far_to_near:
         WRITERS[name](folder / hint)
         found = find(name)
@@ -166,27 +166,27 @@ def test_offline_one_error_lists_the_places_and_what_helps(
         load("fashion-mnist")
     text = str(caught.value)
     assert text.startswith("fashion-mnist was not found; looked in\n")
-    for folder in ("home/.local/share/recollect", "work/data", "home/data", "system"):
+    for folder in ("home/.local/share/driftwise", "work/data", "home/data", "system"):
         tried = "{fashion-mnist, FashionMNIST/raw, fashion_mnist, fmnist}"
         assert f"  {machine / folder}/{tried} (" in text
-    assert "recollect data fetch fashion-mnist" in text
+    assert "driftwise data fetch fashion-mnist" in text
     assert "apt-get install dataset-fashion-mnist" in text
     assert 'data="PATH"' in text
-    assert "RECOLLECT_OFFLINE is set" in text
+    assert "DRIFTWISE_OFFLINE is set" in text
     assert len(text.splitlines()) <= 12
-    monkeypatch.setenv("RECOLLECT_DATA", str(machine / "named"))
+    monkeypatch.setenv("DRIFTWISE_DATA", str(machine / "named"))
     with pytest.raises(UserError) as caught:
         load("tiny-imagenet")
     text = str(caught.value)
-    assert f"  {machine / 'named'} (RECOLLECT_DATA)" in text
-    assert f"  {machine / 'named'}/{{tiny-imagenet, tiny-imagenet-200}} (RECOLLECT_DATA)" in text
+    assert f"  {machine / 'named'} (DRIFTWISE_DATA)" in text
+    assert f"  {machine / 'named'}/{{tiny-imagenet, tiny-imagenet-200}} (DRIFTWISE_DATA)" in text
 
 
 @pytest.mark.usefixtures("no_web")
 def test_a_given_path_without_the_set_is_an_error_even_online(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("RECOLLECT_OFFLINE")
+    monkeypatch.delenv("DRIFTWISE_OFFLINE")
     with pytest.raises(UserError, match="the path that was given") as caught:
         load("cifar-10", machine / "work")
     assert f"{machine / 'work'} (" in str(caught.value)
@@ -197,12 +197,12 @@ def test_a_given_path_without_the_set_is_an_error_even_online(
 def test_sets_without_an_address_say_how_to_get_them_by_hand(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("RECOLLECT_OFFLINE")
+    monkeypatch.delenv("DRIFTWISE_OFFLINE")
     for name in ("pacs", "yearbook"):
         with pytest.raises(UserError) as caught:
             load(name)
         assert KNOWN[name].homepage in str(caught.value)
-        assert str(machine / "home/.local/share/recollect" / name) in str(caught.value)
+        assert str(machine / "home/.local/share/driftwise" / name) in str(caught.value)
         assert "data fetch" not in str(caught.value)
 
 
@@ -218,7 +218,7 @@ def test_an_incomplete_set_is_told_by_its_reader_and_not_called_missing(machine:
 def test_offline_is_what_the_variable_says(
     monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_OFFLINE", value)
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", value)
     assert library.is_offline() is offline
 
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.data.npz import read_npz
-from recollect.errors import UserError
+from driftwise.data.npz import read_npz
+from driftwise.errors import UserError
 
 GREY = np.arange(6 * 4 * 5, dtype=np.uint8).reshape(6, 4, 5)
 COLOUR = np.stack([GREY, 2 * GREY, 255 - GREY], axis=-1)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
-YEARBOOK = Path(os.environ.get("RECOLLECT_DATA", "nowhere")) / "yearbook_32.npz"
+YEARBOOK = Path(os.environ.get("DRIFTWISE_DATA", "nowhere")) / "yearbook_32.npz"
 
 
 def saved(folder: Path, **arrays: Any) -> Path:
@@ -57,7 +57,7 @@ def test_reading_piece_by_piece_equals_reading_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = saved(tmp_path, images=COLOUR)
-    monkeypatch.setattr("recollect.data.npz._CHUNK_BYTES", 2 * COLOUR[0].nbytes + 1)
+    monkeypatch.setattr("driftwise.data.npz._CHUNK_BYTES", 2 * COLOUR[0].nbytes + 1)
     assert np.array_equal(read_npz(path).images, COLOUR)
 
 
@@ -313,7 +313,7 @@ def test_no_bytes_lead_to_anything_but_a_user_error(
         assert outcome(path) == "6 rows" or path.name in outcome(path)
 
 
-@pytest.mark.skipif(not YEARBOOK.is_file(), reason="RECOLLECT_DATA has no yearbook_32.npz")
+@pytest.mark.skipif(not YEARBOOK.is_file(), reason="DRIFTWISE_DATA has no yearbook_32.npz")
 def test_the_real_yearbook_has_twelve_decades() -> None:
     dataset = read_npz(YEARBOOK, class_names=["female", "male"], group_years=10)
     assert dataset.images.shape == (27_849, 32, 32, 1)

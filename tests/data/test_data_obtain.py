@@ -21,11 +21,11 @@ from data_tools import (
     write_tiny_imagenet,
 )
 
-from recollect.data import archive, download
-from recollect.data.known import KNOWN, RemoteFile
-from recollect.data.library import find, load
-from recollect.data.obtain import fetch
-from recollect.errors import RunFailure, UserError
+from driftwise.data import archive, download
+from driftwise.data.known import KNOWN, RemoteFile
+from driftwise.data.library import find, load
+from driftwise.data.obtain import fetch
+from driftwise.errors import RunFailure, UserError
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Web:
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     empty_machine(tmp_path, monkeypatch)
-    monkeypatch.delenv("RECOLLECT_OFFLINE")
+    monkeypatch.delenv("DRIFTWISE_OFFLINE")
     monkeypatch.setattr(download, "WAITS", ())
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(variable, raising=False)
     files = tmp_path / "server"
     files.mkdir()
     with serving(files) as url:
-        yield Web(files, url, tmp_path / "home/.local/share/recollect", monkeypatch)
+        yield Web(files, url, tmp_path / "home/.local/share/driftwise", monkeypatch)
 
 
 def offer_fashion(web: Web) -> None:
@@ -144,8 +144,8 @@ def test_unpacking_is_reported(web: Web, tmp_path: Path) -> None:
 
 def test_offline_nothing_is_downloaded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     offer_fashion(web)
-    monkeypatch.setenv("RECOLLECT_OFFLINE", "1")
-    with pytest.raises(UserError, match="RECOLLECT_OFFLINE is set"):
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", "1")
+    with pytest.raises(UserError, match="DRIFTWISE_OFFLINE is set"):
         load("fashion-mnist")
     assert web.left() == []
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from data_tools import empty_machine, pixels, write_pictures
 
-from recollect.data import folders
-from recollect.data.folders import read_folder
-from recollect.data.own import load_own
-from recollect.errors import UserError
-from recollect.types import Dataset
+from driftwise.data import folders
+from driftwise.data.folders import read_folder
+from driftwise.data.own import load_own
+from driftwise.errors import UserError
+from driftwise.types import Dataset
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_without_the_package_a_hugging_face_folder_says_what_to_install(
     # Not there, or nothing but a folder of that name beside the script.
     for module in (None, ModuleType("datasets")):
         monkeypatch.setitem(sys.modules, "datasets", module)
-        with pytest.raises(UserError, match=r"saved needs .*: pip install 'recollect\[hf\]'"):
+        with pytest.raises(UserError, match=r"saved needs .*: pip install 'driftwise\[hf\]'"):
             load_own(folder)
     assert copies(machine) == 0
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from recollect.data import places
-from recollect.data.places import cache_home, candidates, data_home, locate, not_found
-from recollect.errors import RunFailure, UserError
-from recollect.files import alone
+from driftwise.data import places
+from driftwise.data.places import cache_home, candidates, data_home, locate, not_found
+from driftwise.errors import RunFailure, UserError
+from driftwise.files import alone
 
 HINTS = ("cifar-10-batches-py", "cifar10")
-VARIABLES = ("RECOLLECT_DATA", "RECOLLECT_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
+VARIABLES = ("DRIFTWISE_DATA", "DRIFTWISE_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def folder(path: Path) -> Path:
 def test_the_nearer_place_wins_at_every_step(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = home.parent
     named = [base / "one", base / "two"]
-    monkeypatch.setenv("RECOLLECT_DATA", os.pathsep.join(["", *map(str, named), ""]))
+    monkeypatch.setenv("DRIFTWISE_DATA", os.pathsep.join(["", *map(str, named), ""]))
     from_far_to_near = [
         base / "system/cifar10",
         home / "data/cifar10",
         base / "work/data/cifar-10-batches-py",
-        home / ".local/share/recollect/cifar10",
+        home / ".local/share/driftwise/cifar10",
         base / "two/cifar10",
         base / "one/cifar10",
         base / "one/cifar-10-batches-py",
@@ -69,7 +69,7 @@ def test_a_folder_named_by_the_user_may_be_the_data_set_or_hold_it(
         inner.mkdir()
         (inner / "is-it").touch()
     right = "is-it"
-    monkeypatch.setenv("RECOLLECT_DATA", str(root))
+    monkeypatch.setenv("DRIFTWISE_DATA", str(root))
     # What is named inside goes before the folder, what is given goes before what it holds.
     assert locate(HINTS, lambda path: (path / right).exists()) == root / "cifar10"
     assert locate(HINTS, lambda path: (path / right).exists(), explicit=root) == root
@@ -80,7 +80,7 @@ def test_a_folder_named_by_the_user_may_be_the_data_set_or_hold_it(
 def test_an_explicit_path_rules_out_every_other_place(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_DATA", str(folder(home.parent / "named")))
+    monkeypatch.setenv("DRIFTWISE_DATA", str(folder(home.parent / "named")))
     folder(home / "data/cifar10")
     given = home.parent / "nowhere"
     assert locate(HINTS, lambda path: True, explicit=given) is None
@@ -100,9 +100,9 @@ def test_an_explicit_file_is_its_only_candidate(home: Path) -> None:
 
 
 def test_places_that_look_wrong_or_may_not_be_read_are_passed_over(home: Path) -> None:
-    for path in (home / ".local/share/recollect/cifar10", home / "data/cifar10"):
+    for path in (home / ".local/share/driftwise/cifar10", home / "data/cifar10"):
         folder(path)
-    (home / ".local/share/recollect/cifar-10-batches-py").touch()
+    (home / ".local/share/driftwise/cifar-10-batches-py").touch()
 
     def looks_right(path: Path) -> bool:
         if "share" in path.parts and path.is_dir():
@@ -114,7 +114,7 @@ def test_places_that_look_wrong_or_may_not_be_read_are_passed_over(home: Path) -
 
 def test_no_place_is_listed_twice(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)  # ./data is ~/data
-    monkeypatch.setenv("RECOLLECT_DATA", "data")
+    monkeypatch.setenv("DRIFTWISE_DATA", "data")
     paths = [place.path for place in candidates(HINTS)]
     assert len(paths) == len(set(paths))
     assert paths[:2] == [home / "data" / hint for hint in HINTS]
@@ -123,32 +123,32 @@ def test_no_place_is_listed_twice(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_error_names_every_place_and_what_helps(home: Path) -> None:
     tried = candidates(HINTS)
-    error = not_found("cifar10", tried, ["recollect data fetch cifar10"])
+    error = not_found("cifar10", tried, ["driftwise data fetch cifar10"])
     assert isinstance(error, UserError)
     lines = str(error).splitlines()
     assert "cifar10 was not found" in lines[0]
     assert [line.split(" (")[0].strip() for line in lines[1 : 1 + len(tried)]] == [
         str(place.path) for place in tried
     ]
-    assert "RECOLLECT_DATA" in lines[1 + len(tried)]
-    assert lines[-2:] == ["what helps:", "  recollect data fetch cifar10"]
+    assert "DRIFTWISE_DATA" in lines[1 + len(tried)]
+    assert lines[-2:] == ["what helps:", "  driftwise data fetch cifar10"]
     given = not_found("cifar10", candidates(HINTS, explicit=home / "x"), [])
-    assert "RECOLLECT_DATA" not in str(given)
+    assert "DRIFTWISE_DATA" not in str(given)
 
 
 @pytest.mark.parametrize(
     ("platform", "variables", "data", "cache"),
     [
-        ("linux", {}, "home/.local/share/recollect", "home/.cache/recollect"),
-        ("linux", {"XDG_DATA_HOME": "x", "XDG_CACHE_HOME": "y"}, "x/recollect", "y/recollect"),
+        ("linux", {}, "home/.local/share/driftwise", "home/.cache/driftwise"),
+        ("linux", {"XDG_DATA_HOME": "x", "XDG_CACHE_HOME": "y"}, "x/driftwise", "y/driftwise"),
         (
             "darwin",
             {},
-            "home/Library/Application Support/recollect",
-            "home/Library/Caches/recollect",
+            "home/Library/Application Support/driftwise",
+            "home/Library/Caches/driftwise",
         ),
-        ("win32", {"LOCALAPPDATA": "local"}, "local/recollect", "local/recollect/cache"),
-        ("linux", {"RECOLLECT_CACHE": "mine"}, "home/.local/share/recollect", "mine"),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/driftwise", "local/driftwise/cache"),
+        ("linux", {"DRIFTWISE_CACHE": "mine"}, "home/.local/share/driftwise", "mine"),
     ],
 )
 def test_homes_are_where_the_system_expects_them(
@@ -167,7 +167,7 @@ def test_homes_are_where_the_system_expects_them(
 
 def test_relative_xdg_folders_are_ignored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "somewhere")
-    assert data_home() == home / ".local/share/recollect"
+    assert data_home() == home / ".local/share/driftwise"
 
 
 def test_a_user_without_a_home_is_told_in_one_line(
@@ -236,12 +236,12 @@ def test_looking_for_data_and_fetching_it_load_neither_torch_nor_numpy() -> None
     # Stands in for the package, so that only the modules themselves are on trial.
     script = f"""
 import sys, types
-package = types.ModuleType("recollect.data")
+package = types.ModuleType("driftwise.data")
 package.__path__ = [{folder_of!r}]
-sys.modules["recollect.data"] = package
-import recollect.data.places, recollect.data.download
+sys.modules["driftwise.data"] = package
+import driftwise.data.places, driftwise.data.download
 assert not {{"torch", "numpy", "urllib.request", "ssl"}} & set(sys.modules)
-import recollect.data.cache
+import driftwise.data.cache
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)

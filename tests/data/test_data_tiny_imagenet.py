@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recollect import RunConfig
-from recollect.data import tiny_imagenet
-from recollect.data.cache import cached, source_of
-from recollect.data.identity import identity_of
-from recollect.data.known import known_set
-from recollect.data.library import cache_name, existing_sources, load
-from recollect.data.tiny_imagenet import difference_from_published, read_tiny_imagenet
-from recollect.errors import UserError
-from recollect.experiment.build import load_data
+from driftwise import RunConfig
+from driftwise.data import tiny_imagenet
+from driftwise.data.cache import cached, source_of
+from driftwise.data.identity import identity_of
+from driftwise.data.known import known_set
+from driftwise.data.library import cache_name, existing_sources, load
+from driftwise.data.tiny_imagenet import difference_from_published, read_tiny_imagenet
+from driftwise.errors import UserError
+from driftwise.experiment.build import load_data
 
 PUBLISHED = Path(tiny_imagenet.__file__).with_name("tiny_imagenet_classes.txt")
 
@@ -64,7 +64,7 @@ def test_classes_follow_wnids_txt_and_validation_is_the_test_part(root: Path) ->
 def test_another_order_in_wnids_txt_is_another_data_set_and_not_served_from_the_cache(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     official = load("tiny-imagenet", root)
     (root / "wnids.txt").write_text("\n".join(sorted(WORDS)))
     resorted = load("tiny-imagenet", root)
@@ -76,7 +76,7 @@ def test_another_order_in_wnids_txt_is_another_data_set_and_not_served_from_the_
 def test_a_cache_with_classes_by_sorted_ids_is_not_used(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     known = known_set("tiny-imagenet")
     made_before = source_of(existing_sources(known, root), tag="tiny-imagenet 1")
     stale = replace(read_tiny_imagenet(root), class_names=("by", "sorted", "ids"))
@@ -98,7 +98,7 @@ def test_only_the_official_order_is_the_published_one() -> None:
 def test_a_published_run_refuses_another_order_unless_the_user_chose_it(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     config = RunConfig(benchmark="tinyimagenet-cd", data=str(root), preset="published")
     with pytest.raises(UserError, match=r"official wnids\.txt; .* 3 classes, not 200\. Put the"):
         load_data(config)
@@ -168,10 +168,10 @@ def test_missing_or_wrong_pictures_are_told(root: Path) -> None:
         read_tiny_imagenet(root)
 
 
-REAL = Path(os.environ.get("RECOLLECT_DATA", "/nonexistent")) / "tiny-imagenet-200"
+REAL = Path(os.environ.get("DRIFTWISE_DATA", "/nonexistent")) / "tiny-imagenet-200"
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="Tiny-ImageNet is not in RECOLLECT_DATA")
+@pytest.mark.skipif(not REAL.is_dir(), reason="Tiny-ImageNet is not in DRIFTWISE_DATA")
 def test_the_real_set_has_200_classes_in_equal_parts() -> None:
     dataset = read_tiny_imagenet(REAL)
     assert dataset.is_test is not None

@@ -25,12 +25,12 @@ from data_tools import (
     write_yearbook,
 )
 
-from recollect.data.known import KNOWN, RemoteFile
-from recollect.data.library import find, load
-from recollect.data.own import load_own
-from recollect.data.verify import count, verify, verify_own
-from recollect.errors import UserError
-from recollect.types import Dataset
+from driftwise.data.known import KNOWN, RemoteFile
+from driftwise.data.library import find, load
+from driftwise.data.own import load_own
+from driftwise.data.verify import count, verify, verify_own
+from driftwise.errors import UserError
+from driftwise.types import Dataset
 
 
 @pytest.fixture

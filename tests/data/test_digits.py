@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import sklearn.datasets
 
-from recollect.data.digits import load_digits
+from driftwise.data.digits import load_digits
 
 
 def test_digits_are_1797_pictures_of_8x8_bytes_from_black_to_white() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recollect.data.parts import HELD_OUT, make_parts
-from recollect.types import Dataset, Parts
+from driftwise.data.parts import HELD_OUT, make_parts
+from driftwise.types import Dataset, Parts
 
 CLASSES, DOMAINS, PER_CELL = 3, 2, 30
 

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.data.parts import cut
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.data.parts import cut
 
 THIRDS = (0.6, 0.2, 0.2)
 

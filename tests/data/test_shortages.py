@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_tools import complaint
 
-from recollect.data.check import check_dataset
-from recollect.data.identity import identity_of
-from recollect.data.parts import cut, make_parts, shortages
-from recollect.types import Dataset, Parts
+from driftwise.data.check import check_dataset
+from driftwise.data.identity import identity_of
+from driftwise.data.parts import cut, make_parts, shortages
+from driftwise.types import Dataset, Parts
 
 
 def dataset(

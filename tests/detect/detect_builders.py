@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from recollect.detect import Surroundings
-from recollect.types import Encoding
+from driftwise.detect import Surroundings
+from driftwise.types import Encoding
 
 
 def around(

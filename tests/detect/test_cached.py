@@ -15,13 +15,13 @@ from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.detect import Encoder, LearnerEncoder, RandomEncoder
-from recollect.detect.cached import BOOKKEEPING, PORTION, Cached, keys_of
-from recollect.detect.pretrained import EfficientNetEncoder
-from recollect.evaluate import FlopMeter
-from recollect.experiment import state
-from recollect.types import Encoding
+from driftwise import rng
+from driftwise.detect import Encoder, LearnerEncoder, RandomEncoder
+from driftwise.detect.cached import BOOKKEEPING, PORTION, Cached, keys_of
+from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.evaluate import FlopMeter
+from driftwise.experiment import state
+from driftwise.types import Encoding
 
 ROW_BYTES = BOOKKEEPING + 4 * (1 + 2)
 """of what `Counting` makes of a row"""

@@ -14,21 +14,21 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from recollect import rng
-from recollect.detect import ComparisonOptions, Judge
-from recollect.detect.c2st import areas_under_curve, c2st, held_out_scores
-from recollect.detect.calibration import (
+from driftwise import rng
+from driftwise.detect import ComparisonOptions, Judge
+from driftwise.detect.c2st import areas_under_curve, c2st, held_out_scores
+from driftwise.detect.calibration import (
     c2st_by_splits,
     ks_by_splits,
     mmd_by_splits,
     smallest_split_p_value,
 )
-from recollect.detect.detectors import all_three, by_mmd, ks_on, merging
-from recollect.detect.evidence import Evidence, Pair, random_splits
-from recollect.detect.ks import kolmogorov_smirnov
-from recollect.detect.mmd import kernel_matrices, mmd
-from recollect.errors import UserError
-from recollect.types import Encoding
+from driftwise.detect.detectors import all_three, by_mmd, ks_on, merging
+from driftwise.detect.evidence import Evidence, Pair, random_splits
+from driftwise.detect.ks import kolmogorov_smirnov
+from driftwise.detect.mmd import kernel_matrices, mmd
+from driftwise.errors import UserError
+from driftwise.types import Encoding
 
 SplitTest = Callable[..., list[Evidence]]
 ALL = pytest.mark.parametrize(

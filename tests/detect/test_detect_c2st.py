@@ -13,10 +13,10 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from recollect.detect.c2st import areas_under_curve, c2st, held_out_scores
-from recollect.detect.evidence import random_splits
-from recollect.detect.mmd import mmd
-from recollect.errors import UserError
+from driftwise.detect.c2st import areas_under_curve, c2st, held_out_scores
+from driftwise.detect.evidence import random_splits
+from driftwise.detect.mmd import mmd
+from driftwise.errors import UserError
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from recollect.detect.combine import (
+from driftwise.detect.combine import (
     COMBINATIONS,
     bonferroni,
     cauchy,
     harmonic,
     worst_case_factor,
 )
-from recollect.errors import UserError
+from driftwise.errors import UserError
 
 Floats = npt.NDArray[np.float64]
 

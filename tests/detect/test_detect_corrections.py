@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.detect.corrections import CORRECTIONS
+from driftwise.detect.corrections import CORRECTIONS
 
 LEVEL = 0.05
 

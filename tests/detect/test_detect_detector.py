@@ -15,10 +15,10 @@ from scipy import stats
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.data.parts import cut
-from recollect.detect import (
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.data.parts import cut
+from driftwise.detect import (
     ComparisonOptions,
     Encodes,
     HeldOutReference,
@@ -28,14 +28,14 @@ from recollect.detect import (
     Setting,
     TwoSampleDetector,
 )
-from recollect.detect.corrections import CORRECTIONS
-from recollect.detect.detectors import KSOptions, ks, ks_on
-from recollect.detect.grouping import KnownLabels
-from recollect.errors import RunFailure, UserError
-from recollect.memory import POLICIES, Memory
-from recollect.models.inputs import to_input
-from recollect.streams import Stream, make_schedule
-from recollect.types import Encoding, Parts, Rows, Verdict
+from driftwise.detect.corrections import CORRECTIONS
+from driftwise.detect.detectors import KSOptions, ks, ks_on
+from driftwise.detect.grouping import KnownLabels
+from driftwise.errors import RunFailure, UserError
+from driftwise.memory import POLICIES, Memory
+from driftwise.models.inputs import to_input
+from driftwise.streams import Stream, make_schedule
+from driftwise.types import Encoding, Parts, Rows, Verdict
 
 
 class PassOn:

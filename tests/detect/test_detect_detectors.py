@@ -11,20 +11,20 @@ import torch
 from detect_builders import around
 from run_tools import complaint
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.detect import HeldOutReference, Judge, RandomEncoder, Setting, TwoSampleDetector
-from recollect.detect import detectors as catalogue
-from recollect.detect import scores as score_functions
-from recollect.detect.c2st import c2st
-from recollect.detect.combine import COMBINATIONS
-from recollect.detect.comparison import Comparison
-from recollect.detect.detectors import by_c2st, by_mmd
-from recollect.detect.ks import kolmogorov_smirnov
-from recollect.detect.mmd import mmd
-from recollect.detect.spending import inverse_square
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.types import Encoding, Rows
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.detect import HeldOutReference, Judge, RandomEncoder, Setting, TwoSampleDetector
+from driftwise.detect import detectors as catalogue
+from driftwise.detect import scores as score_functions
+from driftwise.detect.c2st import c2st
+from driftwise.detect.combine import COMBINATIONS
+from driftwise.detect.comparison import Comparison
+from driftwise.detect.detectors import by_c2st, by_mmd
+from driftwise.detect.ks import kolmogorov_smirnov
+from driftwise.detect.mmd import mmd
+from driftwise.detect.spending import inverse_square
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.types import Encoding, Rows
 
 TASK = 3
 ENCODER = RandomEncoder(around((8, 8, 1)), width=8, outputs=10)

@@ -9,14 +9,14 @@ import torch
 from detect_builders import around
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.detect import Encoder, LearnerEncoder, RandomEncoder
-from recollect.experiment.config import RunConfig
-from recollect.experiment.learners import make_learner
-from recollect.experiment.presets import resolve
-from recollect.learn import Learner
-from recollect.types import Rows
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.detect import Encoder, LearnerEncoder, RandomEncoder
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.learners import make_learner
+from driftwise.experiment.presets import resolve
+from driftwise.learn import Learner
+from driftwise.types import Rows
 
 
 def pictures(count: int, shape: tuple[int, int, int] = (8, 8, 1)) -> Tensor:

@@ -9,12 +9,12 @@ from run_tools import complaint
 from same_state import same
 from scipy import stats
 
-from recollect.detect import FingerprintReference, Judge, RandomEncoder, TwoSampleDetector
-from recollect.detect.detectors import by_mmd, ks_on
-from recollect.detect.fingerprint import Fingerprints
-from recollect.detect.judge import ComparisonOptions
-from recollect.experiment import state
-from recollect.types import Encoding, Rows
+from driftwise.detect import FingerprintReference, Judge, RandomEncoder, TwoSampleDetector
+from driftwise.detect.detectors import by_mmd, ks_on
+from driftwise.detect.fingerprint import Fingerprints
+from driftwise.detect.judge import ComparisonOptions
+from driftwise.experiment import state
+from driftwise.types import Encoding, Rows
 
 
 def numbered(start: int, count: int) -> Encoding:

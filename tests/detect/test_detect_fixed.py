@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from recollect.detect import AlwaysDetector, Encoder, NeverDetector, OracleDetector, Setting
-from recollect.detect.fixed import OracleOptions
-from recollect.errors import UserError
-from recollect.streams import make_schedule
-from recollect.types import Verdict
+from driftwise.detect import AlwaysDetector, Encoder, NeverDetector, OracleDetector, Setting
+from driftwise.detect.fixed import OracleOptions
+from driftwise.errors import UserError
+from driftwise.streams import make_schedule
+from driftwise.types import Verdict
 
 SCHEDULE = make_schedule(
     [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)],

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from run_tools import complaint
 
-from recollect.detect import Monitor
-from recollect.detect.detector import Reference
-from recollect.detect.grouping import WHOLE, group_of_rows, groups_among
-from recollect.types import Rows, Verdict
+from driftwise.detect import Monitor
+from driftwise.detect.detector import Reference
+from driftwise.detect.grouping import WHOLE, group_of_rows, groups_among
+from driftwise.types import Rows, Verdict
 
 LABELS = torch.tensor([2, 0, 2, 5])
 OPINIONS = torch.tensor(

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from recollect.detect import Comparison, ComparisonOptions, Judge
-from recollect.detect import judge as judge_module
-from recollect.detect.comparison import Calibrated, Panel
-from recollect.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
-from recollect.detect.evidence import Evidence, Pair
-from recollect.detect.spending import inverse_square
-from recollect.types import Encoding, Verdict
+from driftwise.detect import Comparison, ComparisonOptions, Judge
+from driftwise.detect import judge as judge_module
+from driftwise.detect.comparison import Calibrated, Panel
+from driftwise.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
+from driftwise.detect.evidence import Evidence, Pair
+from driftwise.detect.spending import inverse_square
+from driftwise.types import Encoding, Verdict
 
 Sides = dict[int, tuple[Encoding, Encoding]]
 
@@ -210,6 +210,6 @@ def test_memory_stays_bounded_and_the_answer_the_same_however_many_splits(
 ) -> None:
     given = noise(1, drifted=1)
     whole = Judge(all_three(999), ComparisonOptions(), merge=merging("cauchy")).verdicts(2, given)
-    monkeypatch.setattr("recollect.detect.evidence._MAX_CELLS", 40 * 100)
+    monkeypatch.setattr("driftwise.detect.evidence._MAX_CELLS", 40 * 100)
     blocks = Judge(all_three(999), ComparisonOptions(), merge=merging("cauchy")).verdicts(2, given)
     assert blocks == whole

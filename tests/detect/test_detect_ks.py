@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from recollect import rng
-from recollect.detect import ks
-from recollect.detect.ks import (
+from driftwise import rng
+from driftwise.detect import ks
+from driftwise.detect.ks import (
     Evidence,
     asymptotic_kolmogorov_smirnov,
     kolmogorov_smirnov,
     smallest_asymptotic_p_value,
     smallest_p_value,
 )
-from recollect.errors import UserError
+from driftwise.errors import UserError
 
 
 def tensor(values: list[float]) -> Tensor:

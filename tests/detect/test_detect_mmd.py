@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from recollect.detect.evidence import random_splits
-from recollect.detect.mmd import mmd
-from recollect.errors import UserError
+from driftwise.detect.evidence import random_splits
+from driftwise.detect.mmd import mmd
+from driftwise.errors import UserError
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -10,18 +10,18 @@ import pytest
 import torch
 from detect_builders import around
 
-from recollect.detect import (
+from driftwise.detect import (
     Detector,
     HeldOutReference,
     LearnerEncoder,
     Monitor,
     Setting,
 )
-from recollect.experiment import state
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.memory import POLICIES, Memory
-from recollect.shapes import HasRows
-from recollect.types import Rows, Verdict
+from driftwise.experiment import state
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.memory import POLICIES, Memory
+from driftwise.shapes import HasRows
+from driftwise.types import Rows, Verdict
 
 every_detector = pytest.mark.parametrize("name", sorted(CATALOGUE["detector"]))
 WITHOUT_EYES = {"oracle", "always", "never"}

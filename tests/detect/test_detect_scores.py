@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from recollect.detect.scores import SCORES, energy, entropy, margin, max_probability
+from driftwise.detect.scores import SCORES, energy, entropy, margin, max_probability
 
 logit_rows = st.lists(
     st.lists(st.floats(-30, 30, width=32), min_size=4, max_size=4), min_size=1, max_size=5

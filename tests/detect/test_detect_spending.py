@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.detect.spending import inverse_square
-from recollect.errors import UserError
+from driftwise.detect.spending import inverse_square
+from driftwise.errors import UserError
 
 levels = st.floats(1e-6, 0.5)
 

@@ -17,14 +17,14 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from recollect.data.digits import load_digits
-from recollect.detect import LearnerEncoder, RandomEncoder, incoming, standalone
-from recollect.detect.encoders import OwnEncoder
-from recollect.detect.scores import entropy
-from recollect.detect.standalone import DriftDetector as AnyDriftDetector
-from recollect.detect.standalone import DriftReport
-from recollect.experiment import state as files
-from recollect.types import Dataset, Encoding
+from driftwise.data.digits import load_digits
+from driftwise.detect import LearnerEncoder, RandomEncoder, incoming, standalone
+from driftwise.detect.encoders import OwnEncoder
+from driftwise.detect.scores import entropy
+from driftwise.detect.standalone import DriftDetector as AnyDriftDetector
+from driftwise.detect.standalone import DriftReport
+from driftwise.experiment import state as files
+from driftwise.types import Dataset, Encoding
 
 DIGITS = load_digits()
 INVERTED = (1, 3)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from recollect.detect import harm as harm_module
-from recollect.detect.harm import Harm, estimate_harm_by_class
-from recollect.errors import UserError
+from driftwise.detect import harm as harm_module
+from driftwise.detect.harm import Harm, estimate_harm_by_class
+from driftwise.errors import UserError
 
 
 def logits_of(probabilities: list[list[float]]) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from recollect.detect.held_out import (
+from driftwise.detect.held_out import (
     Learn,
     by_held_out_rows,
     separating,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from recollect.detect.mix import in_that_mix, shares_in_stream
+from driftwise.detect.mix import in_that_mix, shares_in_stream
 
 
 def stream(shares: list[float], confusion: np.ndarray, rows: int, seed: int) -> torch.Tensor:

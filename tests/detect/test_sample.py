@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
-from recollect.detect.sample import DistinctSample
-from recollect.types import Encoding
+from driftwise.detect.sample import DistinctSample
+from driftwise.types import Encoding
 
 PICTURES = [bytes([number]) * 16 for number in range(30)]
 

@@ -16,15 +16,15 @@ from same_state import same
 from scipy import stats
 from torch import Tensor
 
-from recollect import rng
-from recollect.detect import HeldOutReference, Setting
-from recollect.detect.betting import EPSILONS, Bets, left_after, share_of
-from recollect.detect.ranking import TEACH_EVERY, Ranker
-from recollect.detect.sequential import MAX_KEPT, SequentialDetector, SequentialOptions
-from recollect.experiment import state
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.types import Encoding, Rows, Verdict
+from driftwise import rng
+from driftwise.detect import HeldOutReference, Setting
+from driftwise.detect.betting import EPSILONS, Bets, left_after, share_of
+from driftwise.detect.ranking import TEACH_EVERY, Ranker
+from driftwise.detect.sequential import MAX_KEPT, SequentialDetector, SequentialOptions
+from driftwise.experiment import state
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.types import Encoding, Rows, Verdict
 
 # Betting
 

@@ -11,8 +11,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from recollect.detect.share import Share, _mixed_in, estimate_shares
-from recollect.errors import UserError
+from driftwise.detect.share import Share, _mixed_in, estimate_shares
+from driftwise.errors import UserError
 
 
 def mixture(

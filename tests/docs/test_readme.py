@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from recollect import cli
-from recollect.experiment.config import PARTS
-from recollect.experiment.flags import split_part_options
+from driftwise import cli
+from driftwise.experiment.config import PARTS
+from driftwise.experiment.flags import split_part_options
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -34,8 +34,8 @@ def indented_block(marker: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """Every `recollect ...` command line of the README, without its comment."""
-    found = re.findall(r"^    recollect (.+)$", README, re.MULTILINE)
+    """Every `driftwise ...` command line of the README, without its comment."""
+    found = re.findall(r"^    driftwise (.+)$", README, re.MULTILINE)
     return [shlex.split(line, comments=True) for line in found]
 
 
@@ -56,7 +56,7 @@ def save_photos(folder: Path) -> None:
 def test_the_tree_names_every_file_and_no_other() -> None:
     listed: set[str] = set()
     folders: list[str] = []
-    for line in indented_block("src/recollect/")[1:]:
+    for line in indented_block("src/driftwise/")[1:]:
         name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
         if depth == 0:
             break
@@ -65,12 +65,12 @@ def test_the_tree_names_every_file_and_no_other() -> None:
             folders.append(name)
         else:
             listed.add("".join([*folders, name]))
-    package = ROOT / "src" / "recollect"
+    package = ROOT / "src" / "driftwise"
     assert listed == {str(file.relative_to(package)) for file in package.rglob("*.py")}
 
 
 def test_every_line_of_the_tree_says_something() -> None:
-    for line in indented_block("src/recollect/")[1:]:
+    for line in indented_block("src/driftwise/")[1:]:
         if not line.split()[0].endswith("/"):
             assert len(line.split()) > 1, line
 
@@ -109,7 +109,7 @@ def test_pictures_of_ones_own_take_five_lines_or_one_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     save_photos(tmp_path / "photos")
     code = python_blocks()[1]
     assert len([line for line in code.splitlines() if line.strip()]) <= 5
@@ -138,8 +138,8 @@ def test_a_keeper_keeps_what_the_readme_promises(
     assert found["held_out"] > 0.9
     assert found["keeper"].rows == 1500
     said = capsys.readouterr().out
-    assert "recollect_rows_total 1500" in said
-    assert "recollect_drifts_total 0" in said
+    assert "driftwise_rows_total 1500" in said
+    assert "driftwise_drifts_total 0" in said
     assert (tmp_path / "runs/live/checkpoint.safetensors").is_file()
 
 

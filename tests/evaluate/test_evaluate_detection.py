@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from recollect import rng
-from recollect.evaluate import DetectionQuality, detection_quality
-from recollect.types import Verdict
+from driftwise import rng
+from driftwise.evaluate import DetectionQuality, detection_quality
+from driftwise.types import Verdict
 
 
 def verdicts(answers: Mapping[int, Mapping[int, bool | None]]) -> list[Verdict]:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recollect import rng
-from recollect.evaluate import FlopMeter, FlopsPerRow, Ledger, per_row
+from driftwise import rng
+from driftwise.evaluate import FlopMeter, FlopsPerRow, Ledger, per_row
 
 
 class Attention(nn.Module):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import UserError
-from recollect.evaluate import LABEL_KINDS, PHASES, Ledger
+from driftwise.errors import UserError
+from driftwise.evaluate import LABEL_KINDS, PHASES, Ledger
 
 
 def busy_ledger() -> Ledger:

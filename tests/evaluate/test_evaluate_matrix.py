@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.evaluate import (
+from driftwise.evaluate import (
     accuracy_matrix,
     backward_transfer,
     faa_of,
@@ -14,7 +14,7 @@ from recollect.evaluate import (
     forgetting,
     forgetting_since,
 )
-from recollect.evaluate.matrix import Matrix
+from driftwise.evaluate.matrix import Matrix
 
 # Task 1: learned at 90, best 95 after task 2, ends at 60. Task 2: learned at 80, ends at 70.
 MATRIX: Matrix = [[90.0, None, None], [95.0, 80.0, None], [60.0, 70.0, 100.0]]

@@ -10,9 +10,9 @@ import torch
 from sklearn.metrics import confusion_matrix, f1_score
 from torch import Tensor
 
-from recollect import evaluate, rng
-from recollect.errors import RunFailure
-from recollect.evaluate import Calibration, score
+from driftwise import evaluate, rng
+from driftwise.errors import RunFailure
+from driftwise.evaluate import Calibration, score
 
 TASK_CLASSES = [[3, 0], [], [1, 5]]
 """three tasks; classes 2 and 4 of the head have not arrived"""

@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.evaluate import LABEL_KINDS, PHASES, Ledger
+from driftwise.evaluate import LABEL_KINDS, PHASES, Ledger
 
 asked = st.tuples(st.just("ask"), st.integers(0, 30), st.integers(0, 30))
 booked = st.tuples(st.sampled_from(LABEL_KINDS), st.integers(0, 30), st.just(0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.evaluate import recoveries
+from driftwise.evaluate import recoveries
 
 
 def test_a_class_is_back_once_it_is_nearly_as_good_as_before() -> None:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from run_tools import ENVIRONMENT
 
-from recollect.data import library
+from driftwise.data import library
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGES = {"yearbook": (), "pacs": ("efficientnet_lite_pytorch",)}
@@ -39,9 +39,9 @@ def numbers_of(table: str) -> dict[str, list[float]]:
 @pytest.mark.parametrize("name", ["yearbook", "pacs"])
 def test_the_short_form_prints_a_table_and_draws_a_figure(name: str, tmp_path: Path) -> None:
     if library.find(name) is None:
-        pytest.skip(f"{name} is not on this machine; RECOLLECT_DATA names where it lies")
+        pytest.skip(f"{name} is not on this machine; DRIFTWISE_DATA names where it lies")
     if missing := [each for each in PACKAGES[name] if importlib.util.find_spec(each) is None]:
-        pytest.skip(f"{missing[0]} is not installed: pip install 'recollect[imagenet]'")
+        pytest.skip(f"{missing[0]} is not installed: pip install 'driftwise[imagenet]'")
     done = run(name, "--short", "--figure", tmp_path / "figure.png")
     assert done.returncode == 0, done.stderr
     numbers = numbers_of(done.stdout)
@@ -58,4 +58,4 @@ def test_without_its_data_an_example_says_so_in_one_line(name: str, tmp_path: Pa
         pytest.skip(f"{name} is on this machine")
     done = run(name, "--short", "--figure", tmp_path / "figure.png")
     assert done.returncode == 1
-    assert re.fullmatch(r".+ was not found: see `recollect data list`.+\n", done.stderr)
+    assert re.fullmatch(r".+ was not found: see `driftwise data list`.+\n", done.stderr)

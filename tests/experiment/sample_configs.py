@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from recollect.errors import UserError
+from driftwise.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recollect import RunConfig, UserError, run
-from recollect.data.clear import CLASSES
-from recollect.experiment.benchmarks import clear10, group_domains
-from recollect.experiment.build import assemble
-from recollect.experiment.presets import resolve
-from recollect.types import Dataset
+from driftwise import RunConfig, UserError, run
+from driftwise.data.clear import CLASSES
+from driftwise.experiment.benchmarks import clear10, group_domains
+from driftwise.experiment.build import assemble
+from driftwise.experiment.presets import resolve
+from driftwise.types import Dataset
 
 
 def by_years() -> Dataset:
@@ -44,7 +44,7 @@ def test_a_domain_that_is_not_there_is_named() -> None:
 @pytest.fixture
 def clear_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """CLEAR-10's official layout with a picture or two in every cell, its number in its colour."""
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "clear10"
     for part, count in (("train_image_only", 12), ("test", 2)):
         for bucket in range(1, 11):
@@ -71,7 +71,7 @@ def test_clear10_learns_the_first_buckets_and_drifts_to_the_last(clear_folder: P
 def test_a_folder_of_ones_own_runs_from_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     for number, name in enumerate(("cat", "dog")):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for shot in range(60):

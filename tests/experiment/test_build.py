@@ -8,11 +8,11 @@ import pytest
 import torch
 from run_tools import complaint
 
-from recollect.data.digits import load_digits
-from recollect.experiment import build, catalogue
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.streams import Stream
+from driftwise.data.digits import load_digits
+from driftwise.experiment import build, catalogue
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.streams import Stream
 
 DIGITS = load_digits()
 

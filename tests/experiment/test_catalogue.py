@@ -6,10 +6,10 @@ import sys
 import pytest
 from run_tools import ENVIRONMENT, complaint
 
-from recollect.experiment import catalogue
-from recollect.experiment.catalogue import CATALOGUE, Entry, find
-from recollect.experiment.config import PARTS, RunConfig
-from recollect.experiment.fields import field_docs, fields_of
+from driftwise.experiment import catalogue
+from driftwise.experiment.catalogue import CATALOGUE, Entry, find
+from driftwise.experiment.config import PARTS, RunConfig
+from driftwise.experiment.fields import field_docs, fields_of
 
 ENTRIES = [
     pytest.param(kind, name, entry, id=f"{kind}-{name}")
@@ -67,7 +67,7 @@ def test_a_kind_that_cannot_be_brought_along_knows_no_import_paths() -> None:
 
 
 def test_reading_the_catalogue_imports_nothing_heavy() -> None:
-    code = "import sys, recollect.experiment.catalogue; print('torch' in sys.modules)"
+    code = "import sys, driftwise.experiment.catalogue; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
     )

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 from run_tools import Stop, StopAt, complaint, events_of, lasting, result_of, snapshot
 
-from recollect import RunConfig, run
-from recollect.experiment import compare as module
-from recollect.experiment.compare import Comparison, compare
-from recollect.experiment.presets import resolve
-from recollect.experiment.progress import Display
-from recollect.experiment.store import RunFolder
+from driftwise import RunConfig, run
+from driftwise.experiment import compare as module
+from driftwise.experiment.compare import Comparison, compare
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.progress import Display
+from driftwise.experiment.store import RunFolder
 
 BASE = RunConfig(epochs=1, tasks=((0, 1), (2, 3)))
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect.cli import GROUPS
-from recollect.experiment.config import PARTS, RunConfig, Settings
-from recollect.experiment.fields import field_docs
+from driftwise.cli import GROUPS
+from driftwise.experiment.config import PARTS, RunConfig, Settings
+from driftwise.experiment.fields import field_docs
 
 
 @pytest.mark.parametrize(

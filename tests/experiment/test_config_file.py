@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sample_configs import Config, Options, complaint
 
-from recollect.experiment.config import RunConfig
-from recollect.experiment.config_file import from_mapping, read_config_file, split_parts
-from recollect.files import read_object
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.config_file import from_mapping, read_config_file, split_parts
+from driftwise.files import read_object
 
 
 def from_file(**values: object) -> dict[str, object]:

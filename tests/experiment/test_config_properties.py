@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect import RunConfig
-from recollect.errors import UserError
-from recollect.experiment.config_file import from_mapping
-from recollect.experiment.presets import resolve
+from driftwise import RunConfig
+from driftwise.errors import UserError
+from driftwise.experiment.config_file import from_mapping
+from driftwise.experiment.presets import resolve
 
 NAMES = sorted(field.name for field in dataclasses.fields(RunConfig))
 

@@ -16,11 +16,11 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from recollect.errors import RunFailure, UserError
-from recollect.experiment.contact_sheet import contact_sheet
-from recollect.experiment.tile_page import Block, Group, draw
-from recollect.streams.transforms import SEVERITIES, TRANSFORMS, apply
-from recollect.types import Dataset
+from driftwise.errors import RunFailure, UserError
+from driftwise.experiment.contact_sheet import contact_sheet
+from driftwise.experiment.tile_page import Block, Group, draw
+from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
+from driftwise.types import Dataset
 
 
 def noise(rows: int, side: int = 8, channels: int = 3) -> np.ndarray:
@@ -217,7 +217,7 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 def test_no_window_system_is_touched() -> None:
     script = """
 import sys
-import recollect.experiment.tile_page
+import driftwise.experiment.tile_page
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)

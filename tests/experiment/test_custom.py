@@ -17,18 +17,18 @@ from run_tools import complaint
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import recollect
-from recollect import RunConfig, cli
-from recollect.detect import NeverDetector
-from recollect.experiment import catalogue
-from recollect.experiment.build import assemble
-from recollect.experiment.custom_source import NO_SOURCE, is_local, place_of
-from recollect.experiment.listeners import Silent as NoListener
-from recollect.experiment.presets import resolve
-from recollect.files import CHECKSUMS
-from recollect.learn import DERpp, Objective, Outcome
-from recollect.loop import play
-from recollect.types import Dataset, Repair, Verdict
+import driftwise
+from driftwise import RunConfig, cli
+from driftwise.detect import NeverDetector
+from driftwise.experiment import catalogue
+from driftwise.experiment.build import assemble
+from driftwise.experiment.custom_source import NO_SOURCE, is_local, place_of
+from driftwise.experiment.listeners import Silent as NoListener
+from driftwise.experiment.presets import resolve
+from driftwise.files import CHECKSUMS
+from driftwise.learn import DERpp, Objective, Outcome
+from driftwise.loop import play
+from driftwise.types import Dataset, Repair, Verdict
 
 SMALL: dict[str, Any] = {"tasks": ((0, 1), (2, 3)), "epochs": 1, "max_per_class": 60}
 """A run of a few steps."""
@@ -138,12 +138,12 @@ class OddColumns(Plain):
 
 METHODS = {
     "NoOutcome": "must have a method outcome(self, network, stream, draw)",
-    "NoObjective": "must be a subclass of recollect.learn.Objective",
+    "NoObjective": "must be a subclass of driftwise.learn.Objective",
     "TooFew": "must take outcome(self, network, stream, draw); its own is outcome(self, network",
     "Wants": "cannot be made as Wants(): missing a required argument: 'network'",
     "Breaks": "cannot be made as Breaks(): KeyError: 'a\\nstory' (",
     "Leaves": "cannot be made as Leaves(): SystemExit: 3 (",
-    "number": "must make a recollect.learn.Objective; it made a int",
+    "number": "must make a driftwise.learn.Objective; it made a int",
     "CONSTANT": "must be a class or a function that makes one; it is a int",
     "ReturnsNone": "outcome must return an Outcome(loss=..., logits=...); it returned None",
     "NumberLoss": "it is a float",
@@ -160,7 +160,7 @@ def test_a_method_that_breaks_its_contract_is_told_which(name: str) -> None:
 
 
 def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> None:
-    with pytest.raises(recollect.UserError) as caught:
+    with pytest.raises(driftwise.UserError) as caught:
         catalogue.find("method", part("Breaks")).make()
     assert isinstance(caught.value.__cause__, KeyError)
     assert "test_custom.py, line " in str(caught.value)
@@ -245,7 +245,7 @@ def test_a_detector_that_breaks_its_contract_is_told_which(name: str) -> None:
 
 def test_a_keeper_does_not_take_silence_for_no_drift_either() -> None:
     soon: dict[str, Any] = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
-    keeper = recollect.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
+    keeper = driftwise.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
     images = np.zeros((20, 8, 8, 1), dtype=np.uint8)
 
     def feed() -> None:
@@ -276,7 +276,7 @@ class NumpyDetector(Silent):
 
 def test_verdicts_in_numbers_of_numpy_are_as_good_as_plain_ones(tmp_path: Path) -> None:
     config = RunConfig(**SMALL, detector=part("NumpyDetector"))
-    verdicts = recollect.run(config, tmp_path / "run")["verdicts"]
+    verdicts = driftwise.run(config, tmp_path / "run")["verdicts"]
     assert [(v["class"], v["drifted"], v["score"]) for v in verdicts] == [
         (0, True, 0.5),
         (1, True, 0.5),
@@ -318,7 +318,7 @@ def broken_data() -> Any:
 
 
 BENCHMARKS = {
-    "bad_data": "expected a recollect.types.Dataset; got list",
+    "bad_data": "expected a driftwise.types.Dataset; got list",
     "broken_data": "cannot be made as broken_data(): OSError: no such disk (",
     "CONSTANT": "must be a class or a function that makes one; it is a int",
 }
@@ -364,7 +364,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 MODULE = """
 import sys
 from torch.nn.functional import cross_entropy
-from recollect.learn import Objective, Outcome
+from driftwise.learn import Objective, Outcome
 
 class Fails(Objective):
     def outcome(self, network, stream, draw):
@@ -392,13 +392,13 @@ def test_an_error_in_a_custom_part_is_one_line_with_its_place(
     (folder / "late_faults.py").write_text(MODULE)
     words = f"run --method late_faults:{name} --tasks [[0,1],[2,3]] --epochs 1 --quiet --out run"
     assert cli.command(words.split()) == 1
-    assert capsys.readouterr().err == f"recollect: {expected}\n"
+    assert capsys.readouterr().err == f"driftwise: {expected}\n"
 
 
 def test_from_python_an_error_in_a_custom_part_is_raised_as_it_is(folder: Path) -> None:
     (folder / "early_faults.py").write_text(MODULE)
     with pytest.raises(ZeroDivisionError) as caught:
-        recollect.run(RunConfig(**SMALL, method="early_faults:Fails"), "run")
+        driftwise.run(RunConfig(**SMALL, method="early_faults:Fails"), "run")
     assert place_of(caught.value) == "early_faults.py, line 11"
 
 
@@ -512,7 +512,7 @@ def test_every_kind_of_part_has_options_by_flag_file_and_python(
     }
     settings: dict[str, Any] = {"num_tasks": 2, "epochs": 1, "seed": 1}
     names: dict[str, Any] = {kind: part(name) for kind, name in parts.items()}
-    recollect.run(RunConfig(**settings, **names, options=given), "python")
+    driftwise.run(RunConfig(**settings, **names, options=given), "python")
 
     written = {kind: {"name": names[kind], **given[kind]} for kind in names}
     (folder / "file.json").write_text(json.dumps({**settings, **written}))
@@ -524,7 +524,7 @@ def test_every_kind_of_part_has_options_by_flag_file_and_python(
     configs = [json.loads((folder / out / "config.json").read_text()) for out in ("file", "flags")]
     assert configs == [json.loads((folder / "python" / "config.json").read_text())] * 2
     assert configs[0]["options"]["backbone"] == {"hidden": 6}
-    network: Any = recollect.load("flags", trust_imports=True).network
+    network: Any = driftwise.load("flags", trust_imports=True).network
     assert network[1].out_features == 6
 
     assert cli.command(["run", *flags, "--method.alhpa", "1"]) == 2
@@ -556,7 +556,7 @@ def identity(**settings: str) -> str | None:
 
 
 PART = """
-from recollect.adapt.vanilla import Vanilla
+from driftwise.adapt.vanilla import Vanilla
 import identified_helper
 class Part(Vanilla):
     def late(self):
@@ -635,11 +635,11 @@ def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: 
     edit("identified_part", PART)
     edit("identified_helper", "")
     settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
-    with recollect.Keeper("mlp", folder=tmp_path / "it", **settings) as keeper:
+    with driftwise.Keeper("mlp", folder=tmp_path / "it", **settings) as keeper:
         keeper.observe(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4) % 2)
     edit("identified_helper", "X = 1\n")
     with pytest.warns(UserWarning, match="the source of custom parts has changed since"):
-        again = recollect.Keeper.load(tmp_path / "it", trust_imports=True)
+        again = driftwise.Keeper.load(tmp_path / "it", trust_imports=True)
     assert again.rows == 4
     again.close()
 
@@ -649,16 +649,16 @@ def test_a_part_without_source_is_run_and_never_reused(
 ) -> None:
     from types import ModuleType
 
-    from recollect.adapt.vanilla import Vanilla
-    from recollect.sweeps.grid import Grid
-    from recollect.sweeps.plan import make_plan
+    from driftwise.adapt.vanilla import Vanilla
+    from driftwise.sweeps.grid import Grid
+    from driftwise.sweeps.plan import make_plan
 
     module = ModuleType("typed_in")
     module.Part = type("Part", (Vanilla,), {"__module__": "typed_in"})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "typed_in", module)
     config = RunConfig(**SMALL, adaptation="typed_in:Part")
-    assert recollect.run(config, tmp_path / "run")["config"]["code_identity"] == NO_SOURCE
-    told = complaint(lambda: recollect.run(config, tmp_path / "run", resume=True))
+    assert driftwise.run(config, tmp_path / "run")["config"]["code_identity"] == NO_SOURCE
+    told = complaint(lambda: driftwise.run(config, tmp_path / "run", resume=True))
     assert "a custom part whose source cannot be read" in told
     grid = Grid(axes={"seed": [0]}, base={"adaptation": "typed_in:Part"})
     assert "put it into a file" in complaint(lambda: make_plan("mine", grid))
@@ -673,5 +673,5 @@ def test_a_run_from_before_there_was_an_identity_of_code_is_the_same_run(
     assert config.pop("code_identity") is None
     (old / "config.json").write_text(json.dumps(config))
     (old / CHECKSUMS).unlink()
-    result = recollect.run(RunConfig(epochs=1), old, resume=True)
+    result = driftwise.run(RunConfig(epochs=1), old, resume=True)
     assert result["faa"] == json.loads((finished / "result.json").read_text())["faa"]

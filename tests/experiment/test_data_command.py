@@ -1,4 +1,4 @@
-"""`recollect data` from the command line's side."""
+"""`driftwise data` from the command line's side."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from PIL import Image
 from rich.console import Console
 from run_tools import strict_json
 
-from recollect.data.known import KNOWN, RemoteFile
-from recollect.errors import UserError
-from recollect.experiment.data_command import add_data_command
-from recollect.experiment.flags import OneLineParser
-from recollect.experiment.stages import Stages
+from driftwise.data.known import KNOWN, RemoteFile
+from driftwise.errors import UserError
+from driftwise.experiment.data_command import add_data_command
+from driftwise.experiment.flags import OneLineParser
+from driftwise.experiment.stages import Stages
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def data(machine: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run `recollect data ...` as the command line does."""
+    """Run `driftwise data ...` as the command line does."""
 
     def run(*words: object, options: dict[str, dict[str, str]] | None = None) -> Outcome:
-        top = OneLineParser(prog="recollect")
+        top = OneLineParser(prog="driftwise")
         add_data_command(top.add_subparsers(metavar="COMMAND", required=True))
         arguments = top.parse_args(["data", *map(str, words)])
         arguments.options = options or {}
@@ -74,7 +74,7 @@ def test_the_list_has_a_line_per_data_set(data: Command, machine: Path) -> None:
     assert "MIT" in lines["fashion-mnist"]
     assert "inside a package" in lines["digits"]
     assert "169 MB" in lines["cifar-100"]
-    assert "recollect data fetch cifar-100" in lines["cifar-100"]
+    assert "driftwise data fetch cifar-100" in lines["cifar-100"]
     assert "by hand" in lines["pacs"]
 
 
@@ -102,7 +102,7 @@ def test_fetch_puts_a_set_where_the_list_finds_it(
         known = replace(KNOWN["fashion-mnist"], files=files)
         monkeypatch.setitem(KNOWN, "fashion-mnist", known)
         outcome = data("fetch", "fmnist-cd", "--json")
-    place = machine / "home/.local/share/recollect/fashion-mnist"
+    place = machine / "home/.local/share/driftwise/fashion-mnist"
     assert outcome.json == {"name": "fashion-mnist", "path": str(place)}
     assert outcome.code == 0
     assert "downloading train-images-idx3-ubyte.gz" in outcome.err

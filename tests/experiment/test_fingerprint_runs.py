@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from run_tools import Stop, StopAt, complaint, lasting, result_of
 
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.experiment.run import run
-from recollect.experiment.store import read_checkpoint
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.run import run
+from driftwise.experiment.store import read_checkpoint
 
 CONFIG = RunConfig(
     encoder="random",

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_configs import Config, Options, complaint
 
-from recollect.experiment import flags
-from recollect.experiment.config_file import from_mapping
-from recollect.experiment.fields import field_docs
+from driftwise.experiment import flags
+from driftwise.experiment.config_file import from_mapping
+from driftwise.experiment.fields import field_docs
 
 
 def parse(*argv: str) -> dict[str, object]:
@@ -285,7 +285,7 @@ def test_coerce_names_the_flag_that_is_wrong(
 
 def test_importing_flags_is_quick_and_brings_neither_torch_nor_yaml() -> None:
     code = (
-        "import sys, time; start = time.process_time(); import recollect.experiment.flags; "
+        "import sys, time; start = time.process_time(); import driftwise.experiment.flags; "
         "print(time.process_time() - start, 'torch' in sys.modules, 'yaml' in sys.modules)"
     )
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from recollect import RunConfig, run
-from recollect.cli import command
-from recollect.data.digits import load_digits
-from recollect.experiment.build import assemble, foreseen
-from recollect.experiment.presets import resolve
+from driftwise import RunConfig, run
+from driftwise.cli import command
+from driftwise.data.digits import load_digits
+from driftwise.experiment.build import assemble, foreseen
+from driftwise.experiment.presets import resolve
 
 TASKS = ((0, 1, 2), (3, 4))
 NOTE = r"not adapted: \d+ of \d+ checks untestable"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect.experiment.config import RunConfig
-from recollect.experiment.run import run
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.run import run
 
 CONFIG = RunConfig(severity=5)
 

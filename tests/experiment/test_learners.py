@@ -16,15 +16,15 @@ from same_state import same
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recollect import rng
-from recollect.experiment import catalogue, learners
-from recollect.experiment.build import assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.learn import Learner
-from recollect.models.inputs import to_input
-from recollect.models.prepared import Prepared
-from recollect.types import Dataset, Rows
+from driftwise import rng
+from driftwise.experiment import catalogue, learners
+from driftwise.experiment.build import assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.learn import Learner
+from driftwise.models.inputs import to_input
+from driftwise.models.prepared import Prepared
+from driftwise.types import Dataset, Rows
 
 GREY, COLOUR = (8, 8, 1), (8, 8, 3)
 ALMOST: Any = {"rtol": 0, "atol": 1e-4}

@@ -13,21 +13,21 @@ from run_tools import Stop, StopAt, complaint, events_of, result_of
 from same_state import same
 from torch import Tensor, nn
 
-import recollect
-from recollect.experiment import state as state_file
-from recollect.experiment import store
-from recollect.experiment.build import assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.load import Predictor
-from recollect.experiment.presets import resolve
-from recollect.experiment.store import read_checkpoint
-from recollect.files import digest_of
-from recollect.types import Dataset, Rows
+import driftwise
+from driftwise.experiment import state as state_file
+from driftwise.experiment import store
+from driftwise.experiment.build import assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.load import Predictor
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.store import read_checkpoint
+from driftwise.files import digest_of
+from driftwise.types import Dataset, Rows
 
 
 @pytest.fixture(scope="module")
 def predictor(finished: Path) -> Predictor:
-    return recollect.load(finished)
+    return driftwise.load(finished)
 
 
 def scoring_rows(folder: Path, task: int) -> Rows:
@@ -56,10 +56,10 @@ def test_a_loaded_run_predicts_as_well_as_its_result_says(
 def test_an_unfinished_run_predicts_as_its_last_complete_task_left_it(tmp_path: Path) -> None:
     config = RunConfig(epochs=1)
     with pytest.raises(Stop):
-        recollect.run(config, tmp_path / "run", listener=StopAt(3, 5))
+        driftwise.run(config, tmp_path / "run", listener=StopAt(3, 5))
     told = [event for event in events_of(tmp_path / "run") if event["event"] == "scores"]
     rows = scoring_rows(tmp_path / "run", 2)
-    predictor = recollect.load(tmp_path / "run")
+    predictor = driftwise.load(tmp_path / "run")
     found = [accuracy(predictor, rows, classes) for classes in ([0, 1], [2, 3])]
     assert found == pytest.approx(told[-1]["accuracy"])
 
@@ -68,8 +68,8 @@ def test_a_restarted_and_an_odd_network_are_loaded_too(tmp_path: Path) -> None:
     config = RunConfig(
         epochs=1, adaptation="fr-scratch", detector="always", options={"backbone": {"hidden": [7]}}
     )
-    result = recollect.run(config, str(tmp_path / "run"))
-    predictor = recollect.load(str(tmp_path / "run"))
+    result = driftwise.run(config, str(tmp_path / "run"))
+    predictor = driftwise.load(str(tmp_path / "run"))
     found = accuracy(predictor, scoring_rows(tmp_path / "run", 5), [8, 9])
     assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
 
@@ -128,18 +128,18 @@ def test_other_pictures_are_refused_in_one_line(
 
 def test_a_folder_that_cannot_predict_gets_one_line(finished: Path, tmp_path: Path) -> None:
     missing = tmp_path / "none"
-    assert complaint(lambda: recollect.load(missing)) == (
+    assert complaint(lambda: driftwise.load(missing)) == (
         f"{missing} holds no run; expected a folder with config.json"
     )
     begun = tmp_path / "begun"
     with pytest.raises(Stop):
-        recollect.run(RunConfig(epochs=1), begun, listener=StopAt(1, 5))
-    assert complaint(lambda: recollect.load(begun)) == (
+        driftwise.run(RunConfig(epochs=1), begun, listener=StopAt(1, 5))
+    assert complaint(lambda: driftwise.load(begun)) == (
         f"{begun} has no checkpoint yet: its first task is not complete"
     )
     whole = (finished / "checkpoint.safetensors").read_bytes()
     (begun / "checkpoint.safetensors").write_bytes(whole[: len(whole) // 2])
-    assert "checkpoint.safetensors is damaged" in complaint(lambda: recollect.load(begun))
+    assert "checkpoint.safetensors is damaged" in complaint(lambda: driftwise.load(begun))
 
 
 def test_a_config_with_a_setting_that_no_run_has_is_refused(finished: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_config_with_a_setting_that_no_run_has_is_refused(finished: Path, tmp_
     config = json.loads((finished / "config.json").read_text())
     (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "folder": "elsewhere"}))
     (tmp_path / "run" / "checksums.json").unlink()
-    told = complaint(lambda: recollect.load(tmp_path / "run"))
+    told = complaint(lambda: driftwise.load(tmp_path / "run"))
     assert told.startswith(f"{tmp_path / 'run' / 'config.json'}: unknown key 'folder'")
 
 
@@ -164,8 +164,8 @@ def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_
         saved = state_file.read(folder / name, format=store.FORMAT)
         saved["config"] = digest_of(folder / "config.json")
         state_file.write(folder / name, saved, format=store.FORMAT)
-    assert "trust_imports=True" in complaint(lambda: recollect.load(folder))
-    told = complaint(lambda: recollect.load(folder, trust_imports=True))
+    assert "trust_imports=True" in complaint(lambda: driftwise.load(folder))
+    told = complaint(lambda: driftwise.load(folder, trust_imports=True))
     assert told.startswith(f"{folder}: cannot import 'no_such_module:Net'")
 
 
@@ -191,15 +191,15 @@ def test_what_pictures_are_prepared_with_is_loaded_with_the_weights(
     config = RunConfig(
         num_tasks=2, epochs=1, backbone="mlp", detector="never", lr=0.05, threads=1, **settings
     )
-    recollect.run(config, tmp_path / "run", data=two_tones(channels))
+    driftwise.run(config, tmp_path / "run", data=two_tones(channels))
     assembly = assemble(resolve(dataclasses.replace(config, benchmark="own")), two_tones(channels))
     assembly.load_state_dict(read_checkpoint(tmp_path / "run")["parts"])
     pictures = two_tones(channels).images[::7]
     with assembly.ledger.phase("evaluate"):
         expected = assembly.learner.logits(torch.from_numpy(pictures))
     # The data are not asked for: they were given from Python and are gone.
-    assert torch.equal(recollect.load(tmp_path / "run").logits(pictures), expected)
-    mean = recollect.load(tmp_path / "run").network.get_buffer("mean").flatten()
+    assert torch.equal(driftwise.load(tmp_path / "run").logits(pictures), expected)
+    mean = driftwise.load(tmp_path / "run").network.get_buffer("mean").flatten()
     assert bool(mean.any()) is bool(settings.get("normalise"))
 
 
@@ -218,12 +218,12 @@ class Plain(nn.Module):
 def test_a_run_with_a_network_from_python_is_loaded_with_one_like_it(
     finished: Path, tmp_path: Path
 ) -> None:
-    result = recollect.run(RunConfig(epochs=1, lr=0.1), tmp_path / "run", network=Plain(9))
-    predictor = recollect.load(tmp_path / "run", network=Plain(9))
+    result = driftwise.run(RunConfig(epochs=1, lr=0.1), tmp_path / "run", network=Plain(9))
+    predictor = driftwise.load(tmp_path / "run", network=Plain(9))
     found = accuracy(predictor, scoring_rows(finished, 5), [8, 9])  # the same stream
     assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
-    assert "trust_imports=True" in complaint(lambda: recollect.load(tmp_path / "run"))
-    assert complaint(lambda: recollect.load(tmp_path / "run", network=Plain(8))) == (
+    assert "trust_imports=True" in complaint(lambda: driftwise.load(tmp_path / "run"))
+    assert complaint(lambda: driftwise.load(tmp_path / "run", network=Plain(8))) == (
         f"the network given does not fit the weights in {tmp_path / 'run'}: expected the one that "
         f"the run was made with, a {__name__}:Plain"
     )
@@ -233,8 +233,8 @@ def test_a_run_with_a_network_from_python_is_loaded_with_one_like_it(
 def test_cls_er_answers_with_the_network_that_was_asked_for(predict: str, tmp_path: Path) -> None:
     options = {"method": {"predict": predict, "stable_update_freq": 0.5}}
     config = RunConfig(epochs=1, lr=0.1, method="cls-er", options=options)
-    result = recollect.run(config, tmp_path / "run")
-    predictor = recollect.load(tmp_path / "run")
+    result = driftwise.run(config, tmp_path / "run")
+    predictor = driftwise.load(tmp_path / "run")
     state = read_checkpoint(tmp_path / "run")["parts"]["learner"]
     stable, working = state["objective"]["averages"]["stable"], state["network"]
     assert not same(stable, working)

@@ -18,15 +18,15 @@ from run_tools import ENVIRONMENT, Stop, StopAt, command_line, complaint, lastin
 from safetensors.torch import load_file, save
 from same_state import same
 
-from recollect import RunConfig, run
-from recollect.experiment import midway as module
-from recollect.experiment import state as state_file
-from recollect.experiment import store
-from recollect.experiment.listeners import Silent
-from recollect.experiment.saving import Saving
-from recollect.experiment.store import RunFolder, read_checkpoint
-from recollect.shapes import Workbench
-from recollect.types import Midway, Repair, Rows, Verdict
+from driftwise import RunConfig, run
+from driftwise.experiment import midway as module
+from driftwise.experiment import state as state_file
+from driftwise.experiment import store
+from driftwise.experiment.listeners import Silent
+from driftwise.experiment.saving import Saving
+from driftwise.experiment.store import RunFolder, read_checkpoint
+from driftwise.shapes import Workbench
+from driftwise.types import Midway, Repair, Rows, Verdict
 
 SMALL = RunConfig(epochs=2, tasks=((0, 1), (2, 3)), detector="oracle")
 EVERY_STEP = Saving(steps=1)
@@ -308,7 +308,7 @@ def test_a_checkpoint_of_an_older_format_is_gone_on_with(
         del saved["state"]["midway"], saved["events_sha256"]
         tensors, tree = state_file.flatten(saved)  # as version 2 wrote it: no digest, tasks only
         head = json.dumps({"format": 2, "tree": tree})
-        file.write_bytes(save(tensors, metadata={"recollect": head}))
+        file.write_bytes(save(tensors, metadata={"driftwise": head}))
     # A crash right after the upgrade, before anything was saved in the new format.
     with pytest.raises(Stop):
         run(SMALL, tmp_path / "run", resume=True, listener=StopAtOnce())

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from run_tools import Stop, StopAt, complaint, lasting
 
-from recollect.experiment.build import assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.experiment.run import run
+from driftwise.experiment.build import assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.run import run
 
 PREDICTED = RunConfig(monitor_labels="predicted", epochs=1, severity=5)
 UNKNOWN = dataclasses.replace(PREDICTED, monitor_labels="unknown")

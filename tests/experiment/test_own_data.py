@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from run_tools import Stop, StopAt, complaint, result_of
 
-from recollect import cli
-from recollect.data.identity import identity_of, sampled_identity_of
-from recollect.experiment import build
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.experiment.run import run
-from recollect.types import Dataset
+from driftwise import cli
+from driftwise.data.identity import identity_of, sampled_identity_of
+from driftwise.experiment import build
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.run import run
+from driftwise.types import Dataset
 
 CONFIG = RunConfig(num_tasks=2, epochs=1, backbone="mlp", threads=1, batch_size=10)
 
@@ -108,7 +108,7 @@ def test_a_run_of_an_earlier_version_goes_on_by_the_rule_of_its_time_and_says_so
 def test_a_damaged_cache_is_named_and_not_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     data = pictures()
     np.savez(tmp_path / "photos.npz", images=data.images, labels=data.labels)
     config = dataclasses.replace(CONFIG, benchmark="npz", data=str(tmp_path / "photos.npz"))

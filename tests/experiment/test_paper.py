@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect import run
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import NAMES, PAPER, preset_of, resolve
+from driftwise import run
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import NAMES, PAPER, preset_of, resolve
 
 FILE = Path(__file__).with_name("paper_hyperparameters.csv")
 TABLE = list(csv.DictReader(FILE.read_text().splitlines()))
@@ -213,7 +213,7 @@ def test_the_embedded_benchmark_names_the_seeds_its_settings_were_chosen_on(meth
         ({"backbone": "vit-tiny", "method": "der++"}, "der++"),
         ({"backbone": "cnn"}, "er"),
         ({"backbone": "torch.nn:Linear"}, "er"),
-        ({"method": "recollect.learn:Finetune"}, "er"),
+        ({"method": "driftwise.learn:Finetune"}, "er"),
     ],
     ids=str,
 )

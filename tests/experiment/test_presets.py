@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect.data import places
-from recollect.experiment import catalogue
-from recollect.experiment.build import assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import NAMES, preset_of, resolve
+from driftwise.data import places
+from driftwise.experiment import catalogue
+from driftwise.experiment.build import assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import NAMES, preset_of, resolve
 
 OPEN = (
     *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
@@ -65,7 +65,7 @@ def test_the_streams_of_the_paper_are_placed_as_in_the_paper() -> None:
 @pytest.fixture
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder in which data are looked for, empty."""
-    monkeypatch.delenv("RECOLLECT_RESNET18", raising=False)
+    monkeypatch.delenv("DRIFTWISE_RESNET18", raising=False)
     only = [places.Place(path=tmp_path / "resnet18.safetensors", origin="a test")]
     monkeypatch.setattr(places, "candidates", lambda hints, *, explicit=None: only)
     return tmp_path

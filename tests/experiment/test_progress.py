@@ -8,10 +8,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from recollect.experiment import progress
-from recollect.experiment.config import RunConfig
-from recollect.experiment.progress import Display, RunDisplay
-from recollect.types import Repair, StepReport, TaskRecord, Verdict
+from driftwise.experiment import progress
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.progress import Display, RunDisplay
+from driftwise.types import Repair, StepReport, TaskRecord, Verdict
 
 
 @dataclass

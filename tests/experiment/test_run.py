@@ -25,14 +25,14 @@ from run_tools import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import Keeper, RunConfig, RunFailure, evaluate, resume, rng, run
-from recollect.experiment import catalogue
-from recollect.experiment.build import assemble
-from recollect.experiment.presets import resolve
-from recollect.experiment.result import record_to_json, verdict_to_json, verdicts_of
-from recollect.experiment.store import read_checkpoint
-from recollect.streams import Stream
-from recollect.types import Dataset, TaskRecord, Verdict
+from driftwise import Keeper, RunConfig, RunFailure, evaluate, resume, rng, run
+from driftwise.experiment import catalogue
+from driftwise.experiment.build import assemble
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.result import record_to_json, verdict_to_json, verdicts_of
+from driftwise.experiment.store import read_checkpoint
+from driftwise.streams import Stream
+from driftwise.types import Dataset, TaskRecord, Verdict
 
 KEYS = {
     *("benchmark", "method", "adaptation", "detector", "buffer_size", "num_drifts", "seed"),
@@ -137,7 +137,7 @@ def test_the_default_run_keeps_every_promise_of_its_result(finished: Path) -> No
     ]
     assert result["warnings"] == []
     versions = result["versions"]
-    assert {"recollect", "python", "torch", "numpy", "scipy", "threads", "commit"} <= set(versions)
+    assert {"driftwise", "python", "torch", "numpy", "scipy", "threads", "commit"} <= set(versions)
     assert versions["threads"] == 1
 
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.errors import UserError
-from recollect.experiment import state as state_file
+from driftwise import rng
+from driftwise.errors import UserError
+from driftwise.experiment import state as state_file
 
 DTYPES = [
     torch.bool,
@@ -130,7 +130,7 @@ def test_bytes_do_not_depend_on_the_process(tmp_path: Path) -> None:
     content = (tmp_path / "x").read_bytes()
     header = content[8 : 8 + int.from_bytes(content[:8], "little")].decode().rstrip()
     assert header == (
-        r'{"__metadata__":{"recollect":"{\"format\": 7, \"sha256\": '
+        r'{"__metadata__":{"driftwise":"{\"format\": 7, \"sha256\": '
         r"\"11d7392ead50822b94a7e71908e0dff45161cd025c4e5828e9d34097c5df8d69\", \"tree\": "
         r"{\"dict\": [[\"a\", 1], "
         r'[2, {\"tensor\": \"state[2]\"}]]}}"},'
@@ -314,15 +314,15 @@ def test_a_file_cut_anywhere_is_told_as_damaged(tmp_path: Path) -> None:
     [
         None,
         {"other": "1"},
-        {"recollect": "not json"},
-        {"recollect": "[]"},
-        {"recollect": "{}"},
-        {"recollect": '{"format": 1}'},
-        {"recollect": '{"format": 1, "tree": {"tensor": "gone"}}'},
-        {"recollect": '{"format": 1, "tree": {"tensor": ["a"]}}'},
-        {"recollect": '{"format": 1, "tree": {"set": []}}'},
-        {"recollect": '{"format": 1, "tree": {"dict": [1]}}'},
-        {"recollect": '{"format": 1, "tree": [1]}'},
+        {"driftwise": "not json"},
+        {"driftwise": "[]"},
+        {"driftwise": "{}"},
+        {"driftwise": '{"format": 1}'},
+        {"driftwise": '{"format": 1, "tree": {"tensor": "gone"}}'},
+        {"driftwise": '{"format": 1, "tree": {"tensor": ["a"]}}'},
+        {"driftwise": '{"format": 1, "tree": {"set": []}}'},
+        {"driftwise": '{"format": 1, "tree": {"dict": [1]}}'},
+        {"driftwise": '{"format": 1, "tree": [1]}'},
     ],
 )
 def test_a_safetensors_file_of_somebody_else_is_told_as_such(

@@ -22,11 +22,11 @@ import torch
 from run_tools import complaint, strict_json
 from safetensors.torch import load_file
 
-from recollect import files
-from recollect.errors import RunFailure, UserError
-from recollect.experiment import store
-from recollect.experiment.journal import Journal
-from recollect.experiment.store import RunFolder
+from driftwise import files
+from driftwise.errors import RunFailure, UserError
+from driftwise.experiment import store
+from driftwise.experiment.journal import Journal
+from driftwise.experiment.store import RunFolder
 
 CONFIG: dict[str, Any] = {"method": "er", "lr": 0.1, "detector": {"name": "ks", "level": 0.05}}
 
@@ -53,8 +53,8 @@ def started(folder: Path, **files: str) -> Path:
 
 def python(code: str, *arguments: object) -> list[str]:
     """A command that runs `code` with everything imported that the tests of processes need."""
-    head = "import json, os, sys, time\nfrom recollect.experiment.store import RunFolder\n"
-    head += "from recollect.errors import RunFailure, UserError\n"
+    head = "import json, os, sys, time\nfrom driftwise.experiment.store import RunFolder\n"
+    head += "from driftwise.errors import RunFailure, UserError\n"
     return [sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
 
 

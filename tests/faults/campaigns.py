@@ -15,8 +15,8 @@ from typing import Any, Literal
 from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences, whereabouts
 from troubles import ERRORS, Kind, Trouble
 
-from recollect.experiment import store
-from recollect.experiment.catalogue import CATALOGUE
+from driftwise.experiment import store
+from driftwise.experiment.catalogue import CATALOGUE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -220,7 +220,7 @@ def killed_in_mixtures(
         work, number = next(works), number + 1
         folder = top / f"mixture-{number}"
         end = attempt(work.words(folder / "tried"))
-        if end.code == 2 or "recollect.errors.UserError" in end.told:
+        if end.code == 2 or "driftwise.errors.UserError" in end.told:
             tell(f"{work}: refused: {end.told.strip().splitlines()[-1]}")
             continue
         tell(f"{work}")
@@ -294,7 +294,7 @@ def complaint_about(
         return "" if spared else "went on although a write had failed"
     if end.code != (1 if begun else 2):
         return f"ended with {end.code}: {end.told}"
-    if end.told.count("\n") != 1 or not end.told.startswith("recollect: "):
+    if end.told.count("\n") != 1 or not end.told.startswith("driftwise: "):
         return f"expected one line, it said {end.told!r}"
     return "" if reason in end.told else f"said {end.told!r}"
 
@@ -367,7 +367,7 @@ def damaged_files(
 def _verdict(end: End, folder: Path, whole: Path) -> tuple[str, str]:
     told = " ".join(end.told.split())
     if end.code == 2:
-        one = end.told.count("\n") == 1 and end.told.startswith("recollect: error: ")
+        one = end.told.count("\n") == 1 and end.told.startswith("driftwise: error: ")
         return "refused", "" if one else f"expected one line, it said {end.told!r}"
     if end.code != 0:
         return "failed", f"ended with {end.code}: {told}"

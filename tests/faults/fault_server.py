@@ -19,7 +19,7 @@ import live_work
 import torch
 from troubles import Trouble
 
-from recollect import cli
+from driftwise import cli
 
 
 def warm_up() -> None:

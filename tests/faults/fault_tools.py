@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from same_state import same
 from troubles import Trouble
 
-from recollect.experiment import store
+from driftwise.experiment import store
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 
@@ -47,7 +47,7 @@ class Work:
     """whether a run that is there is resumed by the name of its folder alone"""
 
     def words(self, folder: Path) -> list[str]:
-        """What comes after `recollect` on the command line."""
+        """What comes after `driftwise` on the command line."""
         text = (
             f"run --method {self.method} --epochs {self.epochs} --tasks {self.tasks} "
             f"--detector {self.detector} --adaptation {self.adaptation} "

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-import recollect
-from recollect.data.digits import load_digits
-from recollect.experiment import store
-from recollect.live import log
+import driftwise
+from driftwise.data.digits import load_digits
+from driftwise.experiment import store
+from driftwise.live import log
 
 BATCH = 10
 SOON: dict[str, Any] = {
@@ -68,10 +68,10 @@ def play(work: dict[str, Any], folder: Path) -> None:
     answers = (lambda request: stream.labels[request.ids]) if work["asks"] else None
     own = _network() if work["network"] == "own" else None
     if store.is_run(folder):
-        keeper = recollect.Keeper.load(folder, own, labels=answers)
+        keeper = driftwise.Keeper.load(folder, own, labels=answers)
     else:
         settings = {**SOON, **work["settings"]}
-        keeper = recollect.Keeper(own or work["network"], folder=folder, labels=answers, **settings)
+        keeper = driftwise.Keeper(own or work["network"], folder=folder, labels=answers, **settings)
     if work["history"] and not keeper.rows:
         keeper.fit_reference(*stream.history)
     for number in range(keeper.rows // BATCH, work["rows"] // BATCH):

@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recollect.experiment.config import RunConfig
-from recollect.experiment.listeners import Silent
-from recollect.experiment.store import CHECKPOINT
-from recollect.types import TaskRecord
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.listeners import Silent
+from driftwise.experiment.store import CHECKPOINT
+from driftwise.types import TaskRecord
 
 
 class Held(NamedTuple):

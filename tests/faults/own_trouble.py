@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-FOLDER = "RECOLLECT_FAULT_ORDERS"
+FOLDER = "DRIFTWISE_FAULT_ORDERS"
 SPARE = 64 * 2**20
 """bytes that a process short of memory may still take"""
 

@@ -8,8 +8,8 @@ import pytest
 from campaigns import damaged_files
 from fault_tools import Work
 
-from recollect.experiment import store
-from recollect.files import CHECKSUMS
+from driftwise.experiment import store
+from driftwise.files import CHECKSUMS
 
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 

@@ -26,7 +26,7 @@ def test_a_folder_removed_under_a_run_ends_it_in_one_line(tmp_path: Path) -> Non
     folder.rename(tmp_path / "gone")
     end = process.end()
     assert (end.code, end.told.count("\n")) == (1, 1)
-    assert end.told.startswith(f"recollect: failed: cannot write {folder}")
+    assert end.told.startswith(f"driftwise: failed: cannot write {folder}")
     assert not folder.exists()
     # Put back, it is as good as ever.
     (tmp_path / "gone").rename(folder)
@@ -44,7 +44,7 @@ def test_a_folder_made_read_only_under_a_run_ends_it_in_one_line(tmp_path: Path)
     end = process.end()
     folder.chmod(0o755)
     assert (end.code, end.told.count("\n")) == (1, 1)
-    assert end.told.startswith(f"recollect: failed: cannot write {folder}")
+    assert end.told.startswith(f"driftwise: failed: cannot write {folder}")
     assert broken(folder) == []
 
 
@@ -61,6 +61,6 @@ def test_a_file_system_that_is_read_only_is_told_of_before_a_run_begins(tmp_path
         text=True,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("recollect: error: cannot start a run in ")
+    assert done.stderr.startswith("driftwise: error: cannot start a run in ")
     assert done.stderr.endswith("Read-only file system\n")
     assert done.stderr.count("\n") == 1

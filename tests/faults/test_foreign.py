@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from run_tools import Stop, StopAt, complaint, lasting, snapshot
 
-import recollect
-from recollect import RunConfig, run
-from recollect.errors import UserError
-from recollect.experiment import state as state_file
-from recollect.experiment import store
-from recollect.experiment.saving import Saving
+import driftwise
+from driftwise import RunConfig, run
+from driftwise.errors import UserError
+from driftwise.experiment import state as state_file
+from driftwise.experiment import store
+from driftwise.experiment.saving import Saving
 
 SMALL = RunConfig(epochs=1, tasks=((0, 1), (2, 3)), detector="oracle", threads=1)
 BOTH = (store.CHECKPOINT, store.PREVIOUS)
@@ -60,7 +60,7 @@ def test_checkpoints_of_another_run_are_refused_and_nothing_is_changed(
     before = snapshot(tmp_path)
     told = complaint(lambda: run(SMALL, tmp_path, resume=True))
     assert f"{tmp_path / store.CHECKPOINT} is the checkpoint of another run" in told
-    assert "of another run" in complaint(lambda: recollect.load(tmp_path))
+    assert "of another run" in complaint(lambda: driftwise.load(tmp_path))
     after = snapshot(tmp_path)
     assert {name for name in before if before[name] != after[name]} <= {store.LOCK}
 
@@ -169,7 +169,7 @@ def test_a_state_with_a_digest_that_fits_and_content_that_does_not_gets_one_line
     told = complaint(lambda: run(SMALL, tmp_path, resume=True))
     assert "not of this project" in told or "does not fit its config" in told
     with contextlib.suppress(UserError):  # and nothing else; it has no use for some of it
-        recollect.load(tmp_path)
+        driftwise.load(tmp_path)
 
 
 def test_a_format_that_is_no_number_gets_one_line(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_a_format_that_is_no_number_gets_one_line(tmp_path: Path) -> None:
     content = (tmp_path / store.CHECKPOINT).read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
-    head = json.loads(header["__metadata__"]["recollect"])
-    header["__metadata__"]["recollect"] = json.dumps({**head, "format": float("inf")})
+    head = json.loads(header["__metadata__"]["driftwise"])
+    header["__metadata__"]["driftwise"] = json.dumps({**head, "format": float("inf")})
     changed = json.dumps(header).encode()
     changed += b" " * (-len(changed) % 8)
     size = len(changed).to_bytes(8, "little")
@@ -191,10 +191,10 @@ def test_a_predictor_of_an_earlier_state_than_the_last_says_so(whole: Path, tmp_
     shutil.copytree(whole, tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        recollect.load(tmp_path / "run")
+        driftwise.load(tmp_path / "run")
     (tmp_path / "run" / store.CHECKPOINT).write_bytes(b"half")
     with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
-        recollect.load(tmp_path / "run")
+        driftwise.load(tmp_path / "run")
 
 
 def test_a_lock_that_cannot_be_opened_is_held_by_nobody(tmp_path: Path) -> None:

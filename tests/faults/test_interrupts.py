@@ -22,7 +22,7 @@ def ends_at_the_second_interrupt(process: Process, folder: Path) -> None:
     end = process.end()
     assert time.monotonic() - second < 1.0
     assert end.code == 130
-    assert end.told.startswith("recollect: interrupted")
+    assert end.told.startswith("driftwise: interrupted")
     assert end.told.count("\n") == 1
     assert broken(folder) == []
     assert list(folder.glob(".*.tmp")) == []

@@ -20,10 +20,10 @@ import pytest
 import torch
 from run_tools import ENVIRONMENT
 
-import recollect
-from recollect.detect import pretrained
+import driftwise
+from driftwise.detect import pretrained
 
-SOURCE = Path(recollect.__file__).parent
+SOURCE = Path(driftwise.__file__).parent
 
 
 def nodes(kind: type[ast.AST]) -> Iterator[tuple[str, Any]]:
@@ -118,9 +118,9 @@ def sockets():
     links = [fd for fd in Path("/proc/self/fd").iterdir() if int(fd.name) > 2 and fd.is_symlink()]
     return [str(target) for target in map(os.readlink, links) if target.startswith("socket:")]
 
-from recollect import RunConfig, run
-from recollect.experiment.listeners import Silent
-from recollect.report import write_report
+from driftwise import RunConfig, run
+from driftwise.experiment.listeners import Silent
+from driftwise.report import write_report
 
 seen = []
 
@@ -149,7 +149,7 @@ def test_a_run_and_its_page_open_no_socket(tmp_path: Path) -> None:
 
 
 def test_a_page_asks_for_nothing_from_elsewhere(finished: Path, tmp_path: Path) -> None:
-    from recollect.report import write_report
+    from driftwise.report import write_report
 
     page = write_report([finished], tmp_path / "page").page.read_text(encoding="utf-8")
     for reference in ('src="http', "src='http", 'src="//', 'href="http', "url(http", "@import"):
@@ -170,7 +170,7 @@ for `report`, `list`, `run` and `detect`; and some that this project looks for."
 HOSTILE = "from pathlib import Path\nPath(__file__).with_name('ran-' + __name__).touch()\n"
 
 OWN = """
-from recollect.adapt.vanilla import Vanilla
+from driftwise.adapt.vanilla import Vanilla
 import my_helper
 
 class Part(Vanilla):
@@ -181,7 +181,7 @@ class Part(Vanilla):
 
 COMMANDS = """
 import contextlib, io, sys
-from recollect.cli import main
+from driftwise.cli import main
 
 for words in sys.argv[1].split(";"):
     with contextlib.redirect_stdout(io.StringIO()):
@@ -258,7 +258,7 @@ def test_python_m_does_not_look_into_the_working_folder(hostile: Path) -> None:
     (hostile / "yaml.py").write_text(HOSTILE)  # installed, and shadowed by whatever comes first
     (hostile / "torch.py").write_text(HOSTILE)
     environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
-    command = [sys.executable, "-m", "recollect", *TINY_RUN.split()]
+    command = [sys.executable, "-m", "driftwise", *TINY_RUN.split()]
     subprocess.run(command, cwd=hostile, env=environment, check=True)
     assert ran(hostile) == []
 
@@ -298,8 +298,8 @@ def test_a_pipe_in_a_run_folder_keeps_nobody_waiting(
     before = signal.signal(signal.SIGALRM, give_up)
     signal.alarm(20)
     try:
-        with pytest.raises(recollect.UserError, match="expected a regular file, found a pipe"):
-            recollect.load(folder)
+        with pytest.raises(driftwise.UserError, match="expected a regular file, found a pipe"):
+            driftwise.load(folder)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -312,5 +312,5 @@ def test_a_run_is_not_resumed_into_a_pipe(finished: Path, tmp_path: Path, name: 
     (folder / "result.json").unlink()
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    with pytest.raises(recollect.UserError, match=f"{re.escape(name)} is no regular file"):
-        recollect.run(recollect.RunConfig(epochs=1), folder, resume=True)
+    with pytest.raises(driftwise.UserError, match=f"{re.escape(name)} is no regular file"):
+        driftwise.run(driftwise.RunConfig(epochs=1), folder, resume=True)

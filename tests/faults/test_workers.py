@@ -12,12 +12,12 @@ import pytest
 from fault_tools import broken, until
 from run_tools import lasting, result_of
 
-from recollect import RunConfig, run
-from recollect.experiment.presets import resolve
-from recollect.experiment.store import LOCK, is_busy, read_checkpoint
-from recollect.sweeps import worker
-from recollect.sweeps.engines import Pool
-from recollect.sweeps.job import Job, Outcome
+from driftwise import RunConfig, run
+from driftwise.experiment.presets import resolve
+from driftwise.experiment.store import LOCK, is_busy, read_checkpoint
+from driftwise.sweeps import worker
+from driftwise.sweeps.engines import Pool
+from driftwise.sweeps.job import Job, Outcome
 
 OWN = resolve(
     RunConfig(

@@ -13,14 +13,14 @@ from bench_tools import bench, verdicts
 from same_state import same
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.adapt import Realign
-from recollect.learn import ER, Learner, Objective, Practice
-from recollect.memory import Memory
-from recollect.memory.policies import Reservoir
-from recollect.models.head import find_head
-from recollect.shapes import Choose
-from recollect.types import Rows
+from driftwise import rng
+from driftwise.adapt import Realign
+from driftwise.learn import ER, Learner, Objective, Practice
+from driftwise.memory import Memory
+from driftwise.memory.policies import Reservoir
+from driftwise.models.head import find_head
+from driftwise.shapes import Choose
+from driftwise.types import Rows
 
 CLASSES = 5
 SHAPE = (4, 4, 2)

@@ -15,10 +15,10 @@ from same_state import same
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import recollect
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.learn import ER, Objective
-from recollect.models.inputs import to_input
+import driftwise
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.learn import ER, Objective
+from driftwise.models.inputs import to_input
 
 FILE = Path(__file__).parents[2] / "examples" / "agem.py"
 
@@ -119,10 +119,10 @@ def test_it_runs_by_name_with_its_option(
     agem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"method": {"samples": 20}}
-    config = recollect.RunConfig(
+    config = driftwise.RunConfig(
         method="agem:AGEM", options=options, epochs=1, tasks=((0, 1), (2, 3)), max_per_class=40
     )
-    result = recollect.run(config, tmp_path / "run")
+    result = driftwise.run(config, tmp_path / "run")
     assert result["config"]["options"]["method"] == {"samples": 20}
     assert result["gradient_steps"] > 0
 

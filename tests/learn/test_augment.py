@@ -15,10 +15,10 @@ from learn_builders import (
 from same_state import same
 from torch import Tensor
 
-from recollect import rng
-from recollect.learn import ER, DERpp, DERppOptions, Objective
-from recollect.learn.augment import Augmentation, augment
-from recollect.types import Rows
+from driftwise import rng
+from driftwise.learn import ER, DERpp, DERppOptions, Objective
+from driftwise.learn.augment import Augmentation, augment
+from driftwise.types import Rows
 
 KINDS: tuple[Augmentation, ...] = get_args(Augmentation)
 

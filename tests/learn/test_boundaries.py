@@ -22,7 +22,7 @@ from learn_builders import (
 from same_state import same
 from torch import nn
 
-from recollect.learn import ER, Draw, Inputs, Learner, Outcome, Practice
+from driftwise.learn import ER, Draw, Inputs, Learner, Outcome, Practice
 
 
 class Diary(ER):

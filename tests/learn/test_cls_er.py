@@ -29,10 +29,10 @@ from learn_builders import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect.errors import UserError
-from recollect.learn import CLSER, CLSEROptions, Learner
-from recollect.memory import Memory
-from recollect.types import Rows
+from driftwise.errors import UserError
+from driftwise.learn import CLSER, CLSEROptions, Learner
+from driftwise.memory import Memory
+from driftwise.types import Rows
 
 ALWAYS: dict[str, Any] = {"stable_update_freq": 1.0, "plastic_update_freq": 1.0}
 NEVER: dict[str, Any] = {"stable_update_freq": 0.0, "plastic_update_freq": 0.0}

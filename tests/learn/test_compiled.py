@@ -17,10 +17,10 @@ from run_tools import complaint
 from same_state import same
 from torch import nn
 
-from recollect.experiment.config import RunConfig
-from recollect.experiment.learners import make_learner as learner_of
-from recollect.experiment.presets import resolve
-from recollect.learn import CLSER, ER, SER, CLSEROptions, DERpp, DERppOptions, Objective, SEROptions
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.learners import make_learner as learner_of
+from driftwise.experiment.presets import resolve
+from driftwise.learn import CLSER, ER, SER, CLSEROptions, DERpp, DERppOptions, Objective, SEROptions
 
 ROWS = 4
 FULL = (ROWS, MINIBATCH, ROWS + MINIBATCH)

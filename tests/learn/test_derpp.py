@@ -25,11 +25,11 @@ from learn_builders import (
 )
 from torch import Tensor
 
-from recollect.errors import UserError
-from recollect.learn import DERpp, DERppOptions
-from recollect.memory import Memory
-from recollect.memory.policies import Reservoir
-from recollect.types import Rows
+from driftwise.errors import UserError
+from driftwise.learn import DERpp, DERppOptions
+from driftwise.memory import Memory
+from driftwise.memory.policies import Reservoir
+from driftwise.types import Rows
 
 
 def dark(alpha: float, beta: float) -> Formula:

@@ -22,9 +22,9 @@ from learn_builders import (
 )
 from torch import Tensor
 
-from recollect.learn import ERACE
-from recollect.memory import Memory
-from recollect.types import Rows
+from driftwise.learn import ERACE
+from driftwise.memory import Memory
+from driftwise.types import Rows
 
 
 def asymmetric(*competing: int, replays: bool = True) -> Formula:

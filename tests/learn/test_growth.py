@@ -12,12 +12,12 @@ from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
-from recollect.learn import CLSER, ER, ERACE, SER, DERpp, Objective
-from recollect.learn.cls_er import CLSEROptions
-from recollect.learn.derpp import DERppOptions
-from recollect.learn.growth import grow_head, grow_optimiser
-from recollect.learn.ser import SEROptions
-from recollect.models.head import find_head, growing_head_of, head_of, padded
+from driftwise.learn import CLSER, ER, ERACE, SER, DERpp, Objective
+from driftwise.learn.cls_er import CLSEROptions
+from driftwise.learn.derpp import DERppOptions
+from driftwise.learn.growth import grow_head, grow_optimiser
+from driftwise.learn.ser import SEROptions
+from driftwise.models.head import find_head, growing_head_of, head_of, padded
 
 METHODS: dict[str, Any] = {
     "er": ER,

@@ -18,10 +18,10 @@ from learn_builders import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect.learn import SER, Learner, SEROptions
-from recollect.learn.kept import MOST_PLACES, Kept, Looks
-from recollect.models.head import find_head
-from recollect.types import Rows
+from driftwise.learn import SER, Learner, SEROptions
+from driftwise.learn.kept import MOST_PLACES, Kept, Looks
+from driftwise.models.head import find_head
+from driftwise.types import Rows
 
 EPOCHS = 3
 CPU = torch.device("cpu")

@@ -27,10 +27,10 @@ from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
-from recollect.errors import RunFailure
-from recollect.learn import ER, Draw, Inputs, Objective, Outcome
-from recollect.memory import Memory
-from recollect.types import Extras, Rows
+from driftwise.errors import RunFailure
+from driftwise.learn import ER, Draw, Inputs, Objective, Outcome
+from driftwise.memory import Memory
+from driftwise.types import Extras, Rows
 
 # --- experience replay, written out -------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import torch
 from learn_builders import CLASSES, SHAPE, labelled, make_learner
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.learn import (
+from driftwise import rng
+from driftwise.learn import (
     CLSER,
     ER,
     ERACE,
@@ -22,8 +22,8 @@ from recollect.learn import (
     Objective,
     SEROptions,
 )
-from recollect.learn.objective import Inputs
-from recollect.models.plain import treats_rows_apart
+from driftwise.learn.objective import Inputs
+from driftwise.models.plain import treats_rows_apart
 
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,

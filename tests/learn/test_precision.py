@@ -23,8 +23,8 @@ from same_state import same
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recollect import rng
-from recollect.learn import (
+from driftwise import rng
+from driftwise.learn import (
     CLSER,
     ER,
     ERACE,
@@ -42,7 +42,7 @@ from recollect.learn import (
     Outcome,
     SEROptions,
 )
-from recollect.models.cnn import SmallCNN
+from driftwise.models.cnn import SmallCNN
 
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.learn.rates import Rate, constant, cosine, steps
+from driftwise.learn.rates import Rate, constant, cosine, steps
 
 
 def torchs_factors(

@@ -25,15 +25,15 @@ from learn_builders import (
 from same_state import same
 from torch import Tensor, nn
 
-from recollect.adapt import Vanilla
-from recollect.care import Care
-from recollect.evaluate import Ledger
-from recollect.experiment.listeners import Silent
-from recollect.learn import Draw, Finetune, Inputs, Joint, JointOptions, Learner, Objective, Outcome
-from recollect.loop import play
-from recollect.shapes import Workbench
-from recollect.streams import Concept, DriftEvent, Schedule, Stream
-from recollect.types import Dataset, Parts, Rows, Verdict
+from driftwise.adapt import Vanilla
+from driftwise.care import Care
+from driftwise.evaluate import Ledger
+from driftwise.experiment.listeners import Silent
+from driftwise.learn import Draw, Finetune, Inputs, Joint, JointOptions, Learner, Objective, Outcome
+from driftwise.loop import play
+from driftwise.shapes import Workbench
+from driftwise.streams import Concept, DriftEvent, Schedule, Stream
+from driftwise.types import Dataset, Parts, Rows, Verdict
 
 # --- nothing is rehearsed -----------------------------------------------------------------------
 

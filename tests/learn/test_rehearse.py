@@ -19,7 +19,7 @@ from learn_builders import (
 )
 from same_state import same
 
-from recollect.types import Rows
+from driftwise.types import Rows
 
 
 def test_rehearsing_is_one_step_on_a_draw_from_memory_and_another_draw_beside_it() -> None:

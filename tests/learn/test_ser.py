@@ -25,10 +25,10 @@ from learn_builders import (
 from same_state import same
 from torch import Tensor
 
-from recollect.errors import UserError
-from recollect.learn import SER, Learner, SEROptions
-from recollect.memory import Memory
-from recollect.types import Rows
+from driftwise.errors import UserError
+from driftwise.learn import SER, Learner, SEROptions
+from driftwise.memory import Memory
+from driftwise.types import Rows
 
 ALPHA, BETA = 0.3, 0.7
 

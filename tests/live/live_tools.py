@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-import recollect
-from recollect.data.digits import load_digits
-from recollect.live.observation import Observation
+import driftwise
+from driftwise.data.digits import load_digits
+from driftwise.live.observation import Observation
 
 SOON: dict[str, Any] = {
     "buffer_size": 100,
@@ -58,13 +58,13 @@ def digits(
     return Digits(images, labels, turn)
 
 
-def keeper(network: Any = "mlp", **settings: Any) -> recollect.Keeper:
-    return recollect.Keeper(network, **{**SOON, "detector": "ks", **settings})
+def keeper(network: Any = "mlp", **settings: Any) -> driftwise.Keeper:
+    return driftwise.Keeper(network, **{**SOON, "detector": "ks", **settings})
 
 
 def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
     """A network of one's own for 8 x 8 pictures."""
-    from recollect import rng
+    from driftwise import rng
 
     with rng.as_global(rng.fork(seed, "small")):
         return torch.nn.Sequential(
@@ -76,7 +76,7 @@ def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
 
 
 def play(
-    mine: recollect.Keeper, stream: Digits, *, known: float = 1.0, seed: int = 0, rows: int = 10**9
+    mine: driftwise.Keeper, stream: Digits, *, known: float = 1.0, seed: int = 0, rows: int = 10**9
 ) -> list[Observation]:
     """The whole stream, or its first rows; of a share of them the labels are known."""
     draw = np.random.default_rng([seed, 77])

@@ -10,11 +10,11 @@ import torch
 from test_window import NOTHING, rows
 from torch import Tensor
 
-from recollect.evaluate import Ledger
-from recollect.live.asking import Asker, Inbox, Request, request_for
-from recollect.live.labels import FEWEST_FRESH, LiveLabels
-from recollect.live.settings import LiveSettings
-from recollect.live.window import Window
+from driftwise.evaluate import Ledger
+from driftwise.live.asking import Asker, Inbox, Request, request_for
+from driftwise.live.labels import FEWEST_FRESH, LiveLabels
+from driftwise.live.settings import LiveSettings
+from driftwise.live.window import Window
 
 
 class Labeller:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tools import digits, keeper, play
 
-from recollect.live.counters import COUNTERS, GAUGES, PREFIX, Counters
+from driftwise.live.counters import COUNTERS, GAUGES, PREFIX, Counters
 
 LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*) (\S+)")
 

@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
 from test_keeper_saving import state_of
 
-import recollect
-from recollect import KeeperClassifier
+import driftwise
+from driftwise import KeeperClassifier
 
 
 def _beyond_convention(estimator: Any) -> dict[str, str]:
@@ -110,8 +110,8 @@ def test_rows_without_a_label_are_watched_and_not_learned_from(
         some = some.astype(type(mark))
     mine = KeeperClassifier(**settings).fit(x, some)
     assert mine.classes_.tolist() == [0, 1, 2]
-    assert "recollect_rows_total 200\n" in mine.keeper_.counters
-    assert "recollect_rows_labelled_total 100\n" in mine.keeper_.counters
+    assert "driftwise_rows_total 200\n" in mine.keeper_.counters
+    assert "driftwise_rows_labelled_total 100\n" in mine.keeper_.counters
     mine.partial_fit(x[:10])
     assert mine.observation_.labelled == 0
     assert mine.score(x, y) > 0.97
@@ -121,7 +121,7 @@ def test_minus_one_marks_samples_without_a_label_as_in_a_keeper() -> None:
     x, y = clusters(names=(-1, 1, 3))
     assert KeeperClassifier().fit(x, y).classes_.tolist() == [1, 3]
     assert KeeperClassifier(unlabelled=None).fit(x, y).classes_.tolist() == [-1, 1, 3]
-    mine = recollect.Keeper("mlp")
+    mine = driftwise.Keeper("mlp")
     assert mine.observe(x.astype(np.float32), y).new_classes == (1, 3)
 
 
@@ -403,7 +403,7 @@ def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any]) -> No
 
 
 def test_a_keeper_in_a_folder_is_not_copied(tmp_path: Any) -> None:
-    with recollect.Keeper("mlp", folder=tmp_path / "kept") as mine:
+    with driftwise.Keeper("mlp", folder=tmp_path / "kept") as mine:
         assert "save it, and load the folder" in complaint(lambda: copy.deepcopy(mine))
 
 

@@ -12,17 +12,17 @@ from run_tools import complaint
 from same_state import same
 from test_keeper_labels import Oracle
 
-import recollect
-from recollect.live.observation import Observation
+import driftwise
+from driftwise.live.observation import Observation
 
 STREAM = digits(0, classes=5, turn=450)
 
 
-def asking_keeper(**settings: Any) -> recollect.Keeper:
+def asking_keeper(**settings: Any) -> driftwise.Keeper:
     return keeper(detector="combined", check_rows=20, labels=Oracle(STREAM), **settings)
 
 
-def silent_from(mine: recollect.Keeper, stream: Digits, *, until: int) -> list[Observation]:
+def silent_from(mine: driftwise.Keeper, stream: Digits, *, until: int) -> list[Observation]:
     """Labels until shortly before the turn, and none from there on but those asked for."""
     return [
         mine.observe(images, labels if start < stream.turn - 100 else None)
@@ -74,7 +74,7 @@ def test_a_restart_in_between_changes_nothing(tmp_path: Path) -> None:
     pause = 10 * (next(n for n, each in enumerate(seen) if each.repaired) + 3)
     with asking_keeper(catch_up_steps=30, folder=tmp_path / "kept") as first:
         silent_from(first, STREAM, until=pause)
-    with recollect.Keeper.load(tmp_path / "kept", labels=Oracle(STREAM)) as second:
+    with driftwise.Keeper.load(tmp_path / "kept", labels=Oracle(STREAM)) as second:
         rest = silent_from(second, STREAM, until=10**9)
     assert [each.loss for each in rest] == [each.loss for each in seen[pause // 10 :]]
     assert same(second._state()["upkeep"], whole._state()["upkeep"])

@@ -12,9 +12,9 @@ import torch
 from live_tools import digits, keeper, play
 from run_tools import complaint
 
-import recollect
-from recollect.experiment import state as state_file
-from recollect.experiment import store
+import driftwise
+from driftwise.experiment import state as state_file
+from driftwise.experiment import store
 
 
 def saved_twice(folder: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_keeper_that_falls_back_to_the_state_before_says_so(tmp_path: Path) ->
     saved_twice(tmp_path / "it")
     (tmp_path / "it" / store.CHECKPOINT).write_bytes(b"half")
     with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
-        mine = recollect.Keeper.load(tmp_path / "it")
+        mine = driftwise.Keeper.load(tmp_path / "it")
     assert mine.rows == 100
     mine.close()
 
@@ -42,7 +42,7 @@ def test_a_keeper_of_which_nothing_is_saved_says_so(tmp_path: Path) -> None:
     play(mine, digits(), rows=50)
     mine._let_go()
     with pytest.warns(UserWarning, match="nothing is saved in .*: the keeper begins anew"):
-        mine = recollect.Keeper.load(tmp_path / "it")
+        mine = driftwise.Keeper.load(tmp_path / "it")
     assert mine.rows == 0
     mine.close()
 
@@ -54,7 +54,7 @@ def test_a_state_that_no_keeper_has_saved_gets_one_line(tmp_path: Path) -> None:
     saved = state_file.read(file, format=store.FORMAT)
     del saved["state"]["upkeep"]["window"]
     state_file.write(file, saved, format=store.FORMAT)
-    assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    assert "does not fit its config" in complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
 
 
 def put(tree: Any, path: tuple[Any, ...], value: object) -> Any:
@@ -108,8 +108,8 @@ def test_a_forged_state_is_refused_when_it_is_taken_up_in_one_line_that_names_it
     saved = state_file.read(folder / store.CHECKPOINT, format=store.FORMAT)
     saved["state"] = put(saved["state"], path, value)
     state_file.write(folder / store.CHECKPOINT, saved, format=store.FORMAT)
-    with pytest.raises((recollect.UserError, recollect.RunFailure)) as caught:
-        recollect.Keeper.load(folder)
+    with pytest.raises((driftwise.UserError, driftwise.RunFailure)) as caught:
+        driftwise.Keeper.load(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -122,7 +122,7 @@ def test_a_config_that_no_keeper_has_written_gets_one_line(lost: str, tmp_path: 
     del config["keeper"][lost]
     file.write_text(json.dumps(config))
     (tmp_path / "it" / "checksums.json").unlink()  # whoever sends a folder sends fitting ones
-    assert "does not fit its config" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    assert "does not fit its config" in complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
 
 
 def with_setting(folder: Path, name: str, value: object) -> None:
@@ -140,7 +140,7 @@ def test_settings_of_a_folder_that_no_keeper_has_are_refused_and_lead_nowhere(
 ) -> None:
     saved_twice(tmp_path / "it")
     with_setting(tmp_path / "it", name, str(tmp_path / "elsewhere"))
-    told = complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    told = complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
     assert f"unknown setting of a keeper '{name}'" in told
     assert str(tmp_path / "it") in told
     assert not (tmp_path / "elsewhere").exists()
@@ -149,7 +149,7 @@ def test_settings_of_a_folder_that_no_keeper_has_are_refused_and_lead_nowhere(
 def test_settings_of_a_folder_that_are_of_no_use_name_the_folder(tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     with_setting(tmp_path / "it", "buffer_size", "many")
-    told = complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    told = complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
     assert told.startswith(f"{tmp_path / 'it'}: buffer_size must be a whole number")
 
 
@@ -157,6 +157,6 @@ def test_a_keeper_without_a_whole_checkpoint_says_what_can_be_done(tmp_path: Pat
     saved_twice(tmp_path / "it")
     for name in (store.CHECKPOINT, store.PREVIOUS):
         (tmp_path / "it" / name).write_bytes(b"half")
-    told = complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    told = complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
     assert told.endswith("begin anew in another folder")
     assert "--" not in told

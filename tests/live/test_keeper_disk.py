@@ -16,17 +16,17 @@ from run_tools import complaint, events_of
 from same_state import same
 from test_keeper_saving import state_of
 
-import recollect
-from recollect.errors import RunFailure
-from recollect.experiment import store
-from recollect.live import keeper as keeper_module
-from recollect.live import log as log_module
-from recollect.live.log import Event
+import driftwise
+from driftwise.errors import RunFailure
+from driftwise.experiment import store
+from driftwise.live import keeper as keeper_module
+from driftwise.live import log as log_module
+from driftwise.live.log import Event
 
 STREAM = digits(0)
 
 
-def observe(mine: recollect.Keeper, start: int) -> Any:
+def observe(mine: driftwise.Keeper, start: int) -> Any:
     """Ten samples; the last of them brings a class, and so a line of the log."""
     labels = STREAM.labels[start : start + 10] % 3
     labels[-1] = 3 + start // 10
@@ -106,7 +106,7 @@ def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
     assert not observe(mine, 30).notes, "saved by itself, and logged, once the disk takes it"
     observe(undisturbed, 30)
     mine._let_go()  # as if killed: nothing more is saved
-    again = recollect.Keeper.load(folder)
+    again = driftwise.Keeper.load(folder)
     assert again.rows == 40
     state, expected = state_of(again), state_of(undisturbed)
     assert state["teller"]["counters"].pop("save_failures_total") == 2
@@ -133,10 +133,10 @@ def test_a_folder_that_was_removed_for_good_is_saved_to_once_there_is_one_again(
     assert not folder.exists(), "it may be the disk that is not mounted"
     folder.mkdir()
     mine.save()
-    assert "in use by another process" in complaint(lambda: recollect.Keeper.load(folder))
+    assert "in use by another process" in complaint(lambda: driftwise.Keeper.load(folder))
     mine._let_go()
     with pytest.warns(UserWarning, match=r"events\.jsonl is not as it was written"):
-        again = recollect.Keeper.load(folder)
+        again = driftwise.Keeper.load(folder)
     assert again.rows == 20
     again.close()
 
@@ -148,7 +148,7 @@ def test_a_save_that_a_callback_wants_and_the_disk_refuses_is_noted(tmp_path: Pa
     with full(tmp_path / "it"):
         seen = observe(mine, 10)
     assert [note for note in seen.notes if "which is tried again" in note]
-    assert "recollect_save_failures_total 1\n" in mine.counters
+    assert "driftwise_save_failures_total 1\n" in mine.counters
     mine.close()
 
 
@@ -166,7 +166,7 @@ def test_a_log_that_cannot_be_written_keeps_the_newest_lines_and_counts_the_othe
     logged = [(event["event"], event["step"]) for event in events_of(tmp_path / "it")]
     newest = [(kind, step) for step in (6, 7) for kind in ("classes", "grown")]
     assert logged == [("classes", 1), *newest]
-    assert "recollect_log_lines_lost_total 8\n" in mine.counters
+    assert "driftwise_log_lines_lost_total 8\n" in mine.counters
 
 
 def test_no_line_of_the_log_is_long_whatever_came(tmp_path: Path) -> None:
@@ -218,6 +218,6 @@ def test_a_log_that_was_turned_over_since_the_last_save_returns_to_it(
     while not (folder / store.OLDER_EVENTS).exists():
         observe(mine, mine.rows)
     mine._let_go()  # as if killed
-    again = recollect.Keeper.load(folder)  # which warns of nothing
+    again = driftwise.Keeper.load(folder)  # which warns of nothing
     assert (folder / store.EVENTS).read_bytes() == before
     again.close()

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from live_tools import SOON, accuracy, digits, keeper, play
 
-import recollect
-from recollect.experiment.catalogue import CATALOGUE
-from recollect.live.upkeep import Upkeep
+import driftwise
+from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.live.upkeep import Upkeep
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_drift_in_mid_stream_is_found_and_realigned_and_accuracy_recovers(seed: int) -> None:
     stream = digits(seed)
-    mine = recollect.Keeper("mlp", detector="combined", seed=seed, **SOON)
+    mine = driftwise.Keeper("mlp", detector="combined", seed=seed, **SOON)
     seen = play(mine, stream)
     turn = stream.turn // 10
     drifted = {label for each in seen[turn:] for label in each.drifted}
@@ -157,7 +157,7 @@ def kept_rows(upkeep: Upkeep) -> int:
     return sum(len(ids) for ids in piles)
 
 
-def upkeep_of(mine: recollect.Keeper) -> Upkeep:
+def upkeep_of(mine: driftwise.Keeper) -> Upkeep:
     assert mine._upkeep is not None
     return mine._upkeep
 

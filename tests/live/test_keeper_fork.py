@@ -13,7 +13,7 @@ import pytest
 import torch
 from live_tools import digits, keeper
 
-import recollect
+import driftwise
 
 STREAM = digits(0)
 
@@ -43,7 +43,7 @@ def in_fork(work: Callable[[], bool], *, meanwhile: Callable[[], object] = lambd
 def refuses(call: Callable[[], object]) -> bool:
     try:
         call()
-    except recollect.UserError as error:
+    except driftwise.UserError as error:
         return "of which this one is a fork" in str(error)
     return False
 
@@ -69,7 +69,7 @@ def test_a_fork_predicts_and_leaves_learning_to_the_process_that_holds_the_folde
     assert in_fork(child)
     mine.observe(STREAM.images[50:60], STREAM.labels[50:60])
     mine.close()
-    with recollect.Keeper.load(tmp_path / "it") as again:
+    with driftwise.Keeper.load(tmp_path / "it") as again:
         assert again.rows == 60
 
 
@@ -79,7 +79,7 @@ def test_a_fork_does_not_hold_a_folder_that_its_owner_has_let_go(tmp_path: Path)
 
     def owner() -> None:
         mine.close()
-        recollect.Keeper.load(tmp_path / "it").close()  # while the fork is there
+        driftwise.Keeper.load(tmp_path / "it").close()  # while the fork is there
 
     assert in_fork(lambda: True, meanwhile=owner)
 

@@ -15,8 +15,8 @@ from test_keeper_drift import upkeep_of
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-import recollect
-from recollect.models.head import with_features
+import driftwise
+from driftwise.models.head import with_features
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 QUICK = {"stable_update_freq": 0.9, "stable_alpha": 0.9, "plastic_alpha": 0.9}
@@ -179,7 +179,7 @@ def test_a_keeper_taken_up_again_still_knows_what_is_to_grow(
     images, network = digits(0).images, Listed(*order)
     with keeper(network, folder=tmp_path / "kept", momentum=0.9) as mine:
         mine.observe(images[:5], [0, 1, 2, 1, 4 if grown else 2])
-    with recollect.Keeper.load(tmp_path / "kept", network) as loaded:
+    with driftwise.Keeper.load(tmp_path / "kept", network) as loaded:
         loaded.observe(images[:2], [0, 6])
         assert loaded.predict_proba(images[:4]).shape == (4, 7)
 

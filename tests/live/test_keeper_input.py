@@ -13,10 +13,10 @@ from same_state import same
 from test_keeper_drift import upkeep_of
 from test_keeper_saving import state_of
 
-import recollect
-from recollect import rng
-from recollect.live.intake import Intake, labels_from
-from recollect.live.log import Event
+import driftwise
+from driftwise import rng
+from driftwise.live.intake import Intake, labels_from
+from driftwise.live.log import Event
 
 
 def vectors(rows: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -25,7 +25,7 @@ def vectors(rows: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
     return draw.normal(size=(rows, width)) + labels[:, None], labels
 
 
-def on_vectors() -> recollect.Keeper:
+def on_vectors() -> driftwise.Keeper:
     with rng.as_global(rng.fork(0, "linear")):
         return keeper(torch.nn.Linear(6, 3))
 
@@ -43,7 +43,7 @@ def test_rows_that_are_not_finite_are_refused_counted_and_told(value: float) -> 
     assert seen.predicted[[3, 17]].tolist() == [-1, -1]
     assert (np.delete(seen.predicted, [3, 17]) >= 0).all()
     assert "2 rows were refused: not finite, or too large" in seen.notes
-    assert "recollect_rows_refused_total 2\n" in mine.counters
+    assert "driftwise_rows_refused_total 2\n" in mine.counters
     assert heard[0].details == {"rows": [3, 17]}
     assert np.isfinite(mine.predict_proba(np.delete(x, [3, 17], axis=0))).all()
     assert {3, 17}.isdisjoint(upkeep_of(mine).window.learned.rows().ids.tolist())
@@ -277,7 +277,7 @@ def test_large_batches_are_learned_in_steps_of_a_size() -> None:
     stream = digits(0)
     mine = keeper(batch_size=8, watch_every=10**6)
     mine.observe(stream.images[:50], stream.labels[:50])
-    assert "recollect_steps_total 7\n" in mine.counters
+    assert "driftwise_steps_total 7\n" in mine.counters
 
 
 def test_each_row_has_a_number_of_its_own_refused_ones_included() -> None:
@@ -303,7 +303,7 @@ def test_callbacks_hear_what_they_asked_for_and_their_mistakes_stop_nothing() ->
     seen = mine.observe(stream.images[:10], stream.labels[:10])
     assert "a callback on observed failed: RuntimeError: cannot stand observed" in seen.notes
     assert heard == ["classes", "observed"]
-    assert "recollect_callback_failures_total 1\n" in mine.counters
+    assert "driftwise_callback_failures_total 1\n" in mine.counters
     assert "did you mean 'drifted'?" in complaint(lambda: mine.on("drift", print))
     assert "a function to call" in complaint(lambda: mine.on("drifted", 3))  # type: ignore[arg-type]
 
@@ -313,9 +313,9 @@ def test_counters_read_as_prometheus_wants_them() -> None:
     mine = keeper()
     right = sum(each.correct for each in play(mine, stream, rows=100))
     lines = mine.counters.splitlines()
-    assert f"recollect_correct_total {right}" in lines
-    assert "recollect_rows_total 100" in lines
-    assert "recollect_classes 10" in lines
+    assert f"driftwise_correct_total {right}" in lines
+    assert "driftwise_rows_total 100" in lines
+    assert "driftwise_classes 10" in lines
     samples = [line for line in lines if not line.startswith("#")]
     for sample in samples:
         name, value = sample.split(" ")

@@ -14,14 +14,14 @@ from live_tools import Digits, digits, keeper, play
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
-import recollect
-from recollect.live.asking import Request
-from recollect.live.observation import Observation
-from recollect.live.upkeep import Done, _Look
+import driftwise
+from driftwise.live.asking import Request
+from driftwise.live.observation import Observation
+from driftwise.live.upkeep import Done, _Look
 
 
 def learned_then_silent(
-    mine: recollect.Keeper, stream: Digits, *, until: int = 2
+    mine: driftwise.Keeper, stream: Digits, *, until: int = 2
 ) -> list[Observation]:
     """Labels up to the turn and a little before it none; ends `until` alarms after the turn."""
     seen: list[Observation] = []
@@ -70,8 +70,8 @@ def test_labels_are_asked_for_and_the_class_is_realigned_with_what_was_given() -
         assert (request.predicted == request.label).all()
         assert len(set(request.ids.tolist())) == len(request)
     asked = sum(map(len, ask.requests))
-    assert f"recollect_labels_asked_total {asked}\n" in mine.counters
-    assert f"recollect_labels_given_total {asked}\n" in mine.counters
+    assert f"driftwise_labels_asked_total {asked}\n" in mine.counters
+    assert f"driftwise_labels_given_total {asked}\n" in mine.counters
     ids = [number for request in ask.requests for number in request.ids.tolist()]
     assert len(set(ids)) == len(ids), "nobody is asked about a row twice"
 

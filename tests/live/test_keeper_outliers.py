@@ -14,10 +14,10 @@ from live_tools import small_network
 from same_state import same
 from test_keeper_saving import state_of
 
-import recollect
-from recollect.data.digits import load_digits
-from recollect.live.observation import Observation
-from recollect.live.seen import Seen
+import driftwise
+from driftwise.data.digits import load_digits
+from driftwise.live.observation import Observation
+from driftwise.live.seen import Seen
 
 
 def vectors(seed: int = 0, *, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -27,14 +27,14 @@ def vectors(seed: int = 0, *, classes: int = 4) -> tuple[np.ndarray, np.ndarray]
     return data.images[some].reshape(-1, 64).astype(np.float32) / 255, data.labels[some]
 
 
-def play(mine: recollect.Keeper, x: np.ndarray, y: np.ndarray) -> list[Observation]:
+def play(mine: driftwise.Keeper, x: np.ndarray, y: np.ndarray) -> list[Observation]:
     return [
         mine.observe(x[start : start + 20], y[start : start + 20])
         for start in range(mine.rows, len(y), 20)
     ]
 
 
-def right(mine: recollect.Keeper, x: np.ndarray, y: np.ndarray) -> float:
+def right(mine: driftwise.Keeper, x: np.ndarray, y: np.ndarray) -> float:
     return float((mine.predict(x) == y).mean())
 
 
@@ -44,20 +44,20 @@ def right(mine: recollect.Keeper, x: np.ndarray, y: np.ndarray) -> float:
 def test_one_outlier_changes_next_to_nothing(size: float, when: int, own: bool) -> None:
     x, y = vectors()
     x[when] = size
-    mine = recollect.Keeper(small_network(outputs=4) if own else "mlp")
+    mine = driftwise.Keeper(small_network(outputs=4) if own else "mlp")
     seen = play(mine, x[:400], y[:400])
     report = seen[when // 20]
     assert report.quarantined == (when % 20,)
     assert report.notes == ("samples quarantined, far outside what has been seen: 1",)
     assert sum(len(each.quarantined) for each in seen) == 1
-    assert "recollect_rows_quarantined_total 1\n" in mine.counters
+    assert "driftwise_rows_quarantined_total 1\n" in mine.counters
     assert right(mine, x[400:], y[400:]) > 0.9
 
 
 def test_samples_one_by_one_are_judged_as_soon_as_there_are_some() -> None:
     x, y = vectors()
     x[7] = 1e6
-    mine = recollect.Keeper("mlp")
+    mine = driftwise.Keeper("mlp")
     seen = [mine.observe(x[n : n + 1], y[n : n + 1]) for n in range(60)]
     assert [n for n, each in enumerate(seen) if each.quarantined] == [7]
 
@@ -65,7 +65,7 @@ def test_samples_one_by_one_are_judged_as_soon_as_there_are_some() -> None:
 def test_a_class_that_goes_on_far_outside_has_drifted() -> None:
     x, y = vectors(classes=3)
     x[200:][y[200:] == 1] += 1000
-    mine = recollect.Keeper("mlp", reference_size=10, check_rows=10, watch_every=3)
+    mine = driftwise.Keeper("mlp", reference_size=10, check_rows=10, watch_every=3)
     seen = play(mine, x, y)
     assert sum(len(each.quarantined) for each in seen) == 4, "and then they agree"
     assert 1 in {label for each in seen for label in each.drifted}
@@ -75,7 +75,7 @@ def test_a_class_that_goes_on_far_outside_has_drifted() -> None:
 def test_another_unit_for_everything_is_followed() -> None:
     x, y = vectors()
     x[400:] *= 10_000
-    mine = recollect.Keeper("mlp")
+    mine = driftwise.Keeper("mlp")
     play(mine, x, y)
     assert right(mine, x[-200:], y[-200:]) > 0.9
 
@@ -111,7 +111,7 @@ def test_a_gradient_out_of_proportion_is_shortened() -> None:
     x, y = vectors()
     x[100] = 1e6
     settings: dict[str, Any] = {"optimiser": "sgd", "lr": 0.1, "outlier_factor": None}
-    mine = recollect.Keeper(small_network(outputs=4), **settings)
+    mine = driftwise.Keeper(small_network(outputs=4), **settings)
     play(mine, x[:80], y[:80])
     before = [weight.clone() for weight in _weights(mine)]
     mine.observe(x[100:101], y[100:101])
@@ -122,7 +122,7 @@ def test_a_gradient_out_of_proportion_is_shortened() -> None:
     assert 0 < moved.norm() <= steps * 0.1 * 10.0 * 1.001
 
 
-def _weights(mine: recollect.Keeper) -> list[torch.Tensor]:
+def _weights(mine: driftwise.Keeper) -> list[torch.Tensor]:
     assert mine._upkeep is not None
     return [each.detach() for each in mine._upkeep.parts.learner.network.parameters()]
 
@@ -130,7 +130,7 @@ def _weights(mine: recollect.Keeper) -> list[torch.Tensor]:
 def test_a_model_that_has_broken_goes_back_and_goes_on() -> None:
     x, y = vectors()
     free: dict[str, Any] = {"outlier_factor": None, "max_gradient": None, "optimiser": "sgd"}
-    mine = recollect.Keeper(small_network(outputs=4), lr=0.1, **free)
+    mine = driftwise.Keeper(small_network(outputs=4), lr=0.1, **free)
     play(mine, x[:400], y[:400])
     before = mine.predict_proba(x[:50])
     told: list[object] = []
@@ -139,12 +139,12 @@ def test_a_model_that_has_broken_goes_back_and_goes_on() -> None:
     assert any("went back to its last good snapshot" in note for note in report.notes)
     assert told
     assert np.array_equal(mine.predict_proba(x[:50]), before)
-    assert f"recollect_restored_total {len(told)}\n" in mine.counters
+    assert f"driftwise_restored_total {len(told)}\n" in mine.counters
 
 
 def test_a_model_that_breaks_with_the_first_batch_begins_with_fresh_weights() -> None:
     x, y = vectors()
-    mine = recollect.Keeper("mlp", optimiser="sgd", lr=10.0**6, max_gradient=None)
+    mine = driftwise.Keeper("mlp", optimiser="sgd", lr=10.0**6, max_gradient=None)
     assert any("fresh weights" in note for note in mine.observe(x[:20], y[:20]).notes)
     assert np.isfinite(mine.predict_proba(x[:20])).all()
 
@@ -152,11 +152,11 @@ def test_a_model_that_breaks_with_the_first_batch_begins_with_fresh_weights() ->
 def test_pauses_change_no_bit_between_outliers(tmp_path: Path) -> None:
     x, y = vectors(classes=2)
     x[40:300][y[40:300] == 1] += 1000
-    whole = recollect.Keeper("mlp")
+    whole = driftwise.Keeper("mlp")
     play(whole, x[:300], y[:300])
-    with recollect.Keeper("mlp", folder=tmp_path / "kept") as mine:
+    with driftwise.Keeper("mlp", folder=tmp_path / "kept") as mine:
         play(mine, x[:60], y[:60])
         assert mine._state()["parts"]["seen"]["flags"], "some outliers, and no agreement yet"
-    with recollect.Keeper.load(tmp_path / "kept") as last:
+    with driftwise.Keeper.load(tmp_path / "kept") as last:
         play(last, x[:300], y[:300])
         assert same(state_of(last), state_of(whole))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import recollect
+import driftwise
 
 
 def rows(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndarray, np.ndarray]:
@@ -17,8 +17,8 @@ def rows(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndarray
     return x.astype(np.float32), labels
 
 
-def learned(draw: np.random.Generator, rare: float, seed: int) -> recollect.Keeper:
-    mine = recollect.Keeper(
+def learned(draw: np.random.Generator, rare: float, seed: int) -> driftwise.Keeper:
+    mine = driftwise.Keeper(
         "mlp", detector="ks", adaptation="vanilla", seed=seed, reference_size=50
     )
     for _ in range(16):

@@ -24,15 +24,15 @@ from live_tools import digits, keeper, play, small_network
 from run_tools import ENVIRONMENT, complaint
 from same_state import same
 
-import recollect
-from recollect.errors import RunFailure
-from recollect.experiment import store
-from recollect.live.asking import Request
-from recollect.live.log import Event
-from recollect.live.upkeep import Upkeep
+import driftwise
+from driftwise.errors import RunFailure
+from driftwise.experiment import store
+from driftwise.live.asking import Request
+from driftwise.live.log import Event
+from driftwise.live.upkeep import Upkeep
 
 
-def state_of(mine: recollect.Keeper) -> dict[str, Any]:
+def state_of(mine: driftwise.Keeper) -> dict[str, Any]:
     """All that may change, but for seconds on a clock."""
     state = mine._state()
     if state["parts"] is not None:
@@ -40,16 +40,16 @@ def state_of(mine: recollect.Keeper) -> dict[str, Any]:
     return state
 
 
-Load = Callable[..., recollect.Keeper]
+Load = Callable[..., driftwise.Keeper]
 
 
 @pytest.fixture
 def load() -> Iterator[Load]:
     """Loads keepers that are let go at the end, saved or not."""
-    loaded: list[recollect.Keeper] = []
+    loaded: list[driftwise.Keeper] = []
 
-    def it(*arguments: Any, **more: Any) -> recollect.Keeper:
-        loaded.append(recollect.Keeper.load(*arguments, **more))
+    def it(*arguments: Any, **more: Any) -> driftwise.Keeper:
+        loaded.append(driftwise.Keeper.load(*arguments, **more))
         return loaded[-1]
 
     yield it
@@ -101,7 +101,7 @@ def test_a_keeper_around_a_network_of_ones_own_is_loaded_around_the_same(
         play(mine, stream, rows=300)  # ten classes: it has grown
         expected = mine.predict_proba(stream.images)
     assert "the network it was made with" in complaint(
-        lambda: recollect.Keeper.load(tmp_path / "it")
+        lambda: driftwise.Keeper.load(tmp_path / "it")
     )
     loaded = load(tmp_path / "it", small_network(3))
     assert np.array_equal(loaded.predict_proba(stream.images), expected)
@@ -116,14 +116,14 @@ def test_a_folder_of_a_backbone_by_name_also_opens_as_a_predictor(
     stream = digits(0, turn=None)
     with keeper("mlp", folder=tmp_path / "it") as mine:
         play(mine, stream, rows=200)
-    predictor = recollect.load(tmp_path / "it")
+    predictor = driftwise.load(tmp_path / "it")
     assert np.array_equal(predictor.predict(stream.images), mine.predict(stream.images))
 
 
 def test_samples_without_labels_change_no_bit_of_what_is_loaded(tmp_path: Path, load: Load) -> None:
     stream = digits(0, turn=None)
     values = stream.images.reshape(-1, 64).astype(np.float32)
-    with recollect.Keeper("mlp", folder=tmp_path / "it") as mine:
+    with driftwise.Keeper("mlp", folder=tmp_path / "it") as mine:
         mine.observe(values[:50], stream.labels[:50])
         mine.observe(2 * values[50:100])  # inputs are scaled by these, too
         expected = mine.predict_proba(values)
@@ -178,15 +178,15 @@ def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
     mine = keeper(folder=tmp_path / "it")
     mine.observe(digits(0).images[:10], digits(0).labels[:10])
     mine.save()
-    script = f"import recollect; recollect.Keeper.load({str(tmp_path / 'it')!r})"
+    script = f"import driftwise; driftwise.Keeper.load({str(tmp_path / 'it')!r})"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=ENVIRONMENT, check=False
     )
     assert done.returncode == 1
     assert f"is in use by another process (pid {os.getpid()})" in done.stderr
-    assert "in use" in complaint(lambda: recollect.Keeper.load(tmp_path / "it"))
+    assert "in use" in complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
     mine.close()
-    recollect.Keeper.load(tmp_path / "it").close()
+    driftwise.Keeper.load(tmp_path / "it").close()
 
 
 def test_a_folder_that_is_taken_or_holds_other_things_is_refused(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_folder_that_is_taken_or_holds_other_things_is_refused(tmp_path: Path)
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("dear")
     assert "holds files but no run" in complaint(lambda: keeper(folder=tmp_path / "letters"))
-    assert "holds no run" in complaint(lambda: recollect.Keeper.load(tmp_path / "letters"))
+    assert "holds no run" in complaint(lambda: driftwise.Keeper.load(tmp_path / "letters"))
 
 
 def test_a_folder_that_a_kill_left_before_its_config_was_written_can_be_taken_again(
@@ -211,7 +211,7 @@ def test_a_folder_that_a_kill_left_before_its_config_was_written_can_be_taken_ag
 
 
 def test_a_run_of_a_benchmark_is_no_keeper(finished: Path) -> None:
-    assert "no keeper" in complaint(lambda: recollect.Keeper.load(finished))
+    assert "no keeper" in complaint(lambda: driftwise.Keeper.load(finished))
 
 
 def test_a_keeper_without_a_folder_cannot_be_saved_and_says_so() -> None:
@@ -299,7 +299,7 @@ def test_no_label_is_taken_that_will_not_be_saved(tmp_path: Path, load: Load) ->
     accepted = []
 
     def give() -> None:
-        with contextlib.suppress(recollect.UserError):
+        with contextlib.suppress(driftwise.UserError):
             while True:
                 mine.answer(ids[:1], stream.labels[ids[:1]])
                 accepted.append(1)
@@ -320,7 +320,7 @@ def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
     mine.on("classes", lambda _: mine.close())
     seen = mine.observe(stream.images[:20], stream.labels[:20])
     assert seen.new_classes
-    with pytest.raises(recollect.UserError, match="has been closed"):
+    with pytest.raises(driftwise.UserError, match="has been closed"):
         mine.observe(stream.images[:20])
     assert load(tmp_path / "it").rows == 20
 

@@ -8,9 +8,9 @@ import numpy as np
 from live_tools import SOON, Digits, digits, play
 from same_state import same
 
-import recollect
-from recollect.live.parts import monitor_of
-from recollect.live.settings import settings_from
+import driftwise
+from driftwise.live.parts import monitor_of
+from driftwise.live.settings import settings_from
 
 SETTINGS = {**SOON, "detector": "sequential", "reference_size": 6, "check_rows": 1}
 FEW = {name: value for name, value in SOON.items() if name not in ("reference_size", "check_rows")}
@@ -38,7 +38,7 @@ def pictures(rows: int, *, turn: int, seed: int = 0) -> Digits:
 
 def test_a_drift_is_dated_and_realigned_with_rows_that_came_since() -> None:
     stream = pictures(700, turn=400)
-    mine = recollect.Keeper("mlp", **SETTINGS)
+    mine = driftwise.Keeper("mlp", **SETTINGS)
     for start, images, labels in stream.batches():
         seen = mine.observe(images, labels)
         if seen.drifted or start > stream.turn + 150:
@@ -56,7 +56,7 @@ def test_a_drift_is_dated_and_realigned_with_rows_that_came_since() -> None:
 
 def test_a_realigned_class_is_watched_again_after_few_rows() -> None:
     stream = pictures(700, turn=400)
-    mine = recollect.Keeper("mlp", detector="sequential", **FEW)
+    mine = driftwise.Keeper("mlp", detector="sequential", **FEW)
     labelled = waited = 0
     for _, images, labels in stream.batches():
         seen = mine.observe(images, labels)
@@ -72,14 +72,14 @@ def test_a_realigned_class_is_watched_again_after_few_rows() -> None:
 
 def test_pauses_change_no_bit_of_the_evidence(tmp_path: Path) -> None:
     stream = pictures(520, turn=300)
-    steady = recollect.Keeper("mlp", **SETTINGS)
+    steady = driftwise.Keeper("mlp", **SETTINGS)
     play(steady, stream)
-    paused = recollect.Keeper("mlp", folder=tmp_path / "it", **SETTINGS)
+    paused = driftwise.Keeper("mlp", folder=tmp_path / "it", **SETTINGS)
     for start, images, labels in stream.batches():
         paused.observe(images, labels)
         if start in (150, 340, 480):
             paused.close()
-            paused = recollect.Keeper.load(tmp_path / "it")
+            paused = driftwise.Keeper.load(tmp_path / "it")
     paused.close()
     evidence, same_evidence = (each._state()["parts"]["monitors"] for each in (steady, paused))
     assert same(evidence, same_evidence)
@@ -88,6 +88,6 @@ def test_pauses_change_no_bit_of_the_evidence(tmp_path: Path) -> None:
 
 
 def test_rows_without_labels_are_told_to_be_unwatched() -> None:
-    mine = recollect.Keeper("mlp", **SETTINGS)
+    mine = driftwise.Keeper("mlp", **SETTINGS)
     seen = play(mine, digits(0, classes=3, turn=None), known=0.5, rows=60)
     assert sum("rows without are not watched" in note for each in seen for note in each.notes) == 1

@@ -15,11 +15,11 @@ from live_tools import digits, keeper, small_network
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
-from recollect.live import keeper as keeper_module
-from recollect.live import parts
-from recollect.live.published import Published
-from recollect.live.turns import PREDICTIONS_FIRST, QUICK_TURNS, Courtesy
-from recollect.live.upkeep import Upkeep
+from driftwise.live import keeper as keeper_module
+from driftwise.live import parts
+from driftwise.live.published import Published
+from driftwise.live.turns import PREDICTIONS_FIRST, QUICK_TURNS, Courtesy
+from driftwise.live.upkeep import Upkeep
 
 
 def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
@@ -189,7 +189,7 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("recollect.live.turns.time.thread_time", lambda: clock[0])
+    monkeypatch.setattr("driftwise.live.turns.time.thread_time", lambda: clock[0])
     courtesy, begun = Courtesy(), threading.Event()
 
     def predict(seconds: float) -> None:

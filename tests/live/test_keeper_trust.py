@@ -15,18 +15,18 @@ from test_keeper_drift import upkeep_of
 from test_keeper_input import vectors
 from test_keeper_labels import Oracle, learned_then_silent
 
-import recollect
-from recollect.care import Care
-from recollect.live.asking import Request
-from recollect.live.settings import to_json
-from recollect.live.upkeep import Upkeep
-from recollect.live.window import Window
-from recollect.shapes import Workbench
+import driftwise
+from driftwise.care import Care
+from driftwise.live.asking import Request
+from driftwise.live.settings import to_json
+from driftwise.live.upkeep import Upkeep
+from driftwise.live.window import Window
+from driftwise.shapes import Workbench
 
 CHANGING = digits(0, classes=5, turn=450)
 
 
-def asking_keeper(ask: Any, **settings: Any) -> recollect.Keeper:
+def asking_keeper(ask: Any, **settings: Any) -> driftwise.Keeper:
     return keeper(detector="combined", check_rows=20, labels=ask, **settings)
 
 
@@ -40,7 +40,7 @@ def test_weights_that_burst_are_neither_published_nor_saved(tmp_path: Path) -> N
     assert any("went back" in note for note in mine.observe(spoilt, y).notes)
     assert np.array_equal(mine.predict_proba(x), before)
     mine.close()
-    with recollect.Keeper.load(tmp_path / "kept") as again:
+    with driftwise.Keeper.load(tmp_path / "kept") as again:
         assert np.array_equal(again.predict_proba(x), before)
 
 
@@ -67,7 +67,7 @@ def test_a_failure_after_the_time_limit_costs_no_rows() -> None:
     seen = mine.observe(CHANGING.images[:0])
     assert not any("no longer kept" in note for note in seen.notes)
     assert any("the labelling service is down" in note for note in seen.notes)
-    assert f"recollect_labels_late_total {len(first)}\n" in mine.counters
+    assert f"driftwise_labels_late_total {len(first)}\n" in mine.counters
 
 
 @pytest.mark.parametrize("what", ["open_requests", "save", "rehearse", "close", "observe"])
@@ -103,9 +103,9 @@ def test_what_a_callback_has_saved_and_what_is_logged_agree(tmp_path: Path) -> N
         if mine.observe(images, labels).repaired:
             break
     mine._let_go()  # as if killed: nothing more is saved
-    with recollect.Keeper.load(folder) as again:
+    with driftwise.Keeper.load(folder) as again:
         repaired = sum(len(e["classes"]) for e in events_of(folder) if e["event"] == "realigned")
-        assert f"recollect_repairs_total {repaired}\n" in again.counters
+        assert f"driftwise_repairs_total {repaired}\n" in again.counters
         assert repaired > 0
 
 
@@ -135,7 +135,7 @@ def test_silence_of_a_check_that_could_say_nothing_is_told() -> None:
     assert len(told) == len(set(told)) > 0
     assert "distinct rows cannot reach the level" in told[0]
     assert not any(each.drifted for each in seen)
-    assert f"recollect_classes_untestable {len(upkeep_of(mine).untestable)}\n" in mine.counters
+    assert f"driftwise_classes_untestable {len(upkeep_of(mine).untestable)}\n" in mine.counters
 
 
 def test_what_is_not_known_yet_is_not_counted() -> None:
@@ -149,7 +149,7 @@ def test_what_is_not_known_yet_is_not_counted() -> None:
     assert "accuracy_recent" in unlabelled.counters
     assert "accuracy_recent" not in keeper().counters
     mine.rehearse(50)
-    assert "recollect_steps_total 51\n" in mine.counters
+    assert "driftwise_steps_total 51\n" in mine.counters
 
 
 def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
@@ -166,12 +166,12 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
         window = Window.state_dict
         shrink = without("outdated_before")
         earlier.setattr(Window, "state_dict", lambda self: shrink(window(self)))
-        earlier.setattr("recollect.live.keeper.to_json", lambda *parts: forget(to_json(*parts)))
+        earlier.setattr("driftwise.live.keeper.to_json", lambda *parts: forget(to_json(*parts)))
         earlier.setattr(Upkeep, "state_dict", lambda self: lose(state(self)))
         with keeper(folder=tmp_path / "kept") as mine:
             play(mine, stream, rows=200)
     assert "catch_up_steps" not in (tmp_path / "kept" / "config.json").read_text()
-    with recollect.Keeper.load(tmp_path / "kept") as again:
+    with driftwise.Keeper.load(tmp_path / "kept") as again:
         assert again.rows == 200
         assert again._settings.catch_up_steps == 100
         again.observe(stream.images[200:210], stream.labels[200:210])
@@ -180,7 +180,7 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
 def test_a_batch_of_any_size_is_checked_in_bounded_time() -> None:
     draw = np.random.default_rng(0)
     labels = np.arange(600) % 2
-    mine = recollect.Keeper("mlp", recent_rows=100, buffer_size=50, batch_size=512)
+    mine = driftwise.Keeper("mlp", recent_rows=100, buffer_size=50, batch_size=512)
     mine.observe(draw.normal(size=(600, 8)) + 4 * labels[:, None], labels)
     mine.observe(draw.normal(size=(700, 8)) + 4 * labels[:1], None)
     many = draw.normal(size=(20_000, 8)) + 4 * (np.arange(20_000) % 2)[:, None]

@@ -13,11 +13,11 @@ import pytest
 from live_tools import digits, keeper, play
 from run_tools import complaint
 
-import recollect
-from recollect import live
-from recollect.live.counters import COUNTERS, GAUGES
-from recollect.live.log import Event
-from recollect.live.sinks import Sink
+import driftwise
+from driftwise import live
+from driftwise.live.counters import COUNTERS, GAUGES
+from driftwise.live.log import Event
+from driftwise.live.sinks import Sink
 
 NUMBERS = {*COUNTERS, *GAUGES, "accuracy", "loss"}
 
@@ -103,14 +103,14 @@ def test_a_sink_of_wandb_goes_by_a_step_of_its_own(
     install(monkeypatch, "wandb", init=lambda **init: begun.init(**init) or run)
     pass_on(heard, live.wandb(project="live", mode="offline"))
     assert begun.calls == [("init", (), {"project": "live", "mode": "offline"})]
-    assert run.calls[1] == ("define_metric", ("recollect/*",), {"step_metric": "recollect/step"})
-    logged = [values for (values,) in run.of("log") if "recollect/rows_total" in values]
+    assert run.calls[1] == ("define_metric", ("driftwise/*",), {"step_metric": "driftwise/step"})
+    logged = [values for (values,) in run.of("log") if "driftwise/rows_total" in values]
     told = numbers_told(heard)
     assert logged == [
-        {"recollect/step": step, **{f"recollect/{name}": told[step][name] for name in told[step]}}
+        {"driftwise/step": step, **{f"driftwise/{name}": told[step][name] for name in told[step]}}
         for step in told
     ]
-    assert any("recollect/drifted" in values for (values,) in run.of("log"))
+    assert any("driftwise/drifted" in values for (values,) in run.of("log"))
     assert run.calls[-1][0] == "finish"
 
 
@@ -194,7 +194,7 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
     mine.on("*", Sink(Broken(), every=1))
     (seen,) = play(mine, stream, rows=10)
     assert any("ConnectionError: no network" in note for note in seen.notes)
-    assert "recollect_callback_failures_total 2\n" in mine.counters  # classes, observed
+    assert "driftwise_callback_failures_total 2\n" in mine.counters  # classes, observed
     with pytest.warns(UserWarning, match="a callback on closed failed: ConnectionError"):
         mine.close()
 
@@ -212,7 +212,7 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     text = complaint(make)
-    assert text == f"{package} is not installed: pip install 'recollect[{package}]'"
+    assert text == f"{package} is not installed: pip install 'driftwise[{package}]'"
 
 
 def test_after_a_restart_the_counts_go_on(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_after_a_restart_the_counts_go_on(tmp_path: Path) -> None:
     with keeper(folder=tmp_path / "kept") as mine:
         play(mine, stream, rows=50)
     heard: list[Event] = []
-    with recollect.Keeper.load(tmp_path / "kept") as again:
+    with driftwise.Keeper.load(tmp_path / "kept") as again:
         again.on("observed", heard.append)
         again.observe(stream.images[50:60], stream.labels[50:60])
     counters: Any = heard[0].details["counters"]
@@ -282,6 +282,6 @@ def test_the_real_wandb_takes_what_is_written_and_keeps_it_offline(
     (kept,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     content = kept.read_bytes()
     for name in NUMBERS:
-        assert f"recollect/{name}".encode() in content
+        assert f"driftwise/{name}".encode() in content
     last = numbers_told(heard)[max(numbers_told(heard))]
     assert str(int(last["rows_total"])).encode() in content

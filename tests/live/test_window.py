@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same_state import same
 
-from recollect.live.piles import Pile, Tally, no_rows, occurrences, with_labels
-from recollect.live.settings import LiveSettings
-from recollect.live.window import MOST_CHECKED, Track, Window
-from recollect.types import Rows
+from driftwise.live.piles import Pile, Tally, no_rows, occurrences, with_labels
+from driftwise.live.settings import LiveSettings
+from driftwise.live.window import MOST_CHECKED, Track, Window
+from driftwise.types import Rows
 
 NOTHING = no_rows((2,), torch.float32)
 

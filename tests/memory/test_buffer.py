@@ -21,10 +21,10 @@ from hypothesis.stateful import (
 from scipy import stats
 from torch import Tensor
 
-from recollect.errors import UserError
-from recollect.memory import POLICIES, Memory
-from recollect.shapes import Replay
-from recollect.types import Rows
+from driftwise.errors import UserError
+from driftwise.memory import POLICIES, Memory
+from driftwise.shapes import Replay
+from driftwise.types import Rows
 
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
-from recollect import rng
-from recollect.memory import POLICIES, Memory, draws
-from recollect.memory.draws import RANGE, Draws, Picks
-from recollect.types import Rows
+from driftwise import rng
+from driftwise.memory import POLICIES, Memory, draws
+from driftwise.memory.draws import RANGE, Draws, Picks
+from driftwise.types import Rows
 
 small_blocks = pytest.mark.parametrize("block", [1, 7, 4096])
 

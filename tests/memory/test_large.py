@@ -13,11 +13,11 @@ import torch
 from same_state import same
 from torch import Tensor
 
-from recollect import room
-from recollect.errors import RunFailure
-from recollect.experiment import state as state_file
-from recollect.memory import POLICIES, Memory
-from recollect.types import Rows
+from driftwise import room
+from driftwise.errors import RunFailure
+from driftwise.experiment import state as state_file
+from driftwise.memory import POLICIES, Memory
+from driftwise.types import Rows
 
 CAPACITY, SIDE = 55, 4
 tells_maps = pytest.mark.skipif(

@@ -12,10 +12,10 @@ import pytest
 import torch
 from scipy import stats
 
-from recollect import rng
-from recollect.memory import POLICIES, Balanced, Memory, Policy, Reservoir
-from recollect.memory.slots import Slots
-from recollect.types import Rows
+from driftwise import rng
+from driftwise.memory import POLICIES, Balanced, Memory, Policy, Reservoir
+from driftwise.memory.slots import Slots
+from driftwise.types import Rows
 
 # Seeds are fixed, so a test passes always or never. Had they been drawn, each test of a
 # distribution would fail a right memory with at most this probability.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from recollect import room
-from recollect.memory import Memory
-from recollect.memory.policies import Reservoir
-from recollect.types import Rows
+from driftwise import room
+from driftwise.memory import Memory
+from driftwise.memory.policies import Reservoir
+from driftwise.types import Rows
 
 
 def filled(width: int, rows: int = 5, dtype: torch.dtype = torch.float32) -> tuple[Memory, Rows]:

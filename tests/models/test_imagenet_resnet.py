@@ -14,9 +14,9 @@ from test_models import layers, num_parameters, pictures
 from test_resnet import Layer, conv, relu, shortcut
 from torch import Tensor
 
-from recollect import rng
-from recollect.evaluate import per_row
-from recollect.models.imagenet_resnet import (
+from driftwise import rng
+from driftwise.evaluate import per_row
+from driftwise.models.imagenet_resnet import (
     ImageNetResNet18,
     digest_of,
     published_name,

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from recollect import rng
-from recollect.models.inputs import to_device, to_input
+from driftwise import rng
+from driftwise.models.inputs import to_device, to_input
 
 HEIGHT, WIDTH = 5, 3
 

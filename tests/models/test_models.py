@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.errors import UserError
-from recollect.models import MLP, ResNet18, ResNet152, SmallCNN, ViT
-from recollect.models.cnn import CNNOptions
-from recollect.models.mlp import MLPOptions
-from recollect.models.resnet import ResNetOptions
+from driftwise import rng
+from driftwise.errors import UserError
+from driftwise.models import MLP, ResNet18, ResNet152, SmallCNN, ViT
+from driftwise.models.cnn import CNNOptions
+from driftwise.models.mlp import MLPOptions
+from driftwise.models.resnet import ResNetOptions
 
 
 class Network(Protocol):

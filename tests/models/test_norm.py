@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.models import BatchNorm1d, BatchNorm2d, ResNet18, SmallCNN
-from recollect.models.norm import take_single_rows
+from driftwise import rng
+from driftwise.models import BatchNorm1d, BatchNorm2d, ResNet18, SmallCNN
+from driftwise.models.norm import take_single_rows
 
 
 def maps(*shape: int) -> Tensor:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.evaluate.flops import FlopMeter
-from recollect.models import MLP, ResNet18, SmallCNN, ViTTiny
-from recollect.models.plain import draws_nothing, treats_rows_apart
+from driftwise import rng
+from driftwise.evaluate.flops import FlopMeter
+from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
+from driftwise.models.plain import draws_nothing, treats_rows_apart
 
 
 class Own(nn.Module):

@@ -10,8 +10,8 @@ import torch.nn.functional as F  # noqa: N812
 from test_models import layers, num_parameters, pictures
 from torch import Tensor, nn
 
-from recollect.evaluate import per_row
-from recollect.models import BasicBlock, Bottleneck, ResidualBlock, ResNet, ResNet18, ResNet152
+from driftwise.evaluate import per_row
+from driftwise.models import BasicBlock, Bottleneck, ResidualBlock, ResNet, ResNet18, ResNet152
 
 Layer = tuple[str, tuple[int, ...], int]
 """kind, output shape of one row, parameters"""

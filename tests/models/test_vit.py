@@ -13,11 +13,11 @@ from scipy import stats
 from test_models import layers, num_parameters, pictures
 from torch import Tensor, nn
 
-from recollect import rng
-from recollect.errors import UserError
-from recollect.evaluate import per_row
-from recollect.models import ViT, ViTSmall, ViTTiny
-from recollect.models.vit import Attention, ViTOptions, ViTTinyOptions
+from driftwise import rng
+from driftwise.errors import UserError
+from driftwise.evaluate import per_row
+from driftwise.models import ViT, ViTSmall, ViTTiny
+from driftwise.models.vit import Attention, ViTOptions, ViTTinyOptions
 
 Shape = tuple[int, int, int]
 

@@ -22,15 +22,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import recollect
-from recollect import rng
-from recollect.experiment import catalogue
-from recollect.experiment.build import Assembly, assemble
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.learn import Learner, Practice
-from recollect.memory import Memory, Reservoir
-from recollect.types import Dataset, Rows
+import driftwise
+from driftwise import rng
+from driftwise.experiment import catalogue
+from driftwise.experiment.build import Assembly, assemble
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.learn import Learner, Practice
+from driftwise.memory import Memory, Reservoir
+from driftwise.types import Dataset, Rows
 
 CLASSES, BATCH, SHAPE = 6, 8, (4, 4, 3)
 BYTES_AS_FLOATS = BATCH * math.prod(SHAPE) * 4
@@ -314,7 +314,7 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
 
 
 def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_learn() -> None:
-    keeper = recollect.Keeper(
+    keeper = driftwise.Keeper(
         make_plain_network(0),
         detector="never",
         minibatch_size=BATCH,
@@ -338,7 +338,7 @@ def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_lear
 
 
 def test_publishing_copies_weights_and_makes_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = recollect.Keeper(make_plain_network(0), detector="never")
+    keeper = driftwise.Keeper(make_plain_network(0), detector="never")
     rows = rows_of(BATCH)
     for _ in range(3):
         keeper.observe(rows.images, rows.labels)
@@ -399,7 +399,7 @@ def files_opened(folder: Path, epochs: int) -> int:
     global _opened
     _opened = []
     config = RunConfig(tasks=((0, 1), (2, 3)), num_drifts=0, max_per_class=60, epochs=epochs)
-    recollect.run(config, folder)
+    driftwise.run(config, folder)
     opened, _opened = _opened, None
     return sum(str(folder) in path for path in opened)
 

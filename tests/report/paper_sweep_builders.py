@@ -9,8 +9,8 @@ from typing import Any
 
 from report_builders import small_result, write_run
 
-from recollect.report.paper.published import table
-from recollect.report.sweeps import Sweep, read_sweep
+from driftwise.report.paper.published import table
+from driftwise.report.sweeps import Sweep, read_sweep
 
 Place = Mapping[str, Any]
 

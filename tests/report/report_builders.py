@@ -70,7 +70,7 @@ def small_result(**changes: Any) -> dict[str, Any]:
         "tasks": [[0, 1], [2, 3]],
         "gradient_steps": 120,
         "notes": [{"task": 2, "text": "class 0 realigned with 10 rows"}],
-        "versions": {"recollect": "0.1.0", "python": "3.12"},
+        "versions": {"driftwise": "0.1.0", "python": "3.12"},
         "config": {"method": "er", "adaptation": "amr", "seed": 0, "threads": 1, "severity": 5},
     }
     config = {**result["config"], **changes.pop("config", {})}

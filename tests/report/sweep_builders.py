@@ -9,7 +9,7 @@ from typing import Any
 
 from report_builders import small_result, write_run
 
-from recollect.report.sweeps import Sweep, read_sweep
+from driftwise.report.sweeps import Sweep, read_sweep
 
 ENDS = {"vanilla": (50.0, 54.0), "fr": (91.0, 93.0), "amr": (88.0, 92.0)}
 """FAA of two seeds."""

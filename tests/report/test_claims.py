@@ -12,11 +12,11 @@ import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 from scipy import stats
 
-from recollect.report.paper.claims import Claim, claims
-from recollect.report.paper.claims_render import as_csv, as_html, as_markdown, as_text
-from recollect.report.paper.intervals import Interval, Paired, both, interval_of
-from recollect.report.paper.published import table
-from recollect.report.sweeps import Sweep
+from driftwise.report.paper.claims import Claim, claims
+from driftwise.report.paper.claims_render import as_csv, as_html, as_markdown, as_text
+from driftwise.report.paper.intervals import Interval, Paired, both, interval_of
+from driftwise.report.paper.published import table
+from driftwise.report.sweeps import Sweep
 
 KEYS = [
     *("matches-relearning", "fewer-labels", "less-compute", "larger-buffers-hurt"),

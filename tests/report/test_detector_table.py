@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 
-from recollect.errors import UserError
-from recollect.report import sheet
-from recollect.report.paper.detector_table import as_csv, detector_table
+from driftwise.errors import UserError
+from driftwise.report import sheet
+from driftwise.report.paper.detector_table import as_csv, detector_table
 
 RATES = (0.0, 0.5, 1.0)
 PLACES = [

@@ -11,8 +11,8 @@ from report_builders import small_result, write_run
 from sweep_builders import place_of, small_sweep, write_plan
 from test_report_browser import Visit, browser
 
-from recollect.report.index.page import write_index
-from recollect.report.sweeps import read_sweep
+from driftwise.report.index.page import write_index
+from driftwise.report.sweeps import read_sweep
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator

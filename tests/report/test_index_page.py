@@ -12,14 +12,14 @@ import pytest
 from report_builders import small_result, write_run
 from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_plan
 
-from recollect.errors import UserError
-from recollect.files import Manifest
-from recollect.report.index.page import write_index
-from recollect.report.index.rows import MEASURES, rows_of
-from recollect.report.index.run_page import build_run_page
-from recollect.report.markup import png
-from recollect.report.parse import DamagedError, parse
-from recollect.report.sweeps import read_sweep
+from driftwise.errors import UserError
+from driftwise.files import Manifest
+from driftwise.report.index.page import write_index
+from driftwise.report.index.rows import MEASURES, rows_of
+from driftwise.report.index.run_page import build_run_page
+from driftwise.report.markup import png
+from driftwise.report.parse import DamagedError, parse
+from driftwise.report.sweeps import read_sweep
 
 HOSTILE = "</script><script>alert('1')</script>\"&$title\n\u202emoc"
 
@@ -296,7 +296,7 @@ def test_a_run_page_tells_what_the_run_found(tmp_path: Path) -> None:
         "2 verdicts that claim drift, miss it or could not be given",
         "task 2: class 0 realigned with 10 rows",
         '"severity": 5',
-        "recollect 0.1.0",
+        "driftwise 0.1.0",
     ):
         assert words in reader.text, words
     links = [attributes["href"] or "" for tag, attributes in reader.tags if tag == "a"]

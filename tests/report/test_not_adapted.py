@@ -15,19 +15,19 @@ from matplotlib.image import imread
 from paper_sweep_builders import places_of, write_sweep
 from report_builders import small_result, write_run
 
-from recollect.adapted import Adapted, count_adapted
-from recollect.report import write_report
-from recollect.report.canvas import Drawing
-from recollect.report.figures import picture_of
-from recollect.report.index.page import write_index
-from recollect.report.paper import render
-from recollect.report.paper.claims import claims
-from recollect.report.paper.figures import draw_paper_figures
-from recollect.report.paper.table import paper_table
-from recollect.report.read import find_runs
-from recollect.report.settings import group
-from recollect.report.tables import as_text, table_of
-from recollect.report.words import overview
+from driftwise.adapted import Adapted, count_adapted
+from driftwise.report import write_report
+from driftwise.report.canvas import Drawing
+from driftwise.report.figures import picture_of
+from driftwise.report.index.page import write_index
+from driftwise.report.paper import render
+from driftwise.report.paper.claims import claims
+from driftwise.report.paper.figures import draw_paper_figures
+from driftwise.report.paper.table import paper_table
+from driftwise.report.read import find_runs
+from driftwise.report.settings import group
+from driftwise.report.tables import as_text, table_of
+from driftwise.report.words import overview
 
 UNTESTABLE = [{"task": 2, "class": label, "drifted": None} for label in (0, 1)]
 NOTE = "not adapted: 2 of 2 checks untestable"

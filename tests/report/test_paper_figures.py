@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from report_builders import small_result, write_run
 
-from recollect.report.canvas import Drawing
-from recollect.report.figures import Picture
-from recollect.report.paper.costs import cost_scatter, spread_out
-from recollect.report.paper.curves import accuracy_grid
-from recollect.report.paper.detector_map import detector_map
-from recollect.report.paper.feature_space import FeatureMap, feature_maps
-from recollect.report.paper.figures import draw_paper_figures
-from recollect.report.paper.gain import gain_bars, paired_gain
-from recollect.report.paper.places import MAX_COLUMNS, Group, groups_of, spots_of
-from recollect.report.paper.radar import radar_grid
-from recollect.report.paper.severity import severity_panels
-from recollect.report.style import DRIFT, Looks, looks_of
-from recollect.report.sweeps import Sweep, read_sweep
+from driftwise.report.canvas import Drawing
+from driftwise.report.figures import Picture
+from driftwise.report.paper.costs import cost_scatter, spread_out
+from driftwise.report.paper.curves import accuracy_grid
+from driftwise.report.paper.detector_map import detector_map
+from driftwise.report.paper.feature_space import FeatureMap, feature_maps
+from driftwise.report.paper.figures import draw_paper_figures
+from driftwise.report.paper.gain import gain_bars, paired_gain
+from driftwise.report.paper.places import MAX_COLUMNS, Group, groups_of, spots_of
+from driftwise.report.paper.radar import radar_grid
+from driftwise.report.paper.severity import severity_panels
+from driftwise.report.style import DRIFT, Looks, looks_of
+from driftwise.report.sweeps import Sweep, read_sweep
 
 Place = dict[str, Any]
 FAA = {"vanilla": 50.0, "fr": 80.0, "amr": 75.0}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 
-from recollect.report.paper.published import NAMES, SOURCE, find, table
-from recollect.report.paper.render import as_csv, as_html, as_latex, as_markdown, as_text
-from recollect.report.paper.table import PaperTable, paper_table
+from driftwise.report.paper.published import NAMES, SOURCE, find, table
+from driftwise.report.paper.render import as_csv, as_html, as_latex, as_markdown, as_text
+from driftwise.report.paper.table import PaperTable, paper_table
 
 RENDERERS: tuple[Callable[[PaperTable], str], ...] = (
     as_text,

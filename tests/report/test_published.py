@@ -4,14 +4,14 @@ from importlib.resources import files
 
 import pytest
 
-from recollect.errors import UserError
-from recollect.report.paper.published import MAIN, NAMES, PublishedCell, find, table
+from driftwise.errors import UserError
+from driftwise.report.paper.published import MAIN, NAMES, PublishedCell, find, table
 
 METHODS = {"er", "er-ace", "der++", "ser", "cls-er"}
 
 
 def test_the_published_files_travel_with_the_package() -> None:
-    folder = files("recollect.report.paper").joinpath("published")
+    folder = files("driftwise.report.paper").joinpath("published")
     for name in ("accuracy_tables.csv", "clear10_table.csv", "backbone_table.csv", "README.md"):
         assert folder.joinpath(name).is_file()
     assert "TMLR 2026" in folder.joinpath("README.md").read_text("utf-8")

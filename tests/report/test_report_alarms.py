@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from report_builders import small_result, write_run
 
-from recollect.report.read import find_runs
-from recollect.report.settings import group
-from recollect.report.words import summary
+from driftwise.report.read import find_runs
+from driftwise.report.settings import group
+from driftwise.report.words import summary
 
 Flags = dict[int, str]
 """Task -> one letter per class: F flagged, - not flagged, ? not testable."""

@@ -18,12 +18,12 @@ from report_builders import small_result, write_run, write_samples
 from safetensors.numpy import save_file
 from sweep_builders import place_of, write_plan
 
-from recollect.errors import UserError
-from recollect.report import read, write_report
-from recollect.report.index.page import write_index
-from recollect.report.read import find_runs
-from recollect.report.settings import group
-from recollect.report.sweeps import read_sweep
+from driftwise.errors import UserError
+from driftwise.report import read, write_report
+from driftwise.report.index.page import write_index
+from driftwise.report.read import find_runs
+from driftwise.report.settings import group
+from driftwise.report.sweeps import read_sweep
 
 
 @contextmanager
@@ -211,7 +211,7 @@ def test_images_of_no_height_and_endless_width_are_refused(tmp_path: Path) -> No
 def test_only_the_images_that_are_shown_are_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", small_result())
     write_samples(run / "samples.safetensors", num=2000, side=64)
-    from recollect.report.pictures import sample_sheet
+    from driftwise.report.pictures import sample_sheet
 
     (setting,) = group(find_runs([tmp_path]).runs).settings
     sample_sheet(setting)  # what is imported and cached the first time is not counted

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report import page as page_module
-from recollect.report import write_report
+from driftwise.report import page as page_module
+from driftwise.report import write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report.cells import stat_of
-from recollect.report.costs import relative_costs
-from recollect.report.read import find_runs
-from recollect.report.settings import LONGEST_VALUE, Grouped, group
-from recollect.report.words import cautions, overview, summary
+from driftwise.report.cells import stat_of
+from driftwise.report.costs import relative_costs
+from driftwise.report.read import find_runs
+from driftwise.report.settings import LONGEST_VALUE, Grouped, group
+from driftwise.report.words import cautions, overview, summary
 
 
 def grouped(folder: Path) -> Grouped:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from report_builders import small_result, write_run
 
-import recollect
-from recollect.report import write_report
-from recollect.report.csv_text import csv_text
+import driftwise
+from driftwise.report import write_report
+from driftwise.report.csv_text import csv_text
 
 FORMULA = "=cmd|' /C calc'!A0"
 STARTS = (
@@ -67,7 +67,7 @@ def test_names_in_a_result_reach_the_table_as_text(tmp_path: Path) -> None:
 
 
 def test_csv_is_written_in_one_place_only() -> None:
-    source = Path(recollect.__file__).parent
+    source = Path(driftwise.__file__).parent
     writers = [
         file.relative_to(source).as_posix()
         for file in source.rglob("*.py")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from report_builders import small_result, write_run
 
-from recollect.report.events import Outcome, changes, describe_events, outcomes_of
-from recollect.report.read import find_runs
+from driftwise.report.events import Outcome, changes, describe_events, outcomes_of
+from driftwise.report.read import find_runs
 
 
 def test_a_claim_is_right_from_the_drift_until_the_class_is_renewed(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report.cells import Setting
-from recollect.report.costs import cost_radar
-from recollect.report.curves import accuracy_over_tasks, pooled_bins
-from recollect.report.figures import DRAWERS, Picture, draw_all
-from recollect.report.grids import confusion_shares, per_class_means
-from recollect.report.pictures import contact_sheet
-from recollect.report.read import find_runs
-from recollect.report.settings import group
-from recollect.report.style import looks_by_cell, looks_of
+from driftwise.report.cells import Setting
+from driftwise.report.costs import cost_radar
+from driftwise.report.curves import accuracy_over_tasks, pooled_bins
+from driftwise.report.figures import DRAWERS, Picture, draw_all
+from driftwise.report.grids import confusion_shares, per_class_means
+from driftwise.report.pictures import contact_sheet
+from driftwise.report.read import find_runs
+from driftwise.report.settings import group
+from driftwise.report.style import looks_by_cell, looks_of
 
 
 def only_setting(folder: Path) -> Setting:

@@ -12,15 +12,15 @@ import pytest
 from matplotlib.figure import Figure
 from report_builders import small_result, write_run
 
-from recollect.report import write_report
-from recollect.report.cells import Setting
-from recollect.report.events import Outcome, outcomes_of
-from recollect.report.harms import MAX_ROWS, harm_dots
-from recollect.report.read import find_runs
-from recollect.report.run_details import MAX_VERDICTS, tell_run
-from recollect.report.settings import group
-from recollect.report.tables import as_text, table_of
-from recollect.report.verdicts import verdict_grid
+from driftwise.report import write_report
+from driftwise.report.cells import Setting
+from driftwise.report.events import Outcome, outcomes_of
+from driftwise.report.harms import MAX_ROWS, harm_dots
+from driftwise.report.read import find_runs
+from driftwise.report.run_details import MAX_VERDICTS, tell_run
+from driftwise.report.settings import group
+from driftwise.report.tables import as_text, table_of
+from driftwise.report.verdicts import verdict_grid
 
 HARMLESS: dict[str, Any] = {"harm": 2.0, "harm_error": 3.0, "harm_unlabelled": -1.0, "spared": True}
 

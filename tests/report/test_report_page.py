@@ -13,10 +13,10 @@ import pytest
 from report_builders import small_result, write_run, write_small_comparison
 from run_tools import snapshot
 
-import recollect.report
-from recollect.errors import UserError
-from recollect.report import Report, figures, page, run_details, write_report
-from recollect.report.costs import cost_radar
+import driftwise.report
+from driftwise.errors import UserError
+from driftwise.report import Report, figures, page, run_details, write_report
+from driftwise.report.costs import cost_radar
 
 HOSTILE = "<script>alert('1')</script>\"&$title"
 
@@ -75,7 +75,7 @@ def test_the_page_tells_the_summary_the_table_and_every_run(report: Report) -> N
             assert f"er, {adaptation}, ks, seed {seed}: FAA" in text
     assert "task 2: class 0 realigned with 10 rows" in text
     assert '"severity": 5' in text
-    assert "recollect 0.1.0" in text
+    assert "driftwise 0.1.0" in text
 
 
 def test_runs_that_were_left_out_are_named_on_the_page_and_to_the_caller(report: Report) -> None:
@@ -240,11 +240,11 @@ def test_files_can_be_read_by_whom_the_umask_allows(report: Report) -> None:
 
 def test_reading_results_needs_neither_torch_nor_a_plotting_library_until_it_draws() -> None:
     code = (
-        "import sys; from recollect.report import write_report; "
+        "import sys; from driftwise.report import write_report; "
         "print([name for name in ('torch', 'matplotlib') if name in sys.modules]); "
-        "import recollect.report.page; print('torch' in sys.modules)"
+        "import driftwise.report.page; print('torch' in sys.modules)"
     )
-    source = Path(recollect.report.__file__).parents[2]
+    source = Path(driftwise.report.__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(source)},
@@ -311,7 +311,7 @@ def test_of_very_many_settings_the_first_have_figures_and_the_page_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
-    monkeypatch.setattr(recollect.report, "MOST_SETTINGS", 2)
+    monkeypatch.setattr(driftwise.report, "MOST_SETTINGS", 2)
     for number in range(4):
         write_run(tmp_path / f"{number}", small_result(method=f"er{number}"))
     report = write_report([tmp_path], tmp_path / "out")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from report_builders import small_result, write_run, write_samples
 
-from recollect.errors import UserError
-from recollect.report.cells import Cell
-from recollect.report.read import find_runs
+from driftwise.errors import UserError
+from driftwise.report.cells import Cell
+from driftwise.report.read import find_runs
 
 
 def test_runs_are_found_at_any_depth_and_each_only_once(tmp_path: Path) -> None:

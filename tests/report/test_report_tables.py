@@ -6,10 +6,10 @@ from pathlib import Path
 
 from report_builders import small_result, write_run, write_small_comparison
 
-from recollect.report.columns import COMPARISON, FURTHER
-from recollect.report.read import find_runs
-from recollect.report.settings import group
-from recollect.report.tables import Table, as_csv, as_markdown, as_text, table_of
+from driftwise.report.columns import COMPARISON, FURTHER
+from driftwise.report.read import find_runs
+from driftwise.report.settings import group
+from driftwise.report.tables import Table, as_csv, as_markdown, as_text, table_of
 
 
 def comparison(folder: Path) -> Table:

@@ -10,7 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from recollect.report.paper.theory_figures import draw_theory
+from driftwise.report.paper.theory_figures import draw_theory
 
 
 def made_up(seeds: int = 2, **changes: Any) -> dict[str, Any]:

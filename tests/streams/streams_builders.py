@@ -11,9 +11,9 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from recollect import rng
-from recollect.data.parts import cut
-from recollect.streams import (
+from driftwise import rng
+from driftwise.data.parts import cut
+from driftwise.streams import (
     Concept,
     EventSpec,
     Schedule,
@@ -22,7 +22,7 @@ from recollect.streams import (
     make_script,
     transforms,
 )
-from recollect.types import Dataset, Parts, Rows
+from driftwise.types import Dataset, Parts, Rows
 
 PARTS = ("train", "monitored", "reference", "test")
 DOMAINS = ("photo", "cartoon", "sketch")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.streams import EventSpec, make_schedule, make_script
+from driftwise.streams import EventSpec, make_schedule, make_script
 
 TASKS = ((0, 1), (2, 3), (4,), (5,))
 

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.data.parts import cut
-from recollect.evaluate import Ledger
-from recollect.streams import Stream, TaskLabels, make_schedule
-from recollect.types import Parts, Rows
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.data.parts import cut
+from driftwise.evaluate import Ledger
+from driftwise.streams import Stream, TaskLabels, make_schedule
+from driftwise.types import Parts, Rows
 
 EVENT = 3
 """the task at which classes 0 to 3 drift"""

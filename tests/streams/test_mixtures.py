@@ -36,13 +36,13 @@ from streams_builders import (
     stream_of,
 )
 
-from recollect import rng
-from recollect.data.digits import load_digits
-from recollect.experiment.build import make_stream
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.streams import Concept, DriftEvent, EventSpec, Schedule, Stream, transforms
-from recollect.types import Rows
+from driftwise import rng
+from driftwise.data.digits import load_digits
+from driftwise.experiment.build import make_stream
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.streams import Concept, DriftEvent, EventSpec, Schedule, Stream, transforms
+from driftwise.types import Rows
 
 BLURRED = (("defocus-blur", 5),)
 

@@ -28,9 +28,9 @@ from streams_builders import (
     stream_of,
 )
 
-from recollect.errors import UserError
-from recollect.streams import EventSpec, Stream
-from recollect.types import Dataset
+from driftwise.errors import UserError
+from driftwise.streams import EventSpec, Stream
+from driftwise.types import Dataset
 
 
 def without_domains() -> Dataset:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams_builders import concept_of, original, placed, placements, stream_of, task_lists
 
-from recollect.errors import UserError
-from recollect.streams import Schedule, transforms
-from recollect.streams.placement import event_tasks, split_classes
+from driftwise.errors import UserError
+from driftwise.streams import Schedule, transforms
+from driftwise.streams.placement import event_tasks, split_classes
 
 
 def takers(made: Schedule) -> dict[int, list[int]]:

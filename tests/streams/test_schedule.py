@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from streams_builders import concept_of, placements
 
-from recollect.errors import UserError
-from recollect.streams import Concept, DriftEvent, Schedule
-from recollect.streams.schedule import ORIGINAL
+from driftwise.errors import UserError
+from driftwise.streams import Concept, DriftEvent, Schedule
+from driftwise.streams.schedule import ORIGINAL
 
 CONCEPTS = (
     Concept(transform="rotation", severity=1, seed=0),

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams_builders import script
 
-from recollect.errors import UserError
-from recollect.streams import EventSpec, Stream, event_spec, make_script, read_event, transforms
-from recollect.streams.schedule import ORIGINAL
-from recollect.streams.script import own_transforms
-from recollect.types import Dataset, Parts
+from driftwise.errors import UserError
+from driftwise.streams import EventSpec, Stream, event_spec, make_script, read_event, transforms
+from driftwise.streams.schedule import ORIGINAL
+from driftwise.streams.script import own_transforms
+from driftwise.types import Dataset, Parts
 
 TURNED = (("rotation", 2),)
 BLURRED = (("defocus-blur", 5),)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from streams_builders import PARTS, TURNED, assert_equal, original, script, stream_of
 
-from recollect.errors import UserError
-from recollect.streams import EventSpec, Stream
-from recollect.types import Rows
+from driftwise.errors import UserError
+from driftwise.streams import EventSpec, Stream
+from driftwise.types import Rows
 
 STEPS = 6
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from recollect import rng
-from recollect.data import digits
-from recollect.data.parts import cut
-from recollect.errors import UserError
-from recollect.experiment.build import make_stream
-from recollect.experiment.config import RunConfig
-from recollect.experiment.presets import resolve
-from recollect.streams import Concept, DriftEvent, Schedule, Stream, make_schedule, transforms
-from recollect.types import Dataset, Parts, Rows
+from driftwise import rng
+from driftwise.data import digits
+from driftwise.data.parts import cut
+from driftwise.errors import UserError
+from driftwise.experiment.build import make_stream
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.presets import resolve
+from driftwise.streams import Concept, DriftEvent, Schedule, Stream, make_schedule, transforms
+from driftwise.types import Dataset, Parts, Rows
 
 PARTS = ("train", "monitored", "reference", "test")
 PAIRS = tuple((2 * i, 2 * i + 1) for i in range(5))

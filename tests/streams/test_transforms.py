@@ -10,9 +10,9 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from recollect.errors import UserError
-from recollect.streams import transforms
-from recollect.streams.transforms import SEVERITIES, TRANSFORMS, apply
+from driftwise.errors import UserError
+from driftwise.streams import transforms
+from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
 
 SHAPES = [(0, 8, 8, 1), (3, 1, 1, 1), (2, 28, 28, 1), (2, 32, 32, 3), (2, 7, 5, 3), (2, 2, 3, 1)]
 DETERMINISTIC = ("identity", "permutation", "rotation", "defocus-blur")

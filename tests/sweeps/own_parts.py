@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recollect.adapt.vanilla import Vanilla
-from recollect.shapes import Workbench
-from recollect.types import Repair, Verdict
+from driftwise.adapt.vanilla import Vanilla
+from driftwise.shapes import Workbench
+from driftwise.types import Repair, Verdict
 
-FOLDER = "RECOLLECT_TEST_FOLDER"
+FOLDER = "DRIFTWISE_TEST_FOLDER"
 
 
 def folder() -> Path:

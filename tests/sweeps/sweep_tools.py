@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-import recollect
-from recollect.sweeps.grid import Grid, Value
-from recollect.sweeps.job import Job, Outcome
-from recollect.sweeps.plan import RUNS, Plan, PlannedRun, make_plan
+import driftwise
+from driftwise.sweeps.grid import Grid, Value
+from driftwise.sweeps.job import Job, Outcome
+from driftwise.sweeps.plan import RUNS, Plan, PlannedRun, make_plan
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 """For real processes: they find `own_parts` beside this file, too."""
@@ -44,9 +44,9 @@ def write_digits(file: Path) -> Path:
 
 
 def undisturbed(plan: Plan, out: Path) -> Path:
-    """The folder of all runs of a plan, each made by `recollect.run`."""
+    """The folder of all runs of a plan, each made by `driftwise.run`."""
     for run in plan.runs:
-        recollect.run(run.config, out / RUNS / run.id)
+        driftwise.run(run.config, out / RUNS / run.id)
     return out
 
 

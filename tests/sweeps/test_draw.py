@@ -10,10 +10,10 @@ import pytest
 from run_tools import complaint
 from sweep_tools import job_of, tiny_plan
 
-from recollect.report.sweeps import DIGEST, digest_of_plan
-from recollect.sweeps.draw import draw, draw_claims
-from recollect.sweeps.job import perform
-from recollect.sweeps.plan import SWEEPS, write_plan
+from driftwise.report.sweeps import DIGEST, digest_of_plan
+from driftwise.sweeps.draw import draw, draw_claims
+from driftwise.sweeps.job import perform
+from driftwise.sweeps.plan import SWEEPS, write_plan
 
 
 def nobody(line: str) -> None:

@@ -17,13 +17,13 @@ import pytest
 from run_tools import complaint, lasting
 from sweep_tools import ENVIRONMENT, is_dead, job_of, tiny_plan, undisturbed, until, write_digits
 
-import recollect
-from recollect.data.identity import sampled_identity_of
-from recollect.experiment import build
-from recollect.experiment.store import LOCK, RunFolder, is_busy, is_finished
-from recollect.sweeps.engines import InProcess, Pool, cores
-from recollect.sweeps.job import Job, Outcome, is_damaged, perform
-from recollect.sweeps.plan import RUNS
+import driftwise
+from driftwise.data.identity import sampled_identity_of
+from driftwise.experiment import build
+from driftwise.experiment.store import LOCK, RunFolder, is_busy, is_finished
+from driftwise.sweeps.engines import InProcess, Pool, cores
+from driftwise.sweeps.job import Job, Outcome, is_damaged, perform
+from driftwise.sweeps.plan import RUNS
 
 PATIENCE = 120.0
 """seconds; a busy machine takes long to import torch"""
@@ -75,7 +75,7 @@ def test_workers_bring_what_plain_runs_bring(
         assert outcome.seconds > 0
         folder = Path(RUNS) / run.id
         assert lasting(tmp_path / folder) == lasting(plain / folder)
-        assert outcome.faa == recollect.run(run.config, tmp_path / folder, resume=True)["faa"]
+        assert outcome.faa == driftwise.run(run.config, tmp_path / folder, resume=True)["faa"]
         assert told[-2:] == [(run.id, 1, 2), (run.id, 2, 2)]
 
 
@@ -154,8 +154,8 @@ def test_a_worker_that_dies_between_jobs_costs_no_run(pool: Pool, tmp_path: Path
 
 PARENT = """
 import json, sys
-from recollect.sweeps.engines import Pool
-from recollect.sweeps.job import Job
+from driftwise.sweeps.engines import Pool
+from driftwise.sweeps.job import Job
 
 with Pool(1) as pool:
     pool.submit(Job(**json.loads(sys.argv[1])))

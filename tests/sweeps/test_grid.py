@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect.sweeps.grid import Grid, read_grid_file
+from driftwise.sweeps.grid import Grid, read_grid_file
 
 
 def written(folder: Path, text: str, name: str = "mine.yaml") -> Path:

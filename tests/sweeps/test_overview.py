@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from recollect.sweeps.job import Outcome
-from recollect.sweeps.overview import Overview
+from driftwise.sweeps.job import Outcome
+from driftwise.sweeps.overview import Overview
 
 
 def told_after(seconds: Sequence[float], *, total: int, slots: int, running: int = 0) -> str:

@@ -11,18 +11,18 @@ import pytest
 from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
-from recollect import RunConfig, cli
-from recollect.adapt.vanilla import Vanilla
-from recollect.data import places
-from recollect.data.known import KNOWN
-from recollect.experiment.presets import resolve
-from recollect.report.paper.plate import scale_words
-from recollect.report.paper.table import paper_table
-from recollect.report.sweeps import read_sweep
-from recollect.sweeps import plan as plans
-from recollect.sweeps.grid import Grid
-from recollect.sweeps.plan import Plan, make_plan, run_id, write_plan
-from recollect.sweeps.scale import SCALES
+from driftwise import RunConfig, cli
+from driftwise.adapt.vanilla import Vanilla
+from driftwise.data import places
+from driftwise.data.known import KNOWN
+from driftwise.experiment.presets import resolve
+from driftwise.report.paper.plate import scale_words
+from driftwise.report.paper.table import paper_table
+from driftwise.report.sweeps import read_sweep
+from driftwise.sweeps import plan as plans
+from driftwise.sweeps.grid import Grid
+from driftwise.sweeps.plan import Plan, make_plan, run_id, write_plan
+from driftwise.sweeps.scale import SCALES
 
 
 def tiny(**axes: Any) -> Plan:
@@ -233,10 +233,10 @@ def test_a_sweep_planned_with_weights_is_not_taken_up_without_them(
 ) -> None:
     weights = tmp_path / "resnet18.safetensors"
     weights.touch()
-    monkeypatch.setenv("RECOLLECT_RESNET18", str(weights))
+    monkeypatch.setenv("DRIFTWISE_RESNET18", str(weights))
     grid = Grid(axes={"seed": range(2)}, base={**TINY, "preset": "published"})
     write_plan(make_plan("p", grid), tmp_path)
-    monkeypatch.delenv("RECOLLECT_RESNET18")
+    monkeypatch.delenv("DRIFTWISE_RESNET18")
     monkeypatch.setattr(places, "candidates", lambda hints, *, explicit=None: [])
     line = complaint(lambda: write_plan(make_plan("p", grid), tmp_path))
     assert "(2 runs differ, as in encoder: resnet18-imagenet there, random here)" in line
@@ -345,8 +345,8 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) 
 # --- custom parts -------------------------------------------------------------------------------
 
 EDITED = """
-from recollect.adapt.vanilla import Vanilla
-from recollect.types import Repair
+from driftwise.adapt.vanilla import Vanilla
+from driftwise.types import Repair
 from edited_helper import NOTE
 
 class Part(Vanilla):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect.report.sweeps import read_sweep
-from recollect.sweeps.grid import Grid
-from recollect.sweeps.plan import make_plan, write_plan
+from driftwise.report.sweeps import read_sweep
+from driftwise.sweeps.grid import Grid
+from driftwise.sweeps.plan import make_plan, write_plan
 
 PLAN = make_plan("it", Grid(axes={"seed": range(2)}))
 MISSING = object()

@@ -24,11 +24,11 @@ import pytest
 from run_tools import complaint, lasting
 from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 
-from recollect.experiment.interrupt import Terminated
-from recollect.experiment.store import CHECKPOINT, LOCK, is_busy
-from recollect.sweeps.on_ray import OnRay
-from recollect.sweeps.plan import FAILURES, RUNS
-from recollect.sweeps.sweep import Summary, carry_out
+from driftwise.experiment.interrupt import Terminated
+from driftwise.experiment.store import CHECKPOINT, LOCK, is_busy
+from driftwise.sweeps.on_ray import OnRay
+from driftwise.sweeps.plan import FAILURES, RUNS
+from driftwise.sweeps.sweep import Summary, carry_out
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own, while it is imported
@@ -202,7 +202,7 @@ def test_machines_that_join_a_cluster_are_used_and_those_that_leave_are_not(clus
 
 LISTENERS = """
 import os, pathlib, sys
-from recollect.sweeps.on_ray import OnRay
+from driftwise.sweeps.on_ray import OnRay
 
 def descendants(pid):
     for child in map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
@@ -295,4 +295,4 @@ def test_a_run_takes_something_up(cpus: float, gpus: float) -> None:
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'recollect[ray]'" in complaint(lambda: OnRay())
+    assert "pip install 'driftwise[ray]'" in complaint(lambda: OnRay())

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect import RunConfig
-from recollect.experiment.presets import PAPER, resolve
-from recollect.sweeps.scale import SCALES, SIZES, Scale, scale_named
+from driftwise import RunConfig
+from driftwise.experiment.presets import PAPER, resolve
+from driftwise.sweeps.scale import SCALES, SIZES, Scale, scale_named
 
 SMOKE, SMALL, PAPERS = SCALES["smoke"], SCALES["small"], SCALES["paper"]
 

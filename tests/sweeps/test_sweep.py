@@ -14,15 +14,15 @@ import pytest
 from run_tools import complaint, lasting, snapshot
 from sweep_tools import Notes, job_of, tiny_plan, undisturbed
 
-from recollect import files
-from recollect.errors import RunFailure
-from recollect.experiment.store import RunFolder, is_finished
-from recollect.report.sweeps import read_sweep
-from recollect.sweeps import sweep as sweeps
-from recollect.sweeps.engines import Engine, InProcess
-from recollect.sweeps.job import Job, Outcome, State
-from recollect.sweeps.plan import FAILURES, RUNS, Plan, write_plan
-from recollect.sweeps.sweep import Summary, carry_out
+from driftwise import files
+from driftwise.errors import RunFailure
+from driftwise.experiment.store import RunFolder, is_finished
+from driftwise.report.sweeps import read_sweep
+from driftwise.sweeps import sweep as sweeps
+from driftwise.sweeps.engines import Engine, InProcess
+from driftwise.sweeps.job import Job, Outcome, State
+from driftwise.sweeps.plan import FAILURES, RUNS, Plan, write_plan
+from driftwise.sweeps.sweep import Summary, carry_out
 
 
 class Scripted(Engine):

@@ -1,4 +1,4 @@
-"""`recollect sweep` and `recollect reproduce` as a shell runs them."""
+"""`driftwise sweep` and `driftwise reproduce` as a shell runs them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from run_tools import command_line, lasting
 from sweep_tools import ENVIRONMENT, TINY, is_dead, tiny_plan, undisturbed, until, write_digits
 
-from recollect.cli import command
-from recollect.experiment.store import LOCK, is_busy
-from recollect.sweeps import command as sweep_command
-from recollect.sweeps import engines, on_ray
-from recollect.sweeps.plan import FAILURES, RUNS, Plan
+from driftwise.cli import command
+from driftwise.experiment.store import LOCK, is_busy
+from driftwise.sweeps import command as sweep_command
+from driftwise.sweeps import engines, on_ray
+from driftwise.sweeps.plan import FAILURES, RUNS, Plan
 
 SEEDS = (0, 1)
 
@@ -112,7 +112,7 @@ def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
     told: dict[str, Any] = json.loads(printed.out)
     assert (told["total"], told["done"], list(told["failed"])) == (1, 0, [failed])
     last = printed.err.splitlines()[-1]
-    assert last.startswith(f"recollect: failed: 1 of 1 runs failed, the first of them {failed}: ")
+    assert last.startswith(f"driftwise: failed: 1 of 1 runs failed, the first of them {failed}: ")
     assert "it broke in two lines (" in last
     assert "own_parts.py, line 66); the same command tries them again" in last
     note = out / FAILURES / f"{failed}.json"
@@ -149,7 +149,7 @@ def test_what_a_user_must_mend_is_one_line_and_leaves_no_run(
     file = grid_file(tmp_path) if words else tmp_path / "nothing.yaml"
     assert command(["sweep", str(file), "--out", str(out), *words]) == 2
     told = capsys.readouterr().err
-    assert told.count("recollect: error: ") == 1
+    assert told.count("driftwise: error: ") == 1
     assert complaint in told.splitlines()[-1]
     assert not (out / RUNS).exists()
 
@@ -228,7 +228,7 @@ def test_what_is_no_sweep_refuses_flags_that_would_do_nothing(
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
-    """What `recollect reproduce` would carry out."""
+    """What `driftwise reproduce` would carry out."""
     plans: list[Plan] = []
 
     def keep(_: object, plan: Plan, __: Path) -> int:

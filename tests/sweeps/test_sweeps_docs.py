@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from recollect.cli import command
+from driftwise.cli import command
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
 COMMANDS = [
     shlex.split(line, comments=True)
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    for line in re.findall(r"^recollect (.+)$", block.replace("\\\n", " "), re.MULTILINE)
+    for line in re.findall(r"^driftwise (.+)$", block.replace("\\\n", " "), re.MULTILINE)
 ]
 SETTINGS = [
     shlex.split(words) for words in re.findall(r"`(--set [^`]+)`", PAGE) if "KEY" not in words

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from recollect.experiment.presets import resolve
-from recollect.report.paper.published import find
-from recollect.sweeps.paper import TARGETS
-from recollect.sweeps.plan import Plan, make_plan
-from recollect.sweeps.scale import SCALES
+from driftwise.experiment.presets import resolve
+from driftwise.report.paper.published import find
+from driftwise.sweeps.paper import TARGETS
+from driftwise.sweeps.plan import Plan, make_plan
+from driftwise.sweeps.scale import SCALES
 
 TABLES = {"table1": 70, "table2": 70, "table3": 70, "table4": 70, "clear10": 12, "backbones": 16}
 

@@ -10,8 +10,8 @@ from same_state import same
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recollect import rng
-from recollect.theory import (
+from driftwise import rng
+from driftwise.theory import (
     Pair,
     cosine,
     efficiency,

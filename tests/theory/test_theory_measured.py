@@ -11,11 +11,11 @@ import pytest
 import torch
 from run_tools import complaint, strict_json
 
-from recollect.errors import UserError
-from recollect.experiment import theory
-from recollect.experiment.config import RunConfig
-from recollect.experiment.theory import measure_theory, reproduce_theory, theory_config
-from recollect.report.paper import theory_figures
+from driftwise.errors import UserError
+from driftwise.experiment import theory
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.theory import measure_theory, reproduce_theory, theory_config
+from driftwise.report.paper import theory_figures
 
 SMALL = RunConfig(epochs=1, options={"backbone": {"hidden": (16,)}})
 

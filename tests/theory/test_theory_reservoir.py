@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from recollect.theory import (
+from driftwise.theory import (
     chance_all_replaced,
     chance_replaced,
     paper_chance_all_replaced,

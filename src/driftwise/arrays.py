@@ -1,0 +1,44 @@
+"""Arrays from outside: what cannot be taken as it is, is refused and never converted in silence."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftwise.errors import UserError
+
+_LARGEST = np.iinfo(np.int64).max
+
+
+def refuse_odd(values: object, what: str) -> None:
+    """UserError for arrays, tensors, or lists of them, that hide values, have none, or wrap."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise UserError(
+            f"{what}: a masked array hides values that would be used; leave masked samples out and "
+            "give the others as a plain array"
+        )
+    if isinstance(values, Tensor):
+        _refuse_odd_tensor(values, what)
+    elif isinstance(values, np.ndarray):
+        if values.dtype == np.uint64 and bool((values > _LARGEST).any()):
+            raise UserError(f"{what}: {values.max()} is too large; numbers go up to {_LARGEST}")
+    elif isinstance(values, list | tuple):
+        for each in values:
+            if isinstance(each, np.ndarray | Tensor):
+                refuse_odd(each, what)
+
+
+def _refuse_odd_tensor(values: Tensor, what: str) -> None:
+    if values.is_nested:
+        raise UserError(f"{what}: got a nested tensor; pad it with to_padded_tensor()")
+    if values.layout != torch.strided:
+        raise UserError(f"{what}: got a sparse tensor; give it as to_dense() makes it")
+    if values.is_meta:
+        raise UserError(f"{what}: got a tensor on the device meta, which has no values")
+    if values.is_quantized:
+        raise UserError(f"{what}: got a quantised tensor; give it as dequantize() makes it")
+    if values.is_floating_point() and values.dtype.itemsize == 1:
+        raise UserError(f"{what}: got {values.dtype}, which nothing computes with; give x.float()")
+    if values.dtype == torch.uint64 and bool((values.view(torch.int64) < 0).any()):
+        raise UserError(f"{what}: a value is too large; numbers go up to {_LARGEST}")

@@ -1,0 +1,119 @@
+"""Where data may lie, and where it is put."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftwise.errors import UserError
+
+SYSTEM_FOLDERS = (Path("/usr/local/share/datasets"), Path("/usr/share/datasets"))
+"""Where system packages put data sets; Debian's Fashion-MNIST is `fashion-mnist` in the last."""
+
+GIVEN = "the path that was given"
+VARIABLE = "DRIFTWISE_DATA"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One file or folder that may hold a data set."""
+
+    path: Path
+    origin: str
+    """what made it a candidate"""
+
+
+def candidates(name_hints: Sequence[str], *, explicit: Path | None = None) -> list[Place]:
+    """Every place worth a look, the first one first; an explicit path rules out all others.
+
+    Hints are the names a data set goes by in a folder of data sets: `("fashion-mnist",
+    "FashionMNIST/raw")`. A path the user names may be such a folder or the data set itself.
+    """
+    if explicit is not None:
+        return _named(explicit.expanduser(), ("", *name_hints), GIVEN)
+    # The hints go first: a folder of data sets must not pass for a data set of its own.
+    places = [
+        place
+        for folder in _listed(VARIABLE)
+        for place in _named(folder, (*name_hints, ""), VARIABLE)
+    ]
+    for folder, origin in (
+        (data_home(), "the user's data folder"),
+        (Path("data").absolute(), "torchvision's usual folder"),
+        (_home() / "data", "torchvision's usual folder"),
+        *((folder, "the system's packages") for folder in SYSTEM_FOLDERS),
+    ):
+        places += _named(folder, name_hints, origin)
+    first: dict[Path, Place] = {}
+    for place in places:
+        first.setdefault(place.path, place)
+    return list(first.values())
+
+
+def locate(
+    name_hints: Sequence[str], looks_right: Callable[[Path], bool], explicit: Path | None = None
+) -> Path | None:
+    """The first place that exists and looks right, None if there is none."""
+    for place in candidates(name_hints, explicit=explicit):
+        with contextlib.suppress(OSError):  # a folder that may not be read is no place to read from
+            if place.path.exists() and looks_right(place.path):
+                return place.path
+    return None
+
+
+def not_found(name: str, tried: Sequence[Place], help_lines: Sequence[str]) -> UserError:
+    """The error for a data set that is nowhere: where it was looked for, and what helps."""
+    lines = [f"{name} was not found; looked in"]
+    lines += [f"  {place.path} ({place.origin})" for place in tried]
+    if {GIVEN, VARIABLE}.isdisjoint(place.origin for place in tried):
+        lines.append(f"  ({VARIABLE}, which may name further folders, is not set)")
+    lines += ["what helps:", *(f"  {line}" for line in help_lines)] if help_lines else []
+    return UserError("\n".join(lines))
+
+
+def data_home() -> Path:
+    """The user's folder for data sets; it need not exist."""
+    usual = {"darwin": "Library/Application Support", "win32": "AppData/Local"}
+    return _base("XDG_DATA_HOME", usual.get(sys.platform, ".local/share")) / "driftwise"
+
+
+def cache_home() -> Path:
+    """The user's folder for what can be made anew; it need not exist."""
+    if chosen := os.environ.get("DRIFTWISE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    usual = {"darwin": "Library/Caches", "win32": "AppData/Local"}
+    home = _base("XDG_CACHE_HOME", usual.get(sys.platform, ".cache")) / "driftwise"
+    return home / "cache" if sys.platform == "win32" else home
+
+
+def _named(folder: Path, hints: Sequence[str], origin: str) -> list[Place]:
+    """The places a folder of data sets offers; a file is the only place it offers."""
+    if folder.is_file():
+        return [Place(path=folder, origin=origin)] if "" in hints else []
+    return [Place(path=folder / hint, origin=origin) for hint in hints]
+
+
+def _listed(variable: str) -> list[Path]:
+    """The folders an environment variable names, as PATH does."""
+    listed = os.environ.get(variable, "").split(os.pathsep)
+    return [Path(folder).expanduser().absolute() for folder in listed if folder]
+
+
+def _base(variable: str, usual: str) -> Path:
+    """A base folder of this user: the one the XDG variable names, or what is usual here."""
+    if sys.platform == "win32" and "LOCALAPPDATA" in os.environ:
+        return Path(os.environ["LOCALAPPDATA"])
+    chosen = Path(os.environ.get(variable, ""))
+    # The XDG rules say that relative paths are to be ignored.
+    return chosen if chosen.is_absolute() else _home() / usual
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise UserError("expected a home folder, but this user has none; set HOME") from None

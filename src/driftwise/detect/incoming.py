@@ -1,0 +1,251 @@
+"""Pictures as anybody has them, all at once or batch by batch, in blocks of one size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftwise.arrays import refuse_odd
+from driftwise.errors import UserError
+from driftwise.types import Dataset
+
+Array = np.ndarray | Tensor
+Batch = tuple[Array, Array] | list[Array]
+"""Pictures, uint8 (rows, height, width, 1 or 3) or floats in [0, 1], or vectors of any numbers
+(rows, features), and labels, whole numbers (rows,). Channels may also come first, as torch has
+them, where it is plain that they do."""
+Data = Dataset | Batch | Iterable[Batch]
+"""All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
+
+_BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 18
+"""encoded at once, whatever batches they came in: memory is bounded, and how the rows were cut into
+batches cannot make a difference, not even in the last digit"""
+
+
+class Block(NamedTuple):
+    """Rows that are encoded at once."""
+
+    start: int
+    """the number of its first row"""
+    images: Tensor
+    """uint8 (rows, height, width, channels), or float32 (rows, features)"""
+    labels: Tensor
+    """int64 (rows,)"""
+
+
+class Incoming(NamedTuple):
+    """Any kind of data, opened."""
+
+    name_of: Callable[[int], str]
+    """what a label is called"""
+    image_shape: tuple[int, ...]
+    """(height, width, channels), or (features,)"""
+    first: Block
+    blocks: Iterable[Block]
+    """all of them, the first one too"""
+
+
+def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming:
+    """Any kind of data, block by block; what is wrong with them is told with the `side`."""
+    if isinstance(data, Dataset) and class_names is None:
+        class_names = data.class_names
+    blocks = _told_of(side, _blocks_of(_batches_of(data)))
+    first = next(blocks, None)
+    if first is None:
+        hint = ": an iterator gives its pictures only once" if isinstance(data, Iterator) else ""
+        raise UserError(f"{side}: expected pictures, got none{hint}")
+    image_shape = tuple(first.images.shape[1:])
+    return Incoming(_naming(class_names), image_shape, first, itertools.chain([first], blocks))
+
+
+def _told_of(side: str, blocks: Iterable[Block]) -> Iterator[Block]:
+    try:
+        yield from blocks
+    except UserError as error:
+        raise UserError(f"{side}: {error}") from error
+
+
+_NO_BATCHES = (np.ndarray, Tensor, str, bytes, bytearray, memoryview, Mapping)
+"""what can be iterated over, and gives no pairs"""
+
+
+def _batches_of(data: Data) -> Iterator[Batch]:
+    if isinstance(data, Dataset):
+        yield data.images, data.labels
+    elif _is_batch(data):
+        yield data
+    elif isinstance(data, Iterable) and not isinstance(data, _NO_BATCHES):
+        yield from data  # type: ignore[misc]
+    else:
+        raise UserError(
+            "expected a Dataset, a pair (images, labels) or batches of such pairs; got"
+            f" {type(data).__name__}"
+        )
+
+
+def _naming(class_names: Sequence[str] | None) -> Callable[[int], str]:
+    if class_names is None:
+        return str
+    names = [str(name) for name in class_names]
+    if len(set(names)) < len(names):
+        raise UserError(f"two classes have one name; got {', '.join(names)}")
+
+    def name_of(label: int) -> str:
+        if not 0 <= label < len(names):
+            raise UserError(f"label {label} has no name; there are {len(names)} class names")
+        return names[label]
+
+    return name_of
+
+
+def _is_batch(data: object) -> TypeGuard[Batch]:
+    return (
+        isinstance(data, tuple | list)
+        and len(data) == 2
+        and isinstance(data[0], np.ndarray | Tensor)
+    )
+
+
+def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
+    """The same rows in blocks of one size, the last one shorter, however they came."""
+    waiting: list[tuple[Tensor, Tensor]] = []
+    shape: tuple[int, ...] | None = None
+    start = 0
+    for images, labels in _pieces(batches):
+        if shape is None:
+            shape = tuple(images.shape[1:])
+        elif tuple(images.shape[1:]) != shape:
+            raise UserError(
+                f"pictures must all have one size; got {size_in_words(shape)}, then"
+                f" {size_in_words(tuple(images.shape[1:]))}"
+            )
+        size = _block_rows(shape)
+        waiting.append((images, labels))
+        while sum(len(part) for _, part in waiting) >= size:
+            pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
+            yield Block(start, pixels[:size], numbers[:size])
+            start += size
+            waiting = [(pixels[size:], numbers[size:])] if len(numbers) > size else []
+    if waiting:
+        pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
+        yield Block(start, pixels, numbers)
+
+
+def _block_rows(shape: tuple[int, ...]) -> int:
+    return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, math.prod(shape[:2]))))
+
+
+def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Checked batches, large ones cut: a file that is mapped into memory is read bit by bit."""
+    for batch in batches:
+        if not _is_batch(batch):
+            raise UserError(
+                "expected batches of (images, labels), both arrays; got"
+                f" {type(batch).__name__}: a data set of single pictures goes into a DataLoader"
+            )
+        images, labels = batch
+        refuse_odd(images, "images")
+        numbers = _label_numbers(labels)
+        if not images.ndim:
+            raise UserError("expected images or vectors, (rows, ...); got a single number")
+        if len(images) != len(numbers):
+            raise UserError(f"{len(numbers)} labels for {len(images)} pictures")
+        for begin in range(0, len(numbers), _BLOCK_ROWS):
+            piece = slice(begin, begin + _BLOCK_ROWS)
+            yield _pixels(images[piece]), numbers[piece]
+
+
+def _label_numbers(labels: Array) -> Tensor:
+    """int64 (rows,)"""
+    refuse_odd(labels, "labels")
+    try:
+        array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"expected labels as whole numbers (rows,); got a {type(labels).__name__} of several "
+            "lengths or kinds"
+        ) from error
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise UserError(
+            f"expected labels as whole numbers (rows,); got {array.dtype} {array.shape}"
+        )
+    if (array < 0).any():
+        raise UserError(
+            f"expected labels from 0 on, and -1 marks a sample without one; got {array.min()}: "
+            "leave out samples without a label"
+        )
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _pixels(images: Array) -> Tensor:
+    """uint8 (rows, height, width, channels), or float32 (rows, features)"""
+    if images.ndim == 2 and images.shape[1]:
+        return _vectors(images)
+    if isinstance(images, np.ndarray):
+        native = images.dtype.newbyteorder("=")
+        if native not in (np.uint8, np.float16, np.float32, np.float64):
+            raise _not_pixels(images.dtype)
+        # Owned, since torch cannot promise not to write into what is read-only.
+        images = torch.from_numpy(np.require(images, native, requirements=["C", "W"]))
+    pixels = images.detach().cpu()
+    shape = tuple(pixels.shape)
+    if len(shape) != 4 or not {shape[1], shape[3]} & {1, 3} or not all(shape[1:]):
+        raise UserError(
+            "expected images (rows, height, width, 1 or 3), or vectors (rows, features); got"
+            f" {shape}"
+        )
+    if pixels.shape[3] not in (1, 3):
+        pixels = pixels.permute(0, 2, 3, 1)
+    if pixels.dtype == torch.uint8:
+        return pixels
+    if not pixels.is_floating_point():
+        raise _not_pixels(pixels.dtype)
+    # Written so that NaN is outside too: every comparison with it is false.
+    if not ((pixels >= 0) & (pixels <= 1)).all():
+        raise UserError(
+            "expected images as uint8, or floats in [0, 1] without NaN; got floats from"
+            f" {pixels.min().item():g} to {pixels.max().item():g}"
+        )
+    return pixels.float().mul(255).round_().to(torch.uint8)
+
+
+def _vectors(values: Array) -> Tensor:
+    """float32 (rows, features), if they are finite numbers."""
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "fiub":
+            raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
+        values = torch.from_numpy(values.astype(np.float32))
+    if values.is_complex():
+        raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
+    vectors = values.detach().cpu().float()
+    if not vectors.isfinite().all():
+        raise UserError(
+            "vectors hold NaN, infinity or more than single precision holds: fill in what is"
+            " missing, or leave such samples out"
+        )
+    return vectors
+
+
+def _not_pixels(dtype: object) -> UserError:
+    return UserError(
+        f"expected images as uint8, or floats in [0, 1]; got {dtype}: divide by the largest value"
+        " that a pixel can have"
+    )
+
+
+def size_in_words(shape: tuple[int, ...]) -> str:
+    """A picture's size in words, or a vector's.
+
+    >>> size_in_words((8, 12, 1)), size_in_words((6,))
+    ('8 x 12 in grey', 'vectors of 6')
+    """
+    if len(shape) == 1:
+        return f"vectors of {shape[0]}"
+    colours = {1: "in grey", 3: "in colour"}.get(shape[2], f"in {shape[2]} channels")
+    return f"{shape[0]} x {shape[1]} {colours}"

@@ -1,0 +1,195 @@
+"""Drift by reconstruction: what a small autoencoder has not learned to draw, it draws badly.
+
+At a check an autoencoder learns half of each class's reference, and its errors on the other half
+are compared with those on the current rows. It has seen neither, so that errors differ only where
+rows do, whatever the learner may have trained on. The price is half of the reference.
+
+Training is in the seconds of a check but not in its FLOPs, which count a run's own networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from driftwise import rng
+from driftwise.detect.detector import Reference, Setting
+from driftwise.detect.detectors import by_ks
+from driftwise.detect.judge import ComparisonOptions, Judge
+from driftwise.detect.reference import FingerprintReference
+from driftwise.errors import UserError
+from driftwise.models.inputs import to_input
+from driftwise.types import Encoding, Rows, Verdict
+
+_BATCH_ROWS = 32
+_RATE = 5e-3
+_CHUNK_ROWS = 512
+"""whose errors are computed at once"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionOptions(ComparisonOptions):
+    """What can be chosen about the detector by reconstruction."""
+
+    steps: int = 200
+    """of training the autoencoder, at every check"""
+    width: int = 8
+    """maps of its first layer, twice those of its bottleneck; of tables, numbers that a row is
+    squeezed into"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps < 1 or self.width < 1:
+            raise UserError(
+                f"the detector's steps and width must be at least 1; got {self.steps} and "
+                f"{self.width}"
+            )
+
+
+def reconstruction(setting: Setting, options: ReconstructionOptions) -> ReconstructionDetector:
+    """Kolmogorov-Smirnov on an autoencoder's errors; whatever the encoder, it is not asked."""
+    if setting.labels != "given":
+        raise UserError(
+            f"the detector reconstruction goes by given labels, not {setting.labels} ones; use "
+            'monitor_labels="given", or another detector'
+        )
+    return ReconstructionDetector(options, seed=setting.seed)
+
+
+class ReconstructionDetector:
+    """Compares how well an autoencoder draws current rows and reference rows, both unseen."""
+
+    watches = True
+
+    def __init__(self, options: ReconstructionOptions, *, seed: int = 0) -> None:
+        self._options = options
+        self._seed = seed
+        comparison = by_ks("reconstruction", lambda encoding: encoding.features[:, 0])
+        self._judge = Judge([comparison], options, seed=seed)
+
+    def check(
+        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+    ) -> list[Verdict]:
+        """One verdict per class, on the half of its distinct reference rows that is not learned."""
+        if isinstance(reference, FingerprintReference):
+            raise UserError(
+                "the detector by reconstruction learns from rows, and fingerprints hold none; keep "
+                "held-out rows or the memory as the reference"
+            )
+        current = monitored.distinct()
+        now = [current.of_class(label).images for label in classes]
+        # Of the check's own: how many draws earlier checks took makes no difference.
+        draw = rng.fork(self._seed, "autoencoder", task)
+        learned, unseen = [], []
+        for label in classes:
+            kept = reference.rows_of(label).distinct().images
+            order = torch.randperm(len(kept), generator=draw)
+            learned.append(kept[order[: len(kept) // 2]])
+            unseen.append(kept[order[len(kept) // 2 :]])
+        errors = self._errors(learned, [*unseen, *now], draw)
+        pairs = zip(errors[: len(classes)], errors[len(classes) :], strict=True)
+        return self._judge.verdicts(task, dict(zip(classes, pairs, strict=True)))
+
+    def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
+        """Of classes with so many reference and current samples, the untestable ones, and why."""
+        unseen = {label: (kept - kept // 2, now) for label, (kept, now) in sizes.items()}
+        return self._judge.obstacles(task, unseen)
+
+    def _errors(
+        self, learned: Sequence[Tensor], sides: Sequence[Tensor], draw: torch.Generator
+    ) -> list[Encoding]:
+        """Of each set of rows; an encoding's only number."""
+        rows = [part for part in learned if len(part)]
+        if rows:
+            options = self._options
+            fitted = fit(torch.cat(rows), steps=options.steps, width=options.width, generator=draw)
+            columns = [fitted.errors(side)[:, None] for side in sides]
+        else:  # nothing to learn from, and so nothing to compare with: no class will be judged
+            columns = [torch.zeros(len(side), 1) for side in sides]
+        return [Encoding(logits=column, features=column) for column in columns]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autoencoder:
+    """A trained network, and the scale of what it was trained on."""
+
+    network: nn.Module
+    mean: Tensor
+    """of each number of a row"""
+    deviation: Tensor
+    """from it: one for all pixels, or one for each column of a table"""
+
+    @torch.no_grad()
+    def errors(self, images: Tensor) -> Tensor:
+        """Mean squared error of each row's reconstruction, (rows, ...) -> (rows,)."""
+        parts = [torch.empty(0)]
+        for chunk in torch.split(images, _CHUNK_ROWS) if len(images) else ():
+            rows = (to_input(chunk) - self.mean) / self.deviation
+            parts.append((self.network(rows) - rows).square().flatten(start_dim=1).mean(dim=1))
+        return torch.cat(parts)
+
+
+def fit(images: Tensor, *, steps: int, width: int, generator: torch.Generator) -> Autoencoder:
+    """Train an autoencoder on rows as they are stored: pictures, or float vectors.
+
+    All randomness is the generator's, and gradients reach nothing else.
+    """
+    # A check may be made where nobody needs gradients.
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        rows = to_input(images)
+        mean = rows.mean(dim=0)
+        # Columns of a table have units of their own; pixels share theirs, lest those that hardly
+        # vary weigh as much as the others.
+        variance = (rows - mean).square().mean(dim=0 if rows.ndim == 2 else None)
+        deviation = torch.where(variance > 0, variance.sqrt(), 1.0)
+        rows = (rows - mean) / deviation
+        with rng.as_global(generator):
+            network = _for_tables(rows, width) if rows.ndim == 2 else _for_pictures(rows, width)
+        optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
+        for _ in range(steps):
+            batch = rows[torch.randint(len(rows), (_BATCH_ROWS,), generator=generator)]
+            loss = (network(batch) - batch).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return Autoencoder(network=network, mean=mean, deviation=deviation)
+
+
+def _for_pictures(rows: Tensor, width: int) -> nn.Module:
+    """Two convolutions that halve the picture, and two that bring it back, of any size."""
+    _, channels, *size = rows.shape
+    half = [(side + 1) // 2 for side in size]
+    narrow = max(1, width // 2)
+
+    def back(maps_in: int, maps_out: int, size: Sequence[int]) -> nn.Module:
+        # An even side needs the row that halving an odd one does not lose.
+        height, wide = (1 - side % 2 for side in size)
+        return nn.ConvTranspose2d(
+            maps_in, maps_out, 3, stride=2, padding=1, output_padding=(height, wide)
+        )
+
+    return nn.Sequential(
+        nn.Conv2d(channels, width, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(width, narrow, 3, stride=2, padding=1),
+        back(narrow, width, half),
+        nn.ReLU(),
+        back(width, channels, size),
+    )
+
+
+def _for_tables(rows: Tensor, width: int) -> nn.Module:
+    """Fully connected; a bottleneck as wide as the table would be none."""
+    columns = rows.shape[1]
+    narrow = max(1, min(width, columns // 2))
+    return nn.Sequential(
+        nn.Linear(columns, 4 * width),
+        nn.ReLU(),
+        nn.Linear(4 * width, narrow),
+        nn.Linear(narrow, 4 * width),
+        nn.ReLU(),
+        nn.Linear(4 * width, columns),
+    )

@@ -1,0 +1,97 @@
+"""What is kept to say what each class looked like when it was last learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from driftwise import rng
+from driftwise.detect.encoders import Encoder
+from driftwise.detect.fingerprint import Fingerprints, in_half, in_single
+from driftwise.types import Encoding, Rows
+
+
+class HeldOutReference:
+    """Rows that nobody trains on: a valid reference for an encoder that learns.
+
+    They are encoded anew at every check, as what it once said of them expires.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Rows] = {}
+
+    def renew(self, label: int, rows: Rows) -> None:
+        """From now on `rows` say what the class looks like."""
+        self._rows[label] = rows
+
+    def rows_of(self, label: int) -> Rows:
+        """The rows kept for a class; none for one that has not been learned."""
+        if label in self._rows:
+            return self._rows[label]
+        none = torch.empty(0, dtype=torch.int64)
+        return Rows(images=none.to(torch.uint8), labels=none, ids=none, concepts=none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {str(label): dict(vars(rows)) for label, rows in self._rows.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._rows = {int(label): Rows.restored(rows) for label, rows in state.items()}
+
+
+class FingerprintReference:
+    """Encodings of rows that were learned from: small, and independent of the replay memory.
+
+    Valid for a fixed encoder only, to which learned rows look no different from fresh ones.
+    """
+
+    def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
+        self._encoder = encoder
+        self._seed = seed
+        self._prints = Fingerprints(encoder.name, size=size, seed=seed)
+        self._came: dict[int, int] = {}
+
+    def renew(self, label: int, rows: Rows) -> None:
+        """From now on `rows` say what the class looks like; without any, what was known stays."""
+        if len(rows):
+            self._prints.forget(label)
+            self._prints.add(label, self._encoder.encode(rows.images))
+            # A repair asks for few rows of a class, however often it comes.
+            self._came[label] = max(len(rows), self._came.get(label, 0))
+
+    def encoding_of(self, label: int) -> Encoding:
+        """What is kept of a class; no rows for one that has not been learned."""
+        kept = self._prints.encoding_of(label)
+        if kept is None:
+            return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
+        return kept
+
+    def like_the_stream(self, classes: Sequence[int]) -> dict[int, Encoding]:
+        """What is kept of the classes, thinned to the mix in which they came to be learned.
+
+        What is kept is as many rows of a rare class as of a frequent one: compared with a stream
+        that nobody tells apart by class, the mix alone would look like drift.
+        """
+        kept = {label: print_ for label in classes if len(print_ := self.encoding_of(label))}
+        share = min((len(some) / self._came[label] for label, some in kept.items()), default=0)
+        thinned = {}
+        for label, some in kept.items():
+            order = torch.randperm(len(some), generator=rng.fork(self._seed, "thinned", label))
+            thinned[label] = some[order[: round(share * self._came[label])].sort().values]
+        return thinned
+
+    def rounded(self, encoding: Encoding) -> Encoding:
+        """An encoding as coarse as those that are kept."""
+        return in_single(in_half(encoding))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {**self._prints.state_dict(), "came": self._came}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._prints.load_state_dict(state)
+        self._came = dict(state["came"])

@@ -1,0 +1,469 @@
+"""Drift detection by itself: fit to pictures as they were, check pictures as they are.
+
+>>> import numpy as np
+>>> pictures = np.random.default_rng(0).integers(0, 100, (60, 8, 8, 1), dtype=np.uint8)
+>>> labels = np.arange(60) % 2
+>>> detector = DriftDetector(encoder="random").fit((pictures[:40], labels[:40]))
+>>> brighter = pictures[40:] + 100 * (labels[40:, None, None, None] == 1).astype(np.uint8)
+>>> [(each.name, each.verdict) for each in detector.check((brighter, labels[40:])).classes]
+[('0', 'same'), ('1', 'drifted')]
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from driftwise import rng
+from driftwise.detect.c2st import areas_under_curve, held_out_scores
+from driftwise.detect.cached import keys_of
+from driftwise.detect.comparison import Comparison
+from driftwise.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
+from driftwise.detect.encoders import Encoder, OwnEncoder, Scaled, Surroundings
+from driftwise.detect.evidence import observed_split
+from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
+from driftwise.detect.judge import ComparisonOptions, Judge
+from driftwise.detect.ks import kolmogorov_smirnov
+from driftwise.detect.sample import DistinctSample
+from driftwise.detect.scores import entropy
+from driftwise.detect.share import estimate_shares
+from driftwise.errors import UserError, unknown_name
+from driftwise.types import Encoding, Verdict
+
+State = Literal["drifted", "same", "not testable", "new", "missing"]
+
+MAX_TELLING = 8
+"""rows on either side that are named as the most telling"""
+MIN_PERMUTATIONS = 1_000
+"""more classes, or a smaller level, make it more"""
+
+_COMPARISONS: Mapping[str, Callable[[int], list[Comparison]]] = {
+    "combined": all_three,
+    "ks": lambda _: [ks_on("entropy")],
+    "mmd": lambda permutations: [by_mmd(permutations)],
+    "c2st": lambda permutations: [by_c2st(permutations)],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassReport:
+    """What is known about one class."""
+
+    name: str
+    verdict: State
+    """not testable: too few rows for any answer; new, missing: on one side only, which is not
+    drift"""
+    p_value: float | None = None
+    """how often two samples of one distribution would differ as much"""
+    threshold: float | None = None
+    """drifted exactly where the p-value does not exceed it"""
+    p_values: Mapping[str, float] | None = None
+    """by test"""
+    auc: float | None = None
+    """effect size: how often a linear classifier that has seen neither ranks a current row above a
+    reference row; at 0.5 or less the sides cannot be told apart, at 1 without fail"""
+    ks_gap: float | None = None
+    """effect size: largest difference of the two sides' distribution functions of the entropy of
+    the encoder's predictions, 0 to 1"""
+    share: float | None = None
+    """of a drifted class, the estimated share of current rows that look new, at least about"""
+    share_error: float | None = None
+    """its standard error"""
+    moved: tuple[int, ...] = ()
+    """of a drifted class, the current rows compared that more likely than not look new: their
+    numbers, counted from 0 in the order in which they came"""
+    num_reference: int = 0
+    """rows that came"""
+    num_current: int = 0
+    num_kept_reference: int = 0
+    """different pictures among them, or a uniform sample of `max_rows`: those to be compared"""
+    num_kept_current: int = 0
+    num_copies_reference: int = 0
+    """rows that came and equal a kept one pixel by pixel; a picture counts once"""
+    num_copies_current: int = 0
+    num_shared: int = 0
+    """kept reference pictures that are among the current ones too: drift looks smaller by them"""
+    telling_reference: tuple[int, ...] = ()
+    """rows least like the current ones, the most telling first: their numbers, counted from 0 in
+    the order in which they came"""
+    telling_current: tuple[int, ...] = ()
+    """rows least like the reference, likewise"""
+    reason: str | None = None
+    """why the class could not be tested"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftReport:
+    """What a check found, class by class."""
+
+    classes: tuple[ClassReport, ...]
+    detector: str
+    encoder: str
+    """the encoder that answered"""
+    blind_to: str | None
+    """what it cannot see; None: its maker does not say"""
+    level: float
+    correction: str
+
+    @property
+    def drifted(self) -> bool:
+        """Whether any class has drifted."""
+        return any(each.verdict == "drifted" for each in self.classes)
+
+    def names(self, *verdicts: State) -> list[str]:
+        """The classes of which one of these is said."""
+        return [each.name for each in self.classes if each.verdict in verdicts]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can say it."""
+        return {
+            "drifted": self.drifted,
+            "drifted_classes": self.names("drifted"),
+            **asdict(self),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfCheck:
+    """False alarms, measured where nothing can have drifted."""
+
+    alarms: int
+    """checks at which some class was called drifted"""
+    checks: int
+    """checks at which some class could be tested"""
+    num_classes: int
+    """classes with rows enough to be split"""
+    half_rows: tuple[int, int]
+    """rows in a half of a class: the fewest, the most"""
+
+
+class DriftDetector:
+    """Compares pictures with those it was fitted to, class by class; classes go by their names."""
+
+    def __init__(
+        self,
+        *,
+        detector: str = "combined",
+        level: float = 0.05,
+        correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm",
+        encoder: str | nn.Module | Callable[[Tensor], Any] | Encoder = "auto",
+        max_rows: int = 500,
+        seed: int = 0,
+    ) -> None:
+        """`encoder`: `auto` takes the one that sees most of those that are installed, in this
+        order: `efficientnet`, `resnet18-imagenet`, `random`; any of them by its name; a torch
+        module or function from float images (rows, channels, height, width) in [0, 1] to (rows, d);
+        or any fixed `Encoder`.
+
+        With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
+        At most `max_rows` different pictures of a class are kept on either side, a uniform sample,
+        as encodings; copies of a picture, pixel by pixel, count once.
+        """
+        if detector not in _COMPARISONS:
+            raise unknown_name("detector", detector, _COMPARISONS)
+        options = ComparisonOptions(level=level, correction=correction)
+        if max_rows < options.min_rows:
+            raise UserError(f"max_rows must be at least {options.min_rows}; got {max_rows}")
+        self._detector = detector
+        self._options = options
+        self._make_encoder = _encoder_maker(encoder)
+        self._max_rows = max_rows
+        self._seed = seed
+        self._fitted: _Fitted | None = None
+
+    def fit(self, reference: Data, *, class_names: Sequence[str] | None = None) -> DriftDetector:
+        """Take these pictures for how each class looks; what was known before is forgotten.
+
+        Labels of batches are named by `class_names`, or else by their numbers.
+        """
+        came = opened(reference, class_names, "the reference")
+        encoder = self._encoder_for(came.image_shape)
+        if len(came.image_shape) == 1:
+            encoder = Scaled.by(encoder, came.first.images)
+        samples, _ = self._sample(encoder, came, "reference")
+        self._fitted = _Fitted(came.image_shape, encoder, samples)
+        return self
+
+    def check(self, current: Data, *, class_names: Sequence[str] | None = None) -> DriftReport:
+        """Compare these pictures with the reference; neither they nor anything else is kept."""
+        if self._fitted is None:
+            raise UserError("the detector has no reference yet; call fit(reference) first")
+        image_shape, encoder, kept = self._fitted
+        came = opened(current, class_names, "the current pictures")
+        if came.image_shape != image_shape:
+            raise UserError(
+                f"the reference's pictures are {size_in_words(image_shape)}, the current ones "
+                f"{size_in_words(came.image_shape)}; bring both to one size and one number of"
+                " channels"
+            )
+        now, shared = self._sample(encoder, came, "current", kept)
+        return DriftReport(
+            classes=tuple(self._class_reports(kept, now, shared)),
+            detector=self._detector,
+            encoder=encoder.name,
+            blind_to=getattr(encoder, "blind_to", None),
+            level=self._options.level,
+            correction=self._options.correction,
+        )
+
+    def self_check(self, rounds: int = 100, *, max_rows: int = 50) -> SelfCheck:
+        """Measure false alarms: the reference split against itself, at random, `rounds` times.
+
+        Each class is cut into two halves of at most `max_rows` rows, which is quicker than a check.
+        """
+        if self._fitted is None:
+            raise UserError("the detector has no reference yet; call fit(reference) first")
+        if rounds < 1:
+            raise UserError(f"a self-check needs at least 1 round; got {rounds}")
+        if max_rows < self._options.min_rows:
+            raise UserError(
+                f"max_rows of a self-check must be at least {self._options.min_rows}; got"
+                f" {max_rows}"
+            )
+        kept = [sample.encoding for sample in self._fitted.samples.values()]
+        least = 2 * self._options.min_rows
+        testable = {place: each for place, each in enumerate(kept) if len(each) >= least}
+        # As fine as the correction needs, and no finer.
+        judge = self._judge(min_permutations=199)
+        alarms = checks = 0
+        for number in range(1, rounds + 1):
+            draw = rng.fork(self._seed, "standalone", "self-check", number)
+            sides = {label: _halves(each, max_rows, draw) for label, each in testable.items()}
+            found = [each.drifted for each in judge.verdicts(number, sides)]
+            checks += any(answer is not None for answer in found)
+            alarms += any(found)
+        halves = [min(len(each) // 2, max_rows) for each in testable.values()] or [0]
+        return SelfCheck(
+            alarms=alarms,
+            checks=checks,
+            num_classes=len(testable),
+            half_rows=(min(halves), max(halves)),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
+        if self._fitted is None:
+            return {"image_shape": None, "encoder": None, "classes": {}}
+        encoder = self._fitted.encoder
+        return {
+            "image_shape": self._fitted.image_shape,
+            "encoder": encoder.name,
+            "scale": [encoder.mean, encoder.std] if isinstance(encoder, Scaled) else None,
+            "classes": {name: kept.state_dict() for name, kept in self._fitted.samples.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off; what another encoder made is refused."""
+        if state["image_shape"] is None:
+            self._fitted = None
+            return
+        encoder = self._encoder_for(tuple(state["image_shape"]))
+        if (scale := state.get("scale")) is not None:
+            encoder = Scaled(encoder, *scale)
+        if encoder.name != state["encoder"]:
+            raise UserError(
+                f"the reference was encoded by {state['encoder']}; this detector's encoder is"
+                f" {encoder.name}, and their numbers cannot be compared"
+            )
+        samples = {name: DistinctSample.restored(kept) for name, kept in state["classes"].items()}
+        self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
+
+    def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
+        around = Surroundings(learner=no_learner, image_shape=image_shape, seed=self._seed)
+        return self._make_encoder(around)
+
+    def _sample(
+        self,
+        encoder: Encoder,
+        came: Incoming,
+        side: str,
+        others: Mapping[str, DistinctSample] | None = None,
+    ) -> tuple[dict[str, DistinctSample], dict[str, set[bytes]]]:
+        """A bounded sample of every class that occurs, and what of the others' came too, by name.
+
+        Seeds, sides and classes draw independently: or pictures of both sides would meet oftener.
+        """
+        samples: dict[str, DistinctSample] = {}
+        shared: dict[str, set[bytes]] = {}
+        for block in came.blocks:
+            contents = keys_of(block.images)
+            offers = []
+            for label in torch.unique(block.labels).tolist():
+                name = came.name_of(label)
+                if name not in samples:
+                    salt = rng.derive(self._seed, "standalone", side, name).to_bytes(8, "big")
+                    samples[name] = DistinctSample(salt)
+                    shared[name] = set()
+                mine = (block.labels == label).nonzero().squeeze(1)
+                shown = [contents[row] for row in mine.tolist()]
+                if others is not None and name in others:
+                    shared[name].update(others[name].contents & set(shown))
+                sample = samples[name]
+                offers.append((sample, mine[sample.offer(shown, self._max_rows)]))
+            # Only what is going to be kept: of a large class, ever fewer rows are.
+            wanted = torch.cat([rows for _, rows in offers])
+            if not len(wanted):
+                continue
+            parts = encoder.encode(block.images[wanted])
+            end = 0
+            for sample, rows in offers:
+                begin, end = end, end + len(rows)
+                sample.put(parts[begin:end], block.start + rows)
+        return samples, shared
+
+    def _class_reports(
+        self,
+        kept: Mapping[str, DistinctSample],
+        now: Mapping[str, DistinctSample],
+        shared: Mapping[str, Collection[bytes]],
+    ) -> Iterator[ClassReport]:
+        """One report per class of either side, in the order of names, numbers by their size."""
+        names = sorted({*kept, *now}, key=_by_number)
+        sides = {
+            place: (kept[name].encoding, now[name].encoding)
+            for place, name in enumerate(names)
+            if name in kept and name in now
+        }
+        verdicts = {each.label: each for each in self._judge().verdicts(1, sides)}
+        nothing = DistinctSample()
+        for place, name in enumerate(names):
+            before, after = kept.get(name, nothing), now.get(name, nothing)
+            if place not in verdicts:
+                report = ClassReport(name=name, verdict="missing" if name in kept else "new")
+            elif verdicts[place].drifted is None:
+                reason = verdicts[place].reason
+                report = ClassReport(name=name, verdict="not testable", reason=reason)
+            else:
+                report = self._tested(name, verdicts[place], before, after)
+            yield replace(
+                report,
+                num_reference=before.seen,
+                num_current=after.seen,
+                num_kept_reference=len(before.rows),
+                num_kept_current=len(after.rows),
+                num_copies_reference=before.num_copies,
+                num_copies_current=after.num_copies,
+                num_shared=len(shared.get(name, ())),
+            )
+
+    def _judge(self, *, min_permutations: int = MIN_PERMUTATIONS) -> Judge:
+        comparisons = _COMPARISONS[self._detector](min_permutations)
+        merge = merging("cauchy") if len(comparisons) > 1 else None
+        return Judge(comparisons, self._options, merge=merge, seed=self._seed)
+
+    def _tested(
+        self,
+        name: str,
+        verdict: Verdict,
+        kept: DistinctSample,
+        now: DistinctSample,
+    ) -> ClassReport:
+        """The verdict, how large the difference is, and which rows show it."""
+        only = _COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name
+        effect = _effect(
+            kept.encoding, now.encoding, rng.fork(self._seed, "standalone", "effect", name)
+        )
+        share, error, moved = None, None, torch.empty(0, dtype=torch.int64)
+        if verdict.drifted:
+            (found,) = estimate_shares([(kept.encoding.features, now.encoding.features)])
+            share, error, moved = found.share, found.error, now.rows[found.evidence > 0.5]
+        telling_reference = effect.scores[: len(kept.rows)].argsort(stable=True)
+        telling_current = effect.scores[len(kept.rows) :].argsort(stable=True, descending=True)
+        return ClassReport(
+            name=name,
+            verdict="drifted" if verdict.drifted else "same",
+            p_value=verdict.p_value,
+            threshold=verdict.threshold,
+            p_values=verdict.p_values or {only: verdict.p_value or 0.0},
+            auc=effect.auc,
+            ks_gap=effect.ks_gap,
+            share=share,
+            share_error=error,
+            moved=tuple(moved.sort().values.tolist()),
+            telling_reference=tuple(kept.rows[telling_reference[:MAX_TELLING]].tolist()),
+            telling_current=tuple(now.rows[telling_current[:MAX_TELLING]].tolist()),
+        )
+
+
+def _encoder_maker(encoder: Any) -> Callable[[Surroundings], Encoder]:
+    """Makes the encoder that was asked for; that it can is tried at once, before work goes in."""
+    if isinstance(encoder, str):
+        # By name: where weights lie is known where experiments are put together.
+        maker: Callable[[Surroundings], Encoder]
+        if encoder == "auto":
+            maker = importlib.import_module("driftwise.experiment.weights").best_encoder
+        else:
+            maker = importlib.import_module("driftwise.experiment.catalogue").encoder_maker(encoder)
+            maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
+        return maker
+    made: Encoder
+    if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):
+        made = OwnEncoder(encoder)
+    elif all(hasattr(encoder, name) for name in ("encode", "fixed", "name")):
+        made = encoder
+    else:
+        raise UserError(
+            "encoder must be a name (auto, efficientnet, resnet18-imagenet, random), a torch module"
+            f" or a function; got {encoder!r:.200}"
+        )
+    if not made.fixed:
+        raise UserError(
+            f"the encoder {made.name} learns, so that what it made of the reference expires;"
+            " give a fixed one"
+        )
+    return lambda _: made
+
+
+class _Fitted(NamedTuple):
+    """What `fit` leaves behind."""
+
+    image_shape: tuple[int, ...]
+    encoder: Encoder
+    samples: dict[str, DistinctSample]
+
+
+# --- how large a difference is ------------------------------------------------------------------
+
+
+_RIDGE = 1.0
+"""stronger than the test's: of digits that were inverted in one row out of six, 99 % of the rows
+named as the most telling were inverted ones, instead of 49 %"""
+
+
+class _Effect(NamedTuple):
+    auc: float
+    ks_gap: float
+    scores: Tensor
+    """(reference + current rows,): how much each looks like a current one, judged unseen"""
+
+
+def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
+    pooled = torch.cat([kept.features, now.features])
+    order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
+    is_current = observed_split(1, (len(kept), len(now)))
+    scores = held_out_scores(pooled[None], is_current, order=order, folds=10, ridge=_RIDGE)
+    gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic
+    return _Effect(float(areas_under_curve(scores, is_current)), gap, scores[0, 0])
+
+
+def _halves(encoding: Encoding, max_rows: int, draw: torch.Generator) -> tuple[Encoding, Encoding]:
+    """Two random samples of equal size that have no row in common."""
+    size = min(len(encoding) // 2, max_rows)
+    order = torch.randperm(len(encoding), generator=draw)
+    return encoding[order[:size]], encoding[order[size : 2 * size]]
+
+
+def _by_number(name: str) -> tuple[bool, int, str]:
+    """Sorts numbers by their size, before other names."""
+    is_number = name.isascii() and name.isdecimal()
+    return not is_number, int(name) if is_number else 0, name
+
+
+def no_learner(images: Tensor) -> Encoding:
+    """Stands where a fixed encoder is given a learner, which it never asks."""
+    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} rows")

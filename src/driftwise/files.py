@@ -1,0 +1,299 @@
+"""Files that appear whole or not at all, and whose failures are told in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from driftwise.errors import RunFailure, UserError
+from driftwise.regular import SMALL, open_regular, read_json
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+"""What JSON can say; read-only shapes, so that a dict of floats counts as one."""
+
+
+def write_json(path: str | os.PathLike[str], obj: JSON) -> None:
+    """Write JSON to a file, whole or not at all: a reader sees the old content or the new."""
+    text = json.dumps(obj, indent=1, allow_nan=False) + "\n"
+    with replacing(Path(path)) as file:
+        file.write(text.encode())
+
+
+@contextlib.contextmanager
+def replacing(target: Path, *, durable: bool = True) -> Iterator[io.BufferedRandom]:
+    """An open file to fill; it becomes `target` in one step, once it is safe on the disk.
+
+    Its name cannot be guessed and it is made here or not at all, so that no link in its place leads
+    the writing elsewhere; a link in the place of `target` gives way. `durable=False` does not wait
+    for the disk: for what can be made again at any time.
+    """
+    temporary = temporary_beside(target)
+    with writing(target):
+        try:
+            with temporary.open("x+b") as file:  # exclusive: it follows no link
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            temporary.replace(target)
+            if durable:
+                sync(target.parent)
+        finally:
+            quietly(temporary.unlink)
+
+
+def temporary_beside(target: Path) -> Path:
+    """A name for a temporary file, which no two processes share and nobody foresees."""
+    start = os.fsdecode(os.fsencode(target.name)[:200])  # file systems allow 255 bytes
+    return target.with_name(f".{start}.{secrets.token_hex(8)}.tmp")
+
+
+def own_file(path: str, flags: int) -> int:
+    """An `opener` for files under a known name: a link, a pipe or a device there is an OSError."""
+    # Without waiting: a pipe would keep its opener until somebody comes to the other end.
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a pipe with nobody at its other end
+            kind = "a link" if error.errno == errno.ELOOP else "a pipe"
+            raise OSError(error.errno, f"it is {kind}, not a regular file", path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
+    return handle
+
+
+@contextlib.contextmanager
+def writing(file: Path, remedy: str = "") -> Iterator[None]:
+    """Tell an OSError in one line: the file, the reason, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = f"; {remedy}" if remedy else ""
+        raise RunFailure(f"cannot write {file}: {reason(error)}{advice}") from error
+
+
+def read_object(
+    file: Path, remedy: str = "start anew with overwrite=True", *, most: int = SMALL
+) -> dict[str, Any] | None:
+    """A JSON object from a file of at most so many bytes, None if there is no such file."""
+    try:
+        found = read_json(file, most)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is damaged: {error}; {remedy}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{file} is damaged: expected a JSON object; {remedy}")
+    return found
+
+
+CHECKSUMS = "checksums.json"
+"""Kept in a folder: SHA-256 of the files that were written `sealed` into it, and of itself."""
+
+
+@contextlib.contextmanager
+def sealed(target: Path) -> Iterator[io.BufferedRandom]:
+    """`replacing`, and the checksum of what was written is kept beside it.
+
+    The new checksum is there before the new content is, and that of the content it replaces stays
+    beside it: however often it crashes in between, the file fits one of them.
+    """
+    with replacing(target) as file:
+        yield file
+        file.seek(0)
+        seals = _checksums(target.parent)
+        seals[target.name] = [
+            digest_of(target),
+            hashlib.file_digest(file, "sha256").hexdigest(),
+        ]
+        write_json(target.parent / CHECKSUMS, {**seals, CHECKSUMS: [_digest_of_json(seals)]})
+
+
+def refuse_unsealed(file: Path) -> None:
+    """UserError if a file is not as it was written; one that has no checksum, or is not, passes."""
+    seals = _checksums(file.parent).get(file.name)
+    if seals is not None and digest_of(file) not in (*seals, None):
+        raise UserError(
+            f"{file} is damaged: its checksum in {CHECKSUMS} does not fit; "
+            "start anew with overwrite=True"
+        )
+
+
+def _checksums(folder: Path) -> dict[str, list[str | None]]:
+    """By name; UserError if they are damaged themselves.
+
+    Whatever damaged them may have been at the files beside them, which nothing would tell then.
+    """
+    file = folder / CHECKSUMS
+    remedy = "start anew with overwrite=True, or remove it to go on without checksums"
+    seals = read_object(file, remedy) or {}
+    own = seals.pop(CHECKSUMS, None)
+    if own is None:  # as earlier versions wrote it
+        whole = all(isinstance(each, list) for each in seals.values())
+    else:
+        whole = own == [_digest_of_json(seals)]
+    if not whole:
+        raise UserError(f"{file} is damaged: its own checksum does not fit; {remedy}")
+    return seals
+
+
+def _digest_of_json(value: JSON) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def digest_of(file: Path) -> str | None:
+    """SHA-256 of a file's content, None if there is no such file."""
+    try:
+        with open_regular(file) as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def refuse_links(out: Path, path: Path) -> None:
+    """UserError if a folder on the way from an output folder to a path below it is a link.
+
+    Writing or removing there would happen elsewhere. The output folder itself may be a link.
+    """
+    for part in reversed([path, *path.parents][: len(path.relative_to(out).parts)]):
+        if part.is_symlink():
+            raise UserError(
+                f"{part} is a link, and nothing is written through a link below {out}; put a "
+                "folder in its place, or choose another output folder"
+            )
+
+
+def folder_in(out: Path, name: str) -> Path:
+    """A folder below an output folder, made where it is missing; UserError if it is a link."""
+    folder = out / name
+    refuse_links(out, folder)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+MANIFEST = ".written.json"
+"""Kept in an output folder: names of the files that were written below it, by folder."""
+
+
+class Manifest:
+    """Which files of a folder, or of one below it, were written here: only these are removed."""
+
+    def __init__(self, out: Path, below: str = "") -> None:
+        self._file = out / MANIFEST
+        self._folder = below
+
+    def names(self) -> set[str]:
+        """Files of the folder; none where nothing is noted, or the note is damaged."""
+        return self._read().get(self._folder, set())
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note files; to be called before they are written, for what a crash leaves behind."""
+        with alone(self._file):
+            noted = self._read()
+            known = noted.get(self._folder, set())
+            if not known.issuperset(names := set(names)):
+                self._write({**noted, self._folder: known | names})
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, those of them that are noted."""
+        if not (gone := self.names().intersection(names)):
+            return
+        folder = self._file.parent / self._folder
+        refuse_links(self._file.parent, folder)
+        for file in (folder / name for name in gone):
+            with writing(file):
+                if not file.is_dir():
+                    file.unlink(missing_ok=True)
+        with alone(self._file):
+            noted = self._read()
+            self._write({**noted, self._folder: noted.get(self._folder, set()) - gone})
+
+    def _read(self) -> dict[str, set[str]]:
+        try:
+            with open(self._file, "rb", opener=own_file) as file:
+                noted = json.loads(file.read(1 << 26))  # cut off, a larger one is damaged
+            return {
+                folder: {name for name in names if Path(name).name == name}
+                for folder, names in noted.items()
+            }
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+            return {}
+
+    def _write(self, noted: Mapping[str, set[str]]) -> None:
+        left = {folder: sorted(names) for folder, names in noted.items() if names}
+        if left:
+            write_json(self._file, left)
+        else:
+            quietly(self._file.unlink)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def size(file: Path) -> int:
+    """Bytes in a file, 0 if there is none."""
+    return file.stat().st_size if file.exists() else 0
+
+
+def quietly(action: Callable[[], None]) -> None:
+    """Tidy up as far as possible; what went wrong first is what gets told."""
+    with contextlib.suppress(OSError):
+        action()
+
+
+def reason(error: OSError) -> str:
+    """What the system says went wrong."""
+    return error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Let one process at a time work on `path`; the others wait until it is done, or dead."""
+    lock = path.with_name(f".{path.name}.lock")
+    handle = _take(lock)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            lock.unlink()  # while it is held: whoever waits for it notices, and tries again
+        handle.close()
+
+
+def _take(lock: Path) -> BinaryIO:
+    """Wait for a lock that the kernel gives back however its holder ends."""
+    import fcntl  # here, so that looking for data works where there is no such lock
+
+    with writing(lock, "choose a folder on a local disk that you may write to"):
+        while True:
+            handle = open(lock, "ab", opener=own_file)  # noqa: SIM115
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):
+                    return handle
+            except FileNotFoundError:
+                pass  # its last holder removed it between our opening and locking: try again
+            except BaseException:
+                handle.close()
+                raise
+            handle.close()

@@ -1,0 +1,51 @@
+"""A network whose usual forwards are compiled; unusual ones, a last short batch say, are not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+
+import torch
+from torch import Tensor, nn
+
+from driftwise.errors import UserError
+
+
+class Compiled(nn.Module):
+    """Calls a network, through torch.compile where as many rows come as in a full step.
+
+    One graph per usual number of rows, made when it first comes; nothing is compiled for any other.
+    Graphs for any number of rows were tried: convolutions ask for new ones below 16 rows, and
+    single rows always do. Hooks on the network run as ever, outside of the graphs.
+    """
+
+    def __init__(self, network: nn.Module, usual: Collection[int]) -> None:
+        super().__init__()
+        self._network = (network,)  # not a part of this module: its weights are listed there
+        self._usual = frozenset(usual)
+        self._compiled = torch.compile(network.forward, dynamic=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, channels, height, width) -> (rows, classes)."""
+        (network,) = self._network
+        if len(x) not in self._usual:
+            logits: Tensor = network(x)
+            return logits
+        network.forward = self._compiled  # for this call: hooks stay on the outside
+        try:
+            logits = network(x)
+        finally:
+            del network.forward
+        return logits
+
+
+def refuse_without_compiler(device: torch.device) -> None:
+    """UserError where torch.compile would find no compiler."""
+    named = os.environ.get("CXX")
+    known = ("g++", "clang++", "c++") if named is None else (named,)
+    if device.type == "cpu" and not any(map(shutil.which, known)):
+        raise UserError(
+            f"compile needs a C++ compiler on a CPU, and none of {', '.join(known)} is there; "
+            "install one or leave it out"
+        )

@@ -1,0 +1,173 @@
+"""What a live learner tells, in TensorBoard, Weights & Biases or MLflow.
+
+A sink is a callback like any other: `keeper.on("*", tensorboard("runs/live"))`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from driftwise.errors import UserError
+from driftwise.live.log import Event
+
+_TEXTS = (
+    "refused",
+    "quarantined",
+    "restored",
+    "classes",
+    "grown",
+    "watched",
+    "drifted",
+    "realigned",
+    "waiting",
+    "trouble",
+)
+"""events that a person may want to read; all others are numbers"""
+
+
+class _Writer(Protocol):
+    """Where numbers and texts go."""
+
+    def write(self, numbers: Mapping[str, float], step: int) -> None: ...
+
+    def tell(self, kind: str, text: str, step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Sink:
+    """Passes a keeper's numbers and events on; the keeper's end is its own."""
+
+    def __init__(self, writer: _Writer, *, every: int) -> None:
+        """Numbers are written once in `every` calls of `observe`, events always."""
+        if every < 1:
+            raise UserError(f"every must be at least 1; got {every}")
+        self._writer = writer
+        self._every = every
+
+    def __call__(self, event: Event) -> None:
+        """Take up an event."""
+        if event.kind == "observed":
+            if event.step % self._every == 0:
+                self._writer.write(_numbers(event.details), event.step)
+        elif event.kind == "closed":
+            self._writer.close()
+        elif event.kind in _TEXTS:
+            self._writer.tell(event.kind, json.dumps(event.details), event.step)
+
+
+def tensorboard(folder: str | os.PathLike[str], *, every: int = 1) -> Sink:
+    """Into event files for TensorBoard: scalars by call of `observe`, events as texts."""
+    _needed("tensorboard", "tensorboard")
+    module = importlib.import_module("torch.utils.tensorboard")
+    return Sink(_TensorBoard(module.SummaryWriter(os.fspath(folder), flush_secs=10)), every=every)
+
+
+def wandb(run: Any = None, *, every: int = 1, **init: Any) -> Sink:
+    """Into a run of Weights & Biases: one that is given, or one begun by `wandb.init(**init)`.
+
+    A run that is given is left open when the keeper is closed.
+    """
+    package = _needed("wandb", "wandb")
+    if run is not None and init:
+        raise UserError(f"a run that is given has been begun: leave out {', '.join(init)}")
+    return Sink(_WandB(run or package.init(**init), is_own=run is None), every=every)
+
+
+def mlflow(
+    experiment: str = "driftwise",
+    *,
+    run_name: str | None = None,
+    tracking_uri: str | None = None,
+    every: int = 1,
+) -> Sink:
+    """Into a new run of an MLflow experiment, which is made if there is none of that name.
+
+    Without a `tracking_uri` MLflow's own setting holds. MLflow's active run is left alone.
+    """
+    package = _needed("mlflow", "mlflow")
+    client = package.MlflowClient(tracking_uri)
+    known = client.get_experiment_by_name(experiment)
+    number = client.create_experiment(experiment) if known is None else known.experiment_id
+    run = client.create_run(number, run_name=run_name)
+    return Sink(_MLflow(client, run.info.run_id, package.entities.Metric), every=every)
+
+
+class _TensorBoard:
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def write(self, numbers: Mapping[str, float], step: int) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+
+    def tell(self, kind: str, text: str, step: int) -> None:
+        self._writer.add_text(kind, text, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _WandB:
+    def __init__(self, run: Any, *, is_own: bool) -> None:
+        self._run = run
+        self._is_own = is_own
+        # By a step of our own: W&B's drops what comes after a return to an earlier state.
+        run.define_metric("driftwise/step")
+        run.define_metric("driftwise/*", step_metric="driftwise/step")
+
+    def write(self, numbers: Mapping[str, float], step: int) -> None:
+        self._log(numbers, step)
+
+    def tell(self, kind: str, text: str, step: int) -> None:
+        self._log({kind: text}, step)
+
+    def _log(self, values: Mapping[str, float | str], step: int) -> None:
+        named = {f"driftwise/{name}": value for name, value in values.items()}
+        self._run.log({"driftwise/step": step, **named})
+
+    def close(self) -> None:
+        if self._is_own:
+            self._run.finish()
+
+
+class _MLflow:
+    def __init__(self, client: Any, run_id: str, metric: Any) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._metric = metric
+
+    def write(self, numbers: Mapping[str, float], step: int) -> None:
+        now = int(time.time() * 1000)
+        metrics = [self._metric(name, value, now, step) for name, value in numbers.items()]
+        self._client.log_batch(self._run_id, metrics=metrics)
+
+    def tell(self, kind: str, text: str, step: int) -> None:
+        # MLflow has no texts by step: a tag shows the latest event of its kind.
+        self._client.set_tag(self._run_id, f"last_{kind}", f"step {step}: {text}"[:5000])
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run_id)
+
+
+def _numbers(details: Mapping[str, Any]) -> dict[str, float]:
+    """All counters, and loss and accuracy of the batch where there are any."""
+    numbers = dict(details["counters"])
+    if details["labelled"]:
+        numbers["accuracy"] = details["correct"] / details["labelled"]
+    if details["loss"] is not None:
+        numbers["loss"] = details["loss"]
+    return numbers
+
+
+def _needed(package: str, extra: str) -> Any:
+    """A package that is not part of every installation."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UserError(f"{package} is not installed: pip install 'driftwise[{extra}]'") from None

@@ -1,0 +1,6 @@
+"""The replay memory: a fixed number of rows, and the policies that say which rows stay."""
+
+from driftwise.memory.buffer import Memory, Stored
+from driftwise.memory.policies import POLICIES, Balanced, Policy, Reservoir
+
+__all__ = ["POLICIES", "Balanced", "Memory", "Policy", "Reservoir", "Stored"]

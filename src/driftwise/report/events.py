@@ -1,0 +1,213 @@
+"""The truth about drift, in words, and what a verdict was worth in its light."""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from driftwise.report.run import DriftEvent, Run, Verdict
+
+MOST = 20
+"""Events, or groups of classes, that a sentence names; more are counted."""
+
+
+class Outcome(enum.Enum):
+    """What a verdict turned out to be."""
+
+    FOUND = "drift, found"
+    MISSED = "drift, missed"
+    FALSE_ALARM = "false alarm"
+    BESIDE = "flagged beside drift"
+    """itself unchanged, but its rows were not told from those of a class that has drifted"""
+    QUIET = "no drift, none claimed"
+    UNTESTABLE = "not testable"
+
+
+@lru_cache(maxsize=64)
+def outcomes_of(run: Run) -> tuple[Outcome, ...]:
+    """Judge each verdict of a run: a claim is right while a class is stale.
+
+    A class is stale from its last change of look until it has been met with fresh samples. That
+    happens after a task's check, so it counts from the next task on.
+    """
+    stale = _stale_checks(run)
+    # Rows that nobody told apart by their class carry one class's drift into another's group.
+    mixed = drifted_checks(run) if run.monitor_labels != "given" else frozenset()
+    return tuple(
+        _outcome(verdict, is_stale=(verdict.task, verdict.label) in stale, mixed=mixed)
+        for verdict in run.verdicts
+    )
+
+
+def _outcome(verdict: Verdict, *, is_stale: bool, mixed: frozenset[int]) -> Outcome:
+    if verdict.drifted is None:
+        return Outcome.UNTESTABLE
+    if is_stale:
+        return Outcome.FOUND if verdict.drifted else Outcome.MISSED
+    if not verdict.drifted:
+        return Outcome.QUIET
+    return Outcome.BESIDE if verdict.task in mixed else Outcome.FALSE_ALARM
+
+
+def drifted_checks(run: Run) -> frozenset[int]:
+    """The tasks at whose check some class was stale."""
+    return frozenset(task for task, _ in _stale_checks(run))
+
+
+def _stale_checks(run: Run) -> frozenset[tuple[int, int]]:
+    """(task, class) of each check of a class that was stale."""
+    changed: defaultdict[int, list[int]] = defaultdict(list)
+    for task, classes in changes(run).items():
+        for label in classes:
+            changed[label].append(task)
+    renewed: defaultdict[int, list[int]] = defaultdict(list)
+    for task, label in sorted(run.renewals):
+        renewed[label].append(task)
+    stale = set()
+    for verdict in run.verdicts:
+        last = _last_up_to(verdict.task, changed[verdict.label])
+        met = _last_up_to(verdict.task - 1, renewed[verdict.label])
+        if last is not None and (met is None or met < last):
+            stale.add((verdict.task, verdict.label))
+    return frozenset(stale)
+
+
+def _last_up_to(task: int, tasks: Sequence[int]) -> int | None:
+    """The last of some tasks, in their order, that is not after a given one."""
+    index = bisect_right(tasks, task)
+    return tasks[index - 1] if index else None
+
+
+@lru_cache(maxsize=64)
+def changes(run: Run) -> Mapping[int, tuple[int, ...]]:
+    """The tasks at which some class looks otherwise than the task before, with those classes.
+
+    A gradual event counts at every task at which it goes on, one that changes nothing at none.
+    """
+    events: defaultdict[int, list[DriftEvent]] = defaultdict(list)
+    for event in run.events:
+        for label in event.classes:
+            events[label].append(event)
+    found: dict[int, list[int]] = {}
+    for label in sorted(events):
+        for task in _tasks_of_change(events[label], run.num_tasks):
+            found.setdefault(task, []).append(label)
+    return {task: tuple(found[task]) for task in sorted(found)}
+
+
+def _tasks_of_change(events: Sequence[DriftEvent], num_tasks: int) -> list[int]:
+    """At which tasks a class with these events changes."""
+    looks = _looks_taken_on(events)
+    possible = {
+        task
+        for event in events
+        for task in range(event.task, min(event.task + event.over_tasks - 1, num_tasks) + 1)
+    }
+    return [
+        task
+        for task in sorted(possible)
+        if _mixture(events, looks, task - 1) != _mixture(events, looks, task)
+    ]
+
+
+_ORIGINAL = 0
+
+
+def _looks_taken_on(events: Sequence[DriftEvent]) -> list[int]:
+    """A number for the look that a class takes on at each of its events; equal ones look alike."""
+    looks: list[int] = []
+    current, steps = _ORIGINAL, [""]
+    for number, event in enumerate(events, start=1):
+        before, steps = steps, event.transform.split("+")
+        if steps == ["original"]:
+            current, steps = _ORIGINAL, [""]
+        elif steps[-1] == "identity" and steps[:-1] in ([], before):
+            steps = before  # an event is told with all that was done before it: nothing is new
+        else:
+            current = number
+        looks.append(current)
+    return looks
+
+
+def _mixture(events: Sequence[DriftEvent], looks: Sequence[int], task: int) -> Mapping[int, float]:
+    """The looks that a class shows during a task, with the share of each."""
+    shares = {_ORIGINAL: 1.0}
+    for event, look in zip(events, looks, strict=True):
+        moved = event.share * min(1.0, max(0, task - event.task + 1) / event.over_tasks)
+        # A class that looks like that already stays as it is, free of rounding.
+        if moved > 0 and shares.keys() != {look}:
+            shares = {old: share * (1 - moved) for old, share in shares.items() if moved < 1}
+            shares[look] = shares.get(look, 0.0) + moved
+    return shares
+
+
+def range_words(numbers: Iterable[int]) -> str:
+    """Class numbers, neighbours drawn together.
+
+    >>> range_words([0, 1, 2, 5, 7, 8])
+    'classes 0–2, 5, 7–8'
+    """
+    found = spans(numbers)
+    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found[:MOST]]
+    words += [f"and {len(found) - MOST} more"] if len(found) > MOST else []
+    is_one = len(found) == 1 and found[0][0] == found[0][1]
+    return f"class{'' if is_one else 'es'} {', '.join(words)}"
+
+
+def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each row of neighbours.
+
+    >>> spans([5, 0, 1, 2])
+    [(0, 2), (5, 5)]
+    """
+    known = set(numbers)
+    firsts = sorted(number for number in known if number - 1 not in known)
+    lasts = sorted(number for number in known if number + 1 not in known)
+    return list(zip(firsts, lasts, strict=True))
+
+
+def describe_events(run: Run) -> str:
+    """One sentence about all drift events of a stream."""
+    if not run.events:
+        return "Nothing drifts in this stream."
+    head = "Drift events" if changes(run) else "Nothing drifts in this stream; its events"
+    told = [_describe(event) for event in run.events[:MOST]]
+    told += [f"and {len(run.events) - MOST} more"] if len(run.events) > MOST else []
+    return f"{head}: " + "; ".join(told) + "."
+
+
+def _describe(event: DriftEvent) -> str:
+    words = ", ".join([_look_words(event), *_extent_words(event)])
+    return f"task {event.task}: {range_words(event.classes)} ({words})"
+
+
+def _extent_words(event: DriftEvent) -> list[str]:
+    if event.transform == "identity":
+        return []  # how fast, and how much of nothing, is no matter
+    words = []
+    if event.over_tasks > 1:
+        words.append(f"gradual over {event.over_tasks} tasks")
+    elif event.kind == "gradual":
+        words.append("gradual within the task")
+    if event.share < 1:
+        amount = "half" if event.share == 0.5 else f"{100 * event.share:.3g}%"
+        words.append(f"{amount} of each class")
+    return words
+
+
+def _look_words(event: DriftEvent) -> str:
+    domains = " and ".join(event.domains)
+    if event.transform == "identity":
+        return "identity: nothing changes"
+    if event.transform == "original":
+        return "back to the original look"
+    if event.transform == "natural":
+        return f"natural: {domains}" if domains else "natural"
+    severity = ""
+    if event.severity:
+        most = "up to " if "+" in event.transform else ""
+        severity = f", severity {most}{event.severity:g}"
+    return f"{event.transform}{severity}" + (f", in {domains}" if domains else "")

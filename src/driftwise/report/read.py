@@ -1,0 +1,210 @@
+"""Finding run folders and reading them; what cannot be read is named and left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from driftwise.errors import UserError
+from driftwise.files import reason, refuse_unsealed
+from driftwise.regular import LARGE, read_json, require_regular
+from driftwise.report.parse import DamagedError, parse
+from driftwise.report.run import Run
+
+RESULT, CONFIG, SAMPLES = "result.json", "config.json", "samples.safetensors"
+
+MOST_ENTRIES = 1_000_000
+"""Names of files and folders that are looked at in search of runs."""
+MOST_WARNINGS = 100
+"""Lines about what is left out; more are counted."""
+MOST_TENSORS = 2**30
+"""Bytes of a file with example images or features."""
+LONGEST_SIDE = 4096
+"""Pixels along a side of an example image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What lies in the folders."""
+
+    runs: tuple[Run, ...]
+    """at least one"""
+    warnings: tuple[str, ...]
+    """one line for each run that is unfinished, damaged or there twice"""
+
+
+def find_runs(paths: Sequence[Path]) -> Found:
+    """Every finished run in these folders, at any depth; UserError if there is none."""
+    runs: list[Run] = []
+    warnings: list[str] = []
+    for folder, is_finished in _run_folders(paths, warnings).items():
+        if not is_finished:
+            warnings.append(f"{folder}: unfinished (no {RESULT}), skipped")
+            continue
+        try:
+            runs.append(read_run(folder, warnings))
+        except DamagedError as error:
+            warnings.append(f"{folder}: damaged ({RESULT} {error}), skipped")
+    if not runs:
+        places = ", ".join(map(str, paths)) or "no folder at all"
+        skipped = "".join(f"; {line}" for line in few(warnings, 5))
+        raise UserError(
+            f"expected folders with finished runs (a {RESULT} in each), found none in {places}"
+            f"{skipped}; finish a run first, or name another folder"
+        )
+    return Found(runs=tuple(runs), warnings=tuple(few(warnings, MOST_WARNINGS)))
+
+
+def few(lines: Sequence[str], most: int) -> list[str]:
+    """The first lines, and how many more there are.
+
+    >>> few(["a", "b", "c"], 2)
+    ['a', 'and 2 more']
+    """
+    if len(lines) <= most:
+        return list(lines)
+    return [*lines[: most - 1], f"and {len(lines) - most + 1} more"]
+
+
+def _run_folders(paths: Sequence[Path], warnings: list[str]) -> dict[Path, bool]:
+    """Folders with a result, and folders with a config and no run below; each once, in order.
+
+    With each, whether it has a result.
+    """
+    folders: dict[Path, tuple[Path, bool]] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UserError(f"expected a folder with runs, but {path} is none; check the path")
+        found = _walk(path, warnings)
+        above = {parent for folder, done in found.items() if done for parent in folder.parents}
+        for folder in sorted(found):
+            # A config above finished runs is that of a sweep: nothing is missing there.
+            if found[folder] or folder not in above:
+                folders.setdefault(folder.resolve(), (folder, found[folder]))
+    return dict(folders.values())
+
+
+def _walk(top: Path, warnings: list[str]) -> dict[Path, bool]:
+    """Folders with a result (True) or a config only (False); what was not entered is named.
+
+    Links are not followed, so that no circle of them has an end to wait for.
+    """
+    found: dict[Path, bool] = {}
+    waiting, num_entries = [top], 0
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    num_entries += 1
+                    if num_entries > MOST_ENTRIES:
+                        warnings.append(
+                            f"{top}: has more than {MOST_ENTRIES:,} entries, of which only these "
+                            "were searched for runs; name the folders with the runs"
+                        )
+                        return found
+                    if entry.name in (RESULT, CONFIG):
+                        found[place] = found.get(place, False) or entry.name == RESULT
+                    # A folder that begins with a dot is somebody's working place, half written by
+                    # right.
+                    elif not entry.name.startswith(".") and _is_folder(entry):
+                        if not entry.is_symlink():
+                            waiting.append(Path(entry.path))
+                        elif not _is_below(Path(entry.path), top):
+                            warnings.append(
+                                f"{entry.path}: a link to a folder, not followed; name the folder "
+                                "itself to have its runs"
+                            )
+        except OSError as error:
+            warnings.append(f"{place}: cannot be read ({reason(error)}), skipped")
+    return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads in a circle, for one
+        return False
+
+
+def _is_below(link: Path, top: Path) -> bool:
+    """Whether a link leads to what is searched anyway."""
+    return link.resolve().is_relative_to(top.resolve())
+
+
+def read_run(folder: Path, warnings: list[str]) -> Run:
+    """The finished run in a folder; adds a line to `warnings` for what it does without."""
+    file = folder / RESULT
+    try:
+        require_regular(file, LARGE)  # before it is read for its checksum
+        refuse_unsealed(file)
+        result = read_json(file, LARGE)
+    except UserError as error:
+        raise DamagedError("does not fit its checksum") from error
+    except OSError as error:
+        raise DamagedError(f"cannot be read: {reason(error)}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise DamagedError(f"cannot be read: {error}") from error
+    samples = folder / SAMPLES
+    try:
+        has_samples = _check_samples(samples)
+    except DamagedError as error:
+        warnings.append(f"{samples}: damaged ({error}), its images are left out")
+        has_samples = False
+    return parse(result, folder, samples if has_samples else None)
+
+
+@contextmanager
+def tensors_in(path: Path) -> Iterator[Any]:
+    """A safetensors file, open, whose header fits its size; DamagedError for anything else.
+
+    Nothing is read before it is asked for.
+    """
+    try:
+        require_regular(path, MOST_TENSORS)
+        refuse_unsealed(path)
+        with safe_open(path, framework="np") as file:
+            yield file
+    except OSError as error:
+        raise DamagedError(reason(error)) from error
+    except (SafetensorError, UserError) as error:
+        raise DamagedError(str(error)) from error
+
+
+def shapes_in(file: Any, names: Sequence[str]) -> Mapping[str, list[int]]:
+    """The shapes of tensors in an open file; DamagedError where one is missing."""
+    missing = sorted(set(names) - set(file.keys()))
+    if missing:
+        raise DamagedError(f"has no tensor {', '.join(missing)}")
+    return {name: file.get_slice(name).get_shape() for name in names}
+
+
+def _check_samples(path: Path) -> bool:
+    """Whether there are images; reads the header alone, against which the size is checked."""
+    if not path.exists():
+        return False
+    with tensors_in(path) as file:
+        shapes = shapes_in(file, ("before", "after", "labels", "tasks"))
+        types = {name: file.get_slice(name).get_dtype() for name in shapes}
+    rows = [shapes["before"][0]] if shapes["before"] else [0]
+    fits = (
+        len(shapes["before"]) == 4
+        and shapes["before"] == shapes["after"]
+        and shapes["labels"] == shapes["tasks"] == rows
+        and all(1 <= side <= LONGEST_SIDE for side in shapes["before"][1:3])
+        and shapes["before"][3] in (1, 3)
+        and types["before"] == types["after"] == "U8"
+        and {types["labels"], types["tasks"]} <= {"I32", "I64"}
+    )
+    if not fits:
+        raise DamagedError(
+            "expected uint8 before and after (n, h, w, 1 or 3), labels and tasks (n,), "
+            f"got {shapes}"
+        )
+    return rows[0] > 0

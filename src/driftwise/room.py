@@ -1,0 +1,68 @@
+"""Room for what is computed and kept: plain memory, or a file where there is much of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftwise.errors import RunFailure
+from driftwise.files import writing
+
+MOST_IN_MEMORY = 64 * 2**20
+"""Bytes; more than that goes into a file, whose pages the system can take back at any time."""
+
+
+def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor:
+    """A tensor to be filled; the file behind a large one goes when the tensor does."""
+    count = math.prod(shape)
+    size = count * dtype.itemsize
+    # Where space cannot be reserved, plain memory is the lesser evil.
+    if size <= MOST_IN_MEMORY or not hasattr(os, "posix_fallocate"):
+        # numpy asks for large pages where torch does not: rows far apart are read 1.3x as fast.
+        width = f"i{dtype.itemsize}" if dtype.itemsize <= 8 else f"c{dtype.itemsize}"
+        return torch.from_numpy(np.empty(shape, dtype=width)).view(dtype)
+    with tempfile.NamedTemporaryFile(prefix="driftwise-") as file:
+        with writing(Path(file.name), "free some space or let TMPDIR name another folder"):
+            # All of it now: a mapped write without space behind it would end the process.
+            os.posix_fallocate(file.fileno(), 0, size)
+        flat = torch.from_file(file.name, shared=True, size=count, dtype=dtype)
+    return flat.view(shape)
+
+
+_NO_ROOM = (
+    "can't allocate memory",
+    "Storage size calculation overflowed",
+    "Overflow when unpacking",
+)
+"""How torch says on the CPU, where it has no type of its own for it, that there is no room."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that there is no room left, or that none could ever be enough."""
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or any(words in str(error) for words in _NO_ROOM)
+
+
+@contextlib.contextmanager
+def memory_told(remedy: str) -> Iterator[None]:
+    """Tell in one line that memory has run out, whoever asked for it, and what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, TypeError) as error:
+        if isinstance(error, RunFailure) or not is_out_of_memory(error):
+            raise
+        details = " ".join(str(error).split())[:300] or type(error).__name__
+        raise RunFailure(f"out of memory ({details}); {remedy}") from error
+
+
+def copy_of(tensor: Tensor) -> Tensor:
+    """A dense copy on the CPU, in a file where it is large."""
+    return room_for(tuple(tensor.shape), tensor.dtype).copy_(tensor.detach())

@@ -1,0 +1,129 @@
+"""The benchmark's label source: gives what is asked for, as far as there is any, and books it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from driftwise import rng
+from driftwise.shapes import Choose
+from driftwise.shares import share_out
+from driftwise.streams.stream import Task
+from driftwise.types import Rows
+
+
+class TaskLabels:
+    """Answers from the incoming rows of one task, each row at most once.
+
+    Every task brings a fresh draw: in a stream the samples of a class keep coming. The labels of
+    classes that come back in the task's own training data are known already and cost nothing.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        allowance: Callable[[int], int],
+        book: Callable[[int], None],
+        seed: int,
+    ) -> None:
+        """`allowance(n)` says how many of n labels the budget still has; `book(n)` spends them."""
+        self._task = task
+        self._allowance = allowance
+        self._book = book
+        self._seed = seed
+        self._asked: dict[int, Tensor] = {}
+        """positions in the pool of each class, in the order in which they were given"""
+
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to `count` rows of a class as it looks now (None: all); fewer when there are fewer.
+
+        Any of them, unless `choose` says which.
+        """
+        pool = self._task.incoming(label)
+        left = self._positions_left(label, len(pool))
+        granted = len(left) if count is None else min(count, len(left))
+        if label not in self._task.returning_classes:
+            granted = self._allowance(granted)
+            self._book(granted)
+        given = left[:granted] if choose is None else left[choose(pool[left].images, granted)]
+        if not len(set(given.tolist())) == len(given) == granted:
+            raise ValueError(
+                f"`choose` must return {granted} different positions; got {len(given)}, "
+                f"{len(set(given.tolist()))} of them different"
+            )
+        self._asked[label] = torch.cat([self._asked.get(label, given[:0]), given])
+        return pool[given]
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """As many as are wanted, or as the budget allows if every class gets its share.
+
+        What it does not allow is booked as refused.
+        """
+        paid = {}
+        for label, count in wanted.items():
+            if label not in self._task.returning_classes:
+                there = len(self._positions_left(label, len(self._task.incoming(label))))
+                paid[label] = there if count is None else min(count, there)
+        total = sum(paid.values())
+        granted = self._allowance(total)
+        return {**wanted, **(share_out(paid, granted) if granted < total else {})}
+
+    def unlabelled(self) -> Rows:
+        """What comes in of all known classes and nobody has asked the label of; labels are -1."""
+        parts = []
+        for label in self._task.known_classes:
+            pool = self._task.incoming(label)
+            parts.append(pool[self._positions_left(label, len(pool)).sort().values])
+        rows = Rows.concat(parts)
+        return replace(rows, labels=torch.full_like(rows.labels, -1))
+
+    def _positions_left(self, label: int, rows: int) -> Tensor:
+        """In the order in which they are given."""
+        draw = rng.fork(self._seed, "labels", self._task.number, label)
+        order = torch.randperm(rows, generator=draw)
+        return order[~torch.isin(order, self._asked[label])] if label in self._asked else order
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been asked for."""
+        return {"asked": {str(label): given for label, given in self._asked.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._asked = {int(label): given for label, given in state["asked"].items()}
+
+
+class StreamLabels:
+    """The label sources of a stream: one for each task, however often it is looked for."""
+
+    def __init__(
+        self, *, allowance: Callable[[int], int], book: Callable[[int], None], seed: int
+    ) -> None:
+        """As for each task's source."""
+        self._make = partial(TaskLabels, allowance=allowance, book=book, seed=seed)
+        self._number = 0
+        self._labels: TaskLabels | None = None
+        self._saved: dict[str, Any] | None = None
+
+    def of(self, task: Task) -> TaskLabels:
+        """The source of a task; that of the task before is forgotten."""
+        if self._labels is None or task.number != self._number:
+            self._labels = self._make(task)
+            if self._saved is not None and task.number == self._number:
+                self._labels.load_state_dict(self._saved)
+            self._number, self._saved = task.number, None
+        return self._labels
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been asked for during the current task."""
+        kept = self._saved if self._labels is None else self._labels.state_dict()
+        return {"task": self._number, "labels": kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._number, self._saved, self._labels = state["task"], state["labels"], None

@@ -1,0 +1,241 @@
+"""Which classes arrive and drift when: pure data, saved with every run.
+
+A *concept* is a look that a class can have. Concept 0 is the original; any other is a transform of
+the concept it grew out of, so a class that drifts twice drifts from where the first drift left it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from driftwise.errors import UserError
+
+ORIGINAL = 0
+"""The number of the concept that nothing has been done to."""
+
+SCOPES = ("since-last-event", "all-seen")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concept:
+    """One look: the pixels of the concept it grew out of, transformed, or another domain's."""
+
+    transform: str = "identity"
+    severity: int = 1
+    seed: int = 0
+    """what the transform's randomness is drawn from"""
+    parent: int = ORIGINAL
+    """number of the concept whose pixels are transformed"""
+    unit: str = "pixel"
+    """what a permutation moves: single pixels or whole rows"""
+    domain: str | None = None
+    """natural drift: the domain whose own pictures show it; None: the domain of its parent"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftEvent:
+    """From this task on, a share of each class shows the concept named beside it."""
+
+    task: int
+    """counted from 1; drift is in force when the task begins"""
+    concepts: dict[int, int]
+    """class -> number of the concept it takes on"""
+    share: float = 1.0
+    """how much of a class moves in the end; the rest goes on looking as before"""
+    over_tasks: int = 1
+    """over how many tasks the share rises, evenly; 1: all at once"""
+    over_steps: int | None = None
+    """over how many training steps of the event's own task it rises for rows trained on; nothing
+    else sees the rise: rows that are watched or that score show the whole share at once"""
+
+    def share_at(self, task: int) -> float:
+        """The share of a class that has moved when `task` begins."""
+        return self.share * min(1.0, max(0, task - self.task + 1) / self.over_tasks)
+
+    @property
+    def kind(self) -> str:
+        """The event in a word."""
+        if self.over_tasks > 1 or self.over_steps is not None:
+            return "gradual"
+        return "partial" if self.share < 1 else "sudden"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """The whole script of a stream."""
+
+    tasks: tuple[tuple[int, ...], ...]
+    """the new classes of each task, in order of arrival; a task may bring none"""
+    events: tuple[DriftEvent, ...] = ()
+    concepts: tuple[Concept, ...] = ()
+    """concept number i + 1 is concepts[i]; number 0 is the original look"""
+    recurring_in_training: bool = False
+    """whether drifted classes come back, labelled, in the training data of the event's task"""
+    first_domain: str | None = None
+    """the domain whose pictures show the original look; None: all pictures do"""
+    seed: int = 0
+    """what decides which rows of a class move first, where an event does not move all at once"""
+
+    def __post_init__(self) -> None:
+        classes = [label for task in self.tasks for label in task]
+        if len(set(classes)) != len(classes):
+            raise UserError("a class may arrive only once; a task's list repeats one")
+        for number, concept in enumerate(self.concepts, start=1):
+            if not ORIGINAL <= concept.parent < number:
+                raise UserError(
+                    f"concept {number} must grow out of one before it; got parent {concept.parent}"
+                )
+            if concept.domain is not None and self.first_domain is None:
+                raise UserError(
+                    f"an event names the domain {concept.domain!r}; name the first_domain too, "
+                    f"whose pictures show the original look"
+                )
+        places = [event.task for event in self.events]
+        if places != sorted(places):
+            raise UserError(f"drift events must stand in the order of their tasks; got {places}")
+        for event in self.events:
+            self._check_event(event)
+
+    def _check_event(self, event: DriftEvent) -> None:
+        if not 2 <= event.task <= self.num_tasks:
+            raise UserError(
+                f"classes can drift at tasks 2 to {self.num_tasks}; an event names {event.task}"
+            )
+        if not 0 < event.share <= 1:
+            raise UserError(
+                f"the share of a class that drifts must lie above 0, up to 1; got {event.share}"
+            )
+        if event.over_tasks < 1:
+            raise UserError(f"drift sets in over at least 1 task; got {event.over_tasks}")
+        unseen = sorted(set(event.concepts) - set(self.known(event.task)))
+        if unseen:
+            raise UserError(
+                f"classes {unseen} cannot drift at task {event.task}: not learned before it"
+            )
+        nameless = sorted(set(event.concepts.values()) - set(range(len(self.concepts) + 1)))
+        if nameless:
+            raise UserError(
+                f"there are concepts 0 to {len(self.concepts)}; an event names {nameless}"
+            )
+        if event.over_steps is not None:
+            self._check_steps(event, event.over_steps)
+
+    def _check_steps(self, event: DriftEvent, over_steps: int) -> None:
+        if over_steps < 1 or event.over_tasks > 1:
+            raise UserError(
+                f"drift sets in over at least 1 step of one task; "
+                f"got {over_steps} steps over {event.over_tasks} tasks"
+            )
+        if not self.recurring_in_training:
+            raise UserError(
+                "over_steps is about rows trained on: it needs recurring_in_training, which "
+                "brings drifted classes back in the training data"
+            )
+        before = {c for label in event.concepts for c in self.mixture(label, event.task - 1)}
+        domains = {self.domain_of(concept) for concept in before | set(event.concepts.values())}
+        if len(domains) > 1:
+            raise UserError(
+                "natural drift cannot set in over steps: a picture has no look in another domain; "
+                "use over_tasks"
+            )
+
+    @property
+    def num_tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.tasks)
+
+    def known(self, task: int) -> tuple[int, ...]:
+        """The classes that arrived before `task` (counted from 1)."""
+        return tuple(label for classes in self.tasks[: task - 1] for label in classes)
+
+    def drifting(self, task: int) -> tuple[int, ...]:
+        """The classes whose mixture of looks changes exactly at `task`, in order of arrival.
+
+        An identity changes no pixel: a class that takes it on has not drifted.
+        """
+        return tuple(
+            label
+            for label in self.known(task)
+            if self._looks(label, task) != self._looks(label, task - 1)
+        )
+
+    def drifted(self) -> frozenset[int]:
+        """The classes that change their look at any time."""
+        tasks = range(1, self.num_tasks + 1)
+        return frozenset(label for task in tasks for label in self.drifting(task))
+
+    def _looks(self, label: int, task: int) -> dict[int, float]:
+        """The mixture of a class, concepts with the same pixels taken together."""
+        looks: dict[int, float] = {}
+        for concept, share in self.mixture(label, task).items():
+            while concept != ORIGINAL and self._adds_nothing(concept):
+                concept = self.concepts[concept - 1].parent
+            looks[concept] = looks.get(concept, 0.0) + share
+        return {concept: round(share, 9) for concept, share in looks.items()}
+
+    def _adds_nothing(self, concept: int) -> bool:
+        spec = self.concepts[concept - 1]
+        same_domain = self.domain_of(concept) == self.domain_of(spec.parent)
+        return spec.transform == "identity" and same_domain
+
+    def mixture(self, label: int, task: int) -> dict[int, float]:
+        """The concepts that a class shows during `task`, with the share of each: the truth.
+
+        An event takes its share of every look that the class has. Where several events move but a
+        part of one class, who is moved by both is left to chance and the shares are expectations.
+        """
+        shares = {ORIGINAL: 1.0}
+        for event in self.events:
+            moved = event.share_at(task)
+            if label in event.concepts and moved > 0:
+                shares = {concept: share * (1 - moved) for concept, share in shares.items()}
+                taken_on = event.concepts[label]
+                shares[taken_on] = shares.get(taken_on, 0.0) + moved
+        return {concept: share for concept, share in shares.items() if share > 0}
+
+    def domain_of(self, concept: int) -> str | None:
+        """The domain whose pictures show a concept (None: all do)."""
+        for number in reversed(self.lineage(concept)):
+            if (domain := self.concepts[number - 1].domain) is not None:
+                return domain
+        return self.first_domain
+
+    def domains_of(self, label: int) -> tuple[str | None, ...]:
+        """The domains whose pictures show a class at some time, the first one first."""
+        shown = [event.concepts[label] for event in self.events if label in event.concepts]
+        return tuple(dict.fromkeys(self.domain_of(concept) for concept in (ORIGINAL, *shown)))
+
+    def mixes_domains(self, label: int) -> bool:
+        """Whether a class shows pictures of several domains side by side at some time."""
+        mixtures = (self.mixture(label, task) for task in range(1, self.num_tasks + 1))
+        return any(len({self.domain_of(concept) for concept in shown}) > 1 for shown in mixtures)
+
+    def lineage(self, concept: int) -> tuple[int, ...]:
+        """The concepts on the way from the original (left out) to this one, itself last."""
+        chain: list[int] = []
+        while concept != ORIGINAL:
+            chain.append(concept)
+            concept = self.concepts[concept - 1].parent
+        return tuple(reversed(chain))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` gives the same schedule back."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Schedule:
+        """The schedule that `to_json` described."""
+        return Schedule(
+            tasks=tuple(tuple(classes) for classes in data["tasks"]),
+            events=tuple(
+                DriftEvent(
+                    **{**event, "concepts": {int(c): to for c, to in event["concepts"].items()}}
+                )
+                for event in data["events"]
+            ),
+            concepts=tuple(Concept(**concept) for concept in data["concepts"]),
+            recurring_in_training=data["recurring_in_training"],
+            first_domain=data["first_domain"],
+            seed=data["seed"],
+        )

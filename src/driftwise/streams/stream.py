@@ -1,0 +1,267 @@
+"""The stream: what each task brings to train on, to watch and to be scored on.
+
+Drifted pixels are computed once per concept, for every row of the classes that ever show it, and
+kept: two reads are equal, and it does not matter in which order or portions rows are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from driftwise import rng
+from driftwise.errors import UserError
+from driftwise.room import room_for
+from driftwise.streams import transforms
+from driftwise.streams.roster import Roster
+from driftwise.streams.schedule import ORIGINAL, Schedule
+from driftwise.types import Dataset, Parts, Rows
+
+_GATHERED_AT_ONCE = 2 * 2**20
+"""bytes of pictures, or one batch"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drifted:
+    """The pixels of one concept, and where each data-set row stands among them."""
+
+    images: Tensor
+    position: Tensor
+
+
+class Stream:
+    """A data set, cut into parts, played by a schedule."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        parts: Parts,
+        schedule: Schedule,
+        *,
+        batch_size: int,
+        seed: int,
+        cumulative: bool = False,
+    ) -> None:
+        """`cumulative`: every known class comes back, labelled, in every task's training data."""
+        _check_labels(dataset)
+        self.schedule = schedule
+        self.class_names = dataset.class_names
+        self.batch_size = batch_size
+        self.seed = seed
+        self.cumulative = cumulative
+        self._images = torch.from_numpy(dataset.images)
+        self._labels = torch.from_numpy(dataset.labels)
+        self._roster = Roster(dataset, parts, schedule)
+        self._drifted: dict[int, _Drifted] = {}
+
+    def __len__(self) -> int:
+        return self.schedule.num_tasks
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the whole stream: the size of a network's head."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(height, width, channels) of every picture."""
+        return tuple(self._images.shape[1:])
+
+    def task(self, number: int) -> Task:
+        """A task by its number, counted from 1."""
+        if not 1 <= number <= len(self):
+            raise UserError(f"there are tasks 1 to {len(self)}; got {number}")
+        return Task(self, number)
+
+    def tasks(self, *, after: int = 0) -> Iterator[Task]:
+        """The tasks in order, those up to number `after` left out."""
+        return (Task(self, number) for number in range(after + 1, len(self) + 1))
+
+    def rows(self, part: str, classes: Sequence[int], task: int) -> Rows:
+        """A part's rows of some classes, as they look during a task, in data-set order."""
+        ids, concepts = self._roster.members(part, classes, task)
+        images = self._images.index_select(0, ids)
+        for concept in torch.unique(concepts).tolist():
+            if concept != ORIGINAL:
+                shows = (concepts == concept).nonzero().squeeze(1)
+                images.index_copy_(0, shows, self._look(concept, ids[shows]))
+        return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
+
+    def counts(self, part: str, classes: Sequence[int], task: int) -> dict[int, int]:
+        """How many of a part's rows each of some classes has during a task."""
+        ids, _ = self._roster.members(part, classes, task)
+        counts = torch.bincount(self._labels[ids], minlength=self.num_classes)
+        return {label: int(counts[label]) for label in classes}
+
+    def training_looks(self, classes: Sequence[int], task: int) -> Tensor:
+        """One number per training row of some classes, (rows,): who it is, and how it looks."""
+        ids, concepts = self._roster.members("train", classes, task)
+        return concepts * len(self._labels) + ids
+
+    def sets_in_by_steps(self, task: int) -> bool:
+        """Whether an event of the task reaches training rows step by step."""
+        return self._roster.sets_in_by_steps(task)
+
+    def while_drift_sets_in(self, rows: Rows, steps: Tensor, task: int) -> Rows:
+        """A task's training rows at the steps, (rows,) from the task's first, 0, on, at which they
+        are trained on.
+
+        Those that an event has not reached by then look as they did in the task before.
+        """
+        waiting = steps <= self._roster.waits(rows.ids, task)
+        if not waiting.any():
+            return rows
+        before = self.rows("train", torch.unique(rows.labels[waiting]).tolist(), task - 1)
+        position = torch.full((len(self._labels),), -1, dtype=torch.int64)
+        position[before.ids] = torch.arange(len(before))
+        old = position[rows.ids]
+        which = (waiting & (old >= 0)).nonzero().squeeze(1)
+        return replace(
+            rows,
+            images=rows.images.index_copy(0, which, before.images[old[which]]),
+            concepts=rows.concepts.index_copy(0, which, before.concepts[old[which]]),
+        )
+
+    def _look(self, concept: int, ids: Tensor) -> Tensor:
+        """The pixels of rows under a concept."""
+        lineage = [
+            each
+            for each in self.schedule.lineage(concept)
+            if self.schedule.concepts[each - 1].transform != "identity"
+        ]
+        if not lineage:
+            return self._images.index_select(0, ids)
+        for each in lineage:  # from the first on: a call for each would be one within the other
+            if each not in self._drifted:
+                self._drifted[each] = self._drift(each)
+        drifted = self._drifted[lineage[-1]]
+        return drifted.images.index_select(0, drifted.position[ids])
+
+    @cached_property
+    def _classes_by_concept(self) -> dict[int, set[int]]:
+        """The classes that ever show a concept, or one that grew out of it."""
+        classes: defaultdict[int, set[int]] = defaultdict(set)
+        for event in self.schedule.events:
+            for label, taken_on in event.concepts.items():
+                for concept in reversed(self.schedule.lineage(taken_on)):
+                    if label in classes[concept]:
+                        break  # and in all that it grew out of
+                    classes[concept].add(label)
+        return classes
+
+    def _drift(self, concept: int) -> _Drifted:
+        spec = self.schedule.concepts[concept - 1]
+        classes = self._classes_by_concept[concept]
+        ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
+        position = torch.full((len(self._labels),), -1, dtype=torch.int64)
+        position[ids] = torch.arange(len(ids))
+        images = room_for((len(ids), *self.image_shape))
+        for label in sorted(classes):
+            rows = ids[self._labels[ids] == label]
+            drawn = rng.derive(spec.seed, "class", label)
+            images[position[rows]] = transforms.apply(
+                self._look(spec.parent, rows),
+                spec.transform,
+                spec.severity,
+                # What is drawn for each picture must differ between classes that share a concept;
+                # a permutation is drawn once for all of them.
+                seed=drawn if spec.transform in transforms.NOISES else spec.seed,
+                unit=spec.unit,
+            )
+        return _Drifted(images=images, position=position)
+
+
+class Task:
+    """One task of a stream: the classes it brings and everything that can be read during it."""
+
+    def __init__(self, stream: Stream, number: int) -> None:
+        self.number = number
+        self.new_classes = stream.schedule.tasks[number - 1]
+        self.known_classes = stream.schedule.known(number)
+        self._stream = stream
+
+    @property
+    def returning_classes(self) -> tuple[int, ...]:
+        """Known classes that come back in the task's own training data, labelled."""
+        schedule = self._stream.schedule
+        if self._stream.cumulative:
+            return self.known_classes
+        return schedule.drifting(self.number) if schedule.recurring_in_training else ()
+
+    @property
+    def training_classes(self) -> tuple[int, ...]:
+        """The classes of the task's own training data."""
+        return (*self.new_classes, *self.returning_classes)
+
+    def train(self) -> Rows:
+        """The labelled rows that the task brings by itself."""
+        return self._stream.rows("train", self.training_classes, self.number)
+
+    def new_labels(self) -> int:
+        """How many of these rows' labels no task before it has brought.
+
+        A label is one of a row as it looks: for another look it has to be asked for again.
+        """
+        unlike_before = {*self.new_classes, *self._stream.schedule.drifting(self.number)}
+        looks = self._looks_of(unlike_before)
+        earlier = (Task(self._stream, number) for number in range(1, self.number))
+        before = torch.cat([looks[:0], *(task._looks_of(unlike_before) for task in earlier)])
+        return int((~torch.isin(looks, before)).sum())
+
+    def _looks_of(self, labels: set[int]) -> Tensor:
+        """What the task's own training data show of some classes."""
+        classes = [label for label in self.training_classes if label in labels]
+        return self._stream.training_looks(classes, self.number)
+
+    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
+        """The rows once over in an order of the epoch's own, `batch_size` at a time.
+
+        The first `skip` batches are left out.
+        """
+        batch_size = self._stream.batch_size
+        shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
+        order = torch.randperm(len(rows), generator=shuffle)
+        if self._stream.sets_in_by_steps(self.number):
+            steps = torch.empty_like(order)
+            before = (epoch - 1) * math.ceil(len(rows) / batch_size)
+            steps[order] = before + torch.arange(len(rows)) // batch_size
+            rows = self._stream.while_drift_sets_in(rows, steps, self.number)
+        # Many batches are gathered at once and then only cut apart: for a single one, two threads
+        # would spend more time on waiting for each other than on copying.
+        bytes_per_batch = batch_size * math.prod(rows.images.shape[1:]) * rows.images.itemsize
+        at_once = max(1, _GATHERED_AT_ONCE // bytes_per_batch)
+        for some in torch.split(order[skip * batch_size :], at_once * batch_size):
+            yield from rows[some].split(batch_size)
+
+    def monitored(self) -> Rows:
+        """The rows that a detector may watch: every class known so far, as it looks now."""
+        return self._stream.rows("monitored", self.known_classes, self.number)
+
+    def reference(self, label: int) -> Rows:
+        """Rows of a class as it looks now, which nobody trains on."""
+        return self._stream.rows("reference", [label], self.number)
+
+    def incoming(self, label: int) -> Rows:
+        """Rows of a class as it looks now, whose labels can be asked for."""
+        return self._stream.rows("train", [label], self.number)
+
+    def classes_by_task(self) -> list[tuple[int, ...]]:
+        """The classes that each task up to this one brought."""
+        return list(self._stream.schedule.tasks[: self.number])
+
+    def tests(self) -> Rows:
+        """The scoring rows of every class seen, this task's included, as they look now."""
+        return self._stream.rows("test", (*self.known_classes, *self.new_classes), self.number)
+
+
+def _check_labels(dataset: Dataset) -> None:
+    """Refuse a data set whose labels and class names do not fit."""
+    labels, last = dataset.labels, len(dataset.class_names) - 1
+    if len(labels) and not (labels.min() >= 0 and labels.max() <= last):
+        raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")

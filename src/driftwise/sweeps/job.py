@@ -1,0 +1,159 @@
+"""One run of a sweep, wherever it is carried out: what to do, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from driftwise.errors import RunFailure, UserError
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.custom_source import in_one_line
+from driftwise.experiment.listeners import Silent
+from driftwise.experiment.store import (
+    RESULT,
+    FolderBusy,
+    RunFolder,
+    is_finished,
+    read_config,
+    read_result,
+)
+from driftwise.types import TaskRecord
+
+State = Literal["done", "busy", "failed", "hopeless"]
+"""busy: another process has it; hopeless: it would fail again, in the same words"""
+
+Progress = Callable[[str, int, int], None]
+"""Id of a run, tasks done, tasks in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A run to be carried out; plain data, so that it can travel."""
+
+    id: str
+    folder: str
+    """absolute, and the same wherever it is carried out"""
+    config: Mapping[str, Any]
+    """resolved"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"id": self.id, "folder": self.folder, "config": dict(self.config)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a job."""
+
+    id: str
+    state: State
+    error: str = ""
+    """one line"""
+    faa: float | None = None
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    """what a person should be told of the run's files, a line each"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return dataclasses.asdict(self)
+
+
+def perform(job: Job, progress: Progress | None = None) -> Outcome:
+    """Carry a run out, from its checkpoint if it has one; whatever goes wrong is told, not raised.
+
+    A result that cannot be read counts for nothing: it is made again from the checkpoint.
+    """
+    # Late: these import torch, and whoever only hands jobs out need not wait for it.
+    import driftwise.experiment.build
+    import driftwise.experiment.run  # noqa: F401
+
+    began = time.monotonic()  # a run is not to blame for what its worker had to load
+    warnings: list[str] = []
+
+    def outcome(state: State, error: str = "", faa: float | None = None) -> Outcome:
+        line = " ".join(error.split())
+        seconds = time.monotonic() - began
+        return Outcome(
+            id=job.id,
+            state=state,
+            error=line,
+            faa=faa,
+            seconds=seconds,
+            warnings=tuple(warnings),
+        )
+
+    try:
+        return outcome("done", faa=_run(job, progress, warnings.append)["faa"])
+    except FolderBusy as error:
+        return outcome("busy", str(error))
+    except UserError as error:
+        return outcome("hopeless", _advice(str(error), job.folder))
+    except (RunFailure, OSError, MemoryError) as error:
+        return outcome("failed", str(error) or type(error).__name__)
+    except (Exception, SystemExit) as error:  # a fault in a custom part must not end other runs
+        return outcome("failed", in_one_line(error))
+
+
+def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
+    from driftwise.experiment.benchmarks import Tell
+    from driftwise.experiment.build import as_begun, assemble
+    from driftwise.experiment.run import run_in
+
+    folder = Path(job.folder)
+    config = as_begun(RunConfig(**job.config), folder)
+    assembly = assemble(config, tell=Tell(warn=warn))
+    with RunFolder.open(folder, _as_begun(folder, assembly.config), resume=True) as held:
+        if is_damaged(folder):
+            (folder / RESULT).unlink()
+        tasks = len(assembly.stream)
+        listener = _Telling(lambda done: progress(job.id, done, tasks)) if progress else None
+        return run_in(held, assembly, listener=listener, warn=warn)
+
+
+def _as_begun(folder: Path, config: RunConfig) -> dict[str, Any]:
+    """The config to go on with: data that have moved since the run began are the same data."""
+    try:
+        return {**config.to_json(), "data": read_config(folder)["data"]}
+    except (UserError, KeyError):
+        return config.to_json()  # there is no run yet, or none that can be gone on with
+
+
+def _advice(error: str, folder: str) -> str:
+    """What a single run advises, as it is to be done in a sweep."""
+    flags = "(choose another folder or )?start anew with overwrite=True"
+    return re.sub(flags, lambda _: f"remove {folder} to start it anew", error)
+
+
+def is_damaged(folder: Path) -> bool:
+    """Whether a run says that it is finished, in a result that cannot be read."""
+    if not is_finished(folder):
+        return False
+    try:
+        return "faa" not in read_result(folder)
+    except UserError:
+        return True
+
+
+def not_planned(folder: Path, planned: Mapping[str, Any]) -> str:
+    """In a phrase, what makes a finished run another one than was planned; empty: nothing."""
+    from driftwise.report.sweeps import unplanned  # late, because it imports numpy
+
+    config = read_result(folder).get("config")
+    return unplanned(planned, config) if isinstance(config, Mapping) else ""
+
+
+class _Telling(Silent):
+    """Tells how many tasks are done."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+
+    def task_ends(self, record: TaskRecord[Any]) -> None:
+        """One more."""
+        self._tell(record.task)

@@ -1,0 +1,294 @@
+"""A sweep's plan: every run it asks for, under an id that follows from the run's config alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driftwise.data.known import by_name
+from driftwise.errors import UserError
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.config_file import OWN_DATA
+from driftwise.experiment.custom import is_import_path
+from driftwise.experiment.custom_source import NO_SOURCE
+from driftwise.experiment.fields import fields_of
+from driftwise.experiment.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
+from driftwise.files import alone, read_object, refuse_links, write_json
+from driftwise.regular import LARGE
+from driftwise.report.sweeps import DIGEST, digest_of_plan
+from driftwise.sweeps.grid import Grid, Place
+from driftwise.sweeps.scale import Scale
+
+FORMAT = 1
+"""Number of the format of a plan's file; raised whenever an older reader would misunderstand it."""
+
+SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
+"""What a folder of sweeps holds: plans, runs (which sweeps may share), and what went wrong."""
+
+TAKEN = (SWEEPS, RUNS, FAILURES, "claims", "pages", "index.html")
+"""Names in a folder of sweeps that are not a sweep's, and so is whatever begins with theory-."""
+
+MOST_RUNS = 10_000
+"""of one sweep; more are a slip, as a rule, and weeks of work"""
+
+ALWAYS = ("benchmark", "method", "buffer_size", "num_drifts", "adaptation", "seed")
+"""What a place says of a run, whether the grid varies it or not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One run of a sweep."""
+
+    id: str
+    place: Place
+    """where it stands in the grid: settings before the scale makes them smaller"""
+    config: RunConfig
+    """as it will run"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a sweep asks for."""
+
+    name: str
+    grid: Grid
+    runs: tuple[PlannedRun, ...]
+    scale: str = "own"
+    scale_note: str = "as the grid says"
+    reproduces: str | None = None
+    """what of the paper it redraws"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with a digest by which damage is seen."""
+        plain = {
+            "format": FORMAT,
+            "name": self.name,
+            "reproduces": self.reproduces,
+            "scale": {"name": self.scale, "note": self.scale_note},
+            "grid": json.loads(json.dumps(self.grid.to_json())),  # as it comes back from the file
+            "runs": [
+                {"id": run.id, "place": dict(run.place), "config": run.config.to_json()}
+                for run in self.runs
+            ],
+        }
+        return {**plain, DIGEST: digest_of_plan(plain)}
+
+
+def make_plan(
+    name: str,
+    grid: Grid,
+    *,
+    scale: Scale | None = None,
+    reproduces: str | None = None,
+    published_on: str | None = None,
+    changed: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Every run of a grid; a setting that cannot run is refused before anything begins.
+
+    `changed`: settings of the base that are not the scale's or the paper's, to be told of.
+    """
+    _refuse_bad_name(name)
+    if any(True for _ in itertools.islice(grid.places(), MOST_RUNS, None)):
+        count = math.prod(map(len, grid.axes.values()))
+        raise UserError(
+            f"the sweep {name} has more than {MOST_RUNS:,} runs (its axes make {count:,}); cut it "
+            "into several"
+        )
+    names = names_in_places(grid)
+    runs: dict[str, PlannedRun] = {}
+    for place in grid.places():
+        config = grid.config_at(place, source=f"the sweep {name}")
+        if config.threads is None:
+            # One thread each makes the most of many cores, and the same digits of any number.
+            config = dataclasses.replace(config, threads=1)
+        nominal = resolve(config)
+        config = nominal if scale is None else scale.apply(config, published_on=published_on)
+        named = {setting: getattr(nominal, setting) for setting in ALWAYS}
+        named |= {names[axis]: value for axis, value in place.items()}
+        if config.code_identity == NO_SOURCE:
+            raise UserError(
+                f"the sweep {name} names a custom part whose source cannot be read, so that nobody "
+                "could tell its results from those of an earlier version; put it into a file"
+            )
+        run = PlannedRun(id=run_id(config), place=named, config=config)
+        if run.id in runs:
+            twin = dict(runs[run.id].place)
+            raise UserError(
+                f"the sweep {name} has one run at two places of its grid: {twin} and "
+                f"{dict(run.place)}; leave one of them out (without)"
+            )
+        runs[run.id] = run
+    about = {}
+    if scale is not None:
+        note = scale.note([run.config for run in runs.values()], published_on=published_on)
+        if changed:
+            told = [f"{key}={_as_given(value)}" for key, value in changed.items()]
+            note += f"; changed by --set: {', '.join(told)}"
+        about = {"scale": scale.name, "scale_note": note}
+    return Plan(name=name, grid=grid, runs=tuple(runs.values()), reproduces=reproduces, **about)
+
+
+def _refuse_bad_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,79}", name):
+        raise UserError(f"a sweep's name is made of letters, digits, '-', '_', '.'; got {name!r}")
+    if name.lower() in TAKEN or name.lower().startswith("theory-"):  # some disks ignore the case
+        raise UserError(
+            f"a sweep cannot be called {name}, as something else in its folder is; give it another "
+            "name (--name, or a line 'name: ...' in its file)"
+        )
+
+
+def _as_given(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def run_id(config: RunConfig) -> str:
+    """A name that says what runs, and a digest of everything that decides its result.
+
+    >>> run_id(RunConfig(adaptation="amr", buffer_size=100, num_drifts=1))[:-11]
+    'digits-cd-er-amr-b100-d1-s0'
+    """
+    digest = _digest(config.to_json())
+    words = f"{config.benchmark}-{config.method}-{config.adaptation}"
+    words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
+    return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
+
+
+def _digest(config: Mapping[str, Any]) -> str:
+    """Of everything that decides a run's result."""
+    default = _defaults()
+    left_out = {"data_identity"}
+    if config["method"] in STORE_NO_LOGITS or config["adaptation"] in REALIGN_NOTHING:
+        left_out.add("realigned_logits")
+    if config["benchmark"] not in OWN_DATA and not is_import_path(config["benchmark"]):
+        left_out.add("data")  # where a benchmark lies on a machine makes no other run
+    # A setting that later versions add does not rename the runs that leave it as it is.
+    plain = {
+        key: value
+        for key, value in config.items()
+        if key not in left_out and value not in (None, default.get(key))
+    }
+    known = by_name(config["benchmark"])
+    if known is not None and known.version > 1:  # runs on data as read before are other runs
+        plain["data_version"] = known.version
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    # What the rule has always been, for settings that a preset may now choose: ids stay.
+    settled_before = {name: RULE[name] for name in ("detector", "realigned_logits")}
+    return {**RunConfig().to_json(), **settled_before}
+
+
+def write_plan(
+    plan: Plan,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Keep a plan in a folder of sweeps; one of the same name that asks for other runs stays.
+
+    A damaged one is written anew, and `warn` is told.
+    """
+    file = out / SWEEPS / f"{plan.name}.json"
+    refuse_links(out, file.parent)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out") from error
+    with alone(file):
+        there = _read(file)
+        if there is None and file.exists():
+            warn(f"{file} was damaged, and is written anew from the grid")
+        wanted = plan.to_json()
+        if there is not None and not overwrite and _asked(there) != _asked(wanted):
+            raise UserError(
+                f"{file} is a sweep of the same name with {_difference(there, wanted)}; give yours "
+                "another name or --out, or replace the plan with --overwrite (its runs stay)"
+            )
+        if there != wanted:
+            write_json(file, wanted)
+    return file
+
+
+def names_in_places(grid: Grid) -> dict[str, str]:
+    """What each axis is called in a place: an option goes without its part, if that is clear."""
+    short = {axis: axis.rpartition(".")[2] for axis in grid.axes}
+    settings = fields_of(RunConfig)
+    return {
+        axis: axis if name in settings or list(short.values()).count(name) > 1 else name
+        for axis, name in short.items()
+    }
+
+
+def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan asks for: its runs, their places, and the scale that tables will name.
+
+    Neither a setting that only a later version names, nor a note in other words, nor data that have
+    moved, nor custom parts that were edited make another sweep.
+    """
+    if plan.get("format") != FORMAT:
+        return dict(plan)
+    runs = [{"id": _asked_id(run), "place": run["place"]} for run in plan["runs"]]
+    return {"reproduces": plan.get("reproduces"), "scale": _scale_of(plan), "runs": runs}
+
+
+def _asked_id(run: Mapping[str, Any]) -> str:
+    """A run's id, whatever the source of its custom parts: their edition is none of the plan's."""
+    name, config = str(run["id"]), run.get("config")
+    if not isinstance(config, Mapping) or config.get("code_identity") is None:
+        return name
+    return f"{name.rpartition('-')[0]}-{_digest({**config, 'code_identity': None})}"
+
+
+def _scale_of(plan: Mapping[str, Any]) -> object:
+    scale = plan.get("scale")
+    return scale.get("name") if isinstance(scale, Mapping) else scale
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        plan = read_object(file, most=LARGE)
+        if plan is not None and plan.get("format") == FORMAT:
+            if plan.get(DIGEST, digest_of_plan(plan)) != digest_of_plan(plan):
+                return None
+            whole = all(isinstance(run["id"], str) and "place" in run for run in plan["runs"])
+            return plan if whole else None
+    except (UserError, KeyError, TypeError):
+        return None  # half a plan is no plan: it is written anew
+    return plan
+
+
+def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In a phrase, what another plan asks for."""
+    if there.get("format") != FORMAT:
+        return f"the format {there.get('format')!r} of another version"
+    for key in ("scale", "reproduces"):
+        if _asked(there)[key] != _asked(wanted)[key]:
+            return f"another {key}: {_asked(there)[key]}"
+    if there.get("grid") != wanted["grid"]:
+        return f"another grid: {json.dumps(there.get('grid'))[:200]}"
+    theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
+    count = len(ours - theirs)
+    return f"other settings behind the same grid ({count} runs differ{_example(there, wanted)})"
+
+
+def _example(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """A setting in which two plans of one grid differ, such as an encoder that is not here."""
+    for old, new in zip(there["runs"], wanted["runs"], strict=False):
+        before, now = old.get("config") or {}, new["config"]
+        for key in now:
+            if key in before and before[key] != now[key] and key != "data":
+                return f", as in {key}: {_as_given(before[key])} there, {_as_given(now[key])} here"
+    return ""

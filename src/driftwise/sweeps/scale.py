@@ -1,0 +1,234 @@
+"""How large a sweep is: the paper's sizes, or the same grid with everything smaller.
+
+Fewer images, narrower networks, fewer epochs, and buffers that shrink with the images, so that the
+shape of a table can be had in minutes. Numbers at different scales are not comparable; whatever is
+drawn says its scale.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driftwise.errors import UserError, unknown_name
+from driftwise.experiment import catalogue
+from driftwise.experiment.config import RunConfig
+from driftwise.experiment.fields import fields_of
+from driftwise.experiment.presets import TELL_NO_HARM, resolve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """The training pictures of a benchmark."""
+
+    images: int
+    classes: int
+
+
+SIZES: Mapping[str, Size] = {
+    "digits-cd": Size(images=1_438, classes=10),
+    "fmnist-cd": Size(images=60_000, classes=10),
+    "cifar10-cd": Size(images=50_000, classes=10),
+    "cifar100-cd": Size(images=50_000, classes=100),
+    "tinyimagenet-cd": Size(images=100_000, classes=200),
+    "clear10-cd": Size(images=6_000, classes=10),
+}
+"""Benchmarks whose sweeps can be made smaller."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What a sweep may use up."""
+
+    name: str
+    images: Mapping[str, int]
+    """training pictures in all, by benchmark; one that is not named keeps all of its own"""
+    backbones: Mapping[str, Mapping[str, Any]]
+    """options that make networks smaller, by name"""
+    max_epochs: int | None = None
+
+    def apply(self, config: RunConfig, *, published_on: str | None = None) -> RunConfig:
+        """The config of a run at this scale, resolved; what `config` says itself stays.
+
+        But for the buffer, whose size is nominal: it shrinks with the images, and training settings
+        are those of the size that was named. `published_on` is the benchmark whose buffer sizes the
+        config speaks of, where it runs on another one.
+        """
+        whole = resolve(config)
+        if self._keeps_buffers(config.benchmark, published_on):
+            return whole
+        self._refuse_unknown(config.benchmark, published_on)
+        assert whole.buffer_size is not None, "the config has been resolved"
+        few = dataclasses.replace(whole, max_per_class=self._max_per_class(config))
+        share = _images(few) / SIZES[published_on or config.benchmark].images
+        smaller: dict[str, Any] = {
+            "buffer_size": max(1, round(whole.buffer_size * share)),
+            "options": self._narrower(config, whole),
+            **self._fewer_epochs(config, whole),
+        }
+        return resolve(dataclasses.replace(few, **smaller))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is made smaller."""
+        return not self.images and not self.backbones and self.max_epochs is None
+
+    def note(self, configs: Sequence[RunConfig], *, published_on: str | None = None) -> str:
+        """What these runs use up, as they run, in one line."""
+        parts = [
+            self._images_in_words([c for c in configs if c.benchmark == name], published_on)
+            for name in dict.fromkeys(config.benchmark for config in configs)
+        ]
+        parts += dict.fromkeys(map(_network, configs))
+        epochs = _span([config.epochs or 0 for config in configs], ",")
+        parts.append(f"{epochs} epoch" if epochs == "1" else f"{epochs} epochs")
+        parts += dict.fromkeys(map(_detection, configs))
+        return "; ".join(parts)
+
+    def _images_in_words(self, configs: Sequence[RunConfig], published_on: str | None) -> str:
+        """Of runs on one benchmark."""
+        name = configs[0].benchmark
+        if name not in SIZES:
+            most = [config.max_per_class for config in configs]
+            few = [count for count in most if count is not None]
+            told = ["all training images"] if None in most else []
+            told += [f"at most {_span(few, ',')} training images of a class"] if few else []
+            return f"{name}: {' or '.join(told)}"
+        images = [_images(config) for config in configs]
+        whole = SIZES[published_on or name].images
+        if set(images) == {whole}:
+            return f"{name}: all {whole:,} training images"
+        buffers = f"times {_span([count / whole for count in images], '.3g')}"
+        if self._keeps_buffers(name, published_on):
+            buffers = "as named"
+        return (
+            f"{name}: {_span(images, ',')} training images of the published {whole:,}, "
+            f"buffers {buffers}"
+        )
+
+    def _keeps_buffers(self, benchmark: str, published_on: str | None) -> bool:
+        return self.is_full and published_on in (None, benchmark)
+
+    def _refuse_unknown(self, benchmark: str, published_on: str | None) -> None:
+        if benchmark in SIZES:
+            return
+        if published_on is not None:
+            raise UserError(
+                f"what the buffers of {published_on} would be on {benchmark} is not known; "
+                f"expected one of {', '.join(SIZES)}"
+            )
+        raise UserError(
+            f"the scale {self.name} does not know how large {benchmark} is; use the scale paper, "
+            f"which makes nothing smaller, or one of {', '.join(SIZES)}"
+        )
+
+    def _max_per_class(self, config: RunConfig) -> int | None:
+        own = SIZES[config.benchmark]
+        images = self.images.get(config.benchmark, own.images)
+        if config.max_per_class is not None or images >= own.images:
+            return config.max_per_class
+        return images // own.classes
+
+    def _narrower(self, config: RunConfig, whole: RunConfig) -> dict[str, Mapping[str, Any]]:
+        """All options, with those that make the network smaller and were not given."""
+        given = {name.replace("-", "_") for name in config.options.get("backbone", {})}
+        options = self.backbones.get(whole.backbone or "", {})
+        narrower = {name: value for name, value in options.items() if name not in given}
+        if not narrower:
+            return dict(whole.options)
+        return {**whole.options, "backbone": {**whole.options["backbone"], **narrower}}
+
+    def _fewer_epochs(self, config: RunConfig, whole: RunConfig) -> dict[str, Any]:
+        if config.epochs is not None or config.benchmark not in self.images:
+            return {}  # as it was asked for; or small as it is
+        assert whole.epochs is not None, "the config has been resolved"
+        if self.max_epochs is None or whole.epochs <= self.max_epochs:
+            return {}
+        fewer: dict[str, Any] = {"epochs": self.max_epochs}
+        if whole.lr_milestones and config.lr_milestones is None:
+            share = self.max_epochs / whole.epochs
+            shrunk = {max(1, int(epoch * share)) for epoch in whole.lr_milestones}
+            fewer["lr_milestones"] = tuple(sorted(shrunk))
+        return fewer
+
+
+SCALES: Mapping[str, Scale] = {
+    "smoke": Scale(
+        name="smoke",
+        images={
+            "fmnist-cd": 2_000,
+            "cifar10-cd": 2_000,
+            "cifar100-cd": 4_000,
+            "tinyimagenet-cd": 4_000,
+            "clear10-cd": 500,
+        },
+        backbones={
+            "resnet18": {"width": 8},
+            "resnet152": {"width": 8},
+            "vit-s": {"dim": 48, "depth": 2, "heads": 2},
+        },
+        max_epochs=2,
+    ),
+    "small": Scale(
+        name="small",
+        images={
+            "fmnist-cd": 15_000,
+            "cifar10-cd": 15_000,
+            "cifar100-cd": 20_000,
+            "tinyimagenet-cd": 20_000,
+            "clear10-cd": 2_000,
+        },
+        backbones={
+            "resnet18": {"width": 16},
+            "resnet152": {"width": 16},
+            "vit-s": {"dim": 96, "depth": 4, "heads": 3},
+        },
+        max_epochs=10,
+    ),
+    "paper": Scale(name="paper", images={}, backbones={}),
+}
+
+
+def scale_named(name: str) -> Scale:
+    """The scale of that name; UserError for others."""
+    if name not in SCALES:
+        raise unknown_name("scale", name, SCALES)
+    return SCALES[name]
+
+
+def _images(config: RunConfig) -> int:
+    """Training pictures of a run, as far as its classes are even."""
+    own = SIZES[config.benchmark]
+    if config.max_per_class is None:
+        return own.images
+    return min(own.images, config.max_per_class * own.classes)
+
+
+def _network(config: RunConfig) -> str:
+    """Its name, and whatever makes it another than the name says."""
+    name = config.backbone or ""
+    options = catalogue.find("backbone", name).options_type()
+    known = {} if options is None else fields_of(options)
+    own = config.options.get("backbone", {})
+    changed = [f"{key} {value}" for key, value in own.items() if value != known[key].default]
+    return " ".join([name, *changed])
+
+
+def _detection(config: RunConfig) -> str:
+    how = (config.detector, config.encoder, config.reference)
+    if how == ("combined", "learner", "held-out"):
+        return "drift is looked for by the learner against held-out rows, by three tests"
+    if config.detector in TELL_NO_HARM:
+        return f"detector {config.detector}"
+    return "detector {}, encoder {}, reference {}".format(*how)
+
+
+def _span(values: Sequence[float], form: str) -> str:
+    """The lowest and the highest, or the one that there is.
+
+    >>> _span([2000, 4000], ","), _span([1, 1], ",")
+    ('2,000 to 4,000', '1')
+    """
+    return " to ".join(dict.fromkeys(format(value, form) for value in (min(values), max(values))))

@@ -1,6 +1,0 @@
-"""The replay memory: a fixed number of rows, and the policies that say which rows stay."""
-
-from recollect.memory.buffer import Memory, Stored
-from recollect.memory.policies import POLICIES, Balanced, Policy, Reservoir
-
-__all__ = ["POLICIES", "Balanced", "Memory", "Policy", "Reservoir", "Stored"]
