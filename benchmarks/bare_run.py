@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.data.digits import load_digits
-from driftwise.data.parts import make_parts
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.datasets.split import make_parts
 from driftwise.models import MLP, ResNet18
 
 TASKS = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]

@@ -18,13 +18,13 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from driftwise.data.digits import load_digits
+from driftwise.config.benchmarks import fashion_mnist
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
-from driftwise.detect.cached import Cached
 from driftwise.detect.detectors import KSOptions, ks
+from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
-from driftwise.experiment.benchmarks import fashion_mnist
 from driftwise.types import Dataset, Encoding, Rows, Verdict
 
 

@@ -18,7 +18,7 @@ from ratios import Finding, arguments, begin, compare, finish, head, show, take_
 from step_cases import CASES, Case, assembled
 from torch import Tensor
 
-from driftwise.experiment.build import Assembly
+from driftwise.config.build import Assembly
 from driftwise.models.inputs import to_input
 
 GOAL = 0.05

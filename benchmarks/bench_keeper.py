@@ -28,8 +28,8 @@ from torch.nn.functional import cross_entropy
 
 import driftwise
 from driftwise import rng
-from driftwise.learn import Learner
-from driftwise.live.parts import make_parts, monitor_of
+from driftwise.learner import Learner
+from driftwise.live.components import make_parts, monitor_of
 from driftwise.live.settings import settings_from
 from driftwise.models import ResNet18
 from driftwise.types import Rows

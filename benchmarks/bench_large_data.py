@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from driftwise.data.allocate import Allocate
-from driftwise.data.cache import Source, cached
-from driftwise.data.parts import make_parts
+from driftwise.datasets.allocate import Allocate
+from driftwise.datasets.cache import Source, cached
+from driftwise.datasets.split import make_parts
 from driftwise.streams import Stream, make_schedule
 from driftwise.types import Dataset
 

@@ -47,9 +47,9 @@ def make_records(out: Path, tasks: int) -> None:
     import torch
 
     from driftwise import RunConfig
-    from driftwise.evaluate import Ledger, score
-    from driftwise.experiment.result import make_result, record_to_json
-    from driftwise.experiment.store import RunFolder
+    from driftwise.metrics import Ledger, score
+    from driftwise.runs.result import make_result, record_to_json
+    from driftwise.runs.store import RunFolder
     from driftwise.streams import Schedule
     from driftwise.types import TaskRecord, Verdict
 

@@ -21,7 +21,7 @@ from step_cases import CASES, LR, NUM_CLASSES, Case, assembled, take_turns_with
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from driftwise.learn import CLSEROptions, DERppOptions, SEROptions
+from driftwise.methods import CLSEROptions, DERppOptions, SEROptions
 from driftwise.models.plain import treats_rows_apart
 
 GOALS = {"MLP": 0.30, "ResNet-18 width 20": 0.10, "ResNet-18 width 64": 0.03}

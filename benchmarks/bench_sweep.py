@@ -24,13 +24,13 @@ import torch
 from rich.console import Console
 
 import driftwise
-from driftwise.report.paper.render import as_text
-from driftwise.report.paper.table import paper_table
 from driftwise.report.sweeps import read_sweep
-from driftwise.sweeps.engines import InProcess, Pool
+from driftwise.reproduce.render import as_text
+from driftwise.reproduce.table import paper_table
+from driftwise.sweeps.display import Overview
+from driftwise.sweeps.executors import InProcess, Pool
 from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.job import Job
-from driftwise.sweeps.overview import Overview
 from driftwise.sweeps.plan import RUNS, Plan, make_plan, write_plan
 from driftwise.sweeps.sweep import carry_out
 

@@ -29,9 +29,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from driftwise.detect import ks
-from driftwise.detect.c2st import c2st
-from driftwise.detect.mmd import mmd
+from driftwise.stats import ks
+from driftwise.stats.c2st import c2st
+from driftwise.stats.mmd import mmd
 
 Pair = tuple[Tensor, Tensor]
 

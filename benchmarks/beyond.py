@@ -34,12 +34,12 @@ from beyond_outcomes import RESULTS, Outcome, append, saved
 from beyond_trials import CELLS, GROUPS, REALIGNED, SEEDS, Trial
 
 from driftwise.adapt.wrapped import state_of
-from driftwise.evaluate import score
-from driftwise.experiment.build import Assembly, assemble, load_data
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.listeners import Silent
-from driftwise.experiment.result import make_result, record_to_json, verdicts_of
+from driftwise.config.build import Assembly, assemble, load_data
+from driftwise.config.schema import RunConfig
 from driftwise.loop import play
+from driftwise.metrics import score
+from driftwise.runs.listeners import Silent
+from driftwise.runs.result import make_result, record_to_json, verdicts_of
 from driftwise.types import Dataset
 
 

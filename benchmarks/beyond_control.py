@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from driftwise.adapt.beyond import BeyondOptions, realign_with
-from driftwise.adapt.recovery import Recover
+from driftwise.adapt.compose import BeyondOptions, realign_with
+from driftwise.adapt.rehearsal import Recover
 from driftwise.adapt.relearn import Relearn
-from driftwise.shapes import Adaptation
+from driftwise.protocols import Adaptation
 
 
 def relearn_and_rehearse() -> Recover:

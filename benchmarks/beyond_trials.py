@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
 
 REALIGNED, RELEARNED, FLUSHED, BEYOND = "amr", "fr", "fr-flush", "amr-plus"
 PARTS = (

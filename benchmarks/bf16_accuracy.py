@@ -26,7 +26,7 @@ from ratios import processor
 from scipy import stats
 
 import driftwise
-from driftwise.experiment.config import RunConfig
+from driftwise.config.schema import RunConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 PRECISIONS = ("fp32", "bf16")

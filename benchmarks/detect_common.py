@@ -20,18 +20,18 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.data.library import load
+from driftwise.config import registry
+from driftwise.datasets.library import load
 from driftwise.detect import Surroundings
-from driftwise.detect.combine import COMBINATIONS
+from driftwise.detect.class_tests import Comparison
 from driftwise.detect.detectors import by_c2st, by_mmd, ks_on
 from driftwise.detect.encoders import Encoder, Encodes
-from driftwise.detect.judge import Comparison
-from driftwise.experiment import catalogue
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.encode import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report.canvas import to_png, to_svg
 from driftwise.report.style import Look
+from driftwise.stats.combine import COMBINATIONS
 from driftwise.types import Dataset, Encoding
 
 LEVEL = 0.05
@@ -162,7 +162,7 @@ def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed
         image_shape=tuple(shape),
         seed=seed,
     )
-    encoder: Encoder = catalogue.find("encoder", name).factory()(surroundings)
+    encoder: Encoder = registry.find("encoder", name).factory()(surroundings)
     return encoder
 
 
@@ -174,7 +174,7 @@ def encoded(encoder: Encodes, images: Tensor) -> Encoding:
 
 def learns(name: str) -> bool:
     """Whether rows that the learner has trained on are no reference for the encoder."""
-    return not catalogue.find("encoder", name).factory().fixed
+    return not registry.find("encoder", name).factory().fixed
 
 
 def tests_on(scores: Sequence[str], permutations: int) -> list[Comparison]:
@@ -213,7 +213,7 @@ def common_arguments(description: str | None, *encoders: str) -> argparse.Argume
         "--encoder",
         nargs="+" if len(encoders) > 1 else None,
         default=list(encoders) if len(encoders) > 1 else encoders[0],
-        choices=tuple(catalogue.CATALOGUE["encoder"]),
+        choices=tuple(registry.CATALOGUE["encoder"]),
         help="what the tests look at pictures through",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the numbers there")

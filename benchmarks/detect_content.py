@@ -15,13 +15,13 @@ import time
 import numpy as np
 import torch
 
-from driftwise.data.folders import read_folder
-from driftwise.data.library import find
+from driftwise.config.registry import encoder_maker
+from driftwise.datasets.library import find
+from driftwise.datasets.readers.folders import read_folder
 from driftwise.detect import Surroundings
-from driftwise.detect.cached import Cached
+from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.standalone import DriftDetector, no_learner
 from driftwise.errors import UserError
-from driftwise.experiment.catalogue import encoder_maker
 
 SIZE, NUM_ELEPHANTS = 96, 40
 

@@ -44,7 +44,7 @@ from detect_common import (
 from scipy import stats
 
 from driftwise import rng
-from driftwise.detect import ks
+from driftwise.stats import ks
 from driftwise.types import Dataset, Encoding
 
 SCORES = ("entropy", "margin", "energy", "max-probability")

@@ -29,16 +29,16 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.data.library import load
-from driftwise.detect.c2st import areas_under_curve, held_out_scores
-from driftwise.detect.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
-from driftwise.detect.scores import max_probability
-from driftwise.detect.share import estimate_shares
+from driftwise.datasets.library import load
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.encode import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report import style
 from driftwise.report.canvas import Margins, panels, to_png
+from driftwise.stats.c2st import areas_under_curve, held_out_scores
+from driftwise.stats.fraction import estimate_shares
+from driftwise.stats.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
+from driftwise.stats.scores import max_probability
 from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
 from driftwise.types import Dataset, Encoding
 

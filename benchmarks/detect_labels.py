@@ -34,9 +34,9 @@ from detect_common import (
 )
 
 from driftwise import rng
+from driftwise.detect.class_tests import ComparisonOptions, Judge
 from driftwise.detect.detectors import all_three, merging
 from driftwise.detect.grouping import KnownLabels, group_of_rows, groups_among
-from driftwise.detect.judge import ComparisonOptions, Judge
 from driftwise.streams import transforms
 from driftwise.types import Encoding
 

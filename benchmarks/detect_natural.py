@@ -48,9 +48,9 @@ from detect_common import (
 from matplotlib.axes import Axes
 
 from driftwise import rng
-from driftwise.detect.corrections import holm
 from driftwise.report import style
 from driftwise.report.canvas import Margins, panels
+from driftwise.stats.multiplicity import holm
 from driftwise.types import Dataset, Encoding
 
 FIRST = {"pacs": "photo", "yearbook": "1930s"}

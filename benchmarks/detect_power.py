@@ -53,10 +53,10 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.detect.corrections import holm
-from driftwise.detect.judge import Comparison
+from driftwise.detect.class_tests import Comparison
 from driftwise.report import style
 from driftwise.report.canvas import Margins, panels
+from driftwise.stats.multiplicity import holm
 from driftwise.streams import transforms
 from driftwise.types import Dataset, Encoding
 

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.data.digits import load_digits
-from driftwise.data.library import load
+from driftwise.datasets.library import load
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import RandomEncoder, Surroundings
 from driftwise.detect.detectors import all_three, merging
 from driftwise.detect.fingerprint import Fingerprints

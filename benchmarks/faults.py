@@ -42,8 +42,8 @@ from campaigns import (
 )
 from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences
 
-from driftwise.experiment import store
 from driftwise.files import CHECKSUMS
+from driftwise.runs import store
 
 SECTIONS = ("kill", "mixtures", "live", "calls", "disk", "tmpfs", "damage")
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)

@@ -44,23 +44,23 @@ import data_tools
 from same_state import same
 
 import driftwise
-from driftwise.data import cifar, clear, decode, folders, idx, npz, tiny_imagenet
-from driftwise.data.archive import extract
-from driftwise.errors import RunFailure, UserError
-from driftwise.experiment import state as state_file
-from driftwise.experiment import store
-from driftwise.experiment.config import PARTS, RunConfig
-from driftwise.experiment.config_file import (
+from driftwise.config.files import (
     from_mapping,
     read_config_file,
     split_parts,
     unfold_data,
 )
-from driftwise.experiment.presets import options_type, resolve
-from driftwise.experiment.store import RunFolder, read_checkpoint, read_config, read_result
+from driftwise.config.presets import options_type, resolve
+from driftwise.config.schema import PARTS, RunConfig
+from driftwise.datasets.archive import extract
+from driftwise.datasets.readers import cifar, clear, decode, folders, idx, npz, tiny_imagenet
+from driftwise.errors import RunFailure, UserError
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import read_run
 from driftwise.report.sweeps import read_sweep
+from driftwise.runs import checkpoint as state_file
+from driftwise.runs import store
+from driftwise.runs.store import RunFolder, read_checkpoint, read_config, read_result
 from driftwise.sweeps.grid import Grid, read_grid_file
 from driftwise.sweeps.plan import Plan, make_plan, write_plan
 from driftwise.sweeps.scale import scale_named

@@ -26,10 +26,10 @@ import yaml
 from PIL import Image
 
 import driftwise
-from driftwise.cli import command
-from driftwise.data.digits import load_digits
-from driftwise.experiment.listeners import Silent
-from driftwise.experiment.saving import Saving
+from driftwise.cli.main import command
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.runs.listeners import Silent
+from driftwise.runs.saving import Saving
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 KEPT = ("faa", "forgetting", "accuracy_matrix", "per_class_accuracy", "labels", "verdicts")

@@ -21,17 +21,18 @@ import torch
 from step_cases import pictures
 from torch import nn
 
+from driftwise.config.build import assemble
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
+from driftwise.detect.class_tests import ComparisonOptions, Judge
 from driftwise.detect.detectors import all_three, ks_on, merging
-from driftwise.detect.judge import ComparisonOptions, Judge
-from driftwise.experiment import state as state_file
-from driftwise.experiment.build import assemble
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
-from driftwise.learn import ER, Learner, Practice
+from driftwise.learner import Learner, Practice
 from driftwise.memory import Memory, Reservoir
+from driftwise.methods import ER
 from driftwise.models import MLP
 from driftwise.report.index.page import write_index
 from driftwise.report.sweeps import read_sweep
+from driftwise.runs import checkpoint as state_file
 from driftwise.types import Encoding, Rows
 
 SMALLEST = 100

@@ -43,8 +43,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 
 import driftwise
-from driftwise.data.digits import load_digits
-from driftwise.data.library import load
+from driftwise.datasets.library import load
+from driftwise.datasets.readers.digits import load_digits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "live_accuracy.csv"
 COLUMNS = ("stream", "learner", "seed", "samples", "accuracy", "alarms", "seconds")

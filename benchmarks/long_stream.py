@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "faults")
 from long_stream_tools import Watch, long_config
 
 from driftwise import run
-from driftwise.experiment.saving import Saving
+from driftwise.runs.saving import Saving
 
 MEMORY = 2**20
 """bytes by which memory may differ: pages are counted, not objects"""

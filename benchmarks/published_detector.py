@@ -41,12 +41,12 @@ from torch import Tensor
 
 import driftwise
 from driftwise import RunConfig, rng
-from driftwise.detect.corrections import CORRECTIONS
+from driftwise.config.build import make_schedule_of
+from driftwise.config.presets import resolve
 from driftwise.detect.encoders import Encodes
-from driftwise.detect.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
-from driftwise.detect.scores import entropy
-from driftwise.experiment.build import make_schedule_of
-from driftwise.experiment.presets import resolve
+from driftwise.stats.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
+from driftwise.stats.multiplicity import CORRECTIONS
+from driftwise.stats.scores import entropy
 from driftwise.streams.transforms import apply
 from driftwise.types import Dataset
 

@@ -12,14 +12,14 @@ import torch
 from ratios import now
 from torch import nn
 
-from driftwise.experiment.build import Assembly, assemble
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.interrupt import Interruption
-from driftwise.experiment.listeners import Silent, Together
-from driftwise.experiment.presets import resolve
-from driftwise.experiment.saving import Keeping, Saving
+from driftwise.config.build import Assembly, assemble
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
 from driftwise.loop import play
 from driftwise.models import MLP, ResNet18
+from driftwise.runs.interrupt import Interruption
+from driftwise.runs.listeners import Silent, Together
+from driftwise.runs.saving import Keeping, Saving
 from driftwise.streams import Task
 from driftwise.types import Dataset, Rows
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.learn import Draw, Inputs, Objective, Outcome
+from driftwise.methods import Draw, Inputs, Objective, Outcome
 
 
 class AGEM(Objective):

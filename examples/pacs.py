@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from showing import Stream, draw, play_all, table
 
-from driftwise.data import library
+from driftwise.datasets import library
 from driftwise.detect import Surroundings
 from driftwise.detect.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from showing import Stream, draw, play_all, table
 
-from driftwise.data import library
-from driftwise.data.npz import read_npz
-from driftwise.data.official import YEARBOOK_CLASSES
+from driftwise.datasets import library
+from driftwise.datasets.readers.npz import read_npz
+from driftwise.datasets.readers.official import YEARBOOK_CLASSES
 from driftwise.errors import UserError
 
 LABELLED = range(1930, 1940)

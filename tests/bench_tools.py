@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from driftwise.detect.share import estimate_shares
-from driftwise.shapes import Annotate, LabelSource, Replay, Workbench
+from driftwise.protocols import Annotate, LabelSource, Replay, Workbench
+from driftwise.stats.fraction import estimate_shares
 from driftwise.types import Encoding, Rows, StepReport, Verdict
 
 NOTHING = Rows(

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from driftwise.data import places
-from driftwise.data.clear import CLASSES as CLEAR_CLASSES
+from driftwise.datasets import paths
+from driftwise.datasets.readers.clear import CLASSES as CLEAR_CLASSES
 
 _VARIABLES = ("DRIFTWISE_DATA", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
 
@@ -34,7 +34,7 @@ def empty_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DRIFTWISE_OFFLINE", "1")
     monkeypatch.chdir(root / "work")
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(places, "SYSTEM_FOLDERS", (root / "system",))
+    monkeypatch.setattr(paths, "SYSTEM_FOLDERS", (root / "system",))
     return root
 
 

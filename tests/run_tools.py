@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from driftwise.errors import UserError
-from driftwise.experiment.listeners import Silent
+from driftwise.runs.listeners import Silent
 from driftwise.types import StepReport
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -12,16 +12,16 @@ import torch
 from bench_tools import bench, verdicts
 from same_state import same
 
+from driftwise.config import learners, registry
+from driftwise.config.presets import resolve
+from driftwise.config.registry import CATALOGUE, find
+from driftwise.config.schema import RunConfig
 from driftwise.detect import Setting
 from driftwise.errors import UserError
-from driftwise.experiment import catalogue, learners
-from driftwise.experiment.catalogue import CATALOGUE, find
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
-from driftwise.learn import Learner
+from driftwise.learner import Learner
 from driftwise.memory import Memory
 from driftwise.memory.policies import Reservoir
-from driftwise.shapes import Choose
+from driftwise.protocols import Choose
 from driftwise.types import Encoding, Rows
 
 SHAPE = (8, 8, 1)
@@ -133,7 +133,7 @@ def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_noth
 ) -> None:
     memory = Memory(12, policy=Reservoir(), seed=0)
     memory.put(rows(12))
-    adaptation = catalogue.make("adaptation", resolve(RunConfig(adaptation=name)))
+    adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(available)
     repair = adaptation.repair(verdicts([1, 2]), bench(memory, labels, lambda given: {}))
     assert set(labels.asked) <= {1, 2}
@@ -152,7 +152,7 @@ def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
     memory = Memory(12, policy=Reservoir(), seed=0)
     memory.put(rows(12))
     before = memory.state_dict()
-    adaptation = catalogue.make("adaptation", resolve(RunConfig(adaptation=name)))
+    adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(50)
     repair = adaptation.repair([], bench(memory, labels, lambda given: {}))
     assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
@@ -173,7 +173,7 @@ def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> Non
     config = resolve(RunConfig(detector=name))
 
     setting = Setting(encoder=Pixels, drifting=lambda task: (2,))
-    detector = catalogue.make("detector", config, setting)
+    detector = registry.make("detector", config, setting)
     memory = Memory(60, policy=Reservoir(), seed=0)
     memory.put(rows(60))
     verdicts = detector.check(4, [2, 0, 1], rows(60, seed=1), memory)

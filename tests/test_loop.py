@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from driftwise.care import Care
-from driftwise.experiment.listeners import Silent, Together
+from driftwise.drift_handler import Care
 from driftwise.loop import play
-from driftwise.shapes import Adaptation, Workbench
+from driftwise.protocols import Adaptation, Workbench
+from driftwise.runs.listeners import Silent, Together
 from driftwise.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
 
 

@@ -13,11 +13,11 @@ from run_tools import complaint
 
 import driftwise
 from driftwise import RunConfig, run, write_report
-from driftwise.cli import command
-from driftwise.experiment.benchmarks import digits, folder, npz, own
-from driftwise.experiment.build import assemble
-from driftwise.experiment.presets import resolve
-from driftwise.experiment.store import RunFolder, read_result
+from driftwise.cli.main import command
+from driftwise.config.benchmarks import digits, folder, npz, own
+from driftwise.config.build import assemble
+from driftwise.config.presets import resolve
+from driftwise.runs.store import RunFolder, read_result
 
 SOURCE = Path(driftwise.__file__).parent
 OF_THE_COMMAND_LINE = (

@@ -20,17 +20,17 @@ import torch
 from same_state import same
 
 from driftwise import rng
-from driftwise.evaluate import Scores
-from driftwise.experiment.build import Assembly, assemble
-from driftwise.experiment.catalogue import CATALOGUE
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.listeners import Silent
-from driftwise.experiment.presets import resolve
-from driftwise.experiment.state import flatten, unflatten
-from driftwise.learn import Learner
+from driftwise.config.build import Assembly, assemble
+from driftwise.config.presets import resolve
+from driftwise.config.registry import CATALOGUE
+from driftwise.config.schema import RunConfig
+from driftwise.learner import Learner
 from driftwise.loop import play
 from driftwise.memory import Memory
-from driftwise.shapes import Listener, Task
+from driftwise.metrics import Scores
+from driftwise.protocols import Listener, Task
+from driftwise.runs.checkpoint import flatten, unflatten
+from driftwise.runs.listeners import Silent
 from driftwise.types import Dataset, Extras, Rows, StepReport, TaskRecord
 
 Names = tuple[str, str, str]

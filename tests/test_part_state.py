@@ -21,12 +21,12 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 import driftwise
 from driftwise.adapt.realign import Realign
-from driftwise.adapt.recovery import Recover
-from driftwise.experiment.saving import Saving
-from driftwise.experiment.state import flatten, unflatten
-from driftwise.learn import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
+from driftwise.adapt.rehearsal import Recover
+from driftwise.methods import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
 from driftwise.part_state import PartState
-from driftwise.shapes import Workbench
+from driftwise.protocols import Workbench
+from driftwise.runs.checkpoint import flatten, unflatten
+from driftwise.runs.saving import Saving
 from driftwise.types import Repair, Rows, Verdict
 
 

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from driftwise.data.adapters import from_torch_dataset
-    from driftwise.data.own import load_own
+    from driftwise.config.schema import RunConfig
+    from driftwise.datasets.adapters import from_torch_dataset
+    from driftwise.datasets.own import load_own
     from driftwise.detect.standalone import DriftDetector
     from driftwise.errors import RunFailure, UserError
-    from driftwise.experiment.config import RunConfig
-    from driftwise.experiment.load import Predictor, load
-    from driftwise.experiment.resume import resume
-    from driftwise.experiment.run import run
     from driftwise.live.estimator import KeeperClassifier
-    from driftwise.live.keeper import Keeper
+    from driftwise.live.live_learner import Keeper
     from driftwise.report import write_report
+    from driftwise.runs.predictor import Predictor, load
+    from driftwise.runs.resume import resume
+    from driftwise.runs.run import run
 
 _HOMES = {
     "DriftDetector": "driftwise.detect.standalone",
-    "Keeper": "driftwise.live.keeper",
+    "Keeper": "driftwise.live.live_learner",
     "KeeperClassifier": "driftwise.live.estimator",
-    "Predictor": "driftwise.experiment.load",
-    "RunConfig": "driftwise.experiment.config",
+    "Predictor": "driftwise.runs.predictor",
+    "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
     "UserError": "driftwise.errors",
-    "from_torch_dataset": "driftwise.data.adapters",
-    "load": "driftwise.experiment.load",
-    "load_own": "driftwise.data.own",
-    "resume": "driftwise.experiment.resume",
-    "run": "driftwise.experiment.run",
+    "from_torch_dataset": "driftwise.datasets.adapters",
+    "load": "driftwise.runs.predictor",
+    "load_own": "driftwise.datasets.own",
+    "resume": "driftwise.runs.resume",
+    "run": "driftwise.runs.run",
     "write_report": "driftwise.report",
 }
 

@@ -7,7 +7,7 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109
     del sys.path[0]
 
-from driftwise.cli import main
+from driftwise.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from driftwise.errors import RunFailure, UserError
-from driftwise.regular import SMALL, open_regular, read_json
+from driftwise.regular_files import SMALL, open_regular, read_json
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """What JSON can say; read-only shapes, so that a dict of floats counts as one."""

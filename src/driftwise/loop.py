@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from driftwise.care import Care
-from driftwise.shapes import Listener, Task, Workbench
+from driftwise.drift_handler import Care
+from driftwise.protocols import Listener, Task, Workbench
 from driftwise.types import Midway, Rows, TaskRecord
 
 TaskT = TypeVar("TaskT", bound=Task)

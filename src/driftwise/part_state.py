@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import driftwise.stats.fraction
 import driftwise.types
 from driftwise.errors import UserError
 
@@ -48,7 +49,7 @@ _RECORDS = {
         driftwise.types.Rows,
         driftwise.types.Encoding,
         driftwise.types.Verdict,
-        driftwise.types.Share,
+        driftwise.stats.fraction.Share,
     )
 }
 _TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {

@@ -143,20 +143,6 @@ class Encoding:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Share:
-    """How much of some rows has moved away from others."""
-
-    share: float
-    """0 to 1"""
-    error: float
-    """standard error of the share, never 0, from the number of rows alone. It is too small: of
-    clear drifts, two of them hold the truth in six (small shares) to nine cases out of ten, and of
-    what the features cannot tell they know nothing"""
-    evidence: Tensor
-    """probability of having moved, by row, (rows,), double precision"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What a detector says about one class at one task."""

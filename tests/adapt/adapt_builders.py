@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.config.registry import CATALOGUE
+from driftwise.label_budget import share_out
 from driftwise.memory import POLICIES, Memory
-from driftwise.shapes import Adaptation, Choose
-from driftwise.shares import share_out
+from driftwise.protocols import Adaptation, Choose
 from driftwise.types import Extras, Rows
 
 HELD = {0: 4, 1: 3, 2: 5}

@@ -10,9 +10,9 @@ from bench_tools import no_step
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.detect.share import estimate_shares
 from driftwise.memory import POLICIES, Memory
-from driftwise.shapes import Choose, Workbench
+from driftwise.protocols import Choose, Workbench
+from driftwise.stats.fraction import estimate_shares
 from driftwise.types import Encoding, Rows, StepReport
 
 OLD, NEW = 0, 1

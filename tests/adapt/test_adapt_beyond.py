@@ -13,11 +13,11 @@ from bench_tools import verdicts
 from looks import NEW, OLD, Pupil, Source, bench_of, look, memory_of, mixed, without_labels
 from run_tools import complaint
 
-from driftwise.adapt.beyond import BeyondOptions, realign_with
-from driftwise.adapt.recovery import MOST
+from driftwise.adapt.compose import BeyondOptions, realign_with
+from driftwise.adapt.rehearsal import MOST
 from driftwise.adapt.wrapped import load_state_of, state_of
 from driftwise.memory import Memory, Reservoir
-from driftwise.shapes import Adaptation, FollowsUp, Workbench
+from driftwise.protocols import Adaptation, FollowsUp, Workbench
 from driftwise.types import Rows
 
 

@@ -16,7 +16,7 @@ from adapt_builders import (
 )
 from bench_tools import bench, verdicts
 
-from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.config.registry import CATALOGUE
 from driftwise.types import Repair
 
 every_adaptation = pytest.mark.parametrize("name", sorted(CATALOGUE["adaptation"]))

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from driftwise import rng
 from driftwise.adapt import Realign
-from driftwise.data.digits import load_digits
-from driftwise.data.parts import cut
-from driftwise.evaluate import Ledger
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.datasets.split import cut
 from driftwise.memory import POLICIES, Memory
-from driftwise.shapes import Choose, Workbench
+from driftwise.metrics import Ledger
+from driftwise.protocols import Choose, Workbench
 from driftwise.streams import Stream, TaskLabels, make_schedule
 from driftwise.types import Extras, Parts, Rows, Verdict
 

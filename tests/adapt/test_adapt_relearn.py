@@ -8,7 +8,7 @@ from adapt_builders import HELD, NOW, Shop, adaptation_named, annotate, assert_s
 from bench_tools import bench, verdicts
 
 from driftwise.adapt import Vanilla
-from driftwise.shapes import Choose, LabelSource
+from driftwise.protocols import Choose, LabelSource
 from driftwise.types import Repair, Rows
 
 VARIANTS = ("fr", "fr-flush", "fr-scratch")

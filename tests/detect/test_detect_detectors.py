@@ -12,18 +12,18 @@ from detect_builders import around
 from run_tools import complaint
 
 from driftwise import rng
-from driftwise.data.digits import load_digits
+from driftwise.config.registry import CATALOGUE
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import HeldOutReference, Judge, RandomEncoder, Setting, TwoSampleDetector
 from driftwise.detect import detectors as catalogue
-from driftwise.detect import scores as score_functions
-from driftwise.detect.c2st import c2st
-from driftwise.detect.combine import COMBINATIONS
-from driftwise.detect.comparison import Comparison
 from driftwise.detect.detectors import by_c2st, by_mmd
-from driftwise.detect.ks import kolmogorov_smirnov
-from driftwise.detect.mmd import mmd
-from driftwise.detect.spending import inverse_square
-from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.detect.two_sample import Comparison
+from driftwise.stats import scores as score_functions
+from driftwise.stats.alpha_spending import inverse_square
+from driftwise.stats.c2st import c2st
+from driftwise.stats.combine import COMBINATIONS
+from driftwise.stats.ks import kolmogorov_smirnov
+from driftwise.stats.mmd import mmd
 from driftwise.types import Encoding, Rows
 
 TASK = 3

@@ -10,12 +10,12 @@ from detect_builders import around
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.data.digits import load_digits
+from driftwise.config.learners import make_learner
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import Encoder, LearnerEncoder, RandomEncoder
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.learners import make_learner
-from driftwise.experiment.presets import resolve
-from driftwise.learn import Learner
+from driftwise.learner import Learner
 from driftwise.types import Rows
 
 

@@ -10,10 +10,10 @@ from same_state import same
 from scipy import stats
 
 from driftwise.detect import FingerprintReference, Judge, RandomEncoder, TwoSampleDetector
+from driftwise.detect.class_tests import ComparisonOptions
 from driftwise.detect.detectors import by_mmd, ks_on
 from driftwise.detect.fingerprint import Fingerprints
-from driftwise.detect.judge import ComparisonOptions
-from driftwise.experiment import state
+from driftwise.runs import checkpoint
 from driftwise.types import Encoding, Rows
 
 
@@ -67,7 +67,7 @@ def test_a_class_takes_a_few_kilobytes() -> None:
     prints = Fingerprints("random", size=50)
     prints.add(0, Encoding(logits=torch.rand(400, 32), features=torch.rand(400, 64)))
     taken = sum(
-        t.numel() * t.element_size() for t in state.flatten(prints.state_dict())[0].values()
+        t.numel() * t.element_size() for t in checkpoint.flatten(prints.state_dict())[0].values()
     )
     assert taken <= 10_400
 
@@ -77,8 +77,8 @@ def test_saving_loading_and_going_on_equals_never_having_stopped() -> None:
     for prints in (whole, first):
         prints.add(0, numbered(0, 20))
         prints.add(7, numbered(0, 3))
-    tensors, tree = state.flatten(first.state_dict())
-    second.load_state_dict(state.unflatten(tensors, tree))
+    tensors, tree = checkpoint.flatten(first.state_dict())
+    second.load_state_dict(checkpoint.unflatten(tensors, tree))
     for prints in (whole, second):
         prints.add(0, numbered(20, 20))
     assert same(second.state_dict(), whole.state_dict())
@@ -152,7 +152,7 @@ def test_a_repair_with_few_rows_does_not_make_a_class_rare() -> None:
     reference = fingerprints_of(stream(200, 200, 0))
     reference.renew(1, stream(0, 20, 5))
     restored = fingerprints_of(stream(9, 9, 1))
-    restored.load_state_dict(state.unflatten(*state.flatten(reference.state_dict())))
+    restored.load_state_dict(checkpoint.unflatten(*checkpoint.flatten(reference.state_dict())))
     for each in (reference, restored):
         sizes = {label: len(kept) for label, kept in each.like_the_stream((0, 1)).items()}
         assert sizes == {0: 20, 1: 20}

@@ -8,7 +8,7 @@ import torch
 from run_tools import complaint
 
 from driftwise.detect import Monitor
-from driftwise.detect.detector import Reference
+from driftwise.detect.base import Reference
 from driftwise.detect.grouping import WHOLE, group_of_rows, groups_among
 from driftwise.types import Rows, Verdict
 

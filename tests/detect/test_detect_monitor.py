@@ -10,6 +10,7 @@ import pytest
 import torch
 from detect_builders import around
 
+from driftwise.config.registry import CATALOGUE
 from driftwise.detect import (
     Detector,
     HeldOutReference,
@@ -17,10 +18,9 @@ from driftwise.detect import (
     Monitor,
     Setting,
 )
-from driftwise.experiment import state
-from driftwise.experiment.catalogue import CATALOGUE
 from driftwise.memory import POLICIES, Memory
-from driftwise.shapes import HasRows
+from driftwise.protocols import HasRows
+from driftwise.runs import checkpoint
 from driftwise.types import Rows, Verdict
 
 every_detector = pytest.mark.parametrize("name", sorted(CATALOGUE["detector"]))
@@ -125,7 +125,7 @@ def test_a_state_saved_and_loaded_gives_the_same_verdicts(name: str) -> None:
     monitor.renew(Scene(1, ()), [0, 1, 2], NOTHING)
     monitor.renew(Scene(2, (), concept=1), [1], NOTHING)
     other, _ = monitor_of(name)
-    other.load_state_dict(state.unflatten(*state.flatten(monitor.state_dict())))
+    other.load_state_dict(checkpoint.unflatten(*checkpoint.flatten(monitor.state_dict())))
     scene = Scene(3, (0, 1, 2), concept=1)
     assert other.check(scene) == monitor.check(scene)
 
@@ -156,7 +156,7 @@ def test_what_a_detector_of_ones_own_remembers_is_kept() -> None:
     scene = Scene(2, (0,))
     for _ in range(2):
         assert drifted(monitor.check(scene)) == [False]
-    other.load_state_dict(state.unflatten(*state.flatten(monitor.state_dict())))
+    other.load_state_dict(checkpoint.unflatten(*checkpoint.flatten(monitor.state_dict())))
     assert drifted(other.check(scene)) == [True]
 
 

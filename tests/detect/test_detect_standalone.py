@@ -17,13 +17,13 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from driftwise.data.digits import load_digits
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import LearnerEncoder, RandomEncoder, incoming, standalone
 from driftwise.detect.encoders import OwnEncoder
-from driftwise.detect.scores import entropy
 from driftwise.detect.standalone import DriftDetector as AnyDriftDetector
 from driftwise.detect.standalone import DriftReport
-from driftwise.experiment import state as files
+from driftwise.runs import checkpoint as files
+from driftwise.stats.scores import entropy
 from driftwise.types import Dataset, Encoding
 
 DIGITS = load_digits()

@@ -22,7 +22,9 @@ from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.data import places
+from driftwise.config import imagenet_weights as finding
+from driftwise.config.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
+from driftwise.datasets import paths
 from driftwise.detect import Encoder
 from driftwise.detect.pretrained import (
     EfficientNetEncoder,
@@ -30,9 +32,7 @@ from driftwise.detect.pretrained import (
     Resized,
     ResNet18Encoder,
 )
-from driftwise.evaluate import FlopMeter, per_row
-from driftwise.experiment import weights as finding
-from driftwise.experiment.weights import ResNet18ImageNetEncoder, find_resnet18
+from driftwise.metrics import FlopMeter, per_row
 from driftwise.models.imagenet_resnet import ImageNetResNet18, published_name
 
 SMALL = (28, 28, 1)
@@ -274,7 +274,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home)
-    monkeypatch.setattr(places, "SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(paths, "SYSTEM_FOLDERS", ())
     monkeypatch.setattr(finding, "getproxies", dict)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     return home

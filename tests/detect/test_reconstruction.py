@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.data.digits import load_digits
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import FingerprintReference, HeldOutReference, RandomEncoder, Setting
 from driftwise.detect.reconstruction import (
     ReconstructionDetector,

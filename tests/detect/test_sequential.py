@@ -17,13 +17,13 @@ from scipy import stats
 from torch import Tensor
 
 from driftwise import rng
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
 from driftwise.detect import HeldOutReference, Setting
-from driftwise.detect.betting import EPSILONS, Bets, left_after, share_of
-from driftwise.detect.ranking import TEACH_EVERY, Ranker
 from driftwise.detect.sequential import MAX_KEPT, SequentialDetector, SequentialOptions
-from driftwise.experiment import state
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
+from driftwise.runs import checkpoint
+from driftwise.stats.e_values import EPSILONS, Bets, left_after, share_of
+from driftwise.stats.rank_p_values import TEACH_EVERY, Ranker
 from driftwise.types import Encoding, Rows, Verdict
 
 # Betting
@@ -346,7 +346,7 @@ def test_saved_and_loaded_it_goes_on_bit_for_bit(sizes: list[int], stop: int) ->
     for number in range(len(sizes)):
         if number == stop:
             mine.renew([1], part(0))
-            other.load_state_dict(state.unflatten(*state.flatten(mine.state_dict())))
+            other.load_state_dict(checkpoint.unflatten(*checkpoint.flatten(mine.state_dict())))
         verdicts = mine.check(number, [0, 1], part(number), kept)
         if number >= stop:
             assert other.check(number, [0, 1], part(number), kept) == verdicts
@@ -359,7 +359,7 @@ def test_what_is_kept_of_a_long_stream_is_bounded() -> None:
     sizes = []
     for number in range(3):
         mine.check(number, [0], rows(gaussian(1000, number + 7), 0, 1000 * number), kept)
-        tensors, _ = state.flatten(mine.state_dict())
+        tensors, _ = checkpoint.flatten(mine.state_dict())
         sizes.append(sum(each.numel() for each in tensors.values()))
     assert len(mine.state_dict()["tests"]["0"]["ranker"]["kept"]) == 50
     assert len(mine.state_dict()["tests"]["0"]["known"]) == MAX_KEPT

@@ -13,7 +13,7 @@ from beyond_outcomes import RESULTS, Outcome, append, saved
 from beyond_page import PAGE, ROOT, Difference, Runs, over_cells, page
 from beyond_trials import BEYOND, FLUSHED, MAIN, REALIGNED, RELEARNED, SEEDS, Cell, Trial
 
-from driftwise.experiment.build import load_data
+from driftwise.config.build import load_data
 
 TINY = Cell(
     name="tiny-er-50",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from driftwise.report.paper.published import find
+from driftwise.reproduce.published import find
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "results" / "table1-small"

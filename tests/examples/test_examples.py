@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from run_tools import ENVIRONMENT
 
-from driftwise.data import library
+from driftwise.datasets import library
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGES = {"yearbook": (), "pacs": ("efficientnet_lite_pytorch",)}

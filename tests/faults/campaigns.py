@@ -15,8 +15,8 @@ from typing import Any, Literal
 from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences, whereabouts
 from troubles import ERRORS, Kind, Trouble
 
-from driftwise.experiment import store
-from driftwise.experiment.catalogue import CATALOGUE
+from driftwise.config.registry import CATALOGUE
+from driftwise.runs import store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

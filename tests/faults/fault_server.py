@@ -19,7 +19,7 @@ import live_work
 import torch
 from troubles import Trouble
 
-from driftwise import cli
+from driftwise.cli import main as cli
 
 
 def warm_up() -> None:

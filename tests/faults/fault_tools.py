@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from same_state import same
 from troubles import Trouble
 
-from driftwise.experiment import store
+from driftwise.runs import store
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 

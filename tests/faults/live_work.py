@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 import driftwise
-from driftwise.data.digits import load_digits
-from driftwise.experiment import store
-from driftwise.live import log
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.live import events
+from driftwise.runs import store
 
 BATCH = 10
 SOON: dict[str, Any] = {
@@ -63,7 +63,7 @@ class Stream:
 def play(work: dict[str, Any], folder: Path) -> None:
     """From wherever the folder stands to the end."""
     torch.set_num_threads(1)
-    log.LOG_BYTES = work["log_bytes"]
+    events.LOG_BYTES = work["log_bytes"]
     stream = Stream(work)
     answers = (lambda request: stream.labels[request.ids]) if work["asks"] else None
     own = _network() if work["network"] == "own" else None

@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.listeners import Silent
-from driftwise.experiment.store import CHECKPOINT
+from driftwise.config.schema import RunConfig
+from driftwise.runs.listeners import Silent
+from driftwise.runs.store import CHECKPOINT
 from driftwise.types import TaskRecord
 
 

@@ -8,8 +8,8 @@ import pytest
 from campaigns import damaged_files
 from fault_tools import Work
 
-from driftwise.experiment import store
 from driftwise.files import CHECKSUMS
+from driftwise.runs import store
 
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 

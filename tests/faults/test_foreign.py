@@ -16,9 +16,9 @@ from run_tools import Stop, StopAt, complaint, lasting, snapshot
 import driftwise
 from driftwise import RunConfig, run
 from driftwise.errors import UserError
-from driftwise.experiment import state as state_file
-from driftwise.experiment import store
-from driftwise.experiment.saving import Saving
+from driftwise.runs import checkpoint as state_file
+from driftwise.runs import store
+from driftwise.runs.saving import Saving
 
 SMALL = RunConfig(epochs=1, tasks=((0, 1), (2, 3)), detector="oracle", threads=1)
 BOTH = (store.CHECKPOINT, store.PREVIOUS)

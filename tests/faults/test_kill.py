@@ -8,7 +8,7 @@ import pytest
 from campaigns import killed_at_calls, killed_at_random, killed_twice
 from fault_tools import LiveWork, Work
 
-from driftwise.experiment import store
+from driftwise.runs import store
 
 SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 

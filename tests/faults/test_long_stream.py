@@ -8,7 +8,7 @@ import pytest
 from long_stream_tools import Watch, is_supported, long_config
 
 from driftwise import run
-from driftwise.experiment.saving import Saving
+from driftwise.runs.saving import Saving
 
 
 @pytest.mark.skipif(not is_supported(), reason="needs Linux's /proc")

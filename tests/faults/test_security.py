@@ -119,7 +119,7 @@ def sockets():
     return [str(target) for target in map(os.readlink, links) if target.startswith("socket:")]
 
 from driftwise import RunConfig, run
-from driftwise.experiment.listeners import Silent
+from driftwise.runs.listeners import Silent
 from driftwise.report import write_report
 
 seen = []
@@ -181,7 +181,7 @@ class Part(Vanilla):
 
 COMMANDS = """
 import contextlib, io, sys
-from driftwise.cli import main
+from driftwise.cli.main import main
 
 for words in sys.argv[1].split(";"):
     with contextlib.redirect_stdout(io.StringIO()):

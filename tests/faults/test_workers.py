@@ -13,10 +13,10 @@ from fault_tools import broken, until
 from run_tools import lasting, result_of
 
 from driftwise import RunConfig, run
-from driftwise.experiment.presets import resolve
-from driftwise.experiment.store import LOCK, is_busy, read_checkpoint
+from driftwise.config.presets import resolve
+from driftwise.runs.store import LOCK, is_busy, read_checkpoint
 from driftwise.sweeps import worker
-from driftwise.sweeps.engines import Pool
+from driftwise.sweeps.executors import Pool
 from driftwise.sweeps.job import Job, Outcome
 
 OWN = resolve(

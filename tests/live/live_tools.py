@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import driftwise
-from driftwise.data.digits import load_digits
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.live.observation import Observation
 
 SOON: dict[str, Any] = {

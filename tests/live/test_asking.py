@@ -10,11 +10,11 @@ import torch
 from test_window import NOTHING, rows
 from torch import Tensor
 
-from driftwise.evaluate import Ledger
-from driftwise.live.asking import Asker, Inbox, Request, request_for
-from driftwise.live.labels import FEWEST_FRESH, LiveLabels
+from driftwise.live.label_requests import Asker, Inbox, Request, request_for
+from driftwise.live.label_source import FEWEST_FRESH, LiveLabels
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import Window
+from driftwise.metrics import Ledger
 
 
 class Labeller:

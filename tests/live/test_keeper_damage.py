@@ -13,8 +13,8 @@ from live_tools import digits, keeper, play
 from run_tools import complaint
 
 import driftwise
-from driftwise.experiment import state as state_file
-from driftwise.experiment import store
+from driftwise.runs import checkpoint as state_file
+from driftwise.runs import store
 
 
 def saved_twice(folder: Path) -> None:

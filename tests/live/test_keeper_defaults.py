@@ -17,9 +17,9 @@ from same_state import same
 from test_keeper_saving import state_of
 
 import driftwise
-from driftwise.learn import Learner
-from driftwise.live.log import Event
-from driftwise.live.upkeep import Done
+from driftwise.learner import Learner
+from driftwise.live.engine import Done
+from driftwise.live.events import Event
 from driftwise.types import Verdict
 
 QUIET = digits(0, turn=None)

@@ -18,10 +18,10 @@ from test_keeper_saving import state_of
 
 import driftwise
 from driftwise.errors import RunFailure
-from driftwise.experiment import store
-from driftwise.live import keeper as keeper_module
-from driftwise.live import log as log_module
-from driftwise.live.log import Event
+from driftwise.live import events as log_module
+from driftwise.live import live_learner as keeper_module
+from driftwise.live.events import Event
+from driftwise.runs import store
 
 STREAM = digits(0)
 

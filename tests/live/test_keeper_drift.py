@@ -7,8 +7,8 @@ import pytest
 from live_tools import SOON, accuracy, digits, keeper, play
 
 import driftwise
-from driftwise.experiment.catalogue import CATALOGUE
-from driftwise.live.upkeep import Upkeep
+from driftwise.config.registry import CATALOGUE
+from driftwise.live.engine import Upkeep
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -15,7 +15,7 @@ from scipy import stats
 from test_keeper_saving import state_of
 
 import driftwise
-from driftwise.data.digits import load_digits
+from driftwise.datasets.readers.digits import load_digits
 
 
 def parts(seed: int, *, classes: int = 10) -> tuple[Any, Any, Any, Any]:

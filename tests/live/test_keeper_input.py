@@ -15,8 +15,8 @@ from test_keeper_saving import state_of
 
 import driftwise
 from driftwise import rng
-from driftwise.live.intake import Intake, labels_from
-from driftwise.live.log import Event
+from driftwise.live.events import Event
+from driftwise.live.inputs import Intake, labels_from
 
 
 def vectors(rows: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:

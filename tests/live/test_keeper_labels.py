@@ -15,9 +15,9 @@ from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
 import driftwise
-from driftwise.live.asking import Request
+from driftwise.live.engine import Done, _Look
+from driftwise.live.label_requests import Request
 from driftwise.live.observation import Observation
-from driftwise.live.upkeep import Done, _Look
 
 
 def learned_then_silent(

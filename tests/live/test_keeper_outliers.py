@@ -15,9 +15,9 @@ from same_state import same
 from test_keeper_saving import state_of
 
 import driftwise
-from driftwise.data.digits import load_digits
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.live.input_statistics import Seen
 from driftwise.live.observation import Observation
-from driftwise.live.seen import Seen
 
 
 def vectors(seed: int = 0, *, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:

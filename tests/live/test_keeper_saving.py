@@ -26,10 +26,10 @@ from same_state import same
 
 import driftwise
 from driftwise.errors import RunFailure
-from driftwise.experiment import store
-from driftwise.live.asking import Request
-from driftwise.live.log import Event
-from driftwise.live.upkeep import Upkeep
+from driftwise.live.engine import Upkeep
+from driftwise.live.events import Event
+from driftwise.live.label_requests import Request
+from driftwise.runs import store
 
 
 def state_of(mine: driftwise.Keeper) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from live_tools import SOON, Digits, digits, play
 from same_state import same
 
 import driftwise
-from driftwise.live.parts import monitor_of
+from driftwise.live.components import monitor_of
 from driftwise.live.settings import settings_from
 
 SETTINGS = {**SOON, "detector": "sequential", "reference_size": 6, "check_rows": 1}

@@ -15,11 +15,11 @@ from live_tools import digits, keeper, small_network
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
-from driftwise.live import keeper as keeper_module
-from driftwise.live import parts
-from driftwise.live.published import Published
-from driftwise.live.turns import PREDICTIONS_FIRST, QUICK_TURNS, Courtesy
-from driftwise.live.upkeep import Upkeep
+from driftwise.live import components
+from driftwise.live import live_learner as keeper_module
+from driftwise.live.engine import Upkeep
+from driftwise.live.priority import PREDICTIONS_FIRST, QUICK_TURNS, Courtesy
+from driftwise.live.snapshot import Published
 
 
 def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
@@ -189,7 +189,7 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("driftwise.live.turns.time.thread_time", lambda: clock[0])
+    monkeypatch.setattr("driftwise.live.priority.time.thread_time", lambda: clock[0])
     courtesy, begun = Courtesy(), threading.Event()
 
     def predict(seconds: float) -> None:
@@ -246,7 +246,7 @@ def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
 ) -> None:
     mine, stream = keeper(small_network(10), lr=0.1), digits(0, turn=None)
     making, may_step, answered = (threading.Event() for _ in range(3))
-    make_parts, observe = parts.make_parts, Upkeep.observe
+    make_parts, observe = components.make_parts, Upkeep.observe
 
     def make(*arguments: Any) -> Any:
         making.set()

@@ -16,12 +16,12 @@ from test_keeper_input import vectors
 from test_keeper_labels import Oracle, learned_then_silent
 
 import driftwise
-from driftwise.care import Care
-from driftwise.live.asking import Request
+from driftwise.drift_handler import Care
+from driftwise.live.engine import Upkeep
+from driftwise.live.label_requests import Request
 from driftwise.live.settings import to_json
-from driftwise.live.upkeep import Upkeep
 from driftwise.live.window import Window
-from driftwise.shapes import Workbench
+from driftwise.protocols import Workbench
 
 CHANGING = digits(0, classes=5, turn=450)
 
@@ -166,7 +166,9 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
         window = Window.state_dict
         shrink = without("outdated_before")
         earlier.setattr(Window, "state_dict", lambda self: shrink(window(self)))
-        earlier.setattr("driftwise.live.keeper.to_json", lambda *parts: forget(to_json(*parts)))
+        earlier.setattr(
+            "driftwise.live.live_learner.to_json", lambda *parts: forget(to_json(*parts))
+        )
         earlier.setattr(Upkeep, "state_dict", lambda self: lose(state(self)))
         with keeper(folder=tmp_path / "kept") as mine:
             play(mine, stream, rows=200)

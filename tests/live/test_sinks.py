@@ -16,7 +16,7 @@ from run_tools import complaint
 import driftwise
 from driftwise import live
 from driftwise.live.counters import COUNTERS, GAUGES
-from driftwise.live.log import Event
+from driftwise.live.events import Event
 from driftwise.live.sinks import Sink
 
 NUMBERS = {*COUNTERS, *GAUGES, "accuracy", "loss"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same_state import same
 
-from driftwise.live.piles import Pile, Tally, no_rows, occurrences, with_labels
+from driftwise.live.sample_queue import Pile, Tally, no_rows, occurrences, with_labels
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MOST_CHECKED, Track, Window
 from driftwise.types import Rows

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from driftwise.errors import UserError
 from driftwise.memory import POLICIES, Memory
-from driftwise.shapes import Replay
+from driftwise.protocols import Replay
 from driftwise.types import Rows
 
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -13,10 +13,10 @@ import torch
 from same_state import same
 from torch import Tensor
 
-from driftwise import room
+from driftwise import allocation
 from driftwise.errors import RunFailure
-from driftwise.experiment import state as state_file
 from driftwise.memory import POLICIES, Memory
+from driftwise.runs import checkpoint as state_file
 from driftwise.types import Rows
 
 CAPACITY, SIDE = 55, 4
@@ -31,7 +31,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "files"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(room, "MOST_IN_MEMORY", 10 * SIDE * SIDE * 3)
+    monkeypatch.setattr(allocation, "MOST_IN_MEMORY", 10 * SIDE * SIDE * 3)
     return folder
 
 
@@ -80,7 +80,7 @@ def test_a_memory_in_files_does_what_one_in_plain_memory_does(
     policy: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_files = history(policy)
-    monkeypatch.setattr(room, "MOST_IN_MEMORY", 2**30)
+    monkeypatch.setattr(allocation, "MOST_IN_MEMORY", 2**30)
     assert same(in_files, history(policy))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from driftwise import room
+from driftwise import allocation
 from driftwise.memory import Memory
 from driftwise.memory.policies import Reservoir
 from driftwise.types import Rows
@@ -76,15 +76,15 @@ def test_an_empty_memory_can_be_widened() -> None:
 
 def test_widening_that_finds_no_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, rows = filled(2)
-    room_for = room.room_for
+    room_for = allocation.room_for
 
     def no_room(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> torch.Tensor:
         raise MemoryError(f"no room for {shape}")
 
-    monkeypatch.setattr(room, "room_for", no_room)
+    monkeypatch.setattr(allocation, "room_for", no_room)
     with pytest.raises(MemoryError, match="no room"):
         memory.widen(4)
-    monkeypatch.setattr(room, "room_for", room_for)
+    monkeypatch.setattr(allocation, "room_for", room_for)
     extras = {"logits": torch.ones(5, 2), "age": rows.ids, "maps": torch.ones(5, 2, 2)}
     memory.offer(rows, extras)
     assert (len(memory), memory.seen) == (8, 10)

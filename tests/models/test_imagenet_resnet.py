@@ -15,7 +15,7 @@ from test_resnet import Layer, conv, relu, shortcut
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.evaluate import per_row
+from driftwise.metrics import per_row
 from driftwise.models.imagenet_resnet import (
     ImageNetResNet18,
     digest_of,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.evaluate.flops import FlopMeter
+from driftwise.metrics.flops import FlopMeter
 from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
 from driftwise.models.plain import draws_nothing, treats_rows_apart
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from test_models import layers, num_parameters, pictures
 from torch import Tensor, nn
 
-from driftwise.evaluate import per_row
+from driftwise.metrics import per_row
 from driftwise.models import BasicBlock, Bottleneck, ResidualBlock, ResNet, ResNet18, ResNet152
 
 Layer = tuple[str, tuple[int, ...], int]

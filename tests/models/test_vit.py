@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.evaluate import per_row
+from driftwise.metrics import per_row
 from driftwise.models import ViT, ViTSmall, ViTTiny
 from driftwise.models.vit import Attention, ViTOptions, ViTTinyOptions
 

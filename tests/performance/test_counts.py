@@ -24,11 +24,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import driftwise
 from driftwise import rng
-from driftwise.experiment import catalogue
-from driftwise.experiment.build import Assembly, assemble
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
-from driftwise.learn import Learner, Practice
+from driftwise.config import registry
+from driftwise.config.build import Assembly, assemble
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
+from driftwise.learner import Learner, Practice
 from driftwise.memory import Memory, Reservoir
 from driftwise.types import Dataset, Rows
 
@@ -102,7 +102,7 @@ def learner_of(method: str, make_network: Callable[[int], nn.Module] = make_netw
         make_network=make_network,
         make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
         memory=Memory(40, policy=Reservoir(), seed=0),
-        objective=catalogue.make("method", resolve(RunConfig(method=method))),
+        objective=registry.make("method", resolve(RunConfig(method=method))),
         practice=Practice(minibatch_size=BATCH),
         seed=0,
     )

@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 
 from driftwise import rng
-from driftwise.data.parts import cut
+from driftwise.datasets.split import cut
 from driftwise.streams import (
     Concept,
     EventSpec,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftwise import rng
-from driftwise.data.digits import load_digits
-from driftwise.data.parts import cut
-from driftwise.evaluate import Ledger
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.datasets.split import cut
+from driftwise.metrics import Ledger
 from driftwise.streams import Stream, TaskLabels, make_schedule
 from driftwise.types import Parts, Rows
 

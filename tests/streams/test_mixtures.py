@@ -37,10 +37,10 @@ from streams_builders import (
 )
 
 from driftwise import rng
-from driftwise.data.digits import load_digits
-from driftwise.experiment.build import make_stream
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
+from driftwise.config.build import make_stream
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
+from driftwise.datasets.readers.digits import load_digits
 from driftwise.streams import Concept, DriftEvent, EventSpec, Schedule, Stream, transforms
 from driftwise.types import Rows
 

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from driftwise import rng
-from driftwise.data import digits
-from driftwise.data.parts import cut
+from driftwise.config.build import make_stream
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
+from driftwise.datasets.readers import digits
+from driftwise.datasets.split import cut
 from driftwise.errors import UserError
-from driftwise.experiment.build import make_stream
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.presets import resolve
 from driftwise.streams import Concept, DriftEvent, Schedule, Stream, make_schedule, transforms
 from driftwise.types import Dataset, Parts, Rows
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from driftwise.adapt.vanilla import Vanilla
-from driftwise.shapes import Workbench
+from driftwise.protocols import Workbench
 from driftwise.types import Repair, Verdict
 
 FOLDER = "DRIFTWISE_TEST_FOLDER"

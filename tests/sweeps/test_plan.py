@@ -11,14 +11,15 @@ import pytest
 from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
-from driftwise import RunConfig, cli
+from driftwise import RunConfig
 from driftwise.adapt.vanilla import Vanilla
-from driftwise.data import places
-from driftwise.data.known import KNOWN
-from driftwise.experiment.presets import resolve
-from driftwise.report.paper.plate import scale_words
-from driftwise.report.paper.table import paper_table
+from driftwise.cli import main as cli
+from driftwise.config.presets import resolve
+from driftwise.datasets import paths
+from driftwise.datasets.catalogue import KNOWN
 from driftwise.report.sweeps import read_sweep
+from driftwise.reproduce.plate import scale_words
+from driftwise.reproduce.table import paper_table
 from driftwise.sweeps import plan as plans
 from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.plan import Plan, make_plan, run_id, write_plan
@@ -237,7 +238,7 @@ def test_a_sweep_planned_with_weights_is_not_taken_up_without_them(
     grid = Grid(axes={"seed": range(2)}, base={**TINY, "preset": "published"})
     write_plan(make_plan("p", grid), tmp_path)
     monkeypatch.delenv("DRIFTWISE_RESNET18")
-    monkeypatch.setattr(places, "candidates", lambda hints, *, explicit=None: [])
+    monkeypatch.setattr(paths, "candidates", lambda hints, *, explicit=None: [])
     line = complaint(lambda: write_plan(make_plan("p", grid), tmp_path))
     assert "(2 runs differ, as in encoder: resnet18-imagenet there, random here)" in line
 

@@ -7,7 +7,7 @@ import pytest
 from run_tools import complaint
 
 from driftwise import RunConfig
-from driftwise.experiment.presets import PAPER, resolve
+from driftwise.config.presets import PAPER, resolve
 from driftwise.sweeps.scale import SCALES, SIZES, Scale, scale_named
 
 SMOKE, SMALL, PAPERS = SCALES["smoke"], SCALES["small"], SCALES["paper"]

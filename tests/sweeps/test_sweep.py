@@ -16,10 +16,10 @@ from sweep_tools import Notes, job_of, tiny_plan, undisturbed
 
 from driftwise import files
 from driftwise.errors import RunFailure
-from driftwise.experiment.store import RunFolder, is_finished
 from driftwise.report.sweeps import read_sweep
+from driftwise.runs.store import RunFolder, is_finished
 from driftwise.sweeps import sweep as sweeps
-from driftwise.sweeps.engines import Engine, InProcess
+from driftwise.sweeps.executors import Engine, InProcess
 from driftwise.sweeps.job import Job, Outcome, State
 from driftwise.sweeps.plan import FAILURES, RUNS, Plan, write_plan
 from driftwise.sweeps.sweep import Summary, carry_out

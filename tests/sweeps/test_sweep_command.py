@@ -16,10 +16,10 @@ import pytest
 from run_tools import command_line, lasting
 from sweep_tools import ENVIRONMENT, TINY, is_dead, tiny_plan, undisturbed, until, write_digits
 
-from driftwise.cli import command
-from driftwise.experiment.store import LOCK, is_busy
-from driftwise.sweeps import command as sweep_command
-from driftwise.sweeps import engines, on_ray
+from driftwise.cli import sweep as sweep_command
+from driftwise.cli.main import command
+from driftwise.runs.store import LOCK, is_busy
+from driftwise.sweeps import executors, ray_executor
 from driftwise.sweeps.plan import FAILURES, RUNS, Plan
 
 SEEDS = (0, 1)
@@ -257,7 +257,7 @@ def test_what_is_set_by_hand_reaches_every_run_and_is_told_but_for_where_data_li
 def test_the_pool_has_as_many_workers_as_there_are_cores_for_their_threads(
     threads: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "cores", lambda: 8)
+    monkeypatch.setattr(executors, "cores", lambda: 8)
     runs = tiny_plan(axes={"seed": [0], "threads": sorted({1, threads})}).runs
     asked = argparse.Namespace(engine="pool", workers=None)
     with sweep_command._engine(asked, runs, lambda *_: None) as pool:
@@ -266,7 +266,7 @@ def test_the_pool_has_as_many_workers_as_there_are_cores_for_their_threads(
 
 def test_ray_tries_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
-    monkeypatch.setattr(on_ray, "OnRay", lambda *_, **settings: given.update(settings))
+    monkeypatch.setattr(ray_executor, "OnRay", lambda *_, **settings: given.update(settings))
     asked = argparse.Namespace(
         engine="ray", ray_address="local", cpus_per_run=2.0, gpus_per_run=0.0, retries=5
     )

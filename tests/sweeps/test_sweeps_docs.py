@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftwise.cli import command
+from driftwise.cli.main import command
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
 COMMANDS = [

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
-from driftwise.experiment.presets import resolve
-from driftwise.report.paper.published import find
-from driftwise.sweeps.paper import TARGETS
+from driftwise.config.presets import resolve
+from driftwise.reproduce.grids import TARGETS
+from driftwise.reproduce.published import find
 from driftwise.sweeps.plan import Plan, make_plan
 from driftwise.sweeps.scale import SCALES
 

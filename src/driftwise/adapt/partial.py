@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from driftwise.adapt.current import current_rows
-from driftwise.shapes import Choose, Workbench
+from driftwise.adapt.current_samples import current_rows
+from driftwise.protocols import Choose, Workbench
 from driftwise.types import Rows, Verdict
 
 FEWEST = 5

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from driftwise.shapes import Choose, Workbench
+from driftwise.protocols import Choose, Workbench
 from driftwise.types import Repair, Rows, Verdict
 
 Outdated = Callable[[Verdict, Rows, Workbench], Tensor]

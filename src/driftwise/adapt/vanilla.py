@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftwise.shapes import Workbench
+from driftwise.protocols import Workbench
 from driftwise.types import Repair, Verdict
 
 

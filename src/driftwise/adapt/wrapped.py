@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftwise.shapes import Adaptation
+from driftwise.protocols import Adaptation
 
 
 def state_of(adaptation: Adaptation) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Class by class: does what comes in still look like what was learned?"""
 
-from driftwise.detect.detector import Detector, Setting, TwoSampleDetector
+from driftwise.detect.base import Detector, Setting, TwoSampleDetector
+from driftwise.detect.class_tests import Comparison, ComparisonOptions, Judge
 from driftwise.detect.encoders import (
     Encoder,
     Encodes,
@@ -8,9 +9,8 @@ from driftwise.detect.encoders import (
     RandomEncoder,
     Surroundings,
 )
-from driftwise.detect.fixed import AlwaysDetector, NeverDetector, OracleDetector
-from driftwise.detect.judge import Comparison, ComparisonOptions, Judge
 from driftwise.detect.monitor import Monitor
+from driftwise.detect.oracle import AlwaysDetector, NeverDetector, OracleDetector
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 
 __all__ = [

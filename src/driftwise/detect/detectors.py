@@ -11,34 +11,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.detect.c2st import c2st
-from driftwise.detect.calibration import (
+from driftwise.detect.base import Setting, TwoSampleDetector
+from driftwise.detect.class_tests import ComparisonOptions, Judge
+from driftwise.detect.two_sample import Calibrated, Comparison, Merge
+from driftwise.errors import UserError
+from driftwise.stats.c2st import c2st
+from driftwise.stats.calibration import (
     c2st_by_splits,
     ks_by_splits,
     mmd_by_splits,
     smallest_split_p_value,
 )
-from driftwise.detect.combine import COMBINATIONS
-from driftwise.detect.comparison import Calibrated, Comparison, Merge
-from driftwise.detect.detector import Setting, TwoSampleDetector
-from driftwise.detect.evidence import Evidence, Pair, smallest_permutation_p_value
-from driftwise.detect.held_out import (
+from driftwise.stats.combine import COMBINATIONS
+from driftwise.stats.held_out import (
     Learn,
     by_held_out_rows,
     separating,
     smallest_held_out_p_value,
     witness,
 )
-from driftwise.detect.judge import ComparisonOptions, Judge
-from driftwise.detect.ks import (
+from driftwise.stats.ks import (
     asymptotic_kolmogorov_smirnov,
     kolmogorov_smirnov,
     smallest_asymptotic_p_value,
     smallest_p_value,
 )
-from driftwise.detect.mmd import mmd
-from driftwise.detect.scores import SCORES
-from driftwise.errors import UserError
+from driftwise.stats.mmd import mmd
+from driftwise.stats.permutation import Evidence, Pair, smallest_permutation_p_value
+from driftwise.stats.scores import SCORES
 from driftwise.types import Encoding
 
 KS_SPLITS = 1999

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from driftwise import rng
-from driftwise.detect.sample import Sample
+from driftwise.detect.bounded_sample import Sample
 from driftwise.errors import UserError
 from driftwise.types import Encoding
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.arrays import refuse_odd
+from driftwise.array_checks import refuse_odd
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 

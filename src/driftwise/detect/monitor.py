@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.detect.detector import Detector, GoesOn
+from driftwise.detect.base import Detector, GoesOn
 from driftwise.detect.grouping import KnownLabels
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.errors import UserError
 from driftwise.part_state import PartState
-from driftwise.shapes import HasRows, Watched
+from driftwise.protocols import HasRows, Watched
 from driftwise.types import Rows, Verdict
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.detect.detector import Reference, Setting
+from driftwise.detect.base import Reference, Setting
+from driftwise.detect.class_tests import ComparisonOptions, Judge
 from driftwise.detect.detectors import by_ks
-from driftwise.detect.judge import ComparisonOptions, Judge
 from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import UserError
 from driftwise.models.inputs import to_input

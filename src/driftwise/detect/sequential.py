@@ -25,12 +25,12 @@ import numpy as np
 import torch
 
 from driftwise import rng
-from driftwise.detect.betting import Bets, share_of
-from driftwise.detect.cached import KEY_BYTES, keys_of
-from driftwise.detect.detector import Reference, Setting
-from driftwise.detect.ranking import SCORES, Floats, Ranker
+from driftwise.detect.base import Reference, Setting
+from driftwise.detect.encoding_cache import KEY_BYTES, keys_of
 from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import RunFailure, UserError
+from driftwise.stats.e_values import Bets, share_of
+from driftwise.stats.rank_p_values import SCORES, Floats, Ranker
 from driftwise.types import Encoding, Rows, Verdict
 
 MAX_KEPT = 2000

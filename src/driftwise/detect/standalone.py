@@ -20,19 +20,19 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.detect.c2st import areas_under_curve, held_out_scores
-from driftwise.detect.cached import keys_of
-from driftwise.detect.comparison import Comparison
+from driftwise.detect.bounded_sample import DistinctSample
+from driftwise.detect.class_tests import ComparisonOptions, Judge
 from driftwise.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
 from driftwise.detect.encoders import Encoder, OwnEncoder, Scaled, Surroundings
-from driftwise.detect.evidence import observed_split
+from driftwise.detect.encoding_cache import keys_of
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
-from driftwise.detect.judge import ComparisonOptions, Judge
-from driftwise.detect.ks import kolmogorov_smirnov
-from driftwise.detect.sample import DistinctSample
-from driftwise.detect.scores import entropy
-from driftwise.detect.share import estimate_shares
+from driftwise.detect.two_sample import Comparison
 from driftwise.errors import UserError, unknown_name
+from driftwise.stats.c2st import areas_under_curve, held_out_scores
+from driftwise.stats.fraction import estimate_shares
+from driftwise.stats.ks import kolmogorov_smirnov
+from driftwise.stats.permutation import observed_split
+from driftwise.stats.scores import entropy
 from driftwise.types import Encoding, Verdict
 
 State = Literal["drifted", "same", "not testable", "new", "missing"]
@@ -396,9 +396,9 @@ def _encoder_maker(encoder: Any) -> Callable[[Surroundings], Encoder]:
         # By name: where weights lie is known where experiments are put together.
         maker: Callable[[Surroundings], Encoder]
         if encoder == "auto":
-            maker = importlib.import_module("driftwise.experiment.weights").best_encoder
+            maker = importlib.import_module("driftwise.config.imagenet_weights").best_encoder
         else:
-            maker = importlib.import_module("driftwise.experiment.catalogue").encoder_maker(encoder)
+            maker = importlib.import_module("driftwise.config.registry").encoder_maker(encoder)
             maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
         return maker
     made: Encoder

@@ -1,8 +1,8 @@
 """A learner beside a running model: it predicts, watches, mends and learns as rows come in."""
 
-from driftwise.live.asking import Request
-from driftwise.live.keeper import Keeper
-from driftwise.live.log import Event
+from driftwise.live.events import Event
+from driftwise.live.label_requests import Request
+from driftwise.live.live_learner import Keeper
 from driftwise.live.observation import Observation
 from driftwise.live.settings import LiveSettings
 from driftwise.live.sinks import mlflow, tensorboard, wandb

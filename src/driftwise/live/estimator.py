@@ -19,13 +19,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from driftwise.arrays import refuse_odd
+from driftwise.array_checks import refuse_odd
+from driftwise.config.fields import shown
 from driftwise.errors import UserError
-from driftwise.experiment.fields import shown
-from driftwise.live.head import can_grow, outputs_of
-from driftwise.live.intake import UNKNOWN
-from driftwise.live.keeper import Keeper
+from driftwise.live.inputs import UNKNOWN
+from driftwise.live.live_learner import Keeper
 from driftwise.live.observation import Observation
+from driftwise.live.outputs import can_grow, outputs_of
 from driftwise.live.settings import LiveSettings
 
 

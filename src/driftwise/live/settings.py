@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from driftwise.config import registry
+from driftwise.config.fields import settle
+from driftwise.config.presets import goes_on, resolve, settled, with_detector
+from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, unknown_name
-from driftwise.experiment import catalogue
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.fields import settle
-from driftwise.experiment.presets import goes_on, resolve, settled, with_detector
 
 OF_RUNS = (
     "buffer_size",
@@ -166,7 +166,7 @@ def settings_from(
 
 def _over_the_whole_stream(config: RunConfig) -> RunConfig:
     """Unless told otherwise, a detector that can promises its level once for all checks."""
-    options_type = catalogue.find("detector", settled(config.detector)).options_type()
+    options_type = registry.find("detector", settled(config.detector)).options_type()
     names = {field.name for field in dataclasses.fields(options_type)} if options_type else set()
     given = config.options.get("detector", {})
     if "spending" not in names or "spending" in given:

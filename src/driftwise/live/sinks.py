@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from driftwise.errors import UserError
-from driftwise.live.log import Event
+from driftwise.live.events import Event
 
 _TEXTS = (
     "refused",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftwise.live.piles import Pile, Tally, occurrences, with_labels
+from driftwise.live.sample_queue import Pile, Tally, occurrences, with_labels
 from driftwise.live.settings import LiveSettings
 from driftwise.types import Rows
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from driftwise import rng, room
+from driftwise import allocation, rng
 from driftwise.errors import UserError
 from driftwise.memory.draws import Draws, Picks
 from driftwise.memory.policies import Policy
@@ -246,9 +246,9 @@ class _Column:
         self._shape = tuple(like.shape[1:])
         is_plain = like.dtype in (torch.uint8, torch.int64)
         self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
-        self._values = room.room_for((capacity + 1, *self._shape), self._stand_in).numpy()
+        self._values = allocation.room_for((capacity + 1, *self._shape), self._stand_in).numpy()
         row_bytes = max(1, math.prod(self._shape) * self._dtype.itemsize)
-        self._most_at_once = room.MOST_IN_MEMORY // row_bytes
+        self._most_at_once = allocation.MOST_IN_MEMORY // row_bytes
 
     def admit(self, name: str, values: Tensor, rows: int) -> _Array:
         """The values as they are kept; refused if of another shape or dtype, or not one per row."""
@@ -278,7 +278,7 @@ class _Column:
         if len(slots) <= self._most_at_once:
             values = torch.from_numpy(self._values.take(slots, axis=0))
         else:
-            values = room.room_for((len(slots), *self._shape), self._stand_in)
+            values = allocation.room_for((len(slots), *self._shape), self._stand_in)
             filled = values.numpy()
             for start in range(0, len(slots), _SLOTS_AT_ONCE):
                 some = slots[start : start + _SLOTS_AT_ONCE]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftwise.adapted import Adapted
+from driftwise.adaptation_counts import Adapted
 from driftwise.report.run import Floats, Run
 
 ORDER = ("vanilla", "fr", "fr-flush", "fr-scratch", "amr")

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from driftwise.errors import UserError
 from driftwise.files import reason, refuse_unsealed
-from driftwise.regular import LARGE, read_json, require_regular
+from driftwise.regular_files import LARGE, read_json, require_regular
 from driftwise.report.parse import DamagedError, parse
 from driftwise.report.run import Run
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftwise.adapted import Adapted, count_adapted
+from driftwise.adaptation_counts import Adapted, count_adapted
 
 Floats = NDArray[np.float64]
 

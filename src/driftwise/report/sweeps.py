@@ -15,7 +15,7 @@ from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.files import reason
-from driftwise.regular import LARGE, read_json
+from driftwise.regular_files import LARGE, read_json
 from driftwise.report.cells import Cell
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import RESULT, read_run

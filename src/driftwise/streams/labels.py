@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.shapes import Choose
-from driftwise.shares import share_out
+from driftwise.label_budget import share_out
+from driftwise.protocols import Choose
 from driftwise.streams.stream import Task
 from driftwise.types import Rows
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
+from driftwise.allocation import room_for
 from driftwise.errors import UserError
-from driftwise.room import room_for
 from driftwise.streams import transforms
 from driftwise.streams.roster import Roster
 from driftwise.streams.schedule import ORIGINAL, Schedule

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driftwise.errors import UserError, unknown_name
-from driftwise.experiment.config import PARTS, RunConfig
-from driftwise.experiment.config_file import (
+from driftwise.config.fields import fields_of
+from driftwise.config.files import (
     from_mapping,
     read_config_file,
     split_parts,
     unfold_data,
 )
-from driftwise.experiment.fields import fields_of
+from driftwise.config.schema import PARTS, RunConfig
+from driftwise.errors import UserError, unknown_name
 
 Value = str | int | float | None
 Place = Mapping[str, Value]

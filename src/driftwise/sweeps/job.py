@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from driftwise.config.custom_source import in_one_line
+from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure, UserError
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.custom_source import in_one_line
-from driftwise.experiment.listeners import Silent
-from driftwise.experiment.store import (
+from driftwise.runs.listeners import Silent
+from driftwise.runs.store import (
     RESULT,
     FolderBusy,
     RunFolder,
@@ -70,8 +70,8 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
     A result that cannot be read counts for nothing: it is made again from the checkpoint.
     """
     # Late: these import torch, and whoever only hands jobs out need not wait for it.
-    import driftwise.experiment.build
-    import driftwise.experiment.run  # noqa: F401
+    import driftwise.config.build
+    import driftwise.runs.run  # noqa: F401
 
     began = time.monotonic()  # a run is not to blame for what its worker had to load
     warnings: list[str] = []
@@ -101,9 +101,9 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
 
 
 def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
-    from driftwise.experiment.benchmarks import Tell
-    from driftwise.experiment.build import as_begun, assemble
-    from driftwise.experiment.run import run_in
+    from driftwise.config.benchmarks import Tell
+    from driftwise.config.build import as_begun, assemble
+    from driftwise.runs.run import run_in
 
     folder = Path(job.folder)
     config = as_begun(RunConfig(**job.config), folder)

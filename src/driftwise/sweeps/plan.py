@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driftwise.data.known import by_name
+from driftwise.config.custom import is_import_path
+from driftwise.config.custom_source import NO_SOURCE
+from driftwise.config.fields import fields_of
+from driftwise.config.files import OWN_DATA
+from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
+from driftwise.config.schema import RunConfig
+from driftwise.datasets.catalogue import by_name
 from driftwise.errors import UserError
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.config_file import OWN_DATA
-from driftwise.experiment.custom import is_import_path
-from driftwise.experiment.custom_source import NO_SOURCE
-from driftwise.experiment.fields import fields_of
-from driftwise.experiment.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from driftwise.files import alone, read_object, refuse_links, write_json
-from driftwise.regular import LARGE
+from driftwise.regular_files import LARGE
 from driftwise.report.sweeps import DIGEST, digest_of_plan
 from driftwise.sweeps.grid import Grid, Place
 from driftwise.sweeps.scale import Scale

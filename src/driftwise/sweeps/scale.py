@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from driftwise.config import registry
+from driftwise.config.fields import fields_of
+from driftwise.config.presets import TELL_NO_HARM, resolve
+from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, unknown_name
-from driftwise.experiment import catalogue
-from driftwise.experiment.config import RunConfig
-from driftwise.experiment.fields import fields_of
-from driftwise.experiment.presets import TELL_NO_HARM, resolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ def _images(config: RunConfig) -> int:
 def _network(config: RunConfig) -> str:
     """Its name, and whatever makes it another than the name says."""
     name = config.backbone or ""
-    options = catalogue.find("backbone", name).options_type()
+    options = registry.find("backbone", name).options_type()
     known = {} if options is None else fields_of(options)
     own = config.options.get("backbone", {})
     changed = [f"{key} {value}" for key, value in own.items() if value != known[key].default]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from driftwise.errors import UserError
-from driftwise.experiment.store import is_busy, is_finished
 from driftwise.files import Manifest, folder_in, read_object, refuse_links, write_json
-from driftwise.sweeps.engines import Engine
+from driftwise.runs.store import is_busy, is_finished
+from driftwise.sweeps.executors import Engine
 from driftwise.sweeps.job import Job, Outcome, is_damaged, not_planned
 from driftwise.sweeps.plan import FAILURES, RUNS, PlannedRun
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from driftwise.files import JSON, Manifest, folder_in, replacing
-from driftwise.regular import SMALL, read_json
+from driftwise.regular_files import SMALL, read_json
 from driftwise.report.index.rows import (
     FAILED,
     NOT_DONE,

@@ -1,0 +1,94 @@
+"""Concepts that were seen before: one that returns is restored from an archive, without a label."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from driftwise.adapt.current_samples import current_rows
+from driftwise.adapt.partial import FEWEST
+from driftwise.adapt.wrapped import load_state_of, state_of
+from driftwise.protocols import Adaptation, Workbench
+from driftwise.types import Repair, Rows, Verdict
+
+
+class Remember:
+    """Keeps the rows that a realignment throws out, and puts them back when their look returns."""
+
+    def __init__(self, inner: Adaptation, *, looks: int = 3, same_below: float = 0.4) -> None:
+        """`looks`: how many earlier ones are kept of each class, the newest ones.
+
+        A look returns if less than `same_below` of the class's current rows have moved from it.
+        """
+        self._inner = inner
+        self._looks = looks
+        self._same_below = same_below
+        self._archive: dict[int, list[Rows]] = {}
+
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        """Restore what has returned, leave the rest to the inner repair, and keep what goes."""
+        before = {verdict.label: bench.memory.rows_of(verdict.label) for verdict in drifted}
+        restored: dict[int, Rows] = {}
+        strangers: list[Verdict] = []
+        for verdict in drifted:
+            look = self._returned(verdict.label, len(before[verdict.label]), bench)
+            if look is None:
+                strangers.append(verdict)
+                continue
+            bench.memory.drop(verdict.label)
+            bench.memory.put(look, bench.annotate(look))
+            restored[verdict.label] = look
+        repair = self._inner.repair(strangers, bench)
+        for label in (*restored, *repair.renewed):
+            self._keep(label, before[label])
+        if not restored:
+            return repair
+        parts = [*restored.values(), *([] if repair.refilled is None else [repair.refilled])]
+        notes = [
+            f"class {label} looks as it did before: {len(rows)} rows restored, no labels asked for"
+            for label, rows in restored.items()
+        ]
+        return dataclasses.replace(
+            repair,
+            refilled=Rows.concat(parts),
+            renewed=(*restored, *repair.renewed),
+            notes=(*notes, *repair.notes),
+        )
+
+    def _returned(self, label: int, slots: int, bench: Workbench) -> Rows | None:
+        """The earlier look that the class has taken on again; it leaves the archive."""
+        looks = self._archive.get(label, [])
+        now = current_rows(label, bench) if looks and slots else None
+        if now is None or len(now) < FEWEST:
+            return None
+        current = bench.encode(now.images).features
+        shares = [
+            bench.compare(bench.encode(look.images).features, current).share for look in looks
+        ]
+        nearest = min(range(len(looks)), key=shares.__getitem__)
+        if shares[nearest] >= self._same_below:
+            return None
+        return looks.pop(nearest)[:slots]
+
+    def _keep(self, label: int, rows: Rows) -> None:
+        if len(rows) >= FEWEST:
+            looks = self._archive.setdefault(label, [])
+            looks.append(rows)
+            del looks[: -self._looks]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        archive = {
+            str(label): [dict(vars(rows)) for rows in looks]
+            for label, looks in self._archive.items()
+        }
+        return {"archive": archive, "inner": state_of(self._inner)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._archive = {
+            int(label): [Rows.restored(rows) for rows in looks]
+            for label, looks in state["archive"].items()
+        }
+        load_state_of(self._inner, state["inner"])

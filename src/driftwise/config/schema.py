@@ -1,0 +1,234 @@
+"""The typed config of a run: one thing for flags, files and Python. It does not need torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from driftwise.config.fields import settle
+from driftwise.errors import UserError
+
+PARTS = ("benchmark", "method", "adaptation", "detector", "backbone")
+"""The fields whose part has options of its own: `--detector.level 0.01`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What can be said by a flag. None: the preset, the benchmark or the machine decides."""
+
+    benchmark: str = "digits-cd"
+    """the data and its tasks"""
+    data: str | None = None
+    """where the data lies; None: looked for in the usual places, then downloaded"""
+    max_per_class: int | None = None
+    """at most so many pictures of each class to learn from, and the same share of its test; None:
+    all"""
+    method: str = "er"
+    """how the learner rehearses"""
+    adaptation: str = "amr"
+    """what is done about drifted classes"""
+    detector: str | None = None
+    """what tells drifted classes from others; as a rule, ks"""
+    encoder: str | None = None
+    """what turns pictures into the scores that a detector compares; as a rule, learner"""
+    reference: Literal["memory", "held-out", "fingerprint"] | None = None
+    """what current rows are compared with; as a rule, memory where neither encoder nor questions to
+    the learner forbid it, else rows that nobody trains on; fingerprint: encodings kept of each
+    class as it was learned"""
+    fingerprint_size: int = 50
+    """rows that a fingerprint keeps of each class"""
+    monitor: Literal["holdout", "test"] | None = None
+    """which rows a detector watches: as a rule rows held out for it; or, as published, the test"""
+    monitor_labels: Literal["given", "predicted", "unknown"] = "given"
+    """what is known of watched rows: their classes, which are booked as labels; what the learner
+    takes them for; or nothing, so that all classes are checked, and answered, as one, and a mix of
+    classes that changes counts as drift"""
+    checked: Literal["all-known", "just-drifted"] | None = None
+    """which classes are checked: as a rule all seen so far; or, as published, those that the
+    schedule has just drifted"""
+    buffer_size: int | None = None
+    """rows the memory holds"""
+    buffer_policy: str | None = None
+    """which rows the memory keeps; as a rule, reservoir"""
+    num_tasks: int | None = None
+    """how many tasks the classes are split into, as evenly as can be"""
+    class_order: tuple[int, ...] | None = None
+    """the order in which classes arrive, by number; as a rule that of the data (Tiny-ImageNet's is
+    the order of wnids.txt; the README shows how to sort it)"""
+    tasks: tuple[tuple[int, ...], ...] | None = None
+    """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
+    num_drifts: int | None = None
+    """drift events, spread over the tasks as in the paper"""
+    transform: str | None = None
+    """what drift does to the pictures; as a rule, permutation, where drift is not natural"""
+    severity: int | None = None
+    """how strongly, 1 to 5; as a rule, 5"""
+    domains: tuple[str, ...] | None = None
+    """natural drift: the event's classes come back as pictures of the next of these domains"""
+    first_domain: str | None = None
+    """the domain whose pictures are learned first; None: all pictures"""
+    scope: Literal["since-last-event", "all-seen"] | None = None
+    """which classes an event drifts: as a rule those learned since the previous one (as the
+    published numbers were made), or all seen so far"""
+    max_classes_per_drift: int | None = None
+    """at most so many classes drift at an event, the most recent ones"""
+    sequential: bool = False
+    """every task from the second on drifts the classes of the task before it; num_drifts is moot"""
+    permutation_unit: Literal["pixel", "row"] | None = None
+    """what a permutation moves; as a rule, pixels"""
+    drift_share: float = 1.0
+    """how much of a class drifts; below 1 the old look stays valid beside the new one"""
+    drift_over_tasks: int = 1
+    """over how many tasks the drifted share rises, evenly"""
+    concept_per_class: bool = False
+    """every class drifts by a concept of its own instead of one that all share"""
+    drift_seed: int | None = None
+    """one seed for the randomness of all events; None: the run's seed, anew for every event"""
+    recurring_in_training: bool | None = None
+    """drifted classes come back, labelled, in the training data of the event's task"""
+    min_harm: float | None = None
+    """adapt only to drift that costs the learner at least so many points of accuracy on the class,
+    as estimated on watched rows; None: to all drift"""
+    realigned_logits: Literal["evaluation", "training"] | None = None
+    """how the network gives stored logits to samples that adaptation puts into the buffer: as a
+    rule in evaluation mode; or, as published, in training mode, a class at a time, which also moves
+    its batch-norm statistics"""
+    label_budget: int | None = None
+    """at most so many labels for adaptation over the whole run"""
+    backbone: str | None = None
+    """the network"""
+    epochs: int | None = None
+    """times over the rows of a task"""
+    batch_size: int | None = None
+    """stream rows in a step"""
+    minibatch_size: int | None = None
+    """memory rows in a step"""
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    """what moves the weights"""
+    lr: float | None = None
+    """learning rate"""
+    scheduler: Literal["constant", "steps", "cosine"] | None = None
+    """what the rate does over the epochs of a task, anew in every task; as a rule, constant"""
+    lr_milestones: tuple[int, ...] | None = None
+    """scheduler steps: the epochs after which the rate drops"""
+    lr_drop: float = 0.1
+    """scheduler steps: the factor by which it drops"""
+    lr_floor: float = 0.01
+    """scheduler cosine: the share of the rate that it falls to"""
+    momentum: float = 0.0
+    """momentum of SGD"""
+    weight_decay: float = 0.0
+    """weight decay"""
+    augmentation: Literal["none", "flip", "crop", "crop-flip"] = "none"
+    """random changes to training pictures, those from memory included"""
+    normalise: bool = False
+    """take out mean and spread per channel, as measured on the first task's training pictures"""
+    channels: int | None = None
+    """channels that the network sees: 3 repeats grey pictures; None: those of the data"""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """of forwards; bf16 pays only where the processor has instructions for it"""
+    memory_format: Literal["contiguous", "channels-last"] = "contiguous"
+    """how pictures lie in memory: channels-last suits wide convolutions; late digits differ"""
+    compile: bool = False
+    """training forwards through torch.compile; the first steps take minutes, and whether later ones
+    gain must be measured; late digits differ"""
+    device: str = "auto"
+    """cpu, cuda, mps, or auto: the fastest there is"""
+    threads: int | None = None
+    """threads torch may use; sums come out in another order, so late digits depend on it"""
+    keep_features: bool = False
+    """after each task, keep what the network makes of the first task's test pictures"""
+    preset: str = "auto"
+    """where settings that are not given come from; auto: benchmark, method and buffer size;
+    published: also stream and detector as in the published experiments (expect it to miss classes:
+    docs/detection.md measures 70 to 100 % found)"""
+    seed: int = 0
+    """what all randomness is drawn from"""
+
+    def __post_init__(self) -> None:
+        settle(self)  # from Python too, a mistyped word must not pass for another
+        at_least = {
+            "max_per_class": 5,
+            "buffer_size": 1,
+            "fingerprint_size": 2,
+            "num_tasks": 1,
+            "num_drifts": 0,
+            "max_classes_per_drift": 1,
+            "drift_over_tasks": 1,
+            "drift_seed": 0,
+            "min_harm": 0,
+            "label_budget": 0,
+            "epochs": 1,
+            "batch_size": 1,
+            "minibatch_size": 1,
+            "momentum": 0,
+            "weight_decay": 0,
+            "lr_drop": 0,
+            "lr_floor": 0,
+            "channels": 1,
+            "threads": 1,
+            "seed": 0,
+        }
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"{name} must be at least {least}; got {value}")
+        at_most = {
+            "buffer_size": 10**9,
+            "batch_size": 10**9,
+            "minibatch_size": 10**9,
+            "epochs": 10**9,
+            "threads": 1024,
+            "lr": 10**6,
+            "weight_decay": 10**6,
+            "lr_drop": 1,
+            "lr_floor": 1,
+            "min_harm": 100,
+            "channels": 1024,
+            "seed": 2**63 - 1,
+        }
+        for name, most in at_most.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise UserError(f"{name} must be at most {most}; got {value}")
+        if self.tasks is not None and not any(self.tasks):
+            raise UserError("tasks must bring at least one class, as JSON: [[0,1],[2]]")
+        if self.severity is not None and not 1 <= self.severity <= 5:
+            raise UserError(f"severity must be 1 to 5; got {self.severity}")
+        if not 0 < self.drift_share <= 1:
+            raise UserError(f"drift_share must lie above 0, up to 1; got {self.drift_share}")
+        if self.lr is not None and not self.lr > 0:
+            raise UserError(f"lr must be above 0; got {self.lr}")
+        if self.momentum >= 1:
+            raise UserError(f"momentum must be below 1; got {self.momentum}")
+        if self.lr_milestones is not None and min(self.lr_milestones, default=0) < 1:
+            raise UserError(
+                f"lr_milestones must be epochs, counted from 1; got {self.lr_milestones}"
+            )
+        if self.momentum and self.optimiser != "sgd":
+            raise UserError(f"momentum is a setting of sgd; leave it out with {self.optimiser}")
+        if self.tasks is not None and (self.num_tasks or self.class_order) is not None:
+            raise UserError("tasks names the classes already: leave num_tasks and class_order out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Settings):
+    """Everything that decides what a run computes; saved with it."""
+
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """options of single parts, by part: {"detector": {"level": 0.01}}"""
+    events: tuple[Mapping[str, Any], ...] = ()
+    """drift events written out one by one, instead of being placed by rule (streams/script.py)"""
+    data_identity: str | None = None
+    """digest of the data that the run was made with; other data are refused"""
+    code_identity: str | None = None
+    """digest of the source of custom parts and of the local modules that they import; None: there
+    are none"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, in the order of the fields."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), allow_nan=False))
+        return plain

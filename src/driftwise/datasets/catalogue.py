@@ -1,0 +1,372 @@
+"""The data sets that go by a name here: facts, and nothing that imports more than paths.
+
+A checksum is pinned only where somebody else has published it: MD5 sums as torchvision, Avalanche
+and Renate check them, SHA-256 sums as Keras does. What has none must be fetched by hand.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftwise.datasets.progress import StageProgress
+from driftwise.errors import UserError, unknown_name
+
+if TYPE_CHECKING:  # they import torch, which looking a data set up should not cost
+    from driftwise.datasets.allocate import Allocate
+    from driftwise.types import Dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteFile:
+    """A file at its official address."""
+
+    url: str
+    md5: str | None = None
+    sha256: str | None = None
+    size: int | None = None
+    """bytes"""
+    extract: bool = False
+    """it is an archive that holds the data set, or a part of it"""
+
+    @property
+    def name(self) -> str:
+        """What the file is called on disk."""
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSet:
+    """What there is to know about a data set without opening it."""
+
+    name: str
+    benchmark: str
+    """the benchmark that is made of it"""
+    summary: str
+    licence: str
+    homepage: str
+    reader: str
+    """import path of its function in `official.py`, `module:name`"""
+    hints: tuple[str, ...] = ()
+    """names it goes by in a folder of data sets; none: it comes inside a package"""
+    looks_right: Callable[[Path], bool] = lambda _: False
+    """whether a path that exists is it, by a look at the names alone"""
+    inner: tuple[str, ...] = ()
+    """what it is called one level further down, in the folder that an official archive makes"""
+    sources: tuple[str, ...] = ("",)
+    """what is read of it, relative to its path: a change elsewhere does not concern the cache"""
+    version: int = 1
+    """goes up when the reader gives other pixels or labels for the same files: old caches are then
+    rebuilt, and sweeps do not take runs on the old data for runs on these"""
+    files: tuple[RemoteFile, ...] = ()
+    """what to download; none: it cannot be fetched automatically"""
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """MD5 sums of official files as they lie on disk, unzipped, by name"""
+    num_rows: tuple[int, int] | None = None
+    """pictures in the official training and test part, where both are known"""
+    by_hand: tuple[str, ...] = ()
+    """further ways to get it; `{place}` stands for where to put it"""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it comes inside a package, so that there is nothing to look for."""
+        return not self.hints
+
+    @property
+    def download_bytes(self) -> int | None:
+        """What fetching it transfers, None where a size is not known or nothing can be fetched."""
+        sizes = [file.size for file in self.files if file.size is not None]
+        return sum(sizes) if sizes and len(sizes) == len(self.files) else None
+
+    def within(self, path: Path) -> Path | None:
+        """The path of it that readers expect: this one or one just below; None: it is not here."""
+        below = (path / name for name in self.inner)
+        return next((it for it in (path, *below) if it.exists() and self.looks_right(it)), None)
+
+    def read(
+        self, path: Path, allocate: Allocate, progress: StageProgress | None = None
+    ) -> Dataset:
+        """Read it from where it lies; `progress` is told of pictures where there are files."""
+        module, _, name = self.reader.partition(":")
+        dataset: Dataset = getattr(importlib.import_module(module), name)(path, allocate, progress)
+        return dataset
+
+
+def known_set(name: str) -> KnownSet:
+    """The data set of that name, or the one a benchmark of that name is made of."""
+    known = by_name(name)
+    if known is None:
+        raise unknown_name("data set", name, KNOWN)
+    return known
+
+
+def by_name(name: str) -> KnownSet | None:
+    """Like `known_set`, but None for a name that nobody knows."""
+    return next((it for it in KNOWN.values() if name in (it.name, it.benchmark)), None)
+
+
+def recognise(path: Path) -> KnownSet | None:
+    """Which of the known data sets a path holds, None if it is none of them.
+
+    A file must also be called like it: what is in one file is less telling than names of many.
+    """
+    for known in KNOWN.values():
+        if path.is_file() and known.name not in path.name.lower():
+            continue
+        if known.within(path) is not None:
+            return known
+    return None
+
+
+# One of several entries is enough: an incomplete set is still meant to be that set, and its reader
+# says best what is missing.
+
+
+def _holds_file(*names: str) -> Callable[[Path], bool]:
+    """Whether a folder has one of these files."""
+    return lambda path: any((path / name).is_file() for name in names)
+
+
+def _holds_folder(*names: str) -> Callable[[Path], bool]:
+    """Whether a folder has one of these folders in it."""
+    return lambda path: any((path / name).is_dir() for name in names)
+
+
+def _holds_cifar100(path: Path) -> bool:
+    """Whether a folder has all files of one layout, or one of them and the layout's own name."""
+    layouts = {
+        "cifar-100-python": ("meta", "train", "test"),
+        "cifar-100-binary": ("fine_label_names.txt", "train.bin", "test.bin"),
+    }
+    return any(
+        all((path / name).is_file() for name in names)
+        # By themselves the names are too common: any folder may hold a file called meta.
+        or (path.name == folder and any((path / name).is_file() for name in names))
+        for folder, names in layouts.items()
+    )
+
+
+def _holds_portraits(path: Path) -> bool:
+    """Whether an `.npz` file has pictures by year, with the classes and years of the portraits."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if not {"images.npy", "labels.npy", "year.npy"} <= set(archive.namelist()):
+                return False
+    except (OSError, zipfile.BadZipFile):
+        return False
+    from driftwise.datasets.readers.npz import (
+        distinct_values,  # it imports numpy, which few files are worth
+    )
+
+    try:
+        classes, years = (distinct_values(path, key) for key in ("labels", "year"))
+    except UserError:
+        return False
+    return (classes <= {0, 1} or classes <= {"female", "male"}) and years <= {*_YEARBOOK_YEARS}
+
+
+_YEARBOOK_YEARS = range(1905, 2014)
+
+_FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
+_CLEAR_URL = "https://clear-challenge.s3.us-east-2.amazonaws.com"
+
+_ALL = (
+    KnownSet(
+        name="digits",
+        benchmark="digits-cd",
+        summary="1,797 handwritten digits, 8x8 grey, inside scikit-learn",
+        licence="CC BY 4.0",
+        homepage="https://archive.ics.uci.edu/dataset/80",
+        reader="driftwise.datasets.readers.official:digits",
+        num_rows=(1797, 0),
+    ),
+    KnownSet(
+        name="fashion-mnist",
+        benchmark="fmnist-cd",
+        summary="70,000 articles of clothing in 10 classes, 28x28 grey",
+        licence="MIT",
+        homepage="https://github.com/zalandoresearch/fashion-mnist",
+        reader="driftwise.datasets.readers.official:fashion_mnist",
+        hints=("fashion-mnist", "FashionMNIST/raw", "fashion_mnist", "fmnist"),
+        looks_right=_holds_file(
+            "train-images-idx3-ubyte",
+            "train-images-idx3-ubyte.gz",
+            "train-images.idx3-ubyte",
+            "train-images.idx3-ubyte.gz",
+        ),
+        files=(
+            RemoteFile(
+                url=f"{_FASHION_URL}/train-images-idx3-ubyte.gz",
+                md5="8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                size=26_421_880,
+            ),
+            RemoteFile(
+                url=f"{_FASHION_URL}/train-labels-idx1-ubyte.gz",
+                md5="25c81989df183df01b3e8a0aad5dffbe",
+                size=29_515,
+            ),
+            RemoteFile(
+                url=f"{_FASHION_URL}/t10k-images-idx3-ubyte.gz",
+                md5="bef4ecab320f06d8554ea6380940ec79",
+                size=4_422_102,
+            ),
+            RemoteFile(
+                url=f"{_FASHION_URL}/t10k-labels-idx1-ubyte.gz",
+                md5="bb300cfdad3c16e7a12a480ee83cd310",
+                size=5_148,
+            ),
+        ),
+        # Of the unzipped files: packagers zip them again, so that the .gz differ from the official.
+        contents={
+            "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+            "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+            "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+        },
+        num_rows=(60_000, 10_000),
+        by_hand=("apt-get install dataset-fashion-mnist   (Debian, Ubuntu)",),
+    ),
+    KnownSet(
+        name="cifar-10",
+        benchmark="cifar10-cd",
+        summary="60,000 small photos in 10 classes, 32x32 colour",
+        licence="none stated",
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        reader="driftwise.datasets.readers.official:cifar10",
+        hints=("cifar-10", "cifar-10-batches-py", "cifar-10-batches-bin", "cifar10", "CIFAR10"),
+        inner=("cifar-10-batches-py", "cifar-10-batches-bin"),
+        looks_right=_holds_file("data_batch_1", "test_batch", "data_batch_1.bin", "test_batch.bin"),
+        files=(
+            RemoteFile(
+                url=f"{_CIFAR_URL}/cifar-10-python.tar.gz",
+                md5="c58f30108f718f92721af3b95e74349a",
+                sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+                size=170_498_071,
+                extract=True,
+            ),
+        ),
+        contents={
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+            "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+        },
+        num_rows=(50_000, 10_000),
+    ),
+    KnownSet(
+        name="cifar-100",
+        benchmark="cifar100-cd",
+        summary="60,000 small photos in 100 classes, 32x32 colour",
+        licence="none stated",
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        reader="driftwise.datasets.readers.official:cifar100",
+        hints=("cifar-100", "cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100"),
+        inner=("cifar-100-python", "cifar-100-binary"),
+        looks_right=_holds_cifar100,
+        files=(
+            RemoteFile(
+                url=f"{_CIFAR_URL}/cifar-100-python.tar.gz",
+                md5="eb9058c3a382ffc7106e4002c42a8d85",
+                sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+                size=169_001_437,
+                extract=True,
+            ),
+        ),
+        contents={
+            "train": "16019d7e3df5f24257cddd939b257f8d",
+            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+            "meta": "7973b15100ade9c7d40fb424638fde48",
+        },
+        num_rows=(50_000, 10_000),
+    ),
+    KnownSet(
+        name="tiny-imagenet",
+        benchmark="tinyimagenet-cd",
+        summary="110,000 photos in 200 classes, 64x64 colour",
+        licence="research and teaching only (ImageNet)",
+        homepage="https://cs231n.stanford.edu",
+        reader="driftwise.datasets.readers.official:tiny_imagenet",
+        hints=("tiny-imagenet", "tiny-imagenet-200"),
+        inner=("tiny-imagenet-200",),
+        looks_right=_holds_file("wnids.txt"),
+        sources=("wnids.txt", "words.txt", "train", "val"),
+        version=2,  # 1 numbered the classes by sorted ids
+        files=(
+            RemoteFile(
+                url="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                md5="90528d7ca1a48142e341f4ef8d21d0de",
+                sha256="6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
+                size=248_100_043,
+                extract=True,
+            ),
+        ),
+        num_rows=(100_000, 10_000),
+    ),
+    KnownSet(
+        name="clear-10",
+        benchmark="clear10-cd",
+        summary="photos in 10 classes over ten periods from 2004 to 2014, 224x224 colour",
+        licence="Creative Commons, by photo (YFCC100M)",
+        homepage="https://clear-benchmark.github.io",
+        reader="driftwise.datasets.readers.official:clear10",
+        hints=("clear-10", "clear10", "CLEAR10", "CLEAR-10"),
+        looks_right=_holds_folder("train_image_only/labeled_images", "test/labeled_images"),
+        sources=("train_image_only/labeled_images", "test/labeled_images"),
+        files=(
+            RemoteFile(
+                url=f"{_CLEAR_URL}/clear10-train-image-only.zip",
+                md5="5171f720810d60b471c308dee595d430",
+                extract=True,
+            ),
+            RemoteFile(
+                url=f"{_CLEAR_URL}/clear10-test.zip",
+                md5="bf9a85bfb78fe742c7ed32648c9a3275",
+                extract=True,
+            ),
+        ),
+    ),
+    KnownSet(
+        name="pacs",
+        benchmark="pacs-cd",
+        summary="9,991 photos, paintings, cartoons and sketches in 7 classes, read at 64x64 colour",
+        licence="none stated",
+        homepage="https://dali-dl.github.io/project_iccv2017.html",
+        reader="driftwise.datasets.readers.official:pacs",
+        hints=("pacs", "PACS"),
+        inner=("kfold",),
+        looks_right=_holds_folder("photo/giraffe", "sketch/giraffe"),
+        sources=("art_painting", "cartoon", "photo", "sketch"),
+        num_rows=(9_991, 0),
+        by_hand=(
+            "get PACS from https://dali-dl.github.io/project_iccv2017.html and unpack it so that"
+            " {place}/photo, art_painting, cartoon and sketch are folders",
+        ),
+    ),
+    KnownSet(
+        name="yearbook",
+        benchmark="yearbook-cd",
+        summary="portraits of American students by decade from 1905 to 2013, 2 classes, grey",
+        licence="none stated",
+        homepage="https://people.eecs.berkeley.edu/~shiry/projects/yearbooks/yearbooks.html",
+        reader="driftwise.datasets.readers.official:yearbook",
+        hints=("yearbook", "yearbook.npz", "yearbook_32.npz"),
+        looks_right=_holds_portraits,
+        inner=("yearbook.npz", "yearbook_32.npz"),
+        by_hand=(
+            "get the portraits from"
+            " https://people.eecs.berkeley.edu/~shiry/projects/yearbooks/yearbooks.html and save"
+            " them as {place}/yearbook.npz with images, labels (0 female, 1 male) and year",
+        ),
+    ),
+)
+
+KNOWN: Mapping[str, KnownSet] = {known.name: known for known in _ALL}
+"""Every known data set by its name."""

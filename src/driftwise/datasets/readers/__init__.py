@@ -1,0 +1,1 @@
+"""One reader per layout of files on disk."""

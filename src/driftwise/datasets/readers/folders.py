@@ -1,0 +1,397 @@
+"""Plain folders of pictures: `class/*.jpg`, `domain/class/*.jpg` or `split/class/*.jpg`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from driftwise.datasets.allocate import Allocate, empty
+from driftwise.datasets.progress import StageProgress
+from driftwise.datasets.readers.decode import (
+    MAX_SIDE,
+    Fit,
+    WrongSize,
+    check_wishes,
+    decode,
+    decode_all,
+    is_grey,
+)
+from driftwise.errors import UserError, unknown_name
+from driftwise.types import Dataset
+
+Layout = Literal["auto", "class", "domain/class", "split/class"]
+"""What the names of the folders mean, from the outside in."""
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Files that are taken for pictures, in small letters or capitals."""
+SPLITS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Folder names that tell a split, and which."""
+
+_DEEPEST = 3  # one level more than any layout has: enough to see that something lies too deep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The pictures in a folder and what their places say about them, one entry per file."""
+
+    files: tuple[Path, ...]
+    """in the order of their paths"""
+    labels: np.ndarray
+    """int64 (rows,)"""
+    class_names: tuple[str, ...]
+    """sorted"""
+    domains: np.ndarray | None = None
+    """int64 (rows,)"""
+    domain_names: tuple[str, ...] = ()
+    """sorted"""
+    is_test: np.ndarray | None = None
+    """bool (rows,); None: there is no test part"""
+    ignored: tuple[Path, ...] = ()
+    """files that are no pictures by their name"""
+    num_hidden: int = 0
+    """hidden files, which are no concern of anybody's"""
+    notes: tuple[str, ...] = ()
+    """what a person should be told: classes missing in a domain or in the test part"""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and a line about ignored files if there are any."""
+        if not self.ignored:
+            return self.notes
+        count = len(self.ignored)
+        # The deepest one, since it lies among the pictures: it may be one that was meant to count.
+        example = max(self.ignored, key=lambda file: len(file.parts))
+        what = "1 file is no picture" if count == 1 else f"{count:,} files are no pictures"
+        such_as = "" if count == 1 else "for example "
+        return (*self.notes, f"{what} by name and left out: {such_as}{example}")
+
+    def without(self, files: Collection[Path]) -> Listing:
+        """The listing less some of its files, and less the classes that lose their last one."""
+        if not files:
+            return self
+        stays = np.array([file not in files for file in self.files])
+        if not stays.any():
+            raise UserError(
+                f"none of {len(stays):,} pictures can be used, {self.files[0]} among them"
+            )
+        kept, labels = np.unique(self.labels[stays], return_inverse=True)
+        emptied = sorted(set(range(len(self.class_names))) - set(kept.tolist()))
+        return replace(
+            self,
+            files=tuple(itertools.compress(self.files, stays)),
+            labels=labels.astype(np.int64),
+            class_names=tuple(self.class_names[label] for label in kept),
+            notes=(*self.notes, *(_left_out(self.class_names[label]) for label in emptied)),
+            domains=None if self.domains is None else self.domains[stays],
+            is_test=None if self.is_test is None else self.is_test[stays],
+        )
+
+
+def read_folder(
+    path: Path,
+    *,
+    size: int | tuple[int, int] | None = None,
+    channels: int | None = None,
+    layout: Layout = "auto",
+    fit: Fit = "crop",
+    left_out: Collection[Path] = (),
+    skip_empty: bool = False,
+    allocate: Allocate = empty,
+    progress: StageProgress | None = None,
+) -> Dataset:
+    """The pictures of a folder at one size (a side, or height and width), less those `left_out`.
+
+    Folders of classes without pictures are left out, too, with `skip_empty`. Without a size the
+    pictures must all have the same already. Without `channels` they become grey if every one of
+    them is, and colour otherwise.
+    """
+    target = check_settings(size=size, channels=channels, layout=layout, fit=fit)
+    listing = list_folder(path, layout, skip_empty=skip_empty).without(left_out)
+    files = listing.files
+    if channels is None:
+        channels = 1 if all(is_grey(file) for file in files) else 3
+    if target is None:
+        height, width, _ = decode(files[0], channels=channels).shape
+        fit = "exact"
+    else:
+        height, width = target
+    images = allocate((len(files), height, width, channels))
+    try:
+        decode_all(files, images, fit=fit, progress=progress)
+    except WrongSize as error:
+        if target is not None:
+            raise
+        hint = f"give a size, say size={min(height, width)}, to resize them all"
+        raise UserError(f"{error}; {hint}") from error
+    return Dataset(
+        images=images,
+        labels=listing.labels,
+        class_names=listing.class_names,
+        is_test=listing.is_test,
+        domains=listing.domains,
+        domain_names=listing.domain_names,
+    )
+
+
+def check_settings(
+    *, size: int | tuple[int, int] | None, channels: int | None, layout: str, fit: str
+) -> tuple[int, int] | None:
+    """The size as (height, width), None for none, once all settings can be what they are."""
+    check_wishes(channels, fit)
+    if layout not in get_args(Layout):
+        raise unknown_name("layout", layout, get_args(Layout))
+    if size is None:
+        return None
+    sides = size if isinstance(size, tuple) else (size, size)
+    # By the type: True is a whole number to Python, but no size.
+    if len(sides) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIDE for side in sides):
+        raise UserError(
+            f"the size of pictures is a side or (height, width), each 1 to {MAX_SIDE:,} pixels;"
+            f" got {size!r}"
+        )
+    return sides
+
+
+def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False) -> Listing:
+    """Find the pictures under a folder and read their classes off the folders' names.
+
+    `auto` tells the layouts apart by depth and names, and asks where they leave a doubt. Of the
+    splits, `test` is the test part, or `val` where there is no `test`; the rest is for training.
+    An empty folder of a class is an error, or noted and left out with `skip_empty`.
+    """
+    if layout not in get_args(Layout):
+        raise unknown_name("layout", layout, get_args(Layout))
+    folders = list(_walk(must_be_folder(path)))
+    leaves = [folder for folder in folders if folder.pictures]
+    if not leaves:
+        raise UserError(f"no pictures ({', '.join(SUFFIXES)}) in {path}; expected class/*.jpg")
+    if layout == "auto":
+        layout = _detect(path, leaves)
+    depth = layout.count("/") + 1
+    for leaf in leaves:
+        if len(leaf.names) != depth:
+            raise UserError(f"expected {layout}/*.jpg in {path}, got {leaf.pictures[0]}")
+    places = [folder for folder in folders if 1 <= len(folder.names) <= depth]
+    empty_classes = _empty(places, depth - 1)
+    if not skip_empty:
+        _refuse_empty(path, empty_classes, "class")
+    _refuse_empty(path, set(_empty(places, 0)) - set(empty_classes), "folder")
+    class_names = _names(leaves, depth - 1)
+    parts = _Parts()
+    if layout == "domain/class":
+        parts = _domains(leaves, class_names)
+    elif layout == "split/class":
+        parts = _splits(path, leaves, class_names)
+    return Listing(
+        files=tuple(file for leaf in leaves for file in leaf.pictures),
+        labels=_per_file(leaves, [class_names.index(leaf.names[-1]) for leaf in leaves]),
+        class_names=class_names,
+        domains=parts.domains,
+        domain_names=parts.domain_names,
+        is_test=parts.is_test,
+        ignored=tuple(file for folder in folders for file in folder.ignored),
+        num_hidden=sum(folder.num_hidden for folder in folders),
+        notes=(*parts.notes, *map(_left_out, empty_classes)),
+    )
+
+
+def must_be_folder(path: Path) -> Path:
+    """The path itself if it is a folder; otherwise an error."""
+    if not path.is_dir():
+        came = "a file" if path.exists() else "nothing"
+        raise UserError(f"expected a folder of pictures at {path}, found {came}; check the path")
+    return path
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """The pictures directly in a folder, sorted."""
+    return _look(folder).pictures
+
+
+def folders_in(folder: Path) -> list[str]:
+    """The names of the folders directly in a folder, sorted, hidden ones left out."""
+    return _look(folder).folders
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Folder:
+    """What lies directly in a folder, sorted."""
+
+    names: tuple[str, ...]
+    """its path below the folder that is listed"""
+    pictures: list[Path]
+    folders: list[str]
+    ignored: list[Path]
+    num_hidden: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What the outer of two folders says; the fields are those of `Listing`."""
+
+    domains: np.ndarray | None = None
+    domain_names: tuple[str, ...] = ()
+    is_test: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _walk(path: Path, names: tuple[str, ...] = ()) -> Iterator[_Folder]:
+    """The folder and those below it, in the order of their paths."""
+    folder = _look(path, names)
+    yield folder
+    if len(names) < _DEEPEST:
+        for name in folder.folders:
+            yield from _walk(path / name, (*names, name))
+
+
+def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
+    pictures, folders, ignored, num_hidden = [], [], [], 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                hidden = entry.name.startswith(".") or entry.name == "__MACOSX"
+                if entry.is_dir():
+                    if not hidden:
+                        folders.append(entry.name)
+                elif hidden:
+                    num_hidden += 1
+                elif entry.name.lower().endswith(SUFFIXES):
+                    pictures.append(entry.name)
+                else:
+                    ignored.append(entry.name)
+    except OSError as error:
+        raise UserError(f"cannot read the folder {path}: {error.strerror}") from error
+    return _Folder(
+        names=names,
+        pictures=[path / name for name in sorted(pictures)],
+        folders=sorted(folders),
+        ignored=[path / name for name in sorted(ignored)],
+        num_hidden=num_hidden,
+    )
+
+
+def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
+    """The layout that depth and names speak for; an error where they speak for none or for two."""
+    example = {len(leaf.names): leaf.pictures[0] for leaf in reversed(leaves)}
+    depth = max(example)
+    if len(example) > 1:
+        shallow = example[min(example)]
+        raise UserError(
+            f"pictures in {path} lie at different depths: {shallow} and {example[depth]}"
+        )
+    if depth == 0:
+        raise UserError(f"pictures lie directly in {path}; expected one folder per class in it")
+    tops = _names(leaves, 0)
+    num_splits = sum(top.lower() in SPLITS for top in tops)
+    if depth == 1:
+        if num_splits < len(tops):
+            return "class"
+        raise UserError(
+            f"pictures lie directly in {path / tops[0]}; expected one folder per class in it,"
+            " or layout='class' if it is a class itself"
+        )
+    if depth == 2:
+        if num_splits == len(tops):
+            return "split/class"
+        # Domains share classes; otherwise the outer folders may as well be the classes.
+        if num_splits == 0 and 1 < len(_names(leaves, 1)) < len(leaves):
+            return "domain/class"
+        raise UserError(
+            f"cannot tell whether the folders in {path} ({', '.join(tops[:3])}) are domains,"
+            " splits or classes; give layout='domain/class' or 'split/class', or put the pictures"
+            " directly into one folder per class"
+        )
+    raise UserError(
+        f"{example[depth]} lies too deep in {path}; expected class/*.jpg, domain/class/*.jpg or"
+        f" split/class/*.jpg: perhaps it is {path / tops[0]} that you mean"
+    )
+
+
+def _empty(folders: Sequence[_Folder], level: int) -> list[str]:
+    """Names without pictures at a level; one of the folders of a name is enough to have some."""
+    filled = {folder.names[level] for folder in folders if folder.pictures}
+    return [name for name in _names(folders, level) if name not in filled]
+
+
+def _refuse_empty(path: Path, names: Collection[str], what: str) -> None:
+    """An empty folder where a class, a domain or a split belongs is a mistake to be told."""
+    for name in sorted(names):
+        raise UserError(
+            f"{what} {name!r} in {path} has no pictures ({', '.join(SUFFIXES)});"
+            " add some or remove it"
+        )
+
+
+def _left_out(name: str) -> str:
+    return f"class {name!r} has no usable image and is left out"
+
+
+def _domains(leaves: Sequence[_Folder], class_names: Sequence[str]) -> _Parts:
+    names = _names(leaves, 0)
+    return _Parts(
+        domains=_per_file(leaves, [names.index(leaf.names[0]) for leaf in leaves]),
+        domain_names=names,
+        notes=tuple(
+            f"domain {name!r} has no pictures of {', '.join(missing)}"
+            for name in names
+            if (missing := _missing(leaves, class_names, [name]))
+        ),
+    )
+
+
+def _splits(path: Path, leaves: Sequence[_Folder], class_names: Sequence[str]) -> _Parts:
+    tops = _names(leaves, 0)
+    for top in tops:
+        if top.lower() not in SPLITS:
+            raise UserError(f"expected {path / top} to be a split ({', '.join(SPLITS)})")
+    split_of = {top: SPLITS[top.lower()] for top in tops}
+    test_split = "test" if "test" in split_of.values() else "val"
+    test = [top for top in tops if split_of[top] == test_split]
+    train = [top for top in tops if top not in test]
+    if unlearnable := _missing(leaves, class_names, train):
+        raise UserError(
+            f"class {unlearnable[0]!r} in {path} has no pictures to train on, only test ones;"
+            " add some or remove it"
+        )
+    if not test:
+        return _Parts()
+    notes = []
+    if unscored := _missing(leaves, class_names, test):
+        notes.append(f"the test part has no pictures of {', '.join(unscored)}")
+    if joined := [top for top in train if split_of[top] == "val"]:
+        notes.append(f"{joined[0]!r} counts as training rows, since {test[0]!r} is the test part")
+    is_test = _per_file(leaves, [leaf.names[0] in test for leaf in leaves])
+    return _Parts(is_test=is_test.astype(bool), notes=tuple(notes))
+
+
+def _missing(
+    leaves: Iterable[_Folder], class_names: Sequence[str], tops: Sequence[str]
+) -> list[str]:
+    """The classes without pictures in any of these outer folders."""
+    present = {leaf.names[1] for leaf in leaves if leaf.names[0] in tops}
+    return [name for name in class_names if name not in present]
+
+
+def _names(folders: Iterable[_Folder], level: int) -> tuple[str, ...]:
+    """The different names at one level, sorted."""
+    return tuple(sorted({folder.names[level] for folder in folders if len(folder.names) > level}))
+
+
+def _per_file(leaves: Sequence[_Folder], per_leaf: Sequence[int]) -> np.ndarray:
+    """One int64 per file from one per folder."""
+    counts = [len(leaf.pictures) for leaf in leaves]
+    return np.repeat(np.array(per_leaf, dtype=np.int64), counts)

@@ -1,0 +1,177 @@
+"""IDX files, gzipped or not: the layout of MNIST and everything that was modelled on it.
+
+An IDX file is two zero bytes, a type code, the number of dimensions, one big-endian length per
+dimension, then the values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from io import BufferedIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from driftwise.datasets.allocate import Allocate, empty
+from driftwise.errors import UserError
+
+if TYPE_CHECKING:  # it imports torch, which whoever shares a limit from here should not pay for
+    from driftwise.types import Dataset
+
+DIGITS = tuple("0123456789")
+
+MAX_DEFLATE_RATIO = 1032
+"""a deflate stream never grows by more, so a header that claims more is a lie told by few bytes"""
+
+_PARTS = ("train", "t10k")
+_UNSIGNED_BYTE = 0x08
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK_BYTES = 1 << 20
+
+
+def read_idx(
+    folder: Path, *, class_names: Sequence[str] = DIGITS, allocate: Allocate = empty
+) -> Dataset:
+    """The four files `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`; t10k is the test part.
+
+    torchvision's older spelling with a dot (`train-images.idx3-ubyte`) is found too. Images are
+    (rows, height, width, 1), the training rows first.
+    """
+    from driftwise.types import Dataset
+
+    paths = _find(folder)
+    images_of = [paths[f"{part}-images-idx3-ubyte"] for part in _PARTS]
+    labels_of = [paths[f"{part}-labels-idx1-ubyte"] for part in _PARTS]
+    shapes = [_shape(path, num_dims=3) for path in images_of]
+    labels = [_read_labels(path, len(class_names)) for path in labels_of]
+    for images_path, labels_path, shape, part in zip(
+        images_of, labels_of, shapes, labels, strict=True
+    ):
+        if shape[0] != len(part):
+            raise UserError(
+                f"{labels_path}: {len(part)} labels for the {shape[0]} images of "
+                f"{images_path.name}; the two files do not belong together"
+            )
+        if shape[1:] != shapes[0][1:]:
+            raise UserError(
+                f"{images_path}: images are {shape[1]}x{shape[2]}, those of "
+                f"{images_of[0].name} {shapes[0][1]}x{shapes[0][2]}; expected one size"
+            )
+    num_train, num_test = shapes[0][0], shapes[1][0]
+    images = allocate((num_train + num_test, *shapes[0][1:], 1))
+    _fill(images_of[0], images[:num_train])
+    _fill(images_of[1], images[num_train:])
+    return Dataset(
+        images=images,
+        labels=np.concatenate(labels),
+        class_names=tuple(class_names),
+        is_test=np.arange(num_train + num_test) >= num_train,
+    )
+
+
+def _find(folder: Path) -> dict[str, Path]:
+    """Where each of the four files is, by its usual name without an ending."""
+    if not folder.is_dir():
+        came = "a file" if folder.exists() else "nothing"
+        raise UserError(f"{folder}: expected a folder of IDX files, found {came} there")
+    found, missing = {}, []
+    for part in _PARTS:
+        for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
+            dotted = name.replace("-idx", ".idx")
+            spellings = (name, dotted, f"{name}.gz", f"{dotted}.gz")
+            here = [folder / spelling for spelling in spellings if (folder / spelling).is_file()]
+            if here:
+                found[name] = here[0]
+            else:
+                missing.append(f"{name}[.gz]")
+    if missing:
+        raise UserError(f"{folder}: expected IDX files that are not there: {', '.join(missing)}")
+    return found
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[BufferedIOBase, int]]:
+    """The bytes of a file, unzipped if need be, and how many there can be at most."""
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            raw.seek(0)
+            size = path.stat().st_size
+            if not zipped:
+                yield raw, size
+                return
+            with gzip.GzipFile(fileobj=raw) as unzipped:
+                yield unzipped, size * MAX_DEFLATE_RATIO
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read ({reason}); fetch it again") from error
+
+
+def _read_header(stream: BufferedIOBase, path: Path, num_dims: int) -> tuple[int, ...]:
+    magic = stream.read(4)
+    expected = bytes([0, 0, _UNSIGNED_BYTE, num_dims])
+    if len(magic) < 4:
+        raise UserError(f"{path}: ends inside its header; fetch it again")
+    if magic != expected:
+        raise UserError(
+            f"{path}: starts with {magic.hex()}, expected {expected.hex()} "
+            f"(IDX, unsigned bytes, {num_dims} dimensions)"
+        )
+    lengths = stream.read(4 * num_dims)
+    if len(lengths) < 4 * num_dims:
+        raise UserError(f"{path}: ends inside its header; fetch it again")
+    return struct.unpack(f">{num_dims}I", lengths)
+
+
+def _shape(path: Path, num_dims: int) -> tuple[int, ...]:
+    """What the header says the file holds, believed only as far as the file's size allows."""
+    with _opened(path) as (stream, most):
+        shape = _read_header(stream, path, num_dims)
+    if 0 in shape:
+        raise UserError(f"{path}: its header says {'x'.join(map(str, shape))}: it holds nothing")
+    if math.prod(shape) > most:
+        raise _too_short(path, shape)
+    return shape
+
+
+def _fill(path: Path, target: np.ndarray) -> None:
+    """Write a file's values into `target`, which is contiguous and as large as the header says."""
+    flat = target.reshape(-1).data
+    # A target of images has a channel axis that the file does not know.
+    num_dims = 1 if target.ndim == 1 else 3
+    with _opened(path) as (stream, _):
+        shape = _read_header(stream, path, num_dims)
+        filled = 0
+        while filled < len(flat):
+            got = stream.readinto(flat[filled : filled + _CHUNK_BYTES])
+            if not got:
+                raise _too_short(path, shape)
+            filled += got
+        # Reading on to the end is also what makes gzip compare its checksum.
+        if stream.read(1):
+            raise UserError(f"{path}: holds more than its header says; fetch it again")
+
+
+def _read_labels(path: Path, num_classes: int) -> np.ndarray:
+    labels = np.empty(_shape(path, num_dims=1), dtype=np.uint8)
+    _fill(path, labels)
+    if labels.max() >= num_classes:
+        row = int(np.argmax(labels >= num_classes))
+        raise UserError(
+            f"{path}: label {labels[row]} in row {row}, expected 0..{num_classes - 1} "
+            f"({num_classes} class names)"
+        )
+    return labels.astype(np.int64)
+
+
+def _too_short(path: Path, shape: tuple[int, ...]) -> UserError:
+    return UserError(
+        f"{path}: ends before the {'x'.join(map(str, shape))} bytes that its header promises; "
+        f"fetch it again"
+    )

@@ -1,0 +1,312 @@
+"""Pictures in one `.npz` file: `images`, `labels`, and optionally where or when each was taken.
+
+Arrays are read out of the archive piece by piece, so that pixels go straight to where they belong,
+and by their header alone: an array of Python objects (a pickle) is refused and never loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from driftwise.datasets.allocate import Allocate, empty
+from driftwise.datasets.readers.idx import MAX_DEFLATE_RATIO
+from driftwise.errors import UserError
+
+if TYPE_CHECKING:  # it imports torch, which a look at some columns should not cost
+    from driftwise.types import Dataset
+
+_CHUNK_BYTES = 1 << 22
+_SPLIT_KEYS = ("is_test", "is_valid")
+
+
+def read_npz(
+    path: Path,
+    *,
+    class_names: Sequence[str] | None = None,
+    group_years: int | None = None,
+    allocate: Allocate = empty,
+) -> Dataset:
+    """A data set from the arrays of an `.npz` file, one entry per picture in each.
+
+    `images`: uint8, or floats in [0, 1]; (rows, height, width) or (rows, height, width, 1 or 3).
+    `labels`: whole numbers from 0, or names; `class_names` gives the order or the names.
+    `domain` (numbers or names) or `year`: becomes the domains, in ascending order; `group_years`
+    puts that many years together (10: decades).
+    `is_test` or `is_valid`: true where a picture belongs to the part held out for testing.
+    """
+    from driftwise.types import Dataset
+
+    check_group_years(group_years)
+    with _opened(path) as archive:
+        labels, names = _classes(path, _column(archive, path, "labels"), class_names)
+        domains, domain_names = _domains(archive, path, group_years)
+        is_test = _held_out(archive, path)
+        for key, column in (("domain or year", domains), ("is_test or is_valid", is_test)):
+            if column is not None and len(column) != len(labels):
+                raise UserError(f"{path}: {len(column)} entries of {key} for {len(labels)} labels")
+        shape = _image_shape(archive, path, len(labels))
+    images = allocate(shape)  # out here, so that a full disk is not called an unreadable file
+    with _opened(path) as archive:
+        _fill(archive, path, images)
+    return Dataset(
+        images=images,
+        labels=labels,
+        class_names=names,
+        is_test=is_test,
+        domains=domains,
+        domain_names=domain_names,
+    )
+
+
+def distinct_values(path: Path, key: str) -> set[int | str]:
+    """What occurs in an array with one entry per picture; the pixels are not looked at."""
+    with _opened(path) as archive:
+        return set(np.unique(_column(archive, path, key)).tolist())
+
+
+def check_group_years(group_years: int | None) -> None:
+    """Refuse what is no number of years."""
+    if group_years is not None and (type(group_years) is not int or group_years < 1):
+        raise UserError(f"group_years is {group_years!r}, expected a whole number from 1 on")
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder, expected an .npz file")
+    if not path.exists():
+        raise UserError(f"{path}: does not exist, expected an .npz file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except UserError:
+        raise
+    except zipfile.BadZipFile as error:
+        raise UserError(
+            f"{path}: not a whole .npz file ({error}); save or fetch it again"
+        ) from error
+    # RuntimeError and NotImplementedError: encrypted members, unknown compression.
+    except (OSError, EOFError, zlib.error, RuntimeError, NotImplementedError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); save or fetch it again") from error
+
+
+def _keys(archive: zipfile.ZipFile) -> list[str]:
+    return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+@contextlib.contextmanager
+def _array_in(
+    archive: zipfile.ZipFile, path: Path, key: str
+) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype]]:
+    """The values of one array as a stream, its shape and its type; no object arrays."""
+    keys = _keys(archive)
+    if key not in keys:
+        raise UserError(
+            f"{path}: holds {', '.join(keys) or 'nothing'}; expected {key!r} among them"
+        )
+    member = archive.infolist()[keys.index(key)]
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{path}: {key} is packed in a way that numpy.savez does not use")
+    with archive.open(member) as stream:
+        shape, fortran, dtype = _read_header(stream, path, key)
+        if dtype.hasobject:
+            raise UserError(
+                f"{path}: {key} is an array of Python objects, which is never loaded; "
+                f"save it as numbers or as text (astype(str))"
+            )
+        if fortran and len(shape) > 1:
+            raise UserError(f"{path}: {key} is in Fortran order; save np.ascontiguousarray({key})")
+        if not math.prod(shape):
+            raise UserError(f"{path}: {key} is empty (shape {shape})")
+        if math.prod(shape) * dtype.itemsize > path.stat().st_size * MAX_DEFLATE_RATIO:
+            raise UserError(f"{path}: {key} is cut off: its header promises {shape}")
+        yield stream, shape, dtype
+
+
+def _read_header(stream: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    try:
+        if np.lib.format.read_magic(stream) == (1, 0):
+            return np.lib.format.read_array_header_1_0(stream)
+        return np.lib.format.read_array_header_2_0(stream)
+    except (OSError, zlib.error, zipfile.BadZipFile):
+        raise
+    except Exception as error:  # a header is parsed as Python text: what a bad one raises is open
+        raise UserError(f"{path}: {key} has no valid array header; save the file again") from error
+
+
+def _read_exactly(stream: IO[bytes], count: int, path: Path, key: str) -> bytes:
+    content = stream.read(count)
+    if len(content) < count:
+        raise UserError(f"{path}: {key} ends too early; save or fetch the file again")
+    return content
+
+
+def _expect_end(stream: IO[bytes], path: Path, key: str) -> None:
+    # Reading to the end is also what makes the archive compare its checksum.
+    if stream.read(1):
+        raise UserError(f"{path}: {key} holds more than its header says; save the file again")
+
+
+def _column(archive: zipfile.ZipFile, path: Path, key: str) -> np.ndarray:
+    """A small array with one entry per picture: whole numbers (int64), truth values or text."""
+    with _array_in(archive, path, key) as (stream, shape, dtype):
+        if len(shape) != 1 or dtype.kind not in "biuUS":
+            raise UserError(
+                f"{path}: {key} is {dtype} {shape}, expected (rows,) of whole numbers or text"
+            )
+        content = _read_exactly(stream, shape[0] * dtype.itemsize, path, key)
+        _expect_end(stream, path, key)
+    values = np.frombuffer(content, dtype=dtype)
+    if dtype.kind == "U":
+        _refuse_no_characters(np.frombuffer(content, f"{dtype.byteorder}u4"), path, key)
+    if dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
+    if dtype.kind == "u" and values.max() > np.iinfo(np.int64).max:
+        raise UserError(f"{path}: {key} holds {values.max()}, which is too large")
+    return values.astype(np.int64) if dtype.kind in "iu" else values
+
+
+def _refuse_no_characters(codes: np.ndarray, path: Path, key: str) -> None:
+    """Text is stored as numbers, of which not all stand for a character."""
+    bad = codes[(codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))]
+    if bad.size:
+        raise UserError(
+            f"{path}: {key} holds {bad[0]:#x}, which is no character of Unicode; save it again"
+        )
+
+
+def _classes(
+    path: Path, labels: np.ndarray, class_names: Sequence[str] | None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels as positions in the class names, every class with at least one picture."""
+    if labels.dtype.kind == "b":
+        raise UserError(f"{path}: labels are truth values, expected whole numbers or names")
+    values, inverse = np.unique(labels, return_inverse=True)
+    if labels.dtype.kind == "U":
+        found = values.tolist()
+        names = found if class_names is None else list(class_names)
+        unknown = sorted(set(found) - set(names))
+        if unknown:
+            raise UserError(f"{path}: label {unknown[0]!r}, expected one of {', '.join(names)}")
+        positions = np.array([names.index(name) for name in found], dtype=np.int64)
+    else:
+        # Without names the labels themselves must count from 0, so that a gap ends at their number.
+        top = len(values) if class_names is None else len(class_names)
+        outside = values[(values < 0) | (values >= top)]
+        if outside.size:
+            raise UserError(
+                f"{path}: label {outside[0]}, expected 0..{top - 1} "
+                + ("without gaps" if class_names is None else f"({top} class names)")
+            )
+        names = [str(value) for value in values] if class_names is None else list(class_names)
+        positions = values
+    empty_classes = sorted(set(range(len(names))) - set(positions.tolist()))
+    if empty_classes:
+        raise UserError(f"{path}: class {names[empty_classes[0]]!r} has no pictures")
+    return positions[inverse], tuple(names)
+
+
+def _domains(
+    archive: zipfile.ZipFile, path: Path, group_years: int | None
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Where or when each picture was taken, as positions in the names."""
+    here = [key for key in ("domain", "year") if key in _keys(archive)]
+    if len(here) == 2:
+        raise UserError(f"{path}: holds both domain and year; save the one to go by")
+    if group_years is not None and here != ["year"]:
+        raise UserError(f"{path}: has no year, so that group_years={group_years} has no meaning")
+    if not here:
+        return None, ()
+    column = _column(archive, path, here[0])
+    if here == ["year"] and column.dtype.kind != "i":
+        raise UserError(f"{path}: year is {column.dtype}, expected whole numbers")
+    size = group_years or 1
+    grouped = column // size * size if here == ["year"] else column
+    values, positions = np.unique(grouped, return_inverse=True)
+    return positions.astype(np.int64), tuple(_span(value, size) for value in values.tolist())
+
+
+def _span(first: object, size: int) -> str:
+    """What to call a domain: itself, or the years it spans.
+
+    >>> _span("sketch", 1), _span(1931, 1), _span(1930, 10), _span(1930, 5)
+    ('sketch', '1931', '1930s', '1930-1934')
+    """
+    if size == 1 or not isinstance(first, int):
+        return str(first)
+    return f"{first}s" if size == 10 else f"{first}-{first + size - 1}"
+
+
+def _held_out(archive: zipfile.ZipFile, path: Path) -> np.ndarray | None:
+    here = [key for key in _SPLIT_KEYS if key in _keys(archive)]
+    if not here:
+        return None
+    column = _column(archive, path, here[0])
+    if column.dtype.kind == "U" or not np.isin(column, (0, 1)).all():
+        raise UserError(f"{path}: {here[0]} must be true or false (1 or 0) for each picture")
+    return column.astype(bool)
+
+
+def _image_shape(archive: zipfile.ZipFile, path: Path, num_labels: int) -> tuple[int, ...]:
+    with _array_in(archive, path, "images") as (_, shape, dtype):
+        full = _checked_shape(path, shape)
+        if full[0] != num_labels:
+            raise UserError(f"{path}: {num_labels} labels for {full[0]} images")
+        if dtype != np.uint8 and dtype.kind != "f":
+            raise UserError(
+                f"{path}: images are {dtype}, expected uint8, or floats in [0, 1]; "
+                f"save images.astype(np.uint8) if they are 0..255"
+            )
+    return full
+
+
+def _fill(archive: zipfile.ZipFile, path: Path, images: np.ndarray) -> None:
+    """Write the pixels into `images`, some megabytes at a time."""
+    with _array_in(archive, path, "images") as (stream, _, dtype):
+        row_bytes = math.prod(images.shape[1:]) * dtype.itemsize
+        rows_at_once = max(1, _CHUNK_BYTES // row_bytes)
+        for start in range(0, len(images), rows_at_once):
+            target = images[start : start + rows_at_once]
+            content = _read_exactly(stream, len(target) * row_bytes, path, "images")
+            values = np.frombuffer(content, dtype=dtype).reshape(target.shape)
+            target[...] = values if dtype == np.uint8 else _as_bytes(path, values, start)
+        _expect_end(stream, path, "images")
+
+
+def _checked_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(rows, height, width, channels), or an error that says how to get there."""
+    if len(shape) == 3:
+        return (*shape, 1)
+    if len(shape) == 4 and shape[3] in (1, 3):
+        return shape
+    if len(shape) == 4 and shape[1] in (1, 3):
+        hint = "; channels come last: save images.transpose(0, 2, 3, 1)"
+    elif len(shape) == 4 and shape[3] == 4:
+        hint = "; save them without the alpha channel: images[..., :3]"
+    else:
+        hint = ""
+    raise UserError(
+        f"{path}: images are {shape}, expected (rows, height, width) or "
+        f"(rows, height, width, 1 or 3){hint}"
+    )
+
+
+def _as_bytes(path: Path, values: np.ndarray, first_row: int) -> np.ndarray:
+    """Floats in [0, 1] as the nearest of 256 steps."""
+    # Written so that NaN is outside too: every comparison with it is false.
+    inside = (values >= 0) & (values <= 1)
+    if not inside.all():
+        position = np.unravel_index(int(np.argmin(inside)), inside.shape)
+        raise UserError(
+            f"{path}: images hold {values[position]} in row {first_row + int(position[0])}, "
+            f"expected uint8, or floats in [0, 1]; save images.astype(np.uint8) if they are 0..255"
+        )
+    return np.rint(values.astype(np.float32, copy=False) * 255).astype(np.uint8)

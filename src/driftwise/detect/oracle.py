@@ -1,0 +1,94 @@
+"""Detectors that look at no picture: perfect and useless detection, to compare with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from driftwise import rng
+from driftwise.detect.base import Reference, Setting
+from driftwise.errors import UserError
+from driftwise.types import Rows, Verdict
+
+
+class FixedDetector(ABC):
+    """Knows beforehand which classes it will flag."""
+
+    watches = False
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    @abstractmethod
+    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
+        """The classes to be flagged at a task."""
+
+    def check(
+        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+    ) -> list[Verdict]:
+        """One verdict per class, without a look at the rows."""
+        del monitored, reference
+        flagged = self.flagged(task, classes)
+        return [Verdict(task=task, label=label, drifted=label in flagged) for label in classes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OracleOptions:
+    """How often it is right, to see what a detector's errors cost."""
+
+    tpr: float = 1.0
+    """share of drifted classes that are flagged when they drift"""
+    fpr: float = 0.0
+    """share of other classes that are flagged nevertheless"""
+
+    def __post_init__(self) -> None:
+        for name in ("tpr", "fpr"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UserError(f"the oracle's {name} must lie between 0 and 1; got {value}")
+
+
+PERFECT = OracleOptions()
+
+
+class OracleDetector(FixedDetector):
+    """Knows the schedule, and errs as often as it is told to; by default never."""
+
+    def __init__(self, setting: Setting, options: OracleOptions = PERFECT) -> None:
+        super().__init__(setting)
+        self._options = options
+
+    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
+        """The classes that drift at the task, but for errors drawn for each class and task."""
+        drifting = self._setting.drifting(task)
+        rate = {
+            label: self._options.tpr if label in drifting else self._options.fpr
+            for label in classes
+        }
+        return [label for label in classes if self._draw(task, label) < rate[label]]
+
+    def _draw(self, task: int, label: int) -> float:
+        """One number per class and task: with higher rates the same classes stay flagged."""
+        draw = rng.fork(self._setting.seed, "oracle", task, label)
+        return float(torch.rand((), generator=draw))
+
+
+class AlwaysDetector(FixedDetector):
+    """Flags every class at every task."""
+
+    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
+        """All of them."""
+        del task
+        return classes
+
+
+class NeverDetector(FixedDetector):
+    """Flags nothing."""
+
+    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
+        """None of them."""
+        del task, classes
+        return ()

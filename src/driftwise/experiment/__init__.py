@@ -1,1 +1,0 @@
-"""What makes a run: its config, its parts, its folder, its checkpoint, its result."""

@@ -1,0 +1,213 @@
+"""What comes in from outside: pictures or vectors, and labels for some of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftwise.array_checks import refuse_odd
+from driftwise.errors import UserError
+from driftwise.types import Rows
+
+UNKNOWN = -1
+"""the label of a row that nobody has labelled"""
+
+
+HUGE = 1e19
+"""values from here on are refused like infinite ones: single precision cannot square them"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """Rows that can be worked with, and those that cannot."""
+
+    ids: Tensor
+    """int64 (rows,): the numbers of all rows that came"""
+    rows: Rows
+    """those that can be worked with"""
+    usable: Tensor
+    """bool (rows,): which of all that came they are"""
+
+    @cached_property
+    def refused(self) -> tuple[int, ...]:
+        """Positions of rows with values that are not finite."""
+        return tuple((~self.usable).nonzero().squeeze(1).tolist())
+
+
+class Intake:
+    """Turns what it is given into rows, each with a number of its own."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """rows that have come, refused ones included"""
+        self.shape: tuple[int, ...] | None = None
+        """of a row, by the first ones"""
+        self.dtype = torch.uint8
+
+    def take(self, x: Any, y: Any = None, *, max_label: int) -> Taken:
+        """Rows with labels where `y` has them; what is refused as a whole leaves no trace.
+
+        The rows are copies: whoever brought them may write over theirs.
+        """
+        images = self._checked(_tensor(x)).clone()
+        labels = labels_from(y, len(images), max_label=max_label)
+        ids = torch.arange(self.count, self.count + len(images))
+        self.count += len(images)
+        self.shape, self.dtype = tuple(images.shape[1:]), images.dtype
+        usable = _finite(images)
+        rows = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+        return Taken(ids=ids, rows=rows if bool(usable.all()) else rows[usable], usable=usable)
+
+    def images(self, x: Any) -> Tensor:
+        """Pictures or vectors to be asked about, of the shape that is known, if one is."""
+        images = self._checked(_tensor(x))
+        if images.dtype == torch.uint8:
+            return images
+        if not bool((usable := _finite(images)).all()):
+            first = int((~usable).nonzero()[0])
+            raise UserError(f"row {first} holds values that are not finite; leave such rows out")
+        return images
+
+    def _checked(self, images: Tensor) -> Tensor:
+        if images.dtype == torch.uint8 and images.ndim != 4:
+            raise UserError(
+                "pictures as bytes are (rows, height, width, channels); got the shape "
+                f"{tuple(images.shape)}"
+            )
+        if self.shape is None and images.dtype == torch.uint8 and _has_channels_first(images):
+            raise UserError(
+                "pictures as bytes are (rows, height, width, channels); got the shape "
+                f"{tuple(images.shape)}, with channels first: give x.permute(0, 2, 3, 1)"
+            )
+        if images.ndim < 2 or 0 in images.shape[1:]:
+            raise UserError(
+                f"expected rows of numbers, (rows, ...); got the shape {tuple(images.shape)}"
+            )
+        shape = tuple(images.shape[1:])
+        if self.shape is not None and (shape, images.dtype) != (self.shape, self.dtype):
+            raise UserError(
+                f"rows were {_kind(self.dtype)} of shape {self.shape} at first; got "
+                f"{_kind(images.dtype)} of shape {shape}: bring them to one size and type"
+            )
+        return images
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {
+            "count": self.count,
+            "shape": None if self.shape is None else list(self.shape),
+            "bytes": self.dtype == torch.uint8,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        numbers = [state["count"], *(state["shape"] or ())]
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
+            raise ValueError("expected the number of samples, and the shape of one")
+        self.count = state["count"]
+        self.shape = None if state["shape"] is None else tuple(state["shape"])
+        self.dtype = torch.uint8 if state["bytes"] else torch.float32
+
+
+def _has_channels_first(pictures: Tensor) -> bool:
+    """Whether bytes can hardly be meant as (rows, height, width, channels)."""
+    _, height, width, channels = pictures.shape
+    return height in (1, 3) and min(width, channels) > 4
+
+
+def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
+    """int64 (rows,), UNKNOWN where there is none: None, NaN or -1."""
+    if y is None:
+        return torch.full((rows,), UNKNOWN)
+    refuse_odd(y, "labels are whole numbers, None where there is none")
+    if isinstance(y, np.ndarray) and y.dtype == object:
+        y = y.tolist()
+    if isinstance(y, list | tuple):
+        y = [UNKNOWN if label is None else label for label in y]
+    labels = _numbers(y, "labels are whole numbers, None where there is none")
+    if labels.dtype == torch.bool or (isinstance(y, list) and bool in set(map(type, y))):
+        raise UserError(
+            "labels are whole numbers, None where there is none; got truth values: give "
+            "y.astype(int) if 0 and 1 are classes"
+        )
+    if labels.shape != (rows,):
+        raise UserError(
+            f"expected a label for each of {rows} rows, None where there is none; got the shape "
+            f"{tuple(labels.shape)}"
+        )
+    if labels.is_floating_point():
+        labels = torch.where(labels.isnan(), float(UNKNOWN), labels)
+        if not bool((labels == labels.round()).all()):
+            raise UserError("labels are whole numbers, None where there is none; got fractions")
+    else:  # before anything is compared: bytes know no number below 0
+        labels = labels.to(torch.int64)
+    if bool((labels < UNKNOWN).any()):
+        raise UserError(f"labels are 0 or more; got {labels.min().item():g}")
+    if bool((labels > max_label).any()):
+        raise UserError(
+            f"labels are at most {max_label} here; got {labels.max().item():g}: let the network "
+            "grow (grow=True, max_classes), or number the classes from 0 without gaps"
+        )
+    return labels.to(torch.int64)
+
+
+def ids_from(ids: Any) -> Tensor:
+    """int64 (rows,): numbers of rows, as `Observation` and `Request` have them."""
+    complaint = "rows are told by their numbers, see Observation.ids"
+    numbers = _numbers(ids, complaint)
+    if numbers.shape == (0,):  # an empty list has no type
+        return numbers.to(torch.int64)
+    if numbers.ndim != 1 or numbers.is_floating_point() or numbers.dtype == torch.bool:
+        raise UserError(f"{complaint}; got {numbers.dtype} of shape {tuple(numbers.shape)}")
+    numbers = numbers.to(torch.int64)
+    if int(numbers.min()) < 0:
+        raise UserError(f"{complaint}; got {int(numbers.min())}")
+    return numbers
+
+
+def _tensor(x: Any) -> Tensor:
+    """Bytes as they are, all other numbers as single precision; on the CPU, cut from any graph."""
+    values = _numbers(x, f"expected an array or a tensor of numbers; got {type(x).__name__}")
+    if values.ndim == 4 and values.dtype != torch.uint8 and not values.is_floating_point():
+        raise UserError(
+            f"pictures are bytes (uint8), or floats as the network takes them; got {values.dtype}"
+        )
+    return values if values.dtype == torch.uint8 else values.float()
+
+
+def _numbers(values: Any, complaint: str) -> Tensor:
+    refuse_odd(values, complaint)
+    if isinstance(values, Tensor):
+        numbers = values.detach().cpu()
+    else:
+        try:
+            array = np.asarray(values)
+            if array.dtype.kind not in "biuf":
+                raise UserError(complaint)
+            refuse_odd(array, complaint)
+            # As torch takes them: in this machine's byte order, forwards, and its own to write to.
+            native = array.dtype.newbyteorder("=")
+            numbers = torch.from_numpy(np.require(array, native, requirements=["C", "W"]))
+        except UserError:
+            raise
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UserError(complaint) from error
+    if numbers.is_complex():
+        raise UserError(complaint)
+    return numbers
+
+
+def _finite(images: Tensor) -> Tensor:
+    """Which rows have finite values only, and none whose square is not, bool (rows,)."""
+    if images.dtype == torch.uint8:
+        return torch.ones(len(images), dtype=torch.bool)
+    return (images.flatten(1).abs() < HUGE).all(dim=1)
+
+
+def _kind(dtype: torch.dtype) -> str:
+    return "bytes" if dtype == torch.uint8 else "floats"

@@ -1,0 +1,203 @@
+"""Where a repair in a live stream gets its labels: rows that had one, then whoever can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from driftwise.errors import UserError
+from driftwise.label_budget import share_out
+from driftwise.live.inputs import UNKNOWN
+from driftwise.live.label_requests import Answer, Asker, request_for
+from driftwise.live.window import Late, Window
+from driftwise.metrics import Ledger
+from driftwise.protocols import Choose
+from driftwise.types import Rows
+
+FEWEST_FRESH = 10
+"""fresh rows, below which a class waits for more: its old rows would go for next to nothing"""
+
+
+class Tell(Protocol):
+    """Is told what happens while labels are asked for."""
+
+    def __call__(self, kind: str, **details: Any) -> None:
+        """An event."""
+        ...
+
+
+class LiveLabels:
+    """A label source for one repair: recent labelled rows first, which cost nothing, then the
+    callback."""
+
+    def __init__(
+        self,
+        window: Window,
+        ledger: Ledger,
+        *,
+        asker: Asker | None,
+        predict: Callable[[Tensor], Tensor],
+        tell: Tell,
+        onset: Callable[[int], int | None] = lambda _: None,
+        now: int = 0,
+    ) -> None:
+        """`asker` None: nobody is asked. `onset`: the row with which a class has begun to drift.
+
+        `now`: the row from which on all that comes shows how classes look at present.
+        """
+        self._window = window
+        self._ledger = ledger
+        self._asker = asker
+        self._predict = predict
+        self._tell = tell
+        self._onset = onset
+        self._now = now
+        self._wanted: dict[int, int | None] = {}
+        self._given: list[Rows] = []
+        self._delivered = torch.empty(0, dtype=torch.int64)
+        self.unmet: set[int] = set()
+        """classes for which there were no rows, or too few"""
+
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to `count` fresh rows of a class (None: all there are); none rather than a few.
+
+        No row is given twice.
+        """
+        free = self._fresh(label)
+        if count is not None and len(free) >= count:
+            given, rows = free[:0], _newest(free, count, choose)
+        else:
+            given = self._ask(label, None if count is None else count - len(free), choose)
+            rows = Rows.concat([free, given.of_class(label)])
+        self._given.append(given[given.labels != label])
+        # A budget that does for a share of what is wanted makes a few rows no more than a few.
+        wanted = self._wanted.get(label, count)
+        if len(rows) < (FEWEST_FRESH if wanted is None else max(1, min(wanted, FEWEST_FRESH))):
+            self.unmet.add(label)
+            self._given.append(given.of_class(label))
+            return rows[:0]
+        self.unmet.discard(label)
+        self._delivered = torch.cat([self._delivered, rows.ids])
+        return rows
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """As many as are wanted, or what has labels and a share of what the budget still has."""
+        self._wanted = dict(wanted)
+        if self._asker is None or self._ledger.label_budget is None:
+            return dict(wanted)
+        free = {label: len(self._fresh(label)) for label in wanted}
+        paid = {}
+        for label, count in wanted.items():
+            there = len(self._unasked(label))
+            paid[label] = there if count is None else min(there, max(0, count - free[label]))
+        total = sum(paid.values())
+        granted = self._allowance(total)
+        if granted == total:
+            return dict(wanted)
+        shares = share_out(paid, granted)
+        return {
+            label: shares[label] + (free[label] if count is None else min(count, free[label]))
+            for label, count in wanted.items()
+        }
+
+    def unlabelled(self) -> Rows:
+        """What has come since the rows that are checked began to; labels are -1."""
+        rows = self._window.unlabelled.rows()
+        return rows[(rows.ids >= self._now) & ~self._window.guessed.refers_to(rows.ids)]
+
+    def _fresh(self, label: int) -> Rows:
+        """Labelled rows of a class that show it as it looks now, as far as that is known."""
+        if (row := self._onset(label)) is not None:
+            self._window.unchanged_until([label], row)
+        rows = self._window.fresh(label)
+        return rows[~torch.isin(rows.ids, self._delivered)]
+
+    def to_learn(self) -> list[Rows]:
+        """Rows with labels that were given, of which the repair had no use."""
+        return [rows for rows in self._given if len(rows)]
+
+    def _ask(self, label: int, count: int | None, choose: Choose | None) -> Rows:
+        """Rows that look like the class, with the labels that the callback gives them."""
+        if self._asker is None or count == 0:
+            return self._window.unlabelled.rows()[:0]
+        pool = self._unasked(label)
+        wanted = self._allowance(len(pool) if count is None else min(count, len(pool)))
+        if not wanted:
+            return pool[:0]
+        rows = _newest(pool, wanted, choose)
+        request = request_for(rows, label)
+        # Requests that are no longer kept may still be answered: they are spent.
+        self._ledger.book_labels("adaptation", self._window.ask_for(rows))
+        self._tell("asked", rows=len(rows), label=label)
+        try:
+            answer = self._asker.ask(request)
+        except UserError as error:
+            self._window.take_back(rows.ids)
+            self._tell("trouble", label=label, text=f"class {label}: {error}")
+            return rows[:0]
+        if answer is None:
+            self._tell("pending", rows=len(rows), label=label, text=_pending(label, len(rows)))
+            return rows[:0]
+        known = answer.labels != UNKNOWN
+        late = self._window.answered(answer.ids[known], answer.labels[known])
+        self._ledger.book_labels("adaptation", late.asked)
+        # What nobody knows need not be asked for again; what was not spoken of may still come.
+        self._window.asked.remove(answer.ids[~known])
+        told = {} if late.asked == len(answer.ids) else {"text": _fewer(label, answer)}
+        self._tell("answered", given=late.asked, late=0, label=label, **told)
+        if open_still := len(rows) - len(answer.ids):
+            self._tell("pending", rows=open_still, label=label, text=_pending(label, open_still))
+        return late.learn
+
+    def _unasked(self, label: int) -> Rows:
+        """Rows that look like the class, and nobody has been asked to label."""
+        pool = self._window.unasked(label)
+        return pool[self._predict(pool.images) == label]
+
+    def _allowance(self, wanted: int) -> int:
+        """How many of so many labels the budget still has, those that may yet come left out."""
+        granted = self._ledger.allowance(wanted)
+        if self._ledger.label_budget is not None:
+            spent = self._ledger.labels["adaptation"] + len(self._window.asked)
+            granted = min(granted, max(0, self._ledger.label_budget - spent))
+        return granted
+
+
+def _fewer(label: int, answer: Answer) -> str:
+    known = int((answer.labels != UNKNOWN).sum())
+    return f"class {label}: {known} of {len(answer.ids)} labels that were asked for came"
+
+
+def _pending(label: int, rows: int) -> str:
+    return f"class {label}: {rows} labels were asked for and may still come"
+
+
+def _newest(rows: Rows, count: int, choose: Choose | None) -> Rows:
+    """So many of the rows, in the order in which they came: the last ones, or what is chosen.
+
+    Whoever takes any of them has the newest to begin with: they show best how a class looks now.
+    """
+    if choose is None:
+        return rows[len(rows) - count :]
+    newest_first = rows[torch.arange(len(rows)).flip(0)]
+    chosen = newest_first[choose(newest_first.images, count)]
+    return chosen[chosen.ids.argsort()]
+
+
+def take_up(answers: list[Answer], window: Window, ledger: Ledger) -> list[Late]:
+    """What has become of late answers, one after the other."""
+    taken = []
+    for answer in answers:
+        if answer.failed:
+            window.take_back(answer.ids)
+            continue
+        known = answer.labels != UNKNOWN
+        late = window.answered(answer.ids[known], answer.labels[known])
+        window.asked.remove(answer.ids[~known])
+        ledger.book_labels("adaptation", late.asked)
+        ledger.book_labels("stream", late.unasked)
+        taken.append(late)
+    return taken

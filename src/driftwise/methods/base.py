@@ -1,0 +1,168 @@
+"""What a method is: how a batch from the stream and draws from memory become one loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from driftwise.methods.logit_cache import Looks
+from driftwise.models.plain import treats_rows_apart
+from driftwise.types import Extras
+
+
+class Inputs:
+    """Rows as a network takes them, on its device."""
+
+    def __init__(
+        self,
+        images: Tensor,
+        y: Tensor,
+        extras: Extras,
+        *,
+        convert: Callable[[Tensor], Tensor],
+        looks: Looks | None = None,
+    ) -> None:
+        """`convert` makes of bytes what a network takes."""
+        self.y = y
+        """int64 (rows,)"""
+        self.extras = extras
+        """the columns that the method had kept with these rows (draws from memory only)"""
+        self.looks = looks
+        """which pictures these are, where the same ones will come again; None: they will not"""
+        self._images = images
+        self._convert = convert
+        self._x: Tensor | None = None
+        self._whole: tuple[Tensor, int] | None = None
+
+    @property
+    def x(self) -> Tensor:
+        """Floats (rows, channels, height, width), the same ones every time."""
+        if self._x is None and self._whole is not None:
+            floats, start = self._whole
+            self._x = floats[start : start + len(self.y)]
+        if self._x is None:
+            self._x = self._convert(self._images)
+        return self._x
+
+    @staticmethod
+    def together(*parts: Inputs) -> Tensor:
+        """The `x` of all parts, one after the other.
+
+        Bytes are put together before they become floats: an eighth of an MLP's step.
+        """
+        if len(parts) == 1:
+            return parts[0].x
+        waiting = [part._images for part in parts if not part._is_converted]
+        if len(waiting) < len(parts):
+            return torch.cat([part.x for part in parts])
+        whole = parts[0]._convert(torch.cat(waiting))
+        # Who asks for a part later must see the same pictures, however they were augmented. Most
+        # methods do not ask: cutting it now would cost 12 us.
+        start = 0
+        for part in parts:
+            part._whole = (whole, start)
+            start += len(part.y)
+        return whole
+
+    @property
+    def _is_converted(self) -> bool:
+        return self._x is not None or self._whole is not None
+
+
+def said_to_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
+    """What a network says to each of several sets of rows, (rows, classes) each.
+
+    Each in a forward of its own, unless it surely says the same to all of them in one.
+    """
+    if len(parts) == 1 or not treats_rows_apart(network):
+        return tuple(network(part.x) for part in parts)
+    said: Tensor = network(Inputs.together(*parts))
+    return torch.split(said, [len(part.y) for part in parts])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What an objective made of a step."""
+
+    loss: Tensor
+    """one number, to be differentiated"""
+    logits: Tensor
+    """(stream rows, classes): what the network said to the stream batch"""
+
+
+class Draw(Protocol):
+    """Draws rows from memory: `minibatch_size` of them, or `count`; None while it is empty."""
+
+    def __call__(self, count: int | None = None) -> Inputs | None:
+        """A fresh draw without replacement, independent of earlier ones."""
+        ...
+
+
+class Objective(ABC):
+    """A method. Nothing in it knows of drift; most override `outcome` alone."""
+
+    rehearses: ClassVar[bool] = True
+    """whether stream rows are offered to the memory"""
+    cumulative: ClassVar[bool] = False
+    """whether a task trains on every class seen so far, and not on its new ones only"""
+    starts_afresh: bool = False
+    """whether every task begins with fresh weights"""
+
+    @abstractmethod
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        """The loss of one step, and the logits of the stream batch."""
+
+    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+        """How many memory rows a draw asks for; 0: the method draws none."""
+        del batch_size
+        return minibatch_size
+
+    def columns(self, logits: Tensor) -> Extras:
+        """What to keep in memory beside rows that the network just gave these logits."""
+        del logits
+        return {}
+
+    def attach(self, network: nn.Module, seed: int) -> None:
+        """The network has just been made, or made anew: copies that a method keeps begin here."""
+
+    def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
+        """New classes are about to arrive."""
+
+    def end_task(self, network: nn.Module) -> None:
+        """The task's last step has been made."""
+
+    def after_backward(self, network: nn.Module) -> None:
+        """The gradients of the loss stand in the weights' `grad`, and no weight has moved yet.
+
+        What is written there is what the optimiser takes: the place to project gradients. Forwards
+        that are made here see the same precision and the same draws as those of `outcome`.
+        """
+
+    def after_step(self, network: nn.Module) -> None:
+        """The optimiser has just moved the network."""
+
+    def copies(self) -> tuple[nn.Module, ...]:
+        """The networks that the method keeps beside the one that is trained."""
+        return ()
+
+    def predictor(self, network: nn.Module) -> nn.Module:
+        """The network that predicts, where it is not the one that is trained."""
+        return network
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes.
+
+        A method of one's own that does not write this is saved by its attributes: modules, tensors,
+        arrays, numbers, texts, generators, and lists and dicts of them (part_state.py).
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off; whoever writes one of the two writes both."""
+        if state:
+            raise ValueError(f"this method keeps no state; got {sorted(state)}")

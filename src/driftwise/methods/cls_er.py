@@ -1,0 +1,128 @@
+"""CLS-ER: a quick and a slow average of the network teach it what it once knew."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from driftwise import rng
+from driftwise.errors import UserError
+from driftwise.methods.base import Draw, Inputs, Objective, Outcome
+from driftwise.models.plain import treats_rows_apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLSEROptions:
+    """How fast the averages move, and how much they teach."""
+
+    reg_weight: float = 0.15
+    """weight of the squared distance to the better average's logits"""
+    stable_update_freq: float = 0.1
+    """how likely a step moves the stable average"""
+    stable_alpha: float = 0.999
+    """what the stable average keeps of itself when it moves"""
+    plastic_update_freq: float = 0.9
+    """how likely a step moves the plastic average"""
+    plastic_alpha: float = 0.999
+    """what the plastic average keeps of itself when it moves"""
+    predict: Literal["stable", "working"] = "stable"
+    """which network predicts; the published tables were made with the working one"""
+
+    def __post_init__(self) -> None:
+        if self.reg_weight < 0:
+            raise UserError(f"reg_weight must be at least 0; got {self.reg_weight}")
+        for name in ("stable_update_freq", "stable_alpha", "plastic_update_freq", "plastic_alpha"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} must lie between 0 and 1; got {getattr(self, name)}")
+
+
+class CLSER(Objective):
+    """Complementary learning systems: the averages are of parameters only.
+
+    They stay in training mode, so their batch-norm statistics come from the draws they see.
+    """
+
+    def __init__(self, options: CLSEROptions) -> None:
+        self._options = options
+        self._averages: dict[str, nn.Module] = {}
+        self._chance: dict[str, torch.Generator] = {}
+        self._steps = 0
+
+    def attach(self, network: nn.Module, seed: int) -> None:
+        """Both averages begin as the network does."""
+        self._steps = 0
+        for name in ("stable", "plastic"):
+            self._averages[name] = copy.deepcopy(network).requires_grad_(False).train()
+            if name not in self._chance:
+                self._chance[name] = rng.fork(seed, "cls-er", name)
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        """One cross-entropy over stream and memory, and the distance to the better average."""
+        replay = draw()
+        if replay is None:
+            logits = network(stream.x)
+            return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+        target = self._better(replay)
+        again = None if treats_rows_apart(network) else network(replay.x)
+        said = network(Inputs.together(stream, replay))
+        logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
+        loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
+        distance = mse_loss(replayed if again is None else again, target)
+        return Outcome(loss=loss + self._options.reg_weight * distance, logits=logits)
+
+    @torch.no_grad()
+    def _better(self, replay: Inputs) -> Tensor:
+        """(rows, classes): of each row, the logits of the average that is surer of its class."""
+        stable, plastic = self._averages["stable"](replay.x), self._averages["plastic"](replay.x)
+        right = replay.y[:, None]
+        # In float32: bfloat16 probabilities near 1 would tie, and ties all go one way.
+        sure_stable, sure_plastic = (
+            logits.float().softmax(1).gather(1, right) for logits in (stable, plastic)
+        )
+        trust_stable = sure_stable > sure_plastic
+        return torch.where(trust_stable, stable, plastic)
+
+    @torch.no_grad()
+    def after_step(self, network: nn.Module) -> None:
+        """Each average moves with its own probability."""
+        self._steps += 1
+        options = self._options
+        self._move("plastic", options.plastic_update_freq, options.plastic_alpha, network)
+        self._move("stable", options.stable_update_freq, options.stable_alpha, network)
+
+    def _move(self, name: str, probability: float, alpha: float, network: nn.Module) -> None:
+        if float(torch.rand((), generator=self._chance[name])) >= probability:
+            return
+        keep = min(1 - 1 / (self._steps + 1), alpha)
+        average: list[Tensor] = [*self._averages[name].parameters()]
+        current: list[Tensor] = [*network.parameters()]
+        torch._foreach_lerp_(average, current, 1 - keep)  # all at once: one call instead of many
+
+    def copies(self) -> tuple[nn.Module, ...]:
+        """Both averages."""
+        return tuple(self._averages.values())
+
+    def predictor(self, network: nn.Module) -> nn.Module:
+        """The stable average, unless the working network was asked for."""
+        return network if self._options.predict == "working" else self._averages["stable"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averages, their chances, and the number of steps."""
+        return {
+            "steps": self._steps,
+            "averages": {name: each.state_dict() for name, each in self._averages.items()},
+            "chance": {name: each.get_state() for name, each in self._chance.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        assert self._averages, "the method has not been attached to a network"
+        self._steps = state["steps"]
+        for name, average in self._averages.items():
+            average.load_state_dict(state["averages"][name])
+            self._chance[name].set_state(state["chance"][name])

@@ -1,0 +1,23 @@
+"""Experience replay: stream and memory rows in one forward, one mean cross-entropy."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from driftwise.methods.base import Draw, Inputs, Objective, Outcome
+
+
+class ER(Objective):
+    """Replays plainly, from the very first step on."""
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        """Cross-entropy over the stream batch and one draw, every row weighing the same."""
+        replay = draw()
+        if replay is None:
+            logits = network(stream.x)
+            return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+        logits = network(Inputs.together(stream, replay))
+        loss = cross_entropy(logits, torch.cat([stream.y, replay.y]))
+        return Outcome(loss=loss, logits=logits.detach()[: len(stream.y)])

@@ -1,0 +1,77 @@
+"""ER-ACE: stream rows compete only with their own kind, memory rows with every class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from driftwise.methods.base import Draw, Inputs, Objective, Outcome, said_to_each
+
+
+class ERACE(Objective):
+    """Asymmetric cross-entropy: new classes do not push down the logits of old ones."""
+
+    def __init__(self) -> None:
+        self._tasks = 0
+        self._arrived: list[int] = []
+        self._newest = -1
+        self._place: Tensor | None = None
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        """Masked cross-entropy on the stream plus a full one on a draw, as two sets of rows."""
+        replay = draw() if self._tasks >= 2 else None
+        logits, *replayed = said_to_each(
+            network, *([stream] if replay is None else [stream, replay])
+        )
+        place = self._places(logits)
+        if self._newest < len(self._arrived) - 1 or not self._arrived:  # one is still to be seen
+            self._newest = max(self._newest, int(place[stream.y].max()))
+        if self._tasks < 2:
+            return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+        competing = logits.masked_fill(self._absent(stream.y, place), float("-inf"))
+        loss = cross_entropy(competing, stream.y)
+        if replay is not None:
+            loss = loss + cross_entropy(replayed[0], replay.y)
+        return Outcome(loss=loss, logits=logits)
+
+    def _places(self, logits: Tensor) -> Tensor:
+        """(classes,): the place of each class in the order of arrival; unknown ones come last."""
+        num_classes = logits.shape[1]
+        if self._place is None or len(self._place) != num_classes:  # the same until classes arrive
+            place = torch.full((num_classes,), num_classes)
+            place[self._arrived] = torch.arange(len(self._arrived))
+            self._place = place.to(logits.device)
+        return self._place
+
+    def _absent(self, y: Tensor, place: Tensor) -> Tensor:
+        """(classes,): true where a class is neither in the batch nor still to come.
+
+        Still to come are, as the published rule has it, the newest class seen and all after it;
+        once the last of all has been seen, none. (Published streams bring classes in the order of
+        their labels: there the newest is the highest label.)
+        """
+        last = len(place) - 1
+        absent = place < (self._newest if self._newest < last else len(place))
+        return absent.index_fill_(0, y, False)
+
+    def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
+        """Masking and replay start with the second task; the first is one that brings classes."""
+        del network
+        self._arrived += [label for label in classes if label not in self._arrived]
+        self._place = None
+        if self._arrived:
+            self._tasks += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the stream has come."""
+        return {"tasks": self._tasks, "arrived": list(self._arrived), "newest": self._newest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where `state_dict` left off."""
+        self._tasks, self._newest = state["tasks"], state["newest"]
+        self._arrived = list(state["arrived"])
+        self._place = None

@@ -1,0 +1,38 @@
+"""How good a run was and what it cost: scores, matrix summaries, detection quality, the ledger."""
+
+from driftwise.metrics.detection import DetectionQuality, detection_quality
+from driftwise.metrics.flops import FlopMeter, FlopsPerRow, per_row
+from driftwise.metrics.ledger import LABEL_KINDS, PHASES, Ledger
+from driftwise.metrics.matrix import (
+    accuracy_matrix,
+    backward_transfer,
+    faa_of,
+    final_average_accuracy,
+    forgetting,
+    forgetting_since,
+)
+from driftwise.metrics.recovery import Recovery, recoveries
+from driftwise.metrics.scores import Calibration, Scores, confusion_matrix, score
+
+__all__ = [
+    "LABEL_KINDS",
+    "PHASES",
+    "Calibration",
+    "DetectionQuality",
+    "FlopMeter",
+    "FlopsPerRow",
+    "Ledger",
+    "Recovery",
+    "Scores",
+    "accuracy_matrix",
+    "backward_transfer",
+    "confusion_matrix",
+    "detection_quality",
+    "faa_of",
+    "final_average_accuracy",
+    "forgetting",
+    "forgetting_since",
+    "per_row",
+    "recoveries",
+    "score",
+]

@@ -1,0 +1,248 @@
+"""The shapes by which the loop and the rooms know one another without importing one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from driftwise.stats.fraction import Share
+from driftwise.types import (
+    Encoding,
+    Extras,
+    Midway,
+    Repair,
+    Rows,
+    StepReport,
+    TaskRecord,
+    Verdict,
+)
+
+Annotate = Callable[[Rows], Extras]
+"""Gives the columns that the running method keeps beside rows in memory."""
+
+Choose = Callable[[Tensor, int], Tensor]
+"""Positions of the pictures, (rows, height, width, channels), that are worth so many labels."""
+
+
+class HasRows(Protocol):
+    """Anything that can show its rows of a class: a memory, a set of held-out rows."""
+
+    def rows_of(self, label: int) -> Rows:
+        """The rows of one class (possibly none)."""
+        ...
+
+
+class Replay(HasRows, Protocol):
+    """A memory as adaptation sees it."""
+
+    def counts(self) -> dict[int, int]:
+        """Rows per class."""
+        ...
+
+    def drop(self, label: int, only: Tensor | None = None) -> int:
+        """Free the slots of a class (`only`: those of some of its rows); how many they were."""
+        ...
+
+    def put(self, rows: Rows, extras: Extras = ...) -> None:
+        """Fill free slots."""
+        ...
+
+
+class LabelSource(Protocol):
+    """Where adaptation asks for labels; every answer is booked."""
+
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        """Up to `count` fresh rows of a class as it looks now (None: all there are).
+
+        Any of them, unless `choose` says which.
+        """
+        ...
+
+    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
+        """How many rows of each class to ask for, if so many are wanted (None: all there are).
+
+        Fewer where a budget has to do for all of them. Nothing is asked yet.
+        """
+        ...
+
+    def unlabelled(self) -> Rows:
+        """What comes in now of all known classes and has no label yet; labels are -1."""
+        ...
+
+
+class Watched(Protocol):
+    """A task as a monitor sees it."""
+
+    @property
+    def number(self) -> int:
+        """Counted from 1."""
+        ...
+
+    @property
+    def known_classes(self) -> tuple[int, ...]:
+        """The classes that arrived before the task."""
+        ...
+
+    def monitored(self) -> Rows:
+        """Current rows of every known class."""
+        ...
+
+    def reference(self, label: int) -> Rows:
+        """Rows of a class as it looks now, which nobody trains on."""
+        ...
+
+
+class Task(Watched, Protocol):
+    """A task as the loop sees it."""
+
+    @property
+    def new_classes(self) -> tuple[int, ...]:
+        """The classes that the task brings."""
+        ...
+
+    @property
+    def returning_classes(self) -> tuple[int, ...]:
+        """Known classes that come back labelled, in the task's own training data."""
+        ...
+
+    def train(self) -> Rows:
+        """The labelled rows that the task brings."""
+        ...
+
+    def new_labels(self) -> int:
+        """How many of their labels no task before it has brought."""
+        ...
+
+    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
+        """The rows once over, in an order of the epoch's own, but for the first `skip` batches."""
+        ...
+
+
+class Monitor(Protocol):
+    """Gives verdicts, and is told when a class has been learned."""
+
+    def check(self, task: Watched) -> list[Verdict]:
+        """A verdict on every class that arrived before the task."""
+        ...
+
+    def renew(self, task: Watched, labels: Sequence[int], learned: Rows) -> None:
+        """These classes have been learned as they look now, from these labelled rows."""
+        ...
+
+
+class Rehearse(Protocol):
+    """One gradient step of which nothing is kept."""
+
+    def __call__(self, batch: Rows | None, *, rate: float = 1.0) -> object:
+        """On these rows and on memory, or on memory alone; `rate`: factor on the learning rate."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """What an adaptation has at hand. It does not know which method runs."""
+
+    memory: Replay
+    labels: LabelSource
+    annotate: Annotate
+    encode: Callable[[Tensor], Encoding]
+    """what the learner makes of pictures, (rows, height, width, channels); nothing changes"""
+    rehearse: Rehearse
+    steps: Callable[[], int]
+    """gradient steps made so far, rehearsals included"""
+    watched: Callable[[], Rows]
+    """the rows that the monitor saw, with the labels it saw; -1: none"""
+    compare: Callable[[Tensor, Tensor], Share]
+    """how much of the second features, (rows, d), has moved away from the first"""
+    tested: frozenset[int] = frozenset()
+    """classes on which the check that calls for the repair had something to say"""
+
+
+class Adaptation(Protocol):
+    """Answers drifted classes."""
+
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        """Mend what can be mended now, and say what the coming task should do."""
+        ...
+
+
+@runtime_checkable
+class FollowsUp(Protocol):
+    """An adaptation that is not done with a repair at once."""
+
+    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+        """A task's last step has been made: go on mending; what a person should be told."""
+        ...
+
+
+class Learner(Protocol):
+    """Learns from labelled batches."""
+
+    @property
+    def memory(self) -> Replay:
+        """What it replays."""
+        ...
+
+    def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
+        """New classes are about to arrive; `from_scratch`: forget the weights first."""
+        ...
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """The task's rows are about to come once over, for the `epoch`-th time of `epochs`."""
+        ...
+
+    def observe(self, batch: Rows) -> StepReport:
+        """One step, then offer to memory."""
+        ...
+
+    def end_task(self) -> None:
+        """The task is over."""
+        ...
+
+    def annotate(self, rows: Rows) -> Extras:
+        """The columns that the method keeps beside rows."""
+        ...
+
+
+class Ledger(Protocol):
+    """Books what everything costs."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Seconds and FLOPs go to this phase meanwhile."""
+        ...
+
+    def book_labels(self, kind: str, count: int) -> None:
+        """Labels were used."""
+        ...
+
+    def add_step(self) -> None:
+        """A gradient step was made."""
+        ...
+
+
+class Listener(Protocol):
+    """Is told what happens; changes nothing."""
+
+    def task_begins(self, task: Task) -> None:
+        """A task begins."""
+        ...
+
+    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+        """The known classes were checked and answered; training will take so many rows a time."""
+        ...
+
+    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+        """Training goes on in the middle of a task, which takes so many rows a time."""
+        ...
+
+    def stepped(self, epoch: int, report: StepReport) -> None:
+        """One training step was made."""
+        ...
+
+    def task_ends(self, record: TaskRecord[Any]) -> None:
+        """A task is complete."""
+        ...

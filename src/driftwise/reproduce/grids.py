@@ -1,0 +1,172 @@
+"""What of the paper can be redrawn: each name a grid of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driftwise.config.registry import CATALOGUE
+from driftwise.sweeps.grid import Grid, Value
+
+METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
+ADAPTATIONS = ("vanilla", "fr", "amr")
+BUFFERS = (500, 5000)
+TRANSFORMS = tuple(name for name in CATALOGUE["transform"] if name != "identity")
+RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+DETECTION: Mapping[str, Any] = {
+    "detector": "combined",
+    "encoder": "learner",
+    "reference": "held-out",
+}
+"""Of everything that is reproduced: the published encoder was drawn anew for every class and run,
+so that its answers cannot be had again, and smaller scales leave a memory too small to compare
+with."""
+
+_ONLY_VANILLA_WITHOUT_DRIFT: Mapping[str, Sequence[Value]] = {
+    "num_drifts": (0,),
+    "adaptation": ("fr", "amr"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One table or figure."""
+
+    summary: str
+    benchmarks: tuple[str, ...]
+    """that the published numbers were made on, or that it suits as they are"""
+    axes: Callable[[], dict[str, Sequence[Value]]]
+    base: Mapping[str, Any]
+    without: Sequence[Mapping[str, Sequence[Value]]] = ()
+    if_named: tuple[str, ...] = ()
+    """of its benchmarks, those that run only where somebody names them"""
+
+    def grid(
+        self,
+        seeds: Sequence[int],
+        benchmark: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Grid:
+        """Its runs, on another benchmark or with other settings if they are named."""
+        usual = tuple(name for name in self.benchmarks if name not in self.if_named)
+        benchmarks = usual if benchmark is None else (benchmark,)
+        axes = {"benchmark": benchmarks, **self.axes(), "seed": tuple(seeds)}
+        detection = {key: value for key, value in DETECTION.items() if key not in axes}
+        base = {"preset": "published", **detection, **self.base, **(settings or {})}
+        return Grid(axes=axes, base=base, without=self.without)
+
+
+def _table(number: int, benchmark: str, drifts: tuple[int, int]) -> Target:
+    return Target(
+        summary=f"Table {number}: five methods, two buffers, {drifts[0]} and {drifts[1]} drifts",
+        benchmarks=(benchmark,),
+        axes=lambda: {
+            "method": METHODS,
+            "buffer_size": BUFFERS,
+            "num_drifts": (0, *drifts),
+            "adaptation": ADAPTATIONS,
+        },
+        base={},
+        without=(_ONLY_VANILLA_WITHOUT_DRIFT,),
+    )
+
+
+TARGETS: Mapping[str, Target] = {
+    "table1": _table(1, "fmnist-cd", (1, 2)),
+    "table2": _table(2, "cifar10-cd", (1, 2)),
+    "table3": _table(3, "cifar100-cd", (2, 4)),
+    "table4": _table(4, "tinyimagenet-cd", (2, 4)),
+    "clear10": Target(
+        summary="natural drift: three methods on CLEAR-10",
+        benchmarks=("clear10-cd",),
+        axes=lambda: {
+            "method": ("er", "er-ace", "cls-er"),
+            "buffer_size": (1000,),
+            "num_drifts": (0, 2),
+            "adaptation": ADAPTATIONS,
+        },
+        base={},
+        without=(_ONLY_VANILLA_WITHOUT_DRIFT,),
+    ),
+    "natural": Target(
+        summary="natural drift: what a test of uncertainty and one of features find of it",
+        benchmarks=("clear10-cd", "pacs-cd", "yearbook-cd"),
+        if_named=("pacs-cd", "yearbook-cd"),
+        axes=lambda: {"detector": ("ks", "mmd"), "adaptation": ("vanilla",)},
+        base={"method": "er"},
+    ),
+    "backbones": Target(
+        summary="ResNet-152 and ViT-S under ER",
+        benchmarks=("cifar10-cd", "cifar100-cd"),
+        axes=lambda: {
+            "backbone": ("resnet152", "vit-s"),
+            "buffer_size": (5000,),
+            "num_drifts": (0, 2, 4),
+            "adaptation": ADAPTATIONS,
+        },
+        base={"method": "er"},
+        without=(
+            _ONLY_VANILLA_WITHOUT_DRIFT,
+            {"benchmark": ("cifar10-cd",), "num_drifts": (4,)},
+            {"benchmark": ("cifar100-cd",), "num_drifts": (2,)},
+        ),
+    ),
+    "features": Target(
+        summary="feature maps of the first task's classes after each task",
+        benchmarks=("cifar10-cd",),
+        axes=lambda: {"num_drifts": (0, 1), "adaptation": ("vanilla", "amr")},
+        base={"method": "er", "buffer_size": 5000, "keep_features": True},
+        without=({"num_drifts": (0,), "adaptation": ("amr",)},),
+    ),
+    "severity": Target(
+        summary="six transforms at five severities: what drift costs",
+        benchmarks=("cifar10-cd",),
+        axes=lambda: {
+            "transform": ("identity", *TRANSFORMS),
+            "severity": (1, 2, 3, 4, 5),
+            "adaptation": ("vanilla",),
+        },
+        base={"method": "er", "buffer_size": 5000, "num_drifts": 2},
+        without=({"transform": ("identity",), "severity": (2, 3, 4, 5)},),
+    ),
+    "cost": Target(
+        summary="labels, time and FLOPs against accuracy",
+        benchmarks=("cifar10-cd",),
+        axes=lambda: {
+            "method": METHODS,
+            "buffer_size": BUFFERS,
+            "num_drifts": (2,),
+            "adaptation": ADAPTATIONS,
+        },
+        base={},
+    ),
+    "own-concepts": Target(
+        summary="the control in which every class drifts by a concept of its own",
+        benchmarks=("fmnist-cd",),
+        axes=lambda: {
+            "concept_per_class": (False, True),
+            "num_drifts": (1,),
+            "adaptation": ADAPTATIONS,
+        },
+        base={"method": "er", "buffer_size": 500, "drift_seed": None},
+    ),
+    "detector-errors": Target(
+        summary="accuracy as a detector finds and mistakes more or fewer classes",
+        benchmarks=("fmnist-cd",),
+        axes=lambda: {
+            "detector.tpr": RATES,
+            "detector.fpr": (0.0, 0.25, 0.5, 1.0),
+            "adaptation": ("fr", "amr"),
+        },
+        base={
+            "method": "er",
+            "buffer_size": 500,
+            "num_drifts": 1,
+            "detector": "oracle",
+            "checked": "all-known",
+        },
+    ),
+}
+"""By the name that `driftwise reproduce` takes."""

@@ -1,0 +1,1 @@
+"""One run: carried out, saved, resumed, compared."""

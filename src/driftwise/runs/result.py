@@ -1,0 +1,259 @@
+"""What a run leaves behind: `result.json`, from the schedule, the task records and the ledger."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import driftwise
+from driftwise import metrics
+from driftwise.adaptation_counts import count_adapted
+from driftwise.config.learners import pick_device
+from driftwise.config.schema import RunConfig
+from driftwise.metrics import Ledger
+from driftwise.streams import Concept, DriftEvent, Schedule
+from driftwise.types import TaskRecord, Verdict
+
+Record = dict[str, Any]
+"""A task's record as plain data."""
+
+MOST_CLASSES = 2000
+"""Up to so many, the result holds a confusion matrix; that of more would be most of the file."""
+
+
+def record_to_json(record: TaskRecord[metrics.Scores], *, is_last: bool) -> Record:
+    """Plain data; everything that `make_result` needs of a task.
+
+    Verdicts are kept by field, without the fields in which none of them says anything; who was
+    taken for whom is kept of the last task only. See docs/decisions/0016-records-by-field.md.
+    """
+    scores = record.scores.to_json()
+    if not is_last:
+        del scores["confusion_counts"]
+    verdicts = [verdict_to_json(verdict) for verdict in record.verdicts]
+    told = dict.fromkeys(name for verdict in verdicts for name in _spoken(verdict))
+    return {
+        "task": record.task,
+        "verdicts": {name: [verdict[name] for verdict in verdicts] for name in told},
+        "renewed": list(record.renewed),
+        "notes": list(record.notes),
+        "scores": scores,
+    }
+
+
+def verdict_to_json(verdict: Verdict) -> Record:
+    """Plain data, the class under its stable name."""
+    values = {**vars(verdict), "moved_rows": list(verdict.moved_rows)}
+    return {"task": values.pop("task"), "class": values.pop("label"), **values}
+
+
+_BLANK = verdict_to_json(Verdict(task=0, label=0, drifted=None))
+"""What each field of a verdict holds where there is nothing to say."""
+
+
+def spoken(verdict: Verdict) -> Record:
+    """`verdict_to_json` without the fields that say nothing."""
+    return _spoken(verdict_to_json(verdict))
+
+
+def _spoken(verdict: Record) -> Record:
+    always = ("task", "class", "drifted")
+    return {k: value for k, value in verdict.items() if k in always or value != _BLANK[k]}
+
+
+def verdicts_of(record: Record) -> list[Record]:
+    """The verdicts of a task's record, each with all of its fields."""
+    kept = record["verdicts"]
+    if isinstance(kept, list):  # as earlier versions wrote them
+        return kept
+    return [
+        _BLANK | dict(zip(kept, values, strict=True)) for values in zip(*kept.values(), strict=True)
+    ]
+
+
+def make_result(
+    config: RunConfig,
+    schedule: Schedule,
+    class_names: Sequence[str],
+    records: Sequence[Record],
+    ledger: Ledger,
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """All that is to be known of a complete run. What may differ between two equal runs stands in
+    `seconds` and `versions`."""
+    scores = [record["scores"] for record in records]
+    matrix = metrics.accuracy_matrix([row["accuracy"] for row in scores])
+    final = {int(label): value for label, value in scores[-1]["per_class"].items()}
+    drifted = schedule.drifted()
+    settings = config.to_json()
+    return {
+        "benchmark": config.benchmark,
+        "method": config.method,
+        "adaptation": config.adaptation,
+        "detector": config.detector,
+        "buffer_size": config.buffer_size,
+        "num_drifts": len(schedule.events),
+        "seed": config.seed,
+        "faa": metrics.final_average_accuracy(matrix),
+        "forgetting": metrics.forgetting(matrix),
+        "forgetting_since_event": metrics.forgetting_since(matrix, _last_events(schedule)),
+        "backward_transfer": metrics.backward_transfer(matrix),
+        "faa_drifted": metrics.faa_of(final, drifted),
+        "faa_stable": metrics.faa_of(final, set(final) - drifted),
+        "accuracy_matrix": matrix,
+        "accuracy_matrix_til": metrics.accuracy_matrix([row["accuracy_til"] for row in scores]),
+        "per_class_accuracy": [row["per_class"] for row in scores],
+        "macro_f1": [row["macro_f1"] for row in scores],
+        "calibration": scores[-1]["calibration"],
+        "confusion_matrix": _confusion(scores[-1], len(class_names)),
+        "class_names": list(class_names),
+        "tasks": [list(classes) for classes in schedule.tasks],
+        "labels": ledger.labels,
+        "labels_refused": ledger.refused,
+        "gradient_steps": ledger.steps,
+        "flops": ledger.flops,
+        "drift_events": [_event_to_json(schedule, event) for event in schedule.events],
+        "verdicts": [verdict for record in records for verdict in verdicts_of(record)],
+        "renewals": [
+            {"task": record["task"], "class": label}
+            for record in records
+            for label in record["renewed"]
+        ],
+        "adapted": _adapted(config, records, ledger),
+        "detection": vars(_detection(schedule, records)),
+        "recovery": _recovery(schedule, records),
+        "notes": [
+            {"task": record["task"], "text": note} for record in records for note in record["notes"]
+        ],
+        "warnings": list(warnings),
+        "schedule": schedule.to_json(),
+        "config": settings,
+        "seconds": ledger.seconds,
+        "versions": {**versions(), "device": str(pick_device(config.device))},
+    }
+
+
+def _confusion(scores: Record, num_classes: int) -> list[list[int]] | None:
+    """Samples by true x predicted class, None where there are too many classes to say."""
+    if "confusion" in scores:  # as earlier versions kept it
+        whole: list[list[int]] = scores["confusion"]
+        return whole
+    counts = scores["confusion_counts"]
+    num_outputs = max([num_classes, *(predicted + 1 for _, predicted, _ in counts)])
+    return None if num_outputs > MOST_CLASSES else metrics.confusion_matrix(counts, num_outputs)
+
+
+def _adapted(config: RunConfig, records: Sequence[Record], ledger: Ledger) -> Record:
+    """What the checks gave the adaptation to act on; `note`: that it was nothing."""
+    found = count_adapted(
+        [
+            (verdict["task"], verdict["class"], verdict["drifted"], verdict["spared"])
+            for record in records
+            for verdict in verdicts_of(record)
+        ],
+        {(record["task"], label) for record in records for label in record["renewed"]},
+    )
+    note = found.note(config.adaptation, ledger.labels["adaptation"])
+    return {**vars(found), "note": note or None}
+
+
+def _recovery(schedule: Schedule, records: Sequence[Record]) -> list[Record]:
+    """What each event cost each class that it changed."""
+    ends = [
+        {int(label): value for label, value in record["scores"]["per_class"].items()}
+        for record in records
+    ]
+    events = [(event.task, list(event.concepts)) for event in schedule.events]
+    return [
+        {"task": each.task, "class": each.label}
+        | {"before": each.before, "after": list(each.after)}
+        | {"tasks": each.tasks, "area": each.area}
+        for each in metrics.recoveries(ends, events)
+    ]
+
+
+def _event_to_json(schedule: Schedule, event: DriftEvent) -> Record:
+    """The truth about an event.
+
+    Transforms one upon the other are joined by a plus sign, those of different classes by a slash.
+    """
+    looks = sorted(set(event.concepts.values()))
+    changes = {look: _changes(schedule, look) for look in looks}
+    names = ["+".join(step.transform for step in steps) for steps in changes.values() if steps]
+    return {
+        "task": event.task,
+        "classes": sorted(event.concepts),
+        "transform": "/".join(dict.fromkeys(names)) or ("natural" if any(looks) else "original"),
+        "severity": max((step.severity for steps in changes.values() for step in steps), default=0),
+        "by_class": {
+            str(label): [[step.transform, step.severity] for step in changes[look]]
+            for label, look in sorted(event.concepts.items())
+        },
+        "kind": event.kind,
+        "share": event.share,
+        "over_tasks": event.over_tasks,
+        "over_steps": event.over_steps,
+        "domains": sorted({schedule.domain_of(look) or "all" for look in looks}),
+    }
+
+
+def _changes(schedule: Schedule, look: int) -> list[Concept]:
+    """The transforms on the way from the original to a look."""
+    steps = [schedule.concepts[each - 1] for each in schedule.lineage(look)]
+    return [step for step in steps if step.domain is None or step.transform != "identity"]
+
+
+def _last_events(schedule: Schedule) -> list[int | None]:
+    """For each task, the last event that changed one of its classes."""
+    return [
+        max((e.task for e in schedule.events if set(classes) & set(e.concepts)), default=None)
+        for classes in schedule.tasks
+    ]
+
+
+def _detection(schedule: Schedule, records: Sequence[Record]) -> metrics.DetectionQuality:
+    verdicts = (
+        Verdict(task=v["task"], label=v["class"], drifted=v["drifted"])
+        for record in records
+        for v in verdicts_of(record)
+    )
+    drifts = {task: schedule.drifting(task) for task in range(1, schedule.num_tasks + 1)}
+    renewals = [(record["task"], label) for record in records for label in record["renewed"]]
+    return metrics.detection_quality(verdicts, drifts, renewals)
+
+
+def versions() -> Mapping[str, Any]:
+    """What the run was made with."""
+    packages = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
+    return {
+        "driftwise": driftwise.__version__,
+        "commit": source_commit(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+@functools.cache
+def source_commit() -> str | None:
+    """The commit of the source that runs, where it runs from a checkout of its own.
+
+    As it was when first asked: the source may change while a run goes on, what runs does not.
+    """
+    home = Path(__file__).resolve().parents[3]
+    if not (home / ".git").exists():
+        return None
+    command = ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None

@@ -1,0 +1,79 @@
+"""A task under way as plain state, for a checkpoint in its middle."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from driftwise.config.fields import fields_of, read
+from driftwise.types import Midway, Repair, Rows, Verdict
+
+
+def to_state(midway: Midway) -> dict[str, Any]:
+    """Plain values and tensors, nothing copied."""
+    return {
+        "task": midway.task,
+        "epoch": midway.epoch,
+        "steps": midway.steps,
+        "verdicts": [_fields(verdict) for verdict in midway.verdicts],
+        "repair": {
+            **_fields(midway.repair),
+            "extra": _rows_to_state(midway.repair.extra),
+            "refilled": _rows_to_state(midway.repair.refilled),
+        },
+    }
+
+
+def from_state(state: dict[str, Any]) -> Midway:
+    """What `to_state` took apart."""
+    kept = dict(state["repair"])
+    extra, refilled = (_rows_from_state(kept.pop(name)) for name in ("extra", "refilled"))
+    repair = Repair(**kept)
+    plain = {"from_scratch": bool, "renewed": int, "notes": str}
+    for name, kind in plain.items():
+        value = getattr(repair, name)
+        values = value if isinstance(value, tuple) else (value,)
+        if not all(type(each) is kind for each in values):
+            raise ValueError(f"expected {name} of a repair, got {value!r}")
+    for name in ("task", "epoch", "steps"):
+        if type(state[name]) is not int or state[name] < 0:
+            raise ValueError(f"expected the {name} that a run has come to, got {state[name]!r}")
+    return Midway(
+        task=state["task"],
+        epoch=state["epoch"],
+        steps=state["steps"],
+        verdicts=tuple(map(verdict_from, state["verdicts"])),
+        repair=dataclasses.replace(repair, extra=extra, refilled=refilled),
+    )
+
+
+def verdict_from(state: dict[str, Any]) -> Verdict:
+    """A verdict out of a saved state, every field of its type."""
+    verdict = Verdict(**state)
+    for name, field in fields_of(Verdict).items():
+        read(field, getattr(verdict, name), name=name, is_text=False)
+    for name, value in (verdict.p_values or {}).items():
+        if type(name) is not str or type(value) not in (int, float):
+            raise ValueError(f"expected p-values by test, got {name!r}: {value!r}")
+    return verdict
+
+
+def _fields(value: Verdict | Repair) -> dict[str, Any]:
+    """By name, one level deep."""
+    plain = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {
+        name: dict(each) if name == "p_values" and each is not None else each
+        for name, each in plain.items()
+    }
+
+
+def _rows_to_state(rows: Rows | None) -> dict[str, Any] | None:
+    return None if rows is None else _tensors(rows)
+
+
+def _rows_from_state(state: dict[str, Any] | None) -> Rows | None:
+    return None if state is None else Rows.restored(state)
+
+
+def _tensors(rows: Rows) -> dict[str, Any]:
+    return {field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)}

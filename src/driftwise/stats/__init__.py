@@ -1,0 +1,1 @@
+"""Two-sample statistics: pure functions on arrays."""

@@ -1,0 +1,677 @@
+"""Custom parts: how they are found, told apart, given options, and refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_tools import complaint
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import driftwise
+from driftwise import RunConfig
+from driftwise.cli import main as cli
+from driftwise.config import registry
+from driftwise.config.build import assemble
+from driftwise.config.custom_source import NO_SOURCE, is_local, place_of
+from driftwise.config.presets import resolve
+from driftwise.detect import NeverDetector
+from driftwise.files import CHECKSUMS
+from driftwise.loop import play
+from driftwise.methods import DERpp, Objective, Outcome
+from driftwise.runs.listeners import Silent as NoListener
+from driftwise.types import Dataset, Repair, Verdict
+
+SMALL: dict[str, Any] = {"tasks": ((0, 1), (2, 3)), "epochs": 1, "max_per_class": 60}
+"""A run of a few steps."""
+
+
+def part(name: str) -> str:
+    return f"{__name__}:{name}"
+
+
+def refusal(**settings: Any) -> str:
+    """The one line in which a run with such parts is refused, whenever that is."""
+
+    def run() -> None:
+        assembly = assemble(resolve(RunConfig(**{**SMALL, **settings})))
+        played = play(
+            assembly.stream.tasks(),
+            care=assembly.care,
+            bench=assembly.bench,
+            evaluate=assembly.evaluate,
+            epochs=1,
+            listener=NoListener(),
+        )
+        list(played)
+
+    return complaint(run)
+
+
+class Plain(Objective):
+    """A method that does what it must."""
+
+    def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
+        logits = network(stream.x)
+        return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
+
+
+# --- contracts ----------------------------------------------------------------------------------
+
+
+class NoOutcome(Objective):
+    pass
+
+
+class NoObjective:
+    def outcome(self, network: Any, stream: Any, draw: Any) -> None:
+        pass
+
+
+class TooFew(Objective):
+    def outcome(self, network: Any) -> Any:  # type: ignore[override]
+        pass
+
+
+class Wants(Plain):
+    def __init__(self, network: nn.Module) -> None:
+        pass
+
+
+class Breaks(Plain):
+    def __init__(self) -> None:
+        raise KeyError("a\nstory")
+
+
+class Leaves(Plain):
+    def __init__(self) -> None:
+        sys.exit(3)
+
+
+def number() -> int:
+    return 3
+
+
+CONSTANT = 3
+
+
+class ReturnsNone(Plain):
+    def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
+        pass
+
+
+class NumberLoss(Plain):
+    def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
+        return Outcome(loss=1.0, logits=network(stream.x))  # type: ignore[arg-type]
+
+
+class LossPerSample(Plain):
+    def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
+        logits = network(stream.x)
+        return Outcome(loss=cross_entropy(logits, stream.y, reduction="none"), logits=logits)
+
+
+class Detached(Plain):
+    def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
+        outcome = super().outcome(network, stream, draw)
+        return Outcome(loss=outcome.loss.detach(), logits=outcome.logits)
+
+
+class OneLogit(Plain):
+    def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
+        outcome = super().outcome(network, stream, draw)
+        return Outcome(loss=outcome.loss, logits=outcome.logits[:1])
+
+
+class OddColumns(Plain):
+    def columns(self, logits: torch.Tensor) -> Any:
+        return {"logits": logits[:1]}
+
+
+METHODS = {
+    "NoOutcome": "must have a method outcome(self, network, stream, draw)",
+    "NoObjective": "must be a subclass of driftwise.methods.Objective",
+    "TooFew": "must take outcome(self, network, stream, draw); its own is outcome(self, network",
+    "Wants": "cannot be made as Wants(): missing a required argument: 'network'",
+    "Breaks": "cannot be made as Breaks(): KeyError: 'a\\nstory' (",
+    "Leaves": "cannot be made as Leaves(): SystemExit: 3 (",
+    "number": "must make a driftwise.methods.Objective; it made a int",
+    "CONSTANT": "must be a class or a function that makes one; it is a int",
+    "ReturnsNone": "outcome must return an Outcome(loss=..., logits=...); it returned None",
+    "NumberLoss": "it is a float",
+    "LossPerSample": "it is a tensor of shape (10,)",
+    "Detached": "it is a tensor of shape () without gradients",
+    "OneLogit": "must be those of the stream batch, (10, classes); they are a tensor of shape (1,",
+    "OddColumns": "columns must return tensors by name, each with an entry for each of the 10",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_breaks_its_contract_is_told_which(name: str) -> None:
+    assert METHODS[name] in refusal(method=part(name))
+
+
+def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> None:
+    with pytest.raises(driftwise.UserError) as caught:
+        registry.find("method", part("Breaks")).make()
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "test_custom.py, line " in str(caught.value)
+
+
+class NoCheck:
+    watches: Any = True
+
+    def __init__(self, setting: Any) -> None:
+        pass
+
+
+class Blind(NoCheck):
+    watches: Any = None
+
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return []
+
+
+class NoSetting(Blind):
+    watches = False
+
+    def __init__(self) -> None:
+        pass
+
+
+class Silent(NoSetting):
+    """Says nothing of any class."""
+
+    def __init__(self, setting: Any) -> None:
+        pass
+
+
+class Chatters(Silent):
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return [Verdict(task=task, label=c, drifted=False) for c in (*classes, 7)]
+
+
+class Repeats(Silent):
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return [Verdict(task=task, label=c, drifted=False) for c in (*classes, *classes)]
+
+
+class Booleans(Silent):
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return [False for _ in classes]
+
+
+class Forgets(Silent):
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return None
+
+
+class Unsure(Silent):
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return [Verdict(task=task, label=c, drifted="maybe") for c in classes]  # type: ignore[arg-type]
+
+
+class Nan(Silent):
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return [Verdict(task=task, label=c, drifted=False, score=np.nan) for c in classes]
+
+
+DETECTORS = {
+    "NoCheck": "must have a method check(self, task, classes, monitored, reference)",
+    "Blind": "must have an attribute watches",
+    "NoSetting": "cannot be made as NoSetting(setting): too many positional arguments",
+    "Silent": "one verdict for each class it is asked about, [0, 1]; it gave none for [0, 1]",
+    "Chatters": "it gave some for [7], which nobody asked about",
+    "Repeats": "it gave several for one class",
+    "Booleans": "must return a list of Verdict, one for each class; got a list with a bool",
+    "Forgets": "must return a list of Verdict, one for each class; got None",
+    "Unsure": "drifted must be True, False, or None where nobody can say; got 'maybe'",
+    "Nan": "score of class 0 is nan",
+}
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_a_detector_that_breaks_its_contract_is_told_which(name: str) -> None:
+    assert DETECTORS[name] in refusal(detector=part(name))
+
+
+def test_a_keeper_does_not_take_silence_for_no_drift_either() -> None:
+    soon: dict[str, Any] = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
+    keeper = driftwise.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
+    images = np.zeros((20, 8, 8, 1), dtype=np.uint8)
+
+    def feed() -> None:
+        for _ in range(10):
+            keeper.observe(images, np.arange(20) % 2)
+
+    assert "SilentWatcher.check must return one verdict for each class" in complaint(feed)
+
+
+class SilentWatcher(Silent):
+    watches = True
+
+
+class NumpyDetector(Silent):
+    """Answers in numpy's numbers."""
+
+    def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
+        return [
+            Verdict(
+                task=np.int64(task),  # type: ignore[arg-type]
+                label=np.int64(c),  # type: ignore[arg-type]
+                drifted=np.bool_(True),  # type: ignore[arg-type]
+                score=torch.tensor(0.5),  # type: ignore[arg-type]
+            )
+            for c in classes
+        ]
+
+
+def test_verdicts_in_numbers_of_numpy_are_as_good_as_plain_ones(tmp_path: Path) -> None:
+    config = RunConfig(**SMALL, detector=part("NumpyDetector"))
+    verdicts = driftwise.run(config, tmp_path / "run")["verdicts"]
+    assert [(v["class"], v["drifted"], v["score"]) for v in verdicts] == [
+        (0, True, 0.5),
+        (1, True, 0.5),
+    ]
+
+
+class NoRepair:
+    pass
+
+
+class RepairsNothing:
+    def repair(self, drifted: Any, bench: Any) -> Any:
+        return None
+
+
+class OneNote:
+    def repair(self, drifted: Any, bench: Any) -> Any:
+        return Repair(notes="all is well")  # type: ignore[arg-type]
+
+
+ADAPTATIONS = {
+    "NoRepair": "must have a method repair(self, drifted, bench)",
+    "RepairsNothing": "RepairsNothing.repair must return a Repair; it returned None",
+    "OneNote": "OneNote.repair: notes must be a tuple of texts; got 'all is well'",
+}
+
+
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_an_adaptation_that_breaks_its_contract_is_told_which(name: str) -> None:
+    assert ADAPTATIONS[name] in refusal(adaptation=part(name))
+
+
+def bad_data() -> Any:
+    return [1, 2]
+
+
+def broken_data() -> Any:
+    raise OSError("no such disk")
+
+
+BENCHMARKS = {
+    "bad_data": "expected a driftwise.types.Dataset; got list",
+    "broken_data": "cannot be made as broken_data(): OSError: no such disk (",
+    "CONSTANT": "must be a class or a function that makes one; it is a int",
+}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_that_breaks_its_contract_is_told_which(name: str) -> None:
+    assert BENCHMARKS[name] in refusal(benchmark=part(name), tasks=((0,), (1,)))
+
+
+@pytest.mark.parametrize("kind", registry.OWN)
+@pytest.mark.parametrize("path", ["..x:y", "json:loads", "os:system", "subprocess:run", "a:b:c"])
+def test_what_cannot_be_a_part_is_never_called(kind: str, path: str) -> None:
+    assert complaint(lambda: registry.find(kind, path).make()).startswith(f"cannot import {path!r}")
+
+
+remove = shutil.rmtree
+
+
+def test_what_a_module_has_from_python_itself_is_no_part_of_it(tmp_path: Path) -> None:
+    told = refusal(benchmark=part("remove"), data=str(tmp_path))
+    assert "belongs to Python itself (shutil)" in told
+    assert tmp_path.is_dir()
+
+
+# --- what goes wrong later ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder for modules of one's own, forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if is_local(getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+MODULE = """
+import sys
+from torch.nn.functional import cross_entropy
+from driftwise.methods import Objective
+from driftwise.methods import Outcome
+
+class Fails(Objective):
+    def outcome(self, network, stream, draw):
+        return self.divide(0)
+
+    def divide(self, number):
+        return 1 / number
+
+class Leaves(Objective):
+    def outcome(self, network, stream, draw):
+        sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Fails", "failed: ZeroDivisionError: division by zero (late_faults.py, line 11)"),
+        ("Leaves", "failed: a custom part ended the run: SystemExit: 0 (late_faults.py, line 15)"),
+    ],
+)
+def test_an_error_in_a_custom_part_is_one_line_with_its_place(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, expected: str
+) -> None:
+    (folder / "late_faults.py").write_text(MODULE)
+    words = f"run --method late_faults:{name} --tasks [[0,1],[2,3]] --epochs 1 --quiet --out run"
+    assert cli.command(words.split()) == 1
+    assert capsys.readouterr().err == f"driftwise: {expected}\n"
+
+
+def test_from_python_an_error_in_a_custom_part_is_raised_as_it_is(folder: Path) -> None:
+    (folder / "early_faults.py").write_text(MODULE)
+    with pytest.raises(ZeroDivisionError) as caught:
+        driftwise.run(RunConfig(**SMALL, method="early_faults:Fails"), "run")
+    assert place_of(caught.value) == "early_faults.py, line 11"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import no_such_thing\n", "ModuleNotFoundError: No module named 'no_such_thing' ("),
+        ("x = 1\nclass\n", "SyntaxError: invalid syntax (faulty.py, line 2) (faulty.py, line 2)"),
+        ("raise SystemExit(4)\n", "SystemExit: 4 (faulty.py, line 1)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_gets_one_line(
+    folder: Path, source: str, expected: str
+) -> None:
+    (folder / "faulty.py").write_text(source)
+    assert expected in complaint(lambda: registry.find("method", "faulty:X").factory())
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+class Weighted(Plain):
+    """A method with options."""
+
+    def __init__(  # type: ignore[no-untyped-def]
+        self, alpha: float = 1, *, layers: tuple[int, ...] = (1,), name="a", deep=False, rest=None
+    ):
+        self.given = (alpha, layers, name, deep, rest)
+
+
+def options_of(**settings: Any) -> Any:
+    return resolve(RunConfig(**settings)).options
+
+
+def test_keyword_arguments_are_options_typed_by_annotation_or_default() -> None:
+    whole = {"alpha": 1.0, "layers": (1,), "name": "a", "deep": False}
+    assert options_of(method=part("Weighted"))["method"] == whole
+    given = {"alpha": 2, "layers": [3, 4], "deep": True}
+    config = resolve(RunConfig(method=part("Weighted"), options={"method": given}))
+    assert config.options["method"] == {**whole, "alpha": 2.0, "layers": (3, 4), "deep": True}
+    stored = RunConfig(**json.loads(json.dumps(config.to_json())))
+    for each in (config, stored):
+        assert registry.make("method", each).given == (2.0, (3, 4), "a", True, None)
+
+
+def test_unknown_and_mistyped_options_are_refused_with_the_nearest() -> None:
+    def refused(**given: Any) -> str:
+        return complaint(lambda: options_of(method=part("Weighted"), options={"method": given}))
+
+    assert "unknown key 'alhpa'; did you mean alpha?" in refused(alhpa=1)
+    assert "unknown key 'zzz'; known: alpha, layers, name, deep" in refused(zzz=1)
+    assert "alpha must be a number; got 'much'" in refused(alpha="much")
+
+
+class Needs(Plain):
+    def __init__(self, *, weight: float) -> None:
+        self.weight = weight
+
+
+def test_an_option_without_a_default_must_be_given() -> None:
+    assert "needs a value for weight, which has no default: set the option method.weight" in (
+        complaint(lambda: options_of(method=part("Needs")))
+    )
+    given = {"method": {"weight": 0.5}}
+    config = resolve(RunConfig(method=part("Needs"), options=given))
+    assert registry.make("method", config).weight == 0.5
+
+
+class Variant(DERpp):
+    """A built-in method with a change: its options are those of the method."""
+
+
+def test_a_subclass_of_a_built_in_method_has_its_options() -> None:
+    given = {"method": {"alpha": 0.7}}
+    config = resolve(RunConfig(method=part("Variant"), options=given))
+    assert config.options["method"] == {"alpha": 0.7, "beta": 0.5, "one_forward": False}
+    assert registry.make("method", config)._options.alpha == 0.7
+
+
+class Threshold(NeverDetector):
+    def __init__(self, setting: Any, limit: int = 20) -> None:
+        super().__init__(setting)
+        self.limit = limit
+
+
+class Net(nn.Sequential):
+    def __init__(self, *, input_shape: tuple[int, ...], num_classes: int, hidden: int = 4) -> None:
+        size = int(np.prod(input_shape))
+        super().__init__(
+            nn.Flatten(), nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, num_classes)
+        )
+
+
+def stripes(noise: int = 60) -> Dataset:
+    labels = np.repeat(np.arange(4), 30)
+    images = np.random.default_rng(0).integers(0, noise, (120, 8, 8, 3), dtype=np.uint8)
+    images[np.arange(120), labels * 2] += 180
+    return Dataset(images=images, labels=labels, class_names=("a", "b", "c", "d"))
+
+
+def test_every_kind_of_part_has_options_by_flag_file_and_python(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = {"method": "Weighted", "detector": "Threshold", "backbone": "Net"}
+    parts["benchmark"] = "stripes"
+    given: dict[str, dict[str, Any]] = {
+        "method": {"alpha": 2.0},
+        "detector": {"limit": 9},
+        "backbone": {"hidden": 6},
+        "benchmark": {"noise": 30},
+    }
+    settings: dict[str, Any] = {"num_tasks": 2, "epochs": 1, "seed": 1}
+    names: dict[str, Any] = {kind: part(name) for kind, name in parts.items()}
+    driftwise.run(RunConfig(**settings, **names, options=given), "python")
+
+    written = {kind: {"name": names[kind], **given[kind]} for kind in names}
+    (folder / "file.json").write_text(json.dumps({**settings, **written}))
+    assert cli.command(["run", "--config", "file.json", "--out", "file", "--quiet"]) == 0
+
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in {**settings, **names}.items()]
+    flags += [f"--{kind}.{k}={v}" for kind, own in given.items() for k, v in own.items()]
+    assert cli.command(["run", *flags, "--out", "flags", "--quiet"]) == 0
+    configs = [json.loads((folder / out / "config.json").read_text()) for out in ("file", "flags")]
+    assert configs == [json.loads((folder / "python" / "config.json").read_text())] * 2
+    assert configs[0]["options"]["backbone"] == {"hidden": 6}
+    network: Any = driftwise.load("flags", trust_imports=True).network
+    assert network[1].out_features == 6
+
+    assert cli.command(["run", *flags, "--method.alhpa", "1"]) == 2
+    assert "unknown flag --method.alhpa; did you mean --method.alpha?" in capsys.readouterr().err
+
+
+# --- identity -----------------------------------------------------------------------------------
+
+Edit = Callable[[str, str], None]
+
+
+@pytest.fixture
+def edit(folder: Path) -> Edit:
+    """Write a module, as a new process would find it."""
+
+    def write(name: str, source: str) -> None:
+        file = folder / f"{name.replace('.', '/')}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(source)
+        for loaded in [each for each in sys.modules if each.startswith("identified")]:
+            del sys.modules[loaded]
+        importlib.invalidate_caches()
+
+    return write
+
+
+def identity(**settings: str) -> str | None:
+    return resolve(RunConfig(**settings)).code_identity  # type: ignore[arg-type]
+
+
+PART = """
+from driftwise.adapt.vanilla import Vanilla
+import identified_helper
+class Part(Vanilla):
+    def late(self):
+        from identified_package import inner
+"""
+
+
+def test_the_identity_follows_the_source_of_a_part_and_of_local_modules_it_imports(
+    edit: Edit,
+) -> None:
+    edit("identified_part", PART)
+    edit("identified_helper", "import identified_deeper, numpy\n")
+    edit("identified_deeper", "X = 1\n")
+    edit("identified_package.__init__", "")
+    edit("identified_package.inner", "from . import sibling\n")
+    edit("identified_package.sibling", "")
+    edit("identified_stranger", "X = 1\n")
+
+    def now() -> str | None:
+        return identity(adaptation="identified_part:Part")
+
+    first = now()
+    assert first is not None
+    assert first == now()
+    edit("identified_stranger", "X = 2\n")
+    assert now() == first
+    seen = {first}
+    for name, source in {
+        "identified_part": PART + "# a word\n",
+        "identified_helper": "import identified_deeper, numpy, os\n",
+        "identified_deeper": "X = 2\n",
+        "identified_package.__init__": "# late\n",
+        "identified_package.inner": "from . import sibling as other\n",
+        "identified_package.sibling": "X = 3\n",
+    }.items():
+        edit(name, source)
+        assert now() not in seen, name
+        seen.add(now() or "")
+    edit("identified_part", PART)
+    edit("identified_helper", "import identified_deeper, numpy\n")
+    edit("identified_deeper", "X = 1\n")
+    for name in ("__init__", "sibling"):
+        edit(f"identified_package.{name}", "")
+    edit("identified_package.inner", "from . import sibling\n")
+    assert now() == first
+
+
+def test_runs_without_custom_parts_have_no_identity_of_code() -> None:
+    assert resolve(RunConfig()).code_identity is None
+
+
+def test_what_counts_is_what_was_loaded(edit: Edit, folder: Path) -> None:
+    edit("identified_part", PART)
+    edit("identified_helper", "")
+    first = identity(adaptation="identified_part:Part")
+    (folder / "identified_helper.py").write_text("X = 1\n")  # nobody loads it again
+    assert identity(adaptation="identified_part:Part") == first
+    importlib.reload(sys.modules["identified_helper"])
+    assert identity(adaptation="identified_part:Part") != first
+
+
+def test_a_config_made_with_other_source_is_refused(edit: Edit) -> None:
+    edit("identified_part", PART)
+    edit("identified_helper", "")
+    config = resolve(RunConfig(adaptation="identified_part:Part"))
+    assert resolve(config) == config
+    edit("identified_helper", "X = 1\n")
+    for refuse in (resolve, assemble):
+        told = complaint(lambda: refuse(config))  # noqa: B023
+        assert told.startswith(
+            "the source of adaptation identified_part:Part, or of a local module"
+        )
+
+
+def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
+    edit("identified_part", PART)
+    edit("identified_helper", "")
+    settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
+    with driftwise.Keeper("mlp", folder=tmp_path / "it", **settings) as keeper:
+        keeper.observe(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4) % 2)
+    edit("identified_helper", "X = 1\n")
+    with pytest.warns(UserWarning, match="the source of custom parts has changed since"):
+        again = driftwise.Keeper.load(tmp_path / "it", trust_imports=True)
+    assert again.rows == 4
+    again.close()
+
+
+def test_a_part_without_source_is_run_and_never_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import ModuleType
+
+    from driftwise.adapt.vanilla import Vanilla
+    from driftwise.sweeps.grid import Grid
+    from driftwise.sweeps.plan import make_plan
+
+    module = ModuleType("typed_in")
+    module.Part = type("Part", (Vanilla,), {"__module__": "typed_in"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "typed_in", module)
+    config = RunConfig(**SMALL, adaptation="typed_in:Part")
+    assert driftwise.run(config, tmp_path / "run")["config"]["code_identity"] == NO_SOURCE
+    told = complaint(lambda: driftwise.run(config, tmp_path / "run", resume=True))
+    assert "a custom part whose source cannot be read" in told
+    grid = Grid(axes={"seed": [0]}, base={"adaptation": "typed_in:Part"})
+    assert "put it into a file" in complaint(lambda: make_plan("mine", grid))
+
+
+def test_a_run_from_before_there_was_an_identity_of_code_is_the_same_run(
+    finished: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(finished, old)
+    config = json.loads((old / "config.json").read_text())
+    assert config.pop("code_identity") is None
+    (old / "config.json").write_text(json.dumps(config))
+    (old / CHECKSUMS).unlink()
+    result = driftwise.run(RunConfig(epochs=1), old, resume=True)
+    assert result["faa"] == json.loads((finished / "result.json").read_text())["faa"]

@@ -1,0 +1,766 @@
+"""From a config to a learner: every setting reaches it; what cannot work gets one line."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_tools import complaint
+from same_state import same
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from driftwise import rng
+from driftwise.config import learners, registry
+from driftwise.config.build import assemble
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
+from driftwise.learner import Learner
+from driftwise.models.inputs import to_input
+from driftwise.models.prepared import Prepared
+from driftwise.types import Dataset, Rows
+
+GREY, COLOUR = (8, 8, 1), (8, 8, 3)
+ALMOST: Any = {"rtol": 0, "atol": 1e-4}
+
+
+def rows(count: int, shape: tuple[int, ...] = GREY, *, seed: int = 0) -> Rows:
+    draw = rng.fork(seed, "rows")
+    return Rows(
+        images=torch.randint(256, (count, *shape), generator=draw, dtype=torch.uint8),
+        labels=torch.randint(10, (count,), generator=draw),
+        ids=torch.arange(count),
+        concepts=torch.zeros(count, dtype=torch.int64),
+    )
+
+
+def learner_of(
+    shape: tuple[int, ...] = GREY, network: nn.Module | None = None, **settings: Any
+) -> Learner:
+    config = resolve(RunConfig(**{"lr": 0.1, **settings}))
+    return learners.make_learner(config, shape, 10, network=network)
+
+
+def weights_of(learner: Learner) -> dict[str, Tensor]:
+    return copy.deepcopy(learner.network.state_dict())
+
+
+def flat(learner: Learner) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in learner.network.parameters()])
+
+
+class Seen:
+    """Everything that a module is given, and what it says."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        module.register_forward_hook(self._note)
+
+    def _note(self, _module: nn.Module, given: tuple[Tensor, ...], said: Tensor) -> None:
+        self.inputs.append(given[0].detach())
+        self.outputs.append(said.detach())
+
+
+# --- first weights ------------------------------------------------------------------------------
+
+
+def test_every_adaptation_starts_from_the_same_weights() -> None:
+    networks = [
+        weights_of(learner_of(adaptation=name)) for name in registry.CATALOGUE["adaptation"]
+    ]
+    assert len(networks) > 2
+    assert all(same(network, networks[0]) for network in networks)
+    assert not same(weights_of(learner_of(seed=1)), networks[0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"encoder": "random"},
+        {"buffer_policy": "balanced"},
+        {"buffer_size": 3},
+        {"augmentation": "crop-flip"},
+        {"optimiser": "adam"},
+        {"precision": "bf16"},
+        *({"method": name} for name in registry.CATALOGUE["method"]),
+    ],
+    ids=str,
+)
+def test_no_other_part_shifts_the_initial_weights(settings: dict[str, Any]) -> None:
+    assert same(weights_of(learner_of(**settings)), weights_of(learner_of()))
+
+
+def test_starting_afresh_gives_other_weights_every_time_and_the_same_in_every_run() -> None:
+    def attempts() -> list[dict[str, Tensor]]:
+        learner = learner_of()
+        found = [weights_of(learner)]
+        for _ in range(2):
+            learner.restart()
+            found.append(weights_of(learner))
+        return found
+
+    first = attempts()
+    assert same(attempts(), first)
+    assert not any(same(*pair) for pair in itertools.combinations(first, 2))
+
+
+# --- the optimiser and its rate -----------------------------------------------------------------
+
+OPTIMISERS: dict[str, tuple[dict[str, Any], Any]] = {
+    "sgd": ({}, lambda p: torch.optim.SGD(p, lr=0.1)),
+    "momentum and decay": (
+        {"momentum": 0.9, "weight_decay": 0.01},
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    ),
+    "adam": (
+        {"optimiser": "adam", "weight_decay": 0.01},
+        lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.01),
+    ),
+    "adamw": (
+        {"optimiser": "adamw", "weight_decay": 0.01},
+        lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.01),
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "make"), OPTIMISERS.values(), ids=OPTIMISERS.keys())
+def test_the_optimiser_is_the_one_asked_for(settings: dict[str, Any], make: Any) -> None:
+    learner = learner_of(method="finetune", **settings)
+    by_hand = copy.deepcopy(learner.network)
+    optimiser = make(by_hand.parameters())
+    for number in range(3):
+        batch = rows(6, seed=number)
+        learner.observe(batch)
+        optimiser.zero_grad()
+        torch.autograd.backward(cross_entropy(by_hand(to_input(batch.images)), batch.labels))
+        optimiser.step()
+    assert same(weights_of(learner), dict(by_hand.state_dict()))
+
+
+def rates_over(epochs: int, **settings: Any) -> list[float]:
+    """How far a step of plain SGD goes in each epoch, the first epoch's being 1."""
+    far = []
+    for epoch in range(1, epochs + 1):
+        learner = learner_of(method="finetune", **settings)
+        before = flat(learner)
+        learner.begin_epoch(epoch, epochs)
+        learner.observe(rows(6))
+        far.append(float((flat(learner) - before).double().norm()))
+    return [length / far[0] for length in far]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [1, 1, 1, 1]),
+        ({"scheduler": "steps", "lr_milestones": (1, 3)}, [1, 0.1, 0.1, 0.01]),
+        ({"scheduler": "steps", "lr_milestones": (2,), "lr_drop": 0.5}, [1, 1, 0.5, 0.5]),
+        ({"scheduler": "steps", "lr_milestones": (2,), "lr_drop": 0}, [1, 1, 0, 0]),
+        # (1 + cos(k pi / 4)) / 2 of the way from the floor up
+        ({"scheduler": "cosine", "lr_floor": 0}, [1, 0.853553, 0.5, 0.146447]),
+        ({"scheduler": "cosine", "lr_floor": 0.2}, [1, 0.882843, 0.6, 0.317157]),
+        ({"scheduler": "cosine", "lr_floor": 1}, [1, 1, 1, 1]),
+    ],
+    ids=str,
+)
+def test_the_rate_follows_its_scheduler(settings: dict[str, Any], expected: list[float]) -> None:
+    assert rates_over(4, **settings) == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("method", ["finetune", "joint"])  # joint makes a new optimiser each task
+def test_the_rate_starts_anew_in_every_task(method: str) -> None:
+    learner = learner_of(method=method, scheduler="steps", lr_milestones=(1,), lr_drop=0)
+    for task in (1, 2):
+        learner.begin_task([2 * task, 2 * task + 1])
+        moved = []
+        for epoch in (1, 2, 3):
+            learner.begin_epoch(epoch, 3)
+            before = flat(learner)
+            learner.observe(rows(6))
+            moved.append(not torch.equal(flat(learner), before))
+        learner.end_task()
+        assert moved == [True, False, False]
+
+
+# --- what the network sees ----------------------------------------------------------------------
+
+
+def is_shift(seen: Tensor, original: Tensor, margin: int) -> bool:
+    """Whether a picture (1, height, width) is another one moved by up to `margin`, black behind."""
+    padded = nn.functional.pad(original, (margin,) * 4)
+    _, height, width = original.shape
+    places = itertools.product(range(2 * margin + 1), repeat=2)
+    return any(
+        torch.equal(seen, padded[:, top : top + height, left : left + width])
+        for top, left in places
+    )
+
+
+@pytest.mark.parametrize(
+    ("augmentation", "margin", "flips"),
+    [("none", 0, False), ("flip", 0, True), ("crop", 1, False), ("crop-flip", 1, True)],
+)
+def test_stream_and_memory_rows_are_augmented_as_asked_for(
+    augmentation: str, margin: int, flips: bool
+) -> None:
+    learner = learner_of(augmentation=augmentation, buffer_size=20, minibatch_size=20)
+    batch = rows(20)
+    learner.observe(batch)
+    seen = Seen(learner.network)
+    learner.observe(batch)
+    (given,) = seen.inputs  # er shows stream and memory rows in one forward
+    assert len(given) == 40
+    kept = learner.memory.sample(20).rows
+    assert torch.equal(kept.images, batch.images[kept.ids]), (
+        "the memory keeps pictures as they came"
+    )
+    originals = to_input(batch.images)
+    for which in (given[:20], given[20:]):
+        plain, mirrored = (
+            sum(any(is_shift(row, one, margin) for one in pool) for row in which)
+            for pool in (originals, originals.flip(3))
+        )
+        assert plain + mirrored == 20
+        assert (mirrored > 0) is flips
+        exact = sum(any(torch.equal(row, one) for one in originals) for row in which)
+        assert (exact < 20) is (augmentation != "none")
+
+
+def test_predicting_augments_nothing() -> None:
+    learner = learner_of(augmentation="crop-flip")
+    seen = Seen(learner.network)
+    learner.logits(rows(5).images)
+    assert torch.equal(seen.inputs[0], to_input(rows(5).images))
+
+
+def test_grey_pictures_are_repeated_to_as_many_channels_as_asked_for() -> None:
+    learner = learner_of(channels=3)
+    body = learner.network.get_submodule("network.body")
+    seen = Seen(body)
+    learner.observe(rows(5))
+    grey = to_input(rows(5).images)
+    assert torch.equal(seen.inputs[0], grey.expand(-1, 3, -1, -1))
+    assert body.get_parameter("1.weight").shape[1] == 3 * 64
+
+
+def test_colour_pictures_that_have_the_channels_already_pass_unchanged() -> None:
+    asked, plain = learner_of(COLOUR, channels=3), learner_of(COLOUR)
+    assert same(weights_of(asked), weights_of(plain))
+    pictures = rows(4, COLOUR).images
+    assert torch.equal(asked.logits(pictures), plain.logits(pictures))
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"), [((8, 8, 4), 3), (COLOUR, 1), (COLOUR, 4), ((8, 8, 2), 3)], ids=str
+)
+def test_only_grey_pictures_can_be_repeated(shape: tuple[int, ...], channels: int) -> None:
+    assert complaint(lambda: learner_of(shape, channels=channels)) == (
+        f"channels {channels}: only grey pictures can be repeated; these have {shape[-1]}"
+    )
+
+
+def stripes() -> Dataset:
+    """Two tasks of two classes, whose channels and classes differ in mean and spread."""
+    draw = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 30)
+    middle = np.array([[50, 100, 150]]) + 20 * labels[:, None]
+    noise = draw.normal(size=(120, 8, 8, 3)) * np.array([4, 8, 12])
+    images = (middle[:, None, None] + noise).clip(0, 255).astype(np.uint8)
+    return Dataset(images=images, labels=labels, class_names=tuple("abcd"))
+
+
+def test_normalising_takes_mean_and_spread_of_the_first_tasks_training_rows_out() -> None:
+    config = resolve(RunConfig(benchmark="own", normalise=True, num_tasks=2, backbone="mlp"))
+    assembly = assemble(config, stripes())
+    first = assembly.stream.task(1).train()
+    assert set(first.labels.tolist()) == {0, 1}
+    inner = assembly.learner.network.get_submodule("network")
+    seen = Seen(inner)
+    with assembly.ledger.phase("evaluate"):
+        assembly.learner.logits(first.images)
+    given = seen.inputs[0].double()
+    torch.testing.assert_close(given.mean(dim=(0, 2, 3)), torch.zeros(3).double(), **ALMOST)
+    spread = given.std(dim=(0, 2, 3), correction=0)
+    torch.testing.assert_close(spread, torch.ones(3).double(), **ALMOST)
+
+
+def test_a_channel_without_any_spread_is_no_reason_to_divide_by_zero() -> None:
+    images = torch.full((5, 4, 4, 2), 51, dtype=torch.uint8)
+    images[..., 1] = torch.arange(5, dtype=torch.uint8)[:, None, None]
+    column = torch.zeros(5, dtype=torch.int64)
+    pictures = Rows(images=images, labels=column, ids=column, concepts=column)
+    mean, std = learners.channel_statistics(pictures)
+    assert mean.tolist() == pytest.approx([0.2, 2 / 255])
+    assert 0 < std[0] < 0.01
+    assert std[1] == pytest.approx(np.std(np.arange(5)) / 255)
+
+
+def test_statistics_are_those_of_all_rows_however_many() -> None:
+    pictures = rows(5000, (2, 2, 3))
+    mean, std = learners.channel_statistics(pictures)
+    values = pictures.images.numpy().reshape(-1, 3) / 255
+    np.testing.assert_allclose(mean, values.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(std, values.std(axis=0), rtol=1e-9)
+
+
+# --- how steps are computed ---------------------------------------------------------------------
+
+
+def test_bf16_computes_forwards_in_bfloat16_and_keeps_everything_in_float32() -> None:
+    exact, coarse = learner_of(method="der++"), learner_of(method="der++", precision="bf16")
+    layer = Seen(coarse.network.get_submodule("body.1"))
+    for learner in (exact, coarse):
+        learner.observe(rows(8))
+    assert layer.outputs[0].dtype == torch.bfloat16
+    assert {weight.dtype for weight in weights_of(coarse).values()} == {torch.float32}
+    assert coarse.memory.sample(8).extras["logits"].dtype == torch.float32
+    pictures = rows(8, seed=1).images
+    assert coarse.logits(pictures).dtype == torch.float32
+    assert not torch.equal(coarse.logits(pictures), exact.logits(pictures))
+    torch.testing.assert_close(
+        coarse.logits(pictures), exact.logits(pictures), rtol=0.05, atol=0.05
+    )
+
+
+LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
+
+
+@pytest.mark.parametrize("settings", [{}, {"augmentation": "crop"}, {"channels": 3}], ids=str)
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
+@pytest.mark.parametrize(("name", "layout"), LAYOUTS.items(), ids=LAYOUTS.keys())
+def test_pictures_lie_in_memory_as_asked_for(
+    name: str, layout: torch.memory_format, shape: tuple[int, ...], settings: dict[str, Any]
+) -> None:
+    # To torch, a grey picture is contiguous either way, but its strides decide how convolutions
+    # compute: asked for contiguous, they must not end up in channels-last.
+    learner = learner_of(shape, backbone="cnn", memory_format=name, method="finetune", **settings)
+    modules = learner.network.modules()
+    maps = Seen(next(module for module in modules if isinstance(module, nn.Conv2d)))
+    learner.observe(rows(4, shape))
+    learner.logits(rows(4, shape).images)
+    assert len(maps.outputs) == 2
+    for said in maps.outputs:
+        assert said.shape == (4, 16, 8, 8)
+        assert said.is_contiguous(memory_format=layout)
+
+
+def test_channels_last_is_refused_where_it_would_break_before_anything_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> Tensor:
+        raise AssertionError("this must not be computed: it damages memory")
+
+    monkeypatch.setattr(nn.Conv2d, "forward", never)
+    options = {"backbone": {"width": 4}}
+    settings: dict[str, Any] = {"backbone": "cnn", "device": "cpu", "options": options}
+    told = complaint(lambda: learner_of(memory_format="channels-last", **settings))
+    assert told.startswith("memory_format channels-last needs convolutions of at least 8 maps")
+
+
+# --- the network --------------------------------------------------------------------------------
+
+
+class Plain(nn.Module):
+    """A network of one's own."""
+
+    def __init__(self, *, input_shape: tuple[int, ...] = (1, 8, 8), num_classes: int = 10) -> None:
+        super().__init__()
+        channels, height, width = input_shape
+        self.head = nn.Linear(channels * height * width, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(x.flatten(1))
+        return logits
+
+
+class Short(Plain):
+    """Has room for three classes, whatever it is asked for."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(num_classes=3)
+
+
+class Talkative(Plain):
+    """Says more than logits."""
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x), "and so on"
+
+
+class Named(Plain):
+    """Says what is what."""
+
+    def forward(self, x: Tensor) -> Any:
+        return {"logits": super().forward(x)}
+
+
+class Helped(Plain):
+    """Says more than logits while it is trained, as networks with a second head do."""
+
+    def forward(self, x: Tensor) -> Any:
+        logits = super().forward(x)
+        return (logits, logits) if self.training else logits
+
+
+class Flat(Plain):
+    """Keeps no rows apart."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).sum(dim=0)
+
+
+def test_a_network_named_by_its_import_path_is_asked_for_what_the_data_needs() -> None:
+    learner = learner_of(COLOUR, backbone=f"{__name__}:Plain")
+    assert isinstance(learner.network, Plain)
+    assert learner.network.head.weight.shape == (10, 3 * 64)
+    assert same(weights_of(learner), weights_of(learner_of(COLOUR, backbone=f"{__name__}:Plain")))
+
+
+HEAD = "the network's head must give 10 logits, one per class of the stream; for 2 pictures it gave"
+TENSOR = "the network must return a tensor of logits, (2, 10) for 2 pictures; it returned"
+MISFITS = {
+    "too few classes": (Short, f"{HEAD} the shape (2, 3)"),
+    "one answer for all rows": (Flat, f"{HEAD} the shape (10,)"),
+    "a tuple": (Talkative, f"{TENSOR} a tuple: wrap it in a module that picks out the logits"),
+    "a dict": (Named, f"{TENSOR} a dict: wrap it in a module that picks out the logits"),
+    "a tuple in training": (Helped, f"{TENSOR} a tuple in training: wrap it"),
+}
+
+
+@pytest.mark.parametrize(("kind", "expected"), MISFITS.values(), ids=MISFITS.keys())
+@pytest.mark.parametrize("by", ["import path", "object"])
+def test_a_network_that_does_not_fit_gets_one_line(
+    kind: type[nn.Module], expected: str, by: str
+) -> None:
+    def make() -> Learner:
+        if by == "object":
+            return learner_of(network=kind())
+        return learner_of(backbone=f"{__name__}:{kind.__name__}")
+
+    assert complaint(make).startswith(expected)
+
+
+class Frozen(Plain):
+    """Cannot learn."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.requires_grad_(False)
+
+
+class Stubborn(nn.Module):
+    """Takes no settings."""
+
+
+class Breaks(Plain):
+    """Raises what nobody expects."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise KeyError("weights")
+
+
+def number(**_: Any) -> int:
+    """Makes no network."""
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Frozen", "has no weights that can be trained; unfreeze some"),
+        ("Stubborn", "cannot be made as Stubborn(input_shape=..., num_classes=...): TypeError"),
+        ("Breaks", "the network cannot take pictures of shape (1, 8, 8)"),
+        ("number", "must be a torch module; got int"),
+    ],
+)
+def test_code_of_ones_own_that_makes_no_usable_network_gets_one_line(
+    name: str, expected: str
+) -> None:
+    assert expected in complaint(lambda: learner_of(backbone=f"{__name__}:{name}"))
+
+
+@pytest.mark.parametrize("given", [Plain, 3, nn.Identity()], ids=["a class", "a number", "empty"])
+def test_an_object_that_is_no_usable_network_gets_one_line(given: Any) -> None:
+    assert complaint(lambda: learner_of(network=given)).startswith("network ")
+
+
+def test_a_network_for_other_pictures_gets_one_line() -> None:
+    told = complaint(lambda: learner_of(COLOUR, network=Plain()))
+    assert told.startswith(
+        "the network cannot take pictures of shape (3, 8, 8) (channels, height, width): "
+    )
+
+
+def test_a_network_that_is_given_stays_as_it_was_and_starting_afresh_goes_back_to_it() -> None:
+    given = Plain().eval()
+    before = copy.deepcopy(given.state_dict())
+    learner = learner_of(network=given, momentum=0.5)
+    assert learner.network is not given
+    assert same(weights_of(learner), dict(before))
+    learner.observe(rows(6))
+    assert not same(weights_of(learner), dict(before))
+    learner.restart()
+    assert same(weights_of(learner), dict(before))
+    learner.observe(rows(6))
+    assert same(given.state_dict(), before)
+    assert not given.training
+    assert all(weight.grad is None for weight in given.parameters())
+
+
+class Normed(Plain):
+    """Has torch's own norms, for maps and for vectors."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.maps, self.vectors = nn.BatchNorm2d(64), nn.BatchNorm1d(64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pixels = x.flatten(1)[:, :, None, None]
+        return super().forward(self.vectors(self.maps(pixels).flatten(1)))
+
+
+@pytest.mark.parametrize("method", registry.CATALOGUE["method"])
+@pytest.mark.parametrize("by", ["import path", "object"])
+def test_a_network_with_torchs_batch_norm_learns_from_a_single_row(method: str, by: str) -> None:
+    given = Normed()
+    if by == "object":
+        learner = learner_of(network=given, method=method, minibatch_size=1)
+    else:
+        learner = learner_of(backbone=f"{__name__}:Normed", method=method, minibatch_size=1)
+    statistics = [
+        learner.network.get_buffer(f"{name}.running_mean") for name in ("maps", "vectors")
+    ]
+    for number in range(3):
+        before = flat(learner)
+        learner.observe(rows(1, seed=number))
+        assert not torch.equal(flat(learner), before)
+        if not learner.objective.rehearses or number == 0:
+            assert all(not mean.any() for mean in statistics), "one row has nothing to tell them"
+    learner.observe(rows(5))
+    assert all(mean.any() for mean in statistics)
+    assert (type(given.maps), type(given.vectors)) == (nn.BatchNorm2d, nn.BatchNorm1d)
+    assert not given.maps.running_mean.any()  # type: ignore[union-attr]
+
+
+def with_norm(norm: Any) -> nn.Module:
+    network = Plain()
+    norm(network.head)
+    return network
+
+
+class Lazy(Plain):
+    """Waits for the first pictures."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.head = nn.LazyLinear(10)
+
+
+class Doubled(Plain):
+    """Computes in float64 inside."""
+
+    def __init__(self, **asked_for: Any) -> None:
+        super().__init__(**asked_for)
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.double()).float()
+
+
+class Complex(Plain):
+    """Has weights of which only the size matters; frozen, or to be trained."""
+
+    def __init__(self, *, trained: bool = True) -> None:
+        super().__init__()
+        self.phase = nn.Parameter(torch.ones(10, dtype=torch.complex64), requires_grad=trained)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.phase.abs()
+
+
+class Guarded(Plain):
+    """Holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def compiled(how: str) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is on its way out
+        if how == "scripted":
+            return torch.jit.script(Plain())
+        return torch.jit.trace(Plain(), torch.zeros(2, 1, 8, 8))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def old_weight_norm(module: nn.Module) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated
+        nn.utils.weight_norm(module)
+
+
+OLD_NORM = (
+    "network has a norm of torch.nn.utils on its weights, which cannot be copied; use the norm of "
+    "that name in torch.nn.utils.parametrizations"
+)
+JIT = "network is compiled by torch.jit; give the module it was made from"
+FLOAT = "expected torch.float32: call .float() on it"
+UNFIT: dict[str, tuple[Any, str]] = {
+    "lazy": (
+        Lazy,
+        "network does not know the shape of head.weight yet; pass it a batch of pictures first",
+    ),
+    "weight_norm": (lambda: with_norm(old_weight_norm), OLD_NORM),
+    "spectral_norm": (lambda: with_norm(nn.utils.spectral_norm), OLD_NORM),
+    "scripted": (lambda: compiled("scripted"), JIT),
+    "traced": (lambda: compiled("traced"), JIT),
+    "a compiled part": (lambda: nn.Sequential(compiled("scripted")), JIT),
+    "float64": (Doubled, f"network has weights of torch.float64 (head.weight); {FLOAT}"),
+    "complex": (Complex, f"network has weights of torch.complex64 (phase); {FLOAT}"),
+    "frozen complex": (
+        lambda: Complex(trained=False),
+        "network cannot be copied and saved, as it must: TypeError: state['phase'] is a tensor of "
+        "torch.complex64, torch.strided, on cpu; a state holds dense real tensors with data",
+    ),
+    "a lock": (
+        Guarded,
+        "network cannot be copied and saved, as it must: TypeError: cannot pickle '_thread.lock' "
+        "object",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), UNFIT.values(), ids=UNFIT.keys())
+def test_a_network_that_cannot_be_trained_copied_or_saved_is_told_why(
+    make: Any, expected: str
+) -> None:
+    assert complaint(lambda: learner_of(network=make())) == expected
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
+)
+@pytest.mark.parametrize("method", ["cls-er", "ser"])
+def test_norms_as_parametrisations_work(norm: Any, method: str) -> None:
+    learner = learner_of(network=with_norm(norm), method=method)
+    for number in range(3):
+        learner.observe(rows(6, seed=number))
+    learner.end_task()
+    learner.restart()
+    learner.observe(rows(6))
+
+
+# --- what cannot work ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"lr": 0}, "lr must be above 0; got 0.0"),
+        ({"lr": -0.1}, "lr must be above 0; got -0.1"),
+        ({"lr": float("inf")}, "lr must be a number; got inf"),
+        (
+            {"optimiser": "adam", "momentum": 0.9},
+            "momentum is a setting of sgd; leave it out with adam",
+        ),
+        (
+            {"optimiser": "adamw", "momentum": 0.9},
+            "momentum is a setting of sgd; leave it out with adamw",
+        ),
+        (
+            {"optimiser": "adamm"},
+            "optimiser must be one of sgd, adam, adamw; got 'adamm'; did you mean adam?",
+        ),
+        ({"weight_decay": -1}, "weight_decay must be at least 0; got -1.0"),
+        (
+            {"scheduler": "steps"},
+            "scheduler steps needs lr_milestones: the epochs after which the rate drops",
+        ),
+        (
+            {"scheduler": "cosin"},
+            "scheduler must be one of constant, steps, cosine; got 'cosin'; did you mean cosine?",
+        ),
+        (
+            {"lr_milestones": (0, 5)},
+            "lr_milestones must be epochs, counted from 1; got (0, 5)",
+        ),
+        ({"lr_milestones": ()}, "lr_milestones must be epochs, counted from 1; got ()"),
+        ({"lr_drop": 1.5}, "lr_drop must be at most 1; got 1.5"),
+        ({"lr_drop": -1}, "lr_drop must be at least 0; got -1.0"),
+        ({"lr_floor": 2}, "lr_floor must be at most 1; got 2.0"),
+        ({"lr_floor": -1}, "lr_floor must be at least 0; got -1.0"),
+        (
+            {"augmentation": "flips"},
+            "augmentation must be one of none, flip, crop, crop-flip; got 'flips'; "
+            "did you mean flip?",
+        ),
+        ({"normalise": "yes"}, "normalise must be true or false; got 'yes'"),
+        ({"channels": 0}, "channels must be at least 1; got 0"),
+        ({"channels": 2.5}, "channels must be a whole number; got 2.5"),
+        (
+            {"precision": "bf32"},
+            "precision must be one of fp32, bf16; got 'bf32'; did you mean fp32?",
+        ),
+        (
+            {"memory_format": "channels_last"},
+            "memory_format must be one of contiguous, channels-last; got 'channels_last'; "
+            "did you mean channels-last?",
+        ),
+        ({"minibatch_size": 0}, "minibatch_size must be at least 1; got 0"),
+        ({"buffer_size": 0}, "buffer_size must be at least 1; got 0"),
+    ],
+    ids=str,
+)
+def test_an_impossible_setting_gets_one_line(settings: dict[str, Any], expected: str) -> None:
+    assert complaint(lambda: learner_of(**settings)) == expected
+
+
+def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
+    assert learners.pick_device("cpu") == torch.device("cpu")
+    if not torch.cuda.is_available() and not torch.backends.mps.is_available():
+        assert learners.pick_device("auto") == torch.device("cpu")
+        for name in ("cuda", "cuda:0", "mps", "tpu", "cpu:x", ""):
+            assert complaint(lambda name=name: learners.pick_device(name)) == (  # type: ignore[misc]
+                f"device {name!r} is not available; this machine has cpu"
+            )
+
+
+def test_a_refused_device_is_told_all_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert learners.pick_device("auto") == torch.device("cuda")
+    assert complaint(lambda: learners.pick_device("mps")) == (
+        "device 'mps' is not available; this machine has cuda, cpu"
+    )
+
+
+@pytest.mark.parametrize("shape", [(50, 3), (50, 3, 4, 4)])
+def test_floats_are_normalised_by_feature_or_channel(shape: tuple[int, ...]) -> None:
+    scale = torch.tensor([1.0, 1000.0, 0.0]).reshape(1, 3, *(1 for _ in shape[2:]))
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * scale + 5 * scale + 7
+    none = torch.zeros(50, dtype=torch.int64)
+    rows = Rows(images=values, labels=none, ids=none, concepts=none)
+    mean, std = (
+        each.float().reshape(scale.shape[1:]) for each in learners.channel_statistics(rows)
+    )
+    scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=std)(values)
+    dims = tuple(dim for dim in range(values.ndim) if dim != 1)
+    torch.testing.assert_close(scaled.mean(dim=dims), torch.zeros(3), atol=1e-4, rtol=0)
+    spread = torch.tensor([1.0, 1.0, 0.0])  # what never changes stays, and is not blown up
+    torch.testing.assert_close(scaled.std(dim=dims, correction=0), spread, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4, 4)])
+def test_a_limit_holds_for_vectors_and_for_images(shape: tuple[int, ...]) -> None:
+    mean = torch.ones(3, *(1 for _ in shape[2:]))
+    scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=2 * mean, limit=10)
+    assert torch.equal(scaled(torch.full(shape, 1000.0)), torch.full(shape, 10.0))
+    assert torch.equal(scaled(torch.full(shape, 5.0)), torch.full(shape, 2.0))

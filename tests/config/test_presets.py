@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_tools import complaint
+
+from driftwise.config import registry
+from driftwise.config.build import assemble
+from driftwise.config.presets import NAMES, preset_of, resolve
+from driftwise.config.schema import RunConfig
+from driftwise.datasets import paths
+
+OPEN = (
+    *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
+    *("data", "domains", "first_domain", "transform", "severity", "drift_seed"),
+    *("data_identity", "code_identity"),
+    *("lr_milestones", "channels", "threads", "max_per_class"),
+)
+"""Settings that stay None: absence is what they say."""
+
+
+def combinations() -> list[RunConfig]:
+    """Every benchmark with every method; presets that name a method with theirs only."""
+    return [
+        RunConfig(benchmark=benchmark, method=method, preset=preset)
+        for benchmark in registry.CATALOGUE["benchmark"]
+        for method in registry.CATALOGUE["method"]
+        for preset in ("auto", "published")
+    ] + [
+        RunConfig(benchmark="folder", method=preset.split("/")[1], preset=preset)
+        for preset in NAMES
+        if "/" in preset
+    ]
+
+
+@pytest.mark.parametrize("config", combinations(), ids=lambda c: f"{c.preset}-{c.method}")
+def test_resolving_leaves_nothing_open_and_says_where_values_come_from(config: RunConfig) -> None:
+    resolved = resolve(config)
+    missing = [name for name, value in vars(resolved).items() if value is None]
+    assert set(missing) <= set(OPEN)
+    assert preset_of(config).source
+    assert resolve(resolved) == resolved
+
+
+@pytest.mark.parametrize("config", combinations(), ids=lambda c: f"{c.preset}-{c.benchmark}")
+def test_a_run_knows_its_tasks_one_way_or_the_other(config: RunConfig) -> None:
+    resolved = resolve(config)
+    assert (resolved.tasks is None) != (resolved.num_tasks is None)
+
+
+def test_a_resolved_config_with_options_stays_as_it_is() -> None:
+    config = RunConfig(backbone="cnn", options={"detector": {"level": 0.01}})
+    assert resolve(resolve(config)) == resolve(config)
+
+
+def test_the_streams_of_the_paper_are_placed_as_in_the_paper() -> None:
+    short, long = (resolve(RunConfig(benchmark=name)) for name in ("cifar10-cd", "tinyimagenet-cd"))
+    assert (short.num_tasks, short.num_drifts) == (5, 1)
+    assert (long.num_tasks, long.num_drifts) == (10, 2)
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder in which data are looked for, empty."""
+    monkeypatch.delenv("DRIFTWISE_RESNET18", raising=False)
+    only = [paths.Place(path=tmp_path / "resnet18.safetensors", origin="a test")]
+    monkeypatch.setattr(paths, "candidates", lambda hints, *, explicit=None: only)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> None:
+    right, published = resolve(RunConfig()), resolve(RunConfig(preset="published"))
+    differing = {name for name, value in vars(right).items() if getattr(published, name) != value}
+    assert differing == {
+        *("preset", "monitor", "checked", "encoder", "reference", "buffer_policy", "drift_seed"),
+        *("channels", "options", "realigned_logits"),
+    }
+    assert (published.monitor, published.checked) == ("test", "just-drifted")
+    assert (published.encoder, published.reference) == ("random", "memory")
+    assert (published.buffer_policy, published.drift_seed) == ("balanced", 42)
+    assert published.channels == 3, "grey pictures were repeated to colour ones"
+    assert (right.realigned_logits, published.realigned_logits) == ("evaluation", "training")
+    detector = published.options["detector"]
+    assert (detector["correction"], detector["level"]) == ("none", 0.05)
+    assert (detector["min_rows"], detector["calibration"]) == (1, "asymptotic")
+    assert right.options["detector"]["min_rows"] == 5
+    rows = resolve(RunConfig(benchmark="fmnist-cd", preset="published"))
+    assert rows.permutation_unit == "row"
+    assert resolve(RunConfig(preset="published", buffer_policy="reservoir")).buffer_policy == (
+        "reservoir"
+    )
+
+
+def test_the_published_preset_takes_mmd_on_clear10_unless_told_otherwise() -> None:
+    chosen = resolve(RunConfig(benchmark="clear10-cd", preset="published"))
+    assert chosen.detector == "mmd"
+    assert chosen.options["detector"]["correction"] == "none"
+    told = resolve(RunConfig(benchmark="clear10-cd", preset="published", detector="ks"))
+    assert told.detector == "ks"
+    assert resolve(RunConfig(benchmark="clear10-cd")).detector == "ks"
+    assert resolve(RunConfig(benchmark="cifar10-cd", preset="published")).detector == "ks"
+
+
+def test_the_published_preset_takes_the_published_encoder_where_its_weights_are(
+    data_folder: Path,
+) -> None:
+    open_, told = RunConfig(preset="published"), RunConfig(preset="published", encoder="learner")
+    assert resolve(open_).encoder == "random"
+    assert "encoder random, as the weights" in preset_of(open_).source
+    (data_folder / "resnet18.safetensors").touch()
+    here = resolve(open_)
+    assert here.encoder == "resnet18-imagenet"
+    assert str(data_folder) in preset_of(open_).source
+    assert resolve(told).encoder == "learner"
+    assert "encoder" not in preset_of(told).source
+    assert resolve(RunConfig()).encoder == "learner"
+    (data_folder / "resnet18.safetensors").unlink()
+    assert resolve(here) == here, "what was settled with weights stays so without"
+
+
+@pytest.mark.parametrize("settings", [{"detector": "oracle"}, {"benchmark": "own"}])
+def test_weights_make_no_other_run_where_they_encode_nothing(
+    data_folder: Path, settings: dict[str, Any]
+) -> None:
+    config = RunConfig(preset="published", **settings)
+    without = resolve(config)
+    (data_folder / "resnet18.safetensors").touch()
+    assert resolve(config) == without
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_a_published_run_without_the_published_encoder_warns() -> None:
+    def encoders_warned_of(**settings: Any) -> list[str]:
+        found = assemble(resolve(RunConfig(preset="published", **settings))).warnings
+        return [each for each in found if "resnet18-imagenet" in each]
+
+    assert len(encoders_warned_of()) == 1
+    assert not encoders_warned_of(encoder="learner")
+    assert not encoders_warned_of(detector="oracle")
+
+
+def test_a_users_tasks_take_the_place_of_a_benchmarks_own() -> None:
+    assert resolve(RunConfig(benchmark="pacs-cd")).tasks is not None
+    own = resolve(RunConfig(benchmark="pacs-cd", num_tasks=7))
+    assert (own.tasks, own.num_tasks) == (None, 7)
+
+
+def test_what_is_given_wins_over_the_preset() -> None:
+    values = preset_of(RunConfig()).values
+    assert values["epochs"] != 77
+    resolved = resolve(RunConfig(epochs=77))
+    assert resolved.epochs == 77
+    assert all(getattr(resolved, name) == values[name] for name in values if name != "epochs")
+
+
+def test_named_tasks_keep_the_presets_number_of_tasks_out() -> None:
+    resolved = resolve(RunConfig(tasks=((0, 1, 2), (3,))))
+    assert (resolved.num_tasks, resolved.tasks) == (None, ((0, 1, 2), (3,)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"benchmark": "digit-cd"}, "unknown benchmark 'digit-cd'; did you mean 'digits-cd'?"),
+        ({"method": "err"}, "unknown method 'err'; did you mean 'er'?"),
+        ({"adaptation": "arm"}, "unknown adaptation 'arm'; did you mean 'amr'?"),
+        ({"detector": "kss"}, "unknown detector 'kss'; did you mean 'ks'?"),
+        ({"encoder": "rando"}, "unknown encoder 'rando'; did you mean 'random'?"),
+        ({"backbone": "resnet"}, "unknown backbone 'resnet'; did you mean 'resnet18'?"),
+        ({"buffer_policy": "balance"}, "unknown buffer policy 'balance'; did you mean 'balanced'?"),
+        ({"transform": "rotate"}, "unknown transform 'rotate'; did you mean 'rotation'?"),
+        ({"preset": "atuo"}, "unknown preset 'atuo'; did you mean 'auto'?"),
+    ],
+)
+def test_a_name_nobody_knows_is_told_the_nearest(settings: dict[str, str], expected: str) -> None:
+    message = complaint(lambda: resolve(RunConfig(**settings)))  # type: ignore[arg-type]
+    assert message.startswith(expected)
+    assert "(known: " in message
+
+
+def test_options_are_completed_by_their_defaults() -> None:
+    resolved = resolve(RunConfig(options={"detector": {"level": 0.01}}))
+    detector = resolved.options["detector"]
+    assert detector["level"] == 0.01
+    options_type = registry.find("detector", "ks").options_type()
+    assert set(detector) == {field.name for field in dataclasses.fields(options_type)}
+    assert "detector" not in resolve(RunConfig(detector="always")).options
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            {"detectr": {"level": 0.1}},
+            "unknown part with options 'detectr'; did you mean 'detector'? "
+            "(known: adaptation, backbone, benchmark, detector, method)",
+        ),
+        ({"method": {"alpha": 1}}, "method er has no options of its own"),
+        ({"detector": {"lvel": 1}}, "detector ks: unknown key 'lvel'; did you mean level?"),
+        ({"detector": {"level": "low"}}, "detector ks: level must be a number; got 'low'"),
+        ({"detector": {"level": 1}}, "the detector's level must lie between 0 and 1; got 1.0"),
+        (
+            {"detector": {"correction": "hollm"}},
+            "detector ks: correction must be one of holm, bonferroni, benjamini-hochberg, none; "
+            "got 'hollm'; did you mean holm?",
+        ),
+        ({"detector": 3}, "detector ks: expected a mapping such as 'level: 0.01'; got 3"),
+        (
+            {"backbone": {"hidden": 3}},
+            "backbone mlp: hidden must be a list of whole numbers; got 3",
+        ),
+    ],
+)
+def test_a_wrong_option_gets_one_line(options: dict[str, Any], expected: str) -> None:
+    assert complaint(lambda: resolve(RunConfig(options=options))) == expected
+
+
+def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
+    told = []
+    for name, entry in registry.CATALOGUE["detector"].items():
+        config = RunConfig(detector=name, min_harm=5)
+        if entry.factory().__annotations__.get("return") == "TwoSampleDetector":
+            assert resolve(config).min_harm == 5
+        else:
+            assert f"{name} does not" in complaint(lambda: resolve(config))  # noqa: B023
+            told.append(name)
+    assert told == ["reconstruction", "sequential", "oracle", "always", "never"]
+
+
+@pytest.mark.parametrize("encoder", ["learner", "random"])
+def test_what_learns_from_pictures_is_refused_fingerprints(encoder: str) -> None:
+    config = RunConfig(detector="reconstruction", encoder=encoder, reference="fingerprint")
+    assert "learns from pictures" in complaint(lambda: resolve(config))
+    for reference in ("memory", "held-out"):
+        kept = dataclasses.replace(config, reference=reference)
+        assert resolve(kept).reference == reference
+
+
+def test_the_preset_of_digits_pins_the_threads_so_that_machines_agree() -> None:
+    assert resolve(RunConfig()).threads == 1

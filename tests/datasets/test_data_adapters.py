@@ -1,0 +1,328 @@
+"""Data sets of other libraries come out with the pixels and labels they went in with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
+
+from driftwise.datasets.adapters import from_torch_dataset, read_huggingface
+from driftwise.datasets.readers.decode import decode
+from driftwise.errors import UserError
+
+COLOUR = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
+GREY = COLOUR[..., :1]
+LABELS = [0, 2, 1, 1, 0, 2]
+
+Maker = Callable[[np.ndarray], Any]
+
+
+class Samples:
+    """A map-style data set of whatever pairs it is given."""
+
+    def __init__(self, pictures: list[Any], labels: list[Any]) -> None:
+        self._pairs = list(zip(pictures, labels, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._pairs[index]
+
+
+def pil(pixels: np.ndarray) -> Image.Image:
+    return Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)
+
+
+def chw(pixels: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def floats(pixels: np.ndarray) -> torch.Tensor:
+    """What torchvision's ToTensor gives."""
+    return chw(pixels).float() / 255
+
+
+MAKERS: dict[str, Maker] = {
+    "pil": pil,
+    "array": lambda pixels: pixels,
+    "uint8 tensor": chw,
+    "float tensor": floats,
+    "double tensor": lambda pixels: chw(pixels).double() / 255,
+    "float array": lambda pixels: pixels.astype(np.float32) / 255,
+    "tensor with channels last": torch.from_numpy,
+}
+
+
+@pytest.mark.parametrize("images", [COLOUR, GREY], ids=["colour", "grey"])
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+def test_every_kind_of_picture_gives_the_same_pixels(images: np.ndarray, maker: Maker) -> None:
+    dataset = from_torch_dataset(Samples([maker(pixels) for pixels in images], LABELS))
+    np.testing.assert_array_equal(dataset.images, images)
+    assert dataset.images.dtype == np.uint8
+    assert dataset.labels.tolist() == LABELS
+    assert dataset.labels.dtype == np.int64
+    assert dataset.class_names == ("0", "1", "2")
+    assert dataset.is_test is None
+
+
+def test_arrays_without_a_channel_axis_are_grey() -> None:
+    for make in (lambda p: p[..., 0], lambda p: torch.from_numpy(p[..., 0])):
+        dataset = from_torch_dataset(Samples([make(pixels) for pixels in GREY], LABELS))
+        np.testing.assert_array_equal(dataset.images, GREY)
+
+
+def test_a_tensor_that_could_be_either_has_its_channels_first_and_an_array_last() -> None:
+    pixels = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
+    as_array = from_torch_dataset(Samples([pixels], [0])).images[0]
+    as_tensor = from_torch_dataset(Samples([torch.from_numpy(pixels)], [0])).images[0]
+    np.testing.assert_array_equal(as_array, pixels)
+    np.testing.assert_array_equal(as_tensor, pixels.transpose(1, 2, 0))
+
+
+def test_torchs_own_data_sets_work() -> None:
+    tensors = TensorDataset(torch.from_numpy(COLOUR), torch.tensor(LABELS))
+    twice = from_torch_dataset(ConcatDataset([tensors, tensors]))
+    np.testing.assert_array_equal(twice.images, np.concatenate([COLOUR, COLOUR]))
+    assert twice.labels.tolist() == LABELS * 2
+
+
+def test_labels_may_be_numbers_of_any_library() -> None:
+    labels = [0, np.int64(2), torch.tensor(1), torch.tensor([1]), np.uint8(0), np.array(2)]
+    assert from_torch_dataset(Samples(list(COLOUR), labels)).labels.tolist() == LABELS
+
+
+def test_names_are_given_or_taken_from_the_data_set_in_that_order() -> None:
+    samples = Samples(list(COLOUR), LABELS)
+    samples.classes = ["a", "b", "c"]  # type: ignore[attr-defined]
+    assert from_torch_dataset(samples).class_names == ("a", "b", "c")
+    assert from_torch_dataset(samples, class_names="xyz").class_names == ("x", "y", "z")
+    with pytest.raises(UserError, match=r"sample 1 has the label 2; expected 0..1 \(2 class names"):
+        from_torch_dataset(samples, class_names="xy")
+
+
+def test_names_that_no_sample_has_are_refused_and_the_first_of_them_named() -> None:
+    samples = Samples(list(COLOUR), LABELS)
+    with pytest.raises(UserError, match=r"label 3, 4, 5, \.\.\.; expected .* each class, 0\.\.6"):
+        from_torch_dataset(samples, class_names="abcdefg")
+    samples.classes = ["a", "b", "c", "d"]  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="no sample has the label 3;"):
+        from_torch_dataset(samples)
+
+
+def test_a_second_data_set_becomes_the_test_part() -> None:
+    dataset = from_torch_dataset(
+        Samples(list(COLOUR[:4]), LABELS[:4]), test=Samples(list(COLOUR[4:]), LABELS[4:])
+    )
+    np.testing.assert_array_equal(dataset.images, COLOUR)
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False] * 4 + [True] * 2
+
+
+def test_pixels_go_where_the_caller_wants_them() -> None:
+    given: list[np.ndarray] = []
+
+    def allocate(shape: tuple[int, ...]) -> np.ndarray:
+        given.append(np.zeros(shape, dtype=np.uint8))
+        return given[-1]
+
+    dataset = from_torch_dataset(Samples(list(COLOUR), LABELS), allocate=allocate)
+    assert [dataset.images is array for array in given] == [True]
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "P", "CMYK", "LA", "I;16"])
+def test_odd_modes_become_what_the_same_picture_in_a_file_becomes(
+    mode: str, tmp_path: Path
+) -> None:
+    picture = Image.fromarray(COLOUR[0]).convert("L" if mode in ("LA", "I;16") else "RGB")
+    if mode == "I;16":
+        picture = Image.fromarray(np.arange(20, dtype=np.uint16).reshape(4, 5) * 3000)
+    else:
+        picture = picture.convert(mode)
+    if mode in ("RGBA", "LA"):
+        picture.putalpha(100)
+    file = tmp_path / ("x.tif" if mode == "CMYK" else "x.png")
+    picture.save(file)
+    channels = 1 if mode in ("LA", "I;16") else 3
+    (row,) = from_torch_dataset(Samples([picture], [0])).images
+    np.testing.assert_array_equal(row, decode(file, channels=channels))
+
+
+def test_grey_pictures_among_coloured_ones_become_colour() -> None:
+    pictures = [pil(COLOUR[0]), pil(GREY[1])]
+    dataset = from_torch_dataset(Samples(pictures, [0, 1]))
+    np.testing.assert_array_equal(dataset.images[1], np.repeat(GREY[1], 3, axis=-1))
+
+
+BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
+    "sizes differ": ([COLOUR[0], COLOUR[1, :3]], [0, 1], "sample 1 is 3x5 in colour, sample 0 4x5"),
+    "colour after grey": ([pil(GREY[0]), pil(COLOUR[0])], [0, 1], "colour, sample 0 4x5 in grey"),
+    "normalised": ([floats(COLOUR[0]) - 0.5], [0], "leave Normalize out"),
+    "not a number": ([np.full((2, 2, 1), np.nan)], [0], r"floats in \[0, 1\]"),
+    "wide integers": ([COLOUR[0].astype(np.int64)], [0], "int64 from"),
+    "four channels": ([np.zeros((4, 5, 4), np.uint8)], [0], r"shape \(4, 5, 4\)"),
+    "no pixels": ([np.zeros((0, 5, 3), np.uint8)], [0], r"shape \(0, 5, 3\)"),
+    "a path": (["x.png"], [0], "type str"),
+    "float pixels of 32 bits": ([Image.new("F", (2, 2))], [0], "cannot use sample 0: .*32 bits"),
+    "negative label": ([COLOUR[0]], [-1], "label -1"),
+    "float label": ([COLOUR[0]], [1.0], "label 1.0"),
+    "truth label": ([COLOUR[0]], [True], "label True"),
+    "one-hot label": ([COLOUR[0]], [torch.tensor([0, 1])], "class number"),
+    "a label beyond the rows": (
+        [COLOUR[0], COLOUR[1]],
+        [0, 20_000_000],
+        r"sample 1 has the label 20000000; expected 0\.\.1 \(2 samples\)",
+    ),
+    "a gap": (list(COLOUR), [0, 1, 3, 3, 5, 0], "no sample has the label 2, 4; expected at least"),
+    "no first label": ([COLOUR[0], COLOUR[1]], [1, 1], "no sample has the label 0;"),
+    "nothing": ([], [], "at least one sample"),
+}
+
+
+@pytest.mark.parametrize(("pictures", "labels", "told"), BAD_SAMPLES.values(), ids=BAD_SAMPLES)
+def test_what_cannot_be_used_is_told_in_one_line(
+    pictures: list[Any], labels: list[Any], told: str
+) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        from_torch_dataset(Samples(pictures, labels))
+    assert "\n" not in str(caught.value)
+
+
+def test_samples_that_are_no_pairs_are_refused() -> None:
+    class Triples(Samples):
+        def __getitem__(self, index: int) -> Any:
+            return (*super().__getitem__(index), "extra")
+
+    with pytest.raises(UserError, match="sample 0 is tuple, expected a pair"):
+        from_torch_dataset(Triples(list(COLOUR), LABELS))
+
+
+def test_a_data_set_without_a_length_is_refused() -> None:
+    class Endless(IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter(())
+
+    with pytest.raises(UserError, match=r"map-style .* got Endless"):
+        from_torch_dataset(Endless())  # type: ignore[arg-type]
+
+
+def test_without_the_package_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match=r"pip install 'driftwise\[hf\]'"):
+        read_huggingface(tmp_path)
+
+
+class Table:
+    """As much of `datasets.Dataset` as is used."""
+
+    def __init__(self, pictures: list[Any], labels: list[Any], names: list[str] | None) -> None:
+        self._columns = {"image": pictures, "label": labels}
+        self.column_names = list(self._columns)
+        self.features = {"image": object(), "label": type("Label", (), {"names": names})()}
+
+    def __getitem__(self, key: int | str) -> Any:
+        if isinstance(key, str):
+            return self._columns[key]
+        return {name: column[key] for name, column in self._columns.items()}
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Let `datasets.load_from_disk` give what it is told, where the package is not installed."""
+
+    def install(loaded: Any) -> None:
+        module = ModuleType("datasets")
+        module.load_from_disk = lambda path: loaded  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "datasets", module)
+
+    return install
+
+
+def table(rows: slice, labels: list[Any] = LABELS, names: list[str] | None = None) -> Table:
+    return Table([pil(pixels) for pixels in COLOUR[rows]], labels[rows], names)
+
+
+def test_splits_come_in_the_order_train_then_test(
+    pretend: Callable[[Any], None], tmp_path: Path
+) -> None:
+    names = ["cat", "dog", "owl"]
+    pretend(
+        {
+            "test": table(slice(0, 2), names=names),
+            "train": table(slice(2, 5), names=names),
+            "validation": table(slice(5, 6), names=names),
+        }
+    )
+    dataset = read_huggingface(tmp_path)
+    np.testing.assert_array_equal(dataset.images, COLOUR[[2, 3, 4, 5, 0, 1]])
+    assert dataset.labels.tolist() == [1, 1, 0, 2, 0, 2]
+    assert dataset.class_names == ("cat", "dog", "owl")
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False] * 4 + [True] * 2
+
+
+def test_names_as_labels_are_numbered_in_their_order(
+    pretend: Callable[[Any], None], tmp_path: Path
+) -> None:
+    pretend(table(slice(0, 6), ["b", "a", "c", "a", "b", "c"]))
+    dataset = read_huggingface(tmp_path)
+    assert dataset.class_names == ("a", "b", "c")
+    assert dataset.labels.tolist() == [1, 0, 2, 0, 1, 2]
+    assert dataset.is_test is None
+
+
+def test_a_lone_test_split_is_trained_on(pretend: Callable[[Any], None], tmp_path: Path) -> None:
+    pretend({"test": table(slice(0, 6))})
+    assert read_huggingface(tmp_path).is_test is None
+
+
+def test_hugging_face_trouble_is_told_in_one_line(
+    pretend: Callable[[Any], None], tmp_path: Path
+) -> None:
+    pretend(table(slice(0, 6)))
+    with pytest.raises(UserError, match="has the columns image, label; expected 'photo'"):
+        read_huggingface(tmp_path, image="photo")
+    with pytest.raises(UserError, match="found nothing"):
+        read_huggingface(tmp_path / "nowhere")
+    pretend(table(slice(0, 6), [0, None, 1, 1, 0, 2]))
+    with pytest.raises(UserError, match=r"several kinds \(NoneType, int\)"):
+        read_huggingface(tmp_path)
+    pretend(table(slice(0, 6), [0, -1, 1, 1, 0, 2], ["a", "b", "c"]))
+    with pytest.raises(UserError, match="sample 1 has the label -1"):
+        read_huggingface(tmp_path)
+
+
+def test_a_data_set_that_the_package_saved_comes_back(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        image=datasets.Image(), label=datasets.ClassLabel(names=["cat", "dog", "owl"])
+    )
+
+    def split(rows: slice) -> Any:
+        pictures = [pil(pixels) for pixels in COLOUR[rows]]
+        content = {"image": pictures, "label": LABELS[rows]}
+        return datasets.Dataset.from_dict(content, features=features)
+
+    parts = {"train": split(slice(0, 4)), "test": split(slice(4, 6))}
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
+    dataset = read_huggingface(tmp_path / "saved")
+    np.testing.assert_array_equal(dataset.images, COLOUR)
+    assert dataset.labels.tolist() == LABELS
+    assert dataset.class_names == ("cat", "dog", "owl")
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False] * 4 + [True] * 2
+    parts["train"].save_to_disk(str(tmp_path / "single"))
+    np.testing.assert_array_equal(read_huggingface(tmp_path / "single").images, COLOUR[:4])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="not a data set that save_to_disk wrote"):
+        read_huggingface(tmp_path / "empty")

@@ -1,0 +1,233 @@
+"""The facts about known data sets hang together, and agree with real files where there are any."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_tools import WRITERS, empty_machine, pixels, write_pictures, write_yearbook
+
+from driftwise.datasets.allocate import empty
+from driftwise.datasets.catalogue import KNOWN, KnownSet, by_name, known_set, recognise
+from driftwise.errors import UserError
+
+ON_DISK = [known for known in KNOWN.values() if not known.is_embedded]
+
+
+@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
+def test_every_fact_is_there(known: KnownSet) -> None:
+    assert known.name in KNOWN
+    assert known.benchmark.endswith("-cd")
+    assert known.homepage.startswith("https://")
+    assert known.summary
+    assert known.licence
+    # Whatever is not at hand can be fetched, or somebody is told how to get it.
+    assert known.is_embedded or known.files or known.by_hand
+
+
+@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
+def test_nothing_is_fetched_without_a_checksum(known: KnownSet) -> None:
+    for file in known.files:
+        assert file.url.startswith(("http://", "https://"))
+        assert file.md5 or file.sha256
+        assert re.fullmatch(r"[0-9a-f]{32}", file.md5 or "0" * 32)
+        assert re.fullmatch(r"[0-9a-f]{64}", file.sha256 or "0" * 64)
+        assert file.name
+        assert "/" not in file.name
+    for md5 in known.contents.values():
+        assert re.fullmatch(r"[0-9a-f]{32}", md5)
+
+
+def test_names_and_benchmarks_lead_to_one_set_each() -> None:
+    words = [word for known in KNOWN.values() for word in (known.name, known.benchmark)]
+    assert len(words) == len(set(words))
+    for known in KNOWN.values():
+        assert known_set(known.name) is known_set(known.benchmark) is known
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    assert by_name("cifar10") is None
+    with pytest.raises(UserError, match=r"unknown data set 'cifar10'; did you mean 'cifar-10'\?"):
+        known_set("cifar10")
+
+
+def test_the_test_writers_cover_every_set_on_disk() -> None:
+    assert set(WRITERS) == {known.name for known in ON_DISK}
+
+
+@pytest.mark.parametrize("known", ON_DISK, ids=lambda known: known.name)
+def test_a_set_is_recognised_as_itself_and_as_no_other(known: KnownSet, tmp_path: Path) -> None:
+    folder = WRITERS[known.name](tmp_path / "sets")
+    assert recognise(folder) is known
+    found = known.within(folder)
+    assert found is not None
+    assert [other.name for other in ON_DISK if other.within(folder) is not None] == [known.name]
+    assert known.within(found) == found
+
+
+def test_other_folders_and_files_are_not_recognised(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "mine" / "cats", 2)
+    (tmp_path / "notes.npz").write_text("not an archive")
+    for path in (tmp_path, tmp_path / "mine", tmp_path / "notes.npz", tmp_path / "nowhere"):
+        assert recognise(path) is None
+
+
+def save_years(file: Path, labels: object, years: object) -> Path:
+    np.savez(file, images=pixels(4, 8, 8), labels=np.array(labels), year=np.array(years))
+    return file
+
+
+OTHER_YEARS: dict[str, tuple[object, object]] = {
+    "a third class": ([0, 1, 2, 0], [1990, 1991, 1992, 1993]),
+    "other names": (["cat", "dog", "cat", "dog"], [1990, 1991, 1992, 1993]),
+    "too late": ([0, 1, 0, 1], [2013, 2014, 2015, 2016]),
+    "too early": ([0, 1, 0, 1], [1850, 1905, 1906, 1907]),
+    "years as text": ([0, 1, 0, 1], ["1990", "1991", "1992", "1993"]),
+    "labels with a fraction": ([0.0, 1.0, 0.0, 1.0], [1990, 1991, 1992, 1993]),
+}
+
+
+@pytest.mark.parametrize(("labels", "years"), OTHER_YEARS.values(), ids=OTHER_YEARS)
+def test_pictures_by_year_are_not_portraits_for_that_reason(
+    tmp_path: Path, labels: object, years: object
+) -> None:
+    assert recognise(save_years(tmp_path / "yearbook.npz", labels, years)) is None
+    assert recognise(tmp_path) is None
+
+
+def test_portraits_are_told_by_classes_and_years_and_as_a_file_by_name_too(tmp_path: Path) -> None:
+    yearbook = KNOWN["yearbook"]
+    for name, labels in (("numbers", [0, 1, 1, 0]), ("names", ["male", "female"] * 2)):
+        file = save_years(tmp_path / f"yearbook-{name}.npz", labels, [1905, 1960, 2013, 1990])
+        assert recognise(file) is yearbook
+    # Anybody's two classes of recent years look the same from inside.
+    other = save_years(tmp_path / "mine.npz", [0, 1, 1, 0], [1990, 1991, 1992, 1993])
+    assert recognise(other) is None
+    assert yearbook.within(other) == other  # unless it is said to be it
+
+
+def test_a_spoilt_file_by_year_is_not_recognised_and_no_crash(tmp_path: Path) -> None:
+    file = write_yearbook(tmp_path / "yearbook.npz")
+    whole = file.read_bytes()
+    header = whole.index(b"NUMPY", whole.index(b"year.npy"))
+    for place in (header, header + 9, header + 150):  # its header, the length of that, its values
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 255
+        file.write_bytes(spoilt)
+        assert recognise(file) is None
+
+
+def test_a_file_called_meta_makes_no_cifar100_of_pictures(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_pictures(tmp_path / split / "cats", 2)
+    (tmp_path / "meta").write_text("about my cats")
+    assert recognise(tmp_path) is None
+    (tmp_path / "fine_label_names.txt").write_text("cats")
+    assert recognise(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "names", [("meta", "train", "test"), ("fine_label_names.txt", "train.bin", "test.bin")]
+)
+def test_cifar100_is_told_by_all_its_files_or_its_folder(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    layout = "cifar-100-binary" if "train.bin" in names else "cifar-100-python"
+    for number, name in enumerate(names):
+        # An incomplete set is meant to be it where its folder says so.
+        for folder, known in (("any", number == 2), (layout, True)):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).touch()
+            found = recognise(tmp_path / folder)
+            assert found is (KNOWN["cifar-100"] if known else None), (folder, name)
+
+
+@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
+def test_every_set_can_be_read(known: KnownSet, tmp_path: Path) -> None:
+    path = Path()
+    if not known.is_embedded:
+        found = known.within(WRITERS[known.name](tmp_path))
+        assert found is not None
+        path = found
+    seen: list[tuple[int, int | None]] = []
+    dataset = known.read(path, empty, lambda done, total: seen.append((done, total)))
+    assert len(dataset.images) == len(dataset.labels) > 0
+    assert dataset.images.shape[3] in (1, 3)
+    assert 0 <= dataset.labels.min() <= dataset.labels.max() < len(dataset.class_names)
+    if known.name in ("tiny-imagenet", "clear-10", "pacs"):
+        assert seen[-1] == (len(dataset.labels), len(dataset.labels))
+
+
+def test_each_set_comes_with_its_own_names_sizes_and_parts(tmp_path: Path) -> None:
+    def read(name: str) -> tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...], int | None]:
+        path = KNOWN[name].within(WRITERS[name](tmp_path / name))
+        assert path is not None
+        dataset = KNOWN[name].read(path, empty)
+        num_test = None if dataset.is_test is None else int(dataset.is_test.sum())
+        return dataset.images.shape, dataset.class_names, dataset.domain_names, num_test
+
+    shape, names, domains, num_test = read("fashion-mnist")
+    assert (shape, names[0], names[9], domains, num_test) == (
+        (30, 28, 28, 1),
+        "T-shirt/top",
+        "Ankle boot",
+        (),
+        10,
+    )
+    shape, names, domains, num_test = read("pacs")
+    assert (shape, domains, num_test) == (
+        (16, 64, 64, 3),
+        ("art_painting", "cartoon", "photo", "sketch"),
+        None,
+    )
+    shape, names, domains, num_test = read("yearbook")
+    assert (shape, names) == ((12, 32, 32, 1), ("female", "male"))
+    # `is_valid` is no test part.
+    assert (domains, num_test) == (("1900s", "1910s", "1920s"), None)
+    shape, names, domains, num_test = read("clear-10")
+    assert (shape, domains, num_test) == ((40, 224, 224, 3), ("1", "10"), 20)
+    shape, names, domains, num_test = read("tiny-imagenet")
+    assert (shape, names, num_test) == ((6, 64, 64, 3), ("goldfish", "bullfrog"), 2)
+
+
+def test_looking_a_set_up_loads_neither_torch_nor_numpy(tmp_path: Path) -> None:
+    script = """
+import sys
+from driftwise.datasets.library import status
+assert len(status()) == 8
+from pathlib import Path
+from driftwise.datasets.catalogue import recognise
+assert recognise(Path(sys.argv[1])) is None
+import driftwise.cli.data
+assert not {"torch", "numpy", "PIL", "urllib.request", "rich"} & set(sys.modules), sys.modules
+"""
+    # Nothing at hand: to tell Yearbook from anybody's .npz, its labels have to be read.
+    nothing = {key: value for key, value in os.environ.items() if key != "DRIFTWISE_DATA"}
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env=nothing)
+
+
+def test_telling_portraits_apart_does_not_load_torch(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from driftwise.datasets.catalogue import recognise
+assert recognise(Path(sys.argv[1])).name == "yearbook"
+assert not {"torch", "PIL"} & set(sys.modules), sys.modules
+"""
+    file = write_yearbook(tmp_path / "yearbook.npz")
+    subprocess.run([sys.executable, "-c", script, file], check=True)
+
+
+def test_real_sets_are_recognised_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian = Path("/usr/share/datasets/fashion-mnist")
+    if not debian.is_dir():
+        pytest.skip("dataset-fashion-mnist is not installed")
+    empty_machine(tmp_path, monkeypatch)
+    assert recognise(debian) is KNOWN["fashion-mnist"]

@@ -1,0 +1,253 @@
+"""Known data sets are found, decoded once, and missed in words that help."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_tools import WRITERS, empty_machine, write_cifar10, write_fashion_mnist, write_pacs
+
+from driftwise.datasets import download, library, paths
+from driftwise.datasets.catalogue import KNOWN
+from driftwise.datasets.library import cache_name, find, load, status
+from driftwise.datasets.readers import official
+from driftwise.datasets.readers.idx import read_idx
+from driftwise.errors import UserError
+from driftwise.types import Dataset
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return empty_machine(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every path that Fashion-MNIST was read from."""
+    made: list[Path] = []
+    original = official.fashion_mnist
+
+    def counted(path: Path, *rest: object) -> Dataset:
+        made.append(path)
+        return original(path, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(official, "fashion_mnist", counted)
+    return made
+
+
+@pytest.fixture
+def no_web(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str, *_: object, **__: object) -> Path:
+        raise AssertionError(f"asked for {url}")
+
+    monkeypatch.setattr(download, "fetch", refuse)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_set_is_found_by_its_name_in_every_usual_place(
+    machine: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find(name) is None
+    hint = KNOWN[name].hints[0]
+    from_far_to_near = (
+        machine / "system",
+        machine / "home/data",
+        machine / "work/data",
+        machine / "home/.local/share/driftwise",
+        machine / "named",
+    )
+    monkeypatch.setenv("DRIFTWISE_DATA", str(machine / "named"))
+    for folder in from_far_to_near:
+        WRITERS[name](folder / hint)
+        found = find(name)
+        assert found is not None
+        assert found.is_relative_to(folder)
+    given = WRITERS[name](machine / "given")
+    found = find(name, given)
+    assert found is not None
+    assert found.is_relative_to(given)
+    # A given path rules out all others.
+    assert find(name, machine / "empty") is None
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_loaded_is_what_the_reader_gives(machine: Path, name: str) -> None:
+    found = find(name, WRITERS[name](machine / "sets"))
+    assert found is not None
+    expected = KNOWN[name].read(found, lambda shape: np.empty(shape, np.uint8))
+    for dataset in (load(name, machine / "sets"), load(name, machine / "sets")):
+        np.testing.assert_array_equal(dataset.images, expected.images)
+        np.testing.assert_array_equal(dataset.labels, expected.labels)
+        np.testing.assert_equal(dataset.is_test, expected.is_test)
+        np.testing.assert_equal(dataset.domains, expected.domains)
+        assert dataset.class_names == expected.class_names
+        assert dataset.domain_names == expected.domain_names
+
+
+def test_the_second_use_reads_no_source_and_a_changed_source_is_read_anew(
+    machine: Path, readings: list[Path]
+) -> None:
+    folder = write_fashion_mnist(machine / "home/data/fashion-mnist")
+    first = load("fashion-mnist")
+    assert load("fmnist-cd").labels.tolist() == first.labels.tolist()
+    assert readings == [folder]
+    labels = folder / "t10k-labels-idx1-ubyte.gz"
+    shutil.copy(labels, machine / "kept")
+    labels.unlink()
+    shutil.copy(machine / "kept", labels)  # another time, the same bytes
+    load("fashion-mnist")
+    assert readings == [folder, folder]
+    assert len(list((machine / "cache/datasets").iterdir())) == 1
+
+
+def test_a_newer_reader_replaces_the_copy(
+    machine: Path, readings: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_fashion_mnist(machine / "home/data/fashion-mnist")
+    load("fashion-mnist")
+    newer = replace(KNOWN["fashion-mnist"], version=2)
+    monkeypatch.setitem(KNOWN, "fashion-mnist", newer)
+    load("fashion-mnist")
+    assert len(readings) == 2
+    assert len(list((machine / "cache/datasets").iterdir())) == 1
+
+
+def test_two_given_paths_keep_a_copy_each(machine: Path, readings: list[Path]) -> None:
+    one, two = (write_fashion_mnist(machine / name) for name in ("one", "two"))
+    for _ in range(2):
+        load("fashion-mnist", one)
+        load("fashion-mnist", two)
+    assert readings == [one, two]
+    assert cache_name("x", one) != cache_name("x", two)
+    assert cache_name("x", one) == cache_name("x", one / ".." / "one")
+    assert cache_name("x", None) == "x"
+
+
+def test_files_beside_a_set_do_not_concern_its_copy(machine: Path) -> None:
+    write_pacs(machine / "sets")
+    load("pacs", machine / "sets")
+    (copy,) = (machine / "cache/datasets").iterdir()
+    (machine / "sets" / "readme.txt").write_text("added later")
+    load("pacs", machine / "sets")
+    assert list((machine / "cache/datasets").iterdir()) == [copy]
+
+
+def test_a_damaged_copy_is_made_anew_and_told(machine: Path) -> None:
+    write_fashion_mnist(machine / "home/data/fashion-mnist")
+    expected = load("fashion-mnist").images.copy()
+    (copy,) = (machine / "cache/datasets").iterdir()
+    (copy / "images.u8").write_bytes(b"short")
+    told: list[str] = []
+    np.testing.assert_array_equal(load("fashion-mnist", warn=told.append).images, expected)
+    assert len(told) == 1
+    assert "damaged" in told[0]
+
+
+def test_decoding_is_reported_under_the_sets_name(machine: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    write_pacs(machine / "sets")
+    load("pacs", machine / "sets", progress=lambda *step: seen.append(step))
+    assert seen[-1] == ("decoding pacs", 16, 16)
+
+
+def test_the_embedded_set_needs_no_place(machine: Path) -> None:
+    assert load("digits").images.shape == (1797, 8, 8, 1)
+    assert find("digits") is None
+    assert not (machine / "cache").exists()
+
+
+@pytest.mark.usefixtures("no_web")
+def test_offline_one_error_lists_the_places_and_what_helps(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load("fashion-mnist")
+    text = str(caught.value)
+    assert text.startswith("fashion-mnist was not found; looked in\n")
+    for folder in ("home/.local/share/driftwise", "work/data", "home/data", "system"):
+        tried = "{fashion-mnist, FashionMNIST/raw, fashion_mnist, fmnist}"
+        assert f"  {machine / folder}/{tried} (" in text
+    assert "driftwise data fetch fashion-mnist" in text
+    assert "apt-get install dataset-fashion-mnist" in text
+    assert 'data="PATH"' in text
+    assert "DRIFTWISE_OFFLINE is set" in text
+    assert len(text.splitlines()) <= 12
+    monkeypatch.setenv("DRIFTWISE_DATA", str(machine / "named"))
+    with pytest.raises(UserError) as caught:
+        load("tiny-imagenet")
+    text = str(caught.value)
+    assert f"  {machine / 'named'} (DRIFTWISE_DATA)" in text
+    assert f"  {machine / 'named'}/{{tiny-imagenet, tiny-imagenet-200}} (DRIFTWISE_DATA)" in text
+
+
+@pytest.mark.usefixtures("no_web")
+def test_a_given_path_without_the_set_is_an_error_even_online(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DRIFTWISE_OFFLINE")
+    with pytest.raises(UserError, match="the path that was given") as caught:
+        load("cifar-10", machine / "work")
+    assert f"{machine / 'work'} (" in str(caught.value)
+    assert str(machine / "home") not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_web")
+def test_sets_without_an_address_say_how_to_get_them_by_hand(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DRIFTWISE_OFFLINE")
+    for name in ("pacs", "yearbook"):
+        with pytest.raises(UserError) as caught:
+            load(name)
+        assert KNOWN[name].homepage in str(caught.value)
+        assert str(machine / "home/.local/share/driftwise" / name) in str(caught.value)
+        assert "data fetch" not in str(caught.value)
+
+
+def test_an_incomplete_set_is_told_by_its_reader_and_not_called_missing(machine: Path) -> None:
+    folder = write_cifar10(machine / "sets")
+    (folder / "cifar-10-batches-py/data_batch_3").unlink()
+    with pytest.raises(UserError, match=r"missing: data_batch_3"):
+        load("cifar-10", folder)
+    assert not list((machine / "cache/datasets").iterdir())
+
+
+@pytest.mark.parametrize(("value", "offline"), [("", False), ("0", False), ("1", True)])
+def test_offline_is_what_the_variable_says(
+    monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", value)
+    assert library.is_offline() is offline
+
+
+def test_the_list_says_what_is_here_and_how_large_it_is(machine: Path) -> None:
+    folder = write_fashion_mnist(machine / "home/data/fashion-mnist")
+    write_pacs(machine / "work/data/pacs")
+    here = {line.known.name: line for line in status()}
+    assert list(here) == list(KNOWN)
+    assert {name for name, line in here.items() if line.is_here} == {
+        "digits",
+        "fashion-mnist",
+        "pacs",
+    }
+    fashion = here["fashion-mnist"]
+    assert fashion.path == folder
+    assert fashion.bytes_on_disk == sum(file.stat().st_size for file in folder.iterdir())
+    pictures = (machine / "work/data/pacs").rglob("*.png")
+    assert here["pacs"].bytes_on_disk == sum(file.stat().st_size for file in pictures)
+    assert (here["cifar-10"].path, here["cifar-10"].bytes_on_disk) == (None, None)
+
+
+def test_debians_fashion_mnist_loads_whole(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    debian = Path("/usr/share/datasets")
+    if not (debian / "fashion-mnist").is_dir():
+        pytest.skip("dataset-fashion-mnist is not installed")
+    monkeypatch.setattr(paths, "SYSTEM_FOLDERS", (debian,))
+    dataset = load("fashion-mnist")
+    assert np.bincount(dataset.labels).tolist() == [7000] * 10
+    assert dataset.is_test is not None
+    assert dataset.is_test.sum() == 10_000
+    np.testing.assert_array_equal(dataset.images, read_idx(debian / "fashion-mnist").images)

@@ -1,0 +1,247 @@
+"""Where data is looked for, in which order, and how one process at a time writes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from driftwise.datasets import paths
+from driftwise.datasets.paths import cache_home, candidates, data_home, locate, not_found
+from driftwise.errors import RunFailure, UserError
+from driftwise.files import alone
+
+HINTS = ("cifar-10-batches-py", "cifar10")
+VARIABLES = ("DRIFTWISE_DATA", "DRIFTWISE_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without any settings, working in an empty folder, on a system without packages."""
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    for folder in ("home", "work", "system"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(paths, "SYSTEM_FOLDERS", (tmp_path / "system",))
+    return tmp_path / "home"
+
+
+def folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def test_the_nearer_place_wins_at_every_step(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = home.parent
+    named = [base / "one", base / "two"]
+    monkeypatch.setenv("DRIFTWISE_DATA", os.pathsep.join(["", *map(str, named), ""]))
+    from_far_to_near = [
+        base / "system/cifar10",
+        home / "data/cifar10",
+        base / "work/data/cifar-10-batches-py",
+        home / ".local/share/driftwise/cifar10",
+        base / "two/cifar10",
+        base / "one/cifar10",
+        base / "one/cifar-10-batches-py",
+    ]
+    assert locate(HINTS, lambda path: True) is None
+    for path in from_far_to_near:
+        folder(path)
+        assert locate(HINTS, lambda found: found.name in HINTS) == path
+    assert locate(HINTS, Path.is_dir, explicit=folder(base / "three")) == base / "three"
+
+
+def test_a_folder_named_by_the_user_may_be_the_data_set_or_hold_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = folder(home.parent / "sets")
+    (root / "is-it").touch()
+    for holder in (root, folder(home.parent / "outer")):
+        inner = holder / "cifar10"
+        inner.mkdir()
+        (inner / "is-it").touch()
+    right = "is-it"
+    monkeypatch.setenv("DRIFTWISE_DATA", str(root))
+    # What is named inside goes before the folder, what is given goes before what it holds.
+    assert locate(HINTS, lambda path: (path / right).exists()) == root / "cifar10"
+    assert locate(HINTS, lambda path: (path / right).exists(), explicit=root) == root
+    outer = home.parent / "outer"
+    assert locate(HINTS, lambda path: (path / right).exists(), explicit=outer) == outer / "cifar10"
+
+
+def test_an_explicit_path_rules_out_every_other_place(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_DATA", str(folder(home.parent / "named")))
+    folder(home / "data/cifar10")
+    given = home.parent / "nowhere"
+    assert locate(HINTS, lambda path: True, explicit=given) is None
+    assert {place.path for place in candidates(HINTS, explicit=given)} == {
+        given,
+        given / "cifar10",
+        given / "cifar-10-batches-py",
+    }
+
+
+def test_an_explicit_file_is_its_only_candidate(home: Path) -> None:
+    file = home / "yearbook.npz"
+    file.touch()
+    assert [place.path for place in candidates(("yearbook",), explicit=Path("~/yearbook.npz"))] == [
+        file
+    ]
+
+
+def test_places_that_look_wrong_or_may_not_be_read_are_passed_over(home: Path) -> None:
+    for path in (home / ".local/share/driftwise/cifar10", home / "data/cifar10"):
+        folder(path)
+    (home / ".local/share/driftwise/cifar-10-batches-py").touch()
+
+    def looks_right(path: Path) -> bool:
+        if "share" in path.parts and path.is_dir():
+            raise PermissionError(13, "Permission denied")
+        return path.is_dir()
+
+    assert locate(HINTS, looks_right) == home / "data/cifar10"
+
+
+def test_no_place_is_listed_twice(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)  # ./data is ~/data
+    monkeypatch.setenv("DRIFTWISE_DATA", "data")
+    paths = [place.path for place in candidates(HINTS)]
+    assert len(paths) == len(set(paths))
+    assert paths[:2] == [home / "data" / hint for hint in HINTS]
+    assert all(path.is_absolute() for path in paths)
+
+
+def test_the_error_names_every_place_and_what_helps(home: Path) -> None:
+    tried = candidates(HINTS)
+    error = not_found("cifar10", tried, ["driftwise data fetch cifar10"])
+    assert isinstance(error, UserError)
+    lines = str(error).splitlines()
+    assert "cifar10 was not found" in lines[0]
+    assert [line.split(" (")[0].strip() for line in lines[1 : 1 + len(tried)]] == [
+        str(place.path) for place in tried
+    ]
+    assert "DRIFTWISE_DATA" in lines[1 + len(tried)]
+    assert lines[-2:] == ["what helps:", "  driftwise data fetch cifar10"]
+    given = not_found("cifar10", candidates(HINTS, explicit=home / "x"), [])
+    assert "DRIFTWISE_DATA" not in str(given)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "data", "cache"),
+    [
+        ("linux", {}, "home/.local/share/driftwise", "home/.cache/driftwise"),
+        ("linux", {"XDG_DATA_HOME": "x", "XDG_CACHE_HOME": "y"}, "x/driftwise", "y/driftwise"),
+        (
+            "darwin",
+            {},
+            "home/Library/Application Support/driftwise",
+            "home/Library/Caches/driftwise",
+        ),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/driftwise", "local/driftwise/cache"),
+        ("linux", {"DRIFTWISE_CACHE": "mine"}, "home/.local/share/driftwise", "mine"),
+    ],
+)
+def test_homes_are_where_the_system_expects_them(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    variables: dict[str, str],
+    data: str,
+    cache: str,
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, str(home.parent / value))
+    monkeypatch.setattr(sys, "platform", platform)
+    assert (data_home(), cache_home()) == (home.parent / data, home.parent / cache)
+
+
+def test_relative_xdg_folders_are_ignored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "somewhere")
+    assert data_home() == home / ".local/share/driftwise"
+
+
+def test_a_user_without_a_home_is_told_in_one_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(UserError, match="set HOME"):
+        data_home()
+
+
+def test_debians_fashion_mnist_is_found_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian = Path("/usr/share/datasets/fashion-mnist")
+    if not debian.is_dir():
+        pytest.skip("dataset-fashion-mnist is not installed")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    found = locate(
+        ("fashion-mnist", "FashionMNIST/raw"),
+        lambda path: (path / "train-images-idx3-ubyte.gz").is_file(),
+    )
+    assert found == debian
+
+
+def test_the_lock_admits_one_at_a_time_and_leaves_no_file(tmp_path: Path) -> None:
+    inside, most, entered = 0, 0, 0
+    count = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most, entered
+        for _ in range(20):
+            with alone(tmp_path / "thing"):
+                with count:
+                    inside, entered = inside + 1, entered + 1
+                    most = max(most, inside)
+                time.sleep(0.0005)
+                with count:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, entered) == (1, 120)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_cannot_be_had_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(RunFailure, match=r"cannot write .*Not a directory"),
+        alone(tmp_path / "file" / "thing"),
+    ):
+        pass
+
+
+def test_looking_for_data_and_fetching_it_load_neither_torch_nor_numpy() -> None:
+    folder_of = str(Path(paths.__file__).parent)
+    # Stands in for the package, so that only the modules themselves are on trial.
+    script = f"""
+import sys, types
+package = types.ModuleType("driftwise.datasets")
+package.__path__ = [{folder_of!r}]
+sys.modules["driftwise.datasets"] = package
+import driftwise.datasets.paths, driftwise.datasets.download
+assert not {{"torch", "numpy", "urllib.request", "ssl"}} & set(sys.modules)
+import driftwise.datasets.cache
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

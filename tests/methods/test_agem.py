@@ -1,0 +1,160 @@
+"""A-GEM, a custom method that shapes gradients between backward and the optimiser's step."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learn_builders import LR, MINIBATCH, batch, labelled, make_learner, twin_of, weights_of
+from same_state import same
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import driftwise
+from driftwise.config.registry import CATALOGUE
+from driftwise.methods import ER, Objective
+from driftwise.models.inputs import to_input
+
+FILE = Path(__file__).parents[2] / "examples" / "agem.py"
+
+
+@pytest.fixture(scope="module")
+def agem() -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location("agem", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["agem"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["agem"]
+
+
+def test_the_projection_is_as_defined(agem: Any) -> None:
+    torch.manual_seed(0)
+    sides = set()
+    for _ in range(20):
+        gradient = [torch.randn(3, 4), torch.randn(5)]
+        reference = [torch.randn(3, 4), torch.randn(5)]
+        g = torch.cat([each.reshape(-1) for each in gradient]).double()
+        r = torch.cat([each.reshape(-1) for each in reference]).double()
+        before = [each.clone() for each in gradient]
+        agem.project(gradient, reference)
+        sides.add(bool(g @ r >= 0))
+        if g @ r >= 0:
+            assert same(gradient, before)
+        else:
+            now = torch.cat([each.reshape(-1) for each in gradient]).double()
+            torch.testing.assert_close(now, g - (g @ r) / (r @ r) * r, rtol=1e-5, atol=1e-6)
+            assert abs(float(now @ r)) < 1e-5
+    assert sides == {True, False}
+
+
+def gradients(network: nn.Module, rows: Any) -> torch.Tensor:
+    """Of the cross-entropy on these samples, in one vector."""
+    x = to_input(rows.images, torch.device("cpu"))
+    loss = cross_entropy(network(x), rows.labels)
+    found = torch.autograd.grad(loss, list(network.parameters()))
+    return torch.cat([each.reshape(-1) for each in found])
+
+
+def flat(network: nn.Module) -> torch.Tensor:
+    return torch.cat([weight.detach().reshape(-1) for weight in network.parameters()])
+
+
+def linear(attempt: int) -> nn.Module:
+    torch.manual_seed(attempt)
+    return nn.Sequential(nn.Flatten(), nn.Linear(32, 5))
+
+
+def test_a_step_moves_along_the_projected_gradient(agem: Any) -> None:
+    learner = make_learner(agem.AGEM(samples=MINIBATCH), make=linear, capacity=20, lr=LR)
+    learner.observe(labelled(1, 0, 1, 0, 1, 0))
+    learner.begin_task((2, 3))
+    bent = 0
+    for step in range(2, 8):
+        rows = labelled(step, 2, 3, 2, 3, 2)
+        drawn = twin_of(learner.memory).sample(MINIBATCH).rows
+        g, r = gradients(learner.network, rows), gradients(learner.network, drawn)
+        if (g * r).sum() < 0:
+            g = g - (g * r).sum() / (r * r).sum() * r
+            bent += 1
+        before = flat(learner.network)
+        learner.observe(rows)
+        torch.testing.assert_close(flat(learner.network), before - LR * g, rtol=1e-4, atol=1e-6)
+    assert bent
+
+
+@pytest.mark.parametrize("how", [{"bf16": True}, {"compiled_rows": (5, MINIBATCH)}], ids=str)
+def test_gradients_are_shaped_under_every_way_of_making_steps(
+    agem: Any, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_with = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda f, **more: compile_with(f, backend="eager", **more)
+    )
+    projected: list[int] = []
+    project = agem.project
+
+    def noting(gradient: Any, reference: Any) -> None:
+        assert all(each.dtype == torch.float32 for each in (*gradient, *reference))
+        assert any(each.abs().sum() > 0 for each in reference)
+        projected.append(len(gradient))
+        project(gradient, reference)
+
+    monkeypatch.setattr(agem, "project", noting)
+    learner = make_learner(agem.AGEM(samples=MINIBATCH), capacity=20, **how)
+    for step in range(4):
+        learner.observe(batch(step))
+    assert projected == [len(list(learner.network.parameters()))] * len(projected)
+    assert projected
+
+
+def test_it_runs_by_name_with_its_option(
+    agem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"method": {"samples": 20}}
+    config = driftwise.RunConfig(
+        method="agem:AGEM", options=options, epochs=1, tasks=((0, 1), (2, 3)), max_per_class=40
+    )
+    result = driftwise.run(config, tmp_path / "run")
+    assert result["config"]["options"]["method"] == {"samples": 20}
+    assert result["gradient_steps"] > 0
+
+
+class Scales(ER):
+    """Halves every gradient."""
+
+    def after_backward(self, network: nn.Module) -> None:
+        for weight in network.parameters():
+            assert weight.grad is not None
+            weight.grad.mul_(0.5)
+
+
+class Watches(ER):
+    """Changes nothing."""
+
+    def after_backward(self, network: nn.Module) -> None:
+        pass
+
+
+def test_what_a_method_writes_into_gradients_is_what_the_optimiser_takes() -> None:
+    plain, halved = make_learner(ER(), lr=LR), make_learner(Scales(), lr=2 * LR)
+    watching = make_learner(Watches(), lr=LR)
+    for step in range(4):
+        for learner in (plain, halved, watching):
+            learner.observe(batch(step))
+    assert same(weights_of(plain.network), weights_of(watching.network))
+    assert same(weights_of(plain.network), weights_of(halved.network))
+
+
+def test_no_built_in_method_pays_for_it() -> None:
+    for entry in CATALOGUE["method"].values():
+        assert entry.factory().after_backward is Objective.after_backward
+    assert not make_learner(ER())._shapes_gradients
+    assert make_learner(Watches())._shapes_gradients

@@ -1,0 +1,295 @@
+"""What the frozen network of SER said is asked for once, and is what it would say again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from learn_builders import (
+    CLASSES,
+    assert_pauses_change_nothing,
+    batch,
+    labelled,
+    make_learner,
+    play_tasks,
+    two_tasks_and_a_restart,
+)
+from same_state import same
+from torch import Tensor, nn
+
+from driftwise.learner import Learner
+from driftwise.methods import SER, SEROptions
+from driftwise.methods.logit_cache import MOST_PLACES, Kept, Looks
+from driftwise.models.head import find_head
+from driftwise.types import Rows
+
+EPOCHS = 3
+CPU = torch.device("cpu")
+
+
+def looks_of(*pairs: tuple[int, int]) -> Looks:
+    ids, concepts = zip(*pairs, strict=True)
+    return Looks(torch.tensor(ids), torch.tensor(concepts))
+
+
+def answers(*numbers: float) -> Tensor:
+    return torch.tensor(numbers)[:, None]
+
+
+def never() -> Tensor:
+    raise AssertionError("everything is known")
+
+
+def test_rows_are_known_by_who_they_are_in_any_order() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    kept.said(looks_of((9, 0)), lambda: answers(90))
+    assert kept.said(looks_of((9, 0), (5, 0), (5, 0), (1, 0)), never).tolist() == [
+        [90],
+        [50],
+        [50],
+        [10],
+    ]
+
+
+def test_what_is_kept_does_not_depend_on_how_the_table_grew() -> None:
+    straight, resumed = Kept(), Kept()
+    for number in (MOST_PLACES // 4, MOST_PLACES // 4 + 9, MOST_PLACES // 3):
+        straight.said(looks_of((number, 0)), lambda: answers(1))
+    resumed.load_state_dict(straight.state_dict(), CPU)
+    for kept in (straight, resumed):
+        kept.said(looks_of((MOST_PLACES // 3, 1)), lambda: answers(2))
+        assert kept.said(looks_of((MOST_PLACES // 3, 1)), never).tolist() == [[2]]
+        beyond = looks_of((MOST_PLACES // 2, 2))
+        assert kept.said(beyond, lambda: answers(3)).tolist() == [[3]]
+        assert kept.said(beyond, lambda: answers(4)).tolist() == [[4]], "too many to be kept"
+
+
+def test_a_row_that_looks_different_is_asked_about_again() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    assert kept.said(looks_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
+    assert kept.said(looks_of((5, 2)), never).tolist() == [[52]]
+    assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
+
+
+def test_a_row_that_is_missing_is_asked_about() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0)), lambda: answers(50))
+    for missing in (3, 6, 1000):
+        said = kept.said(looks_of((5, 0), (missing, 0)), lambda: answers(50, 1))
+        assert said.tolist() == [[50], [1]]
+
+
+def test_one_row_may_come_in_two_looks_at_once() -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (5, 3)), lambda: answers(50, 53))
+    assert kept.said(looks_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
+
+
+def test_a_batch_of_known_and_unknown_rows_keeps_the_unknown_ones() -> None:
+    kept = Kept()
+    for _ in range(100):
+        for look in (0, 1):
+            kept.said(looks_of((5, look), (1, look)), lambda: answers(50, 10))
+    kept.said(looks_of((5, 0), (2, 0)), lambda: answers(50, 20))
+    assert len(kept.state_dict()["answers"]) == 5
+
+
+def test_of_rows_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
+    """Enough of them for torch to work with several threads, which take no turns."""
+    kept, twin = Kept(), Kept()
+    ids = torch.arange(4000).repeat(3)
+    looks = Looks(ids, torch.zeros_like(ids))
+    kept.said(looks, lambda: torch.arange(len(ids), dtype=torch.float32)[:, None])
+    twin.load_state_dict(kept.state_dict(), CPU)
+    once = Looks(ids[:4000], looks.concepts[:4000])
+    for each in (kept, twin):
+        assert torch.equal(each.said(once, never)[:, 0], torch.arange(8000.0, 12000.0))
+
+
+def test_what_was_asked_about_may_be_written_over() -> None:
+    kept, looks = Kept(), looks_of((5, 0), (1, 0))
+    said = answers(50, 10)
+    kept.said(looks, lambda: said)
+    for mine in (*looks, said):
+        mine.fill_(3)
+    assert kept.said(looks_of((5, 0), (1, 0)), never).tolist() == [[50], [10]]
+
+
+@pytest.mark.parametrize("looks", [looks_of((-5, 0)), looks_of((5, -1)), looks_of((2**40, 0))])
+def test_rows_that_no_table_can_hold_are_asked_about(looks: Looks) -> None:
+    kept = Kept()
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    for number in (3, 4):
+        assert kept.said(looks, lambda number=number: answers(number)).tolist() == [[number]]  # type: ignore[misc]
+    assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
+
+
+def test_answers_are_taken_up_on_the_device_of_the_network() -> None:
+    kept, twin = Kept(), Kept()
+    kept.said(looks_of((5, 0)), lambda: answers(50))
+    twin.load_state_dict(kept.state_dict(), torch.device("meta"))
+    assert twin.said(looks_of((5, 0)), never).is_meta
+    assert twin.said(looks_of((7, 0)), lambda: torch.empty((1, 1), device="meta")).is_meta
+    assert twin.said(looks_of((7, 0), (5, 0)), never).is_meta
+
+
+def test_a_state_holds_everything_and_nothing_is_left_after_clearing() -> None:
+    kept, twin = Kept(), Kept()
+    twin.said(looks_of((70, 0)), lambda: answers(1))
+    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    kept.said(looks_of((5, 1)), lambda: answers(51))
+    twin.load_state_dict(kept.state_dict(), CPU)
+    assert twin.said(looks_of((1, 0), (5, 1)), never).tolist() == [[10], [51]]
+    assert same(twin.state_dict(), kept.state_dict())
+    twin.clear()
+    assert twin.width is None
+    assert twin.state_dict() == {}
+    assert twin.said(looks_of((1, 0)), lambda: answers(3)).tolist() == [[3]]
+
+
+def make_plain(attempt: int) -> nn.Sequential:
+    del attempt
+    torch.manual_seed(3)
+    network = nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, CLASSES)
+    )
+    find_head(network, torch.zeros(2, 2, 4, 4))
+    return network
+
+
+def learner_in_second_task(**practice: Any) -> Learner:
+    torch.manual_seed(0)
+    learner = make_learner(SER(SEROptions()), make=make_plain, capacity=12, lr=0.05, **practice)
+    play_tasks(learner, (0, 1))
+    learner.begin_task((2, 3, 4))
+    return learner
+
+
+def batches(epoch: int) -> list[Rows]:
+    """The same rows every time, one more batch of another size, in another order."""
+    made = [batch(number, 5) for number in range(20, 24)] + [batch(24, 2)]
+    return made[epoch:] + made[:epoch]
+
+
+def learn(learner: Learner, epochs: int = EPOCHS, first: int = 1) -> None:
+    for epoch in range(first, epochs + 1):
+        learner.begin_epoch(epoch, epochs)
+        for rows in batches(epoch):
+            learner.observe(rows)
+
+
+def frozen_rows(learner: Learner) -> list[int]:
+    """Rows of each forward of the frozen network from now on."""
+    (frozen,) = learner.objective.copies()
+    asked: list[int] = []
+
+    def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        asked.append(len(inputs[0]))
+
+    note.only_counts = True  # type: ignore[attr-defined]
+    frozen.register_forward_pre_hook(note)
+    return asked
+
+
+def test_the_frozen_network_is_asked_in_the_first_epoch_only() -> None:
+    learner = learner_in_second_task()
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert asked == [len(rows) for rows in batches(1)]
+
+
+def test_a_task_of_one_epoch_keeps_nothing() -> None:
+    learner = learner_in_second_task()
+    asked = frozen_rows(learner)
+    learn(learner, epochs=1)
+    assert asked == [len(rows) for rows in batches(1)]
+    assert learner.objective.state_dict()["kept"] == {}
+
+
+def test_augmented_pictures_are_asked_about_every_time() -> None:
+    learner = learner_in_second_task(augmentation="flip")
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert len(asked) == EPOCHS * len(batches(1))
+
+
+def test_a_network_that_looks_at_other_rows_is_asked_every_time() -> None:
+    def make(attempt: int) -> nn.Module:
+        network = make_plain(attempt)
+        network[1] = nn.BatchNorm2d(3, track_running_stats=False)
+        return network
+
+    learner = make_learner(SER(SEROptions()), make=make, capacity=12, lr=0.05)
+    play_tasks(learner, (0, 1))
+    learner.begin_task((2, 3, 4))
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert len(asked) == EPOCHS * len(batches(1))
+
+
+def test_what_is_kept_is_what_would_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = learner_in_second_task()
+    learn(kept)
+    asking = learner_in_second_task()
+    monkeypatch.setattr(Kept, "said", lambda self, looks, ask: ask())
+    learn(asking)
+    for ours, others in zip(kept.network.parameters(), asking.network.parameters(), strict=True):
+        torch.testing.assert_close(ours, others, rtol=1e-4, atol=1e-6)
+
+
+def test_the_next_task_starts_from_another_frozen_network() -> None:
+    learner = learner_in_second_task()
+    learn(learner)
+    learner.end_task()
+    learner.begin_task(())
+    asked = frozen_rows(learner)
+    learn(learner)
+    assert asked == [len(rows) for rows in batches(1)]
+
+
+def test_a_state_taken_within_an_epoch_goes_on_to_the_same_bits() -> None:
+    straight, before, after = (learner_in_second_task() for _ in range(3))
+    learn(straight)
+    before.begin_epoch(1, EPOCHS)
+    for rows in batches(1)[:3]:
+        before.observe(rows)
+    after.load_state_dict(before.state_dict())
+    asked = frozen_rows(after)
+    after.begin_epoch(1, EPOCHS)
+    for rows in batches(1)[3:]:
+        after.observe(rows)
+    learn(after, first=2)
+    assert asked == [len(rows) for rows in batches(1)[3:]]
+    assert same(after.state_dict(), straight.state_dict())
+
+
+def test_a_head_that_grows_between_epochs_is_asked_again() -> None:
+    learner = learner_in_second_task()
+    learner.begin_epoch(1, 2)
+    learner.observe(labelled(20, 2, 3, 4))
+    learner.grow(CLASSES + 2)
+    asked = frozen_rows(learner)
+    learner.begin_epoch(2, 2)
+    learner.observe(labelled(20, 2, 3, 4))
+    learner.observe(labelled(20, 2, 3, 4))
+    assert asked == [3]
+
+
+def test_pauses_change_nothing() -> None:
+    assert_pauses_change_nothing(
+        lambda: make_learner(SER(SEROptions()), make=make_plain), two_tasks_and_a_restart()
+    )
+
+
+def test_after_a_task_nothing_is_kept_until_another_has_several_epochs() -> None:
+    learner = learner_in_second_task()
+    learn(learner)
+    learner.end_task()
+    asked = frozen_rows(learner)
+    for _ in range(2):
+        learner.observe(labelled(20, 2, 3, 4))
+    assert asked == [3, 3]
+    assert learner.objective.state_dict()["kept"] == {}

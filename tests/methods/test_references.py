@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from learn_builders import (
+    CLASSES,
+    SHAPE,
+    as_floats,
+    assert_pauses_change_nothing,
+    assert_step_is,
+    batch,
+    labelled,
+    make_learner,
+    make_network,
+    stream_alone,
+    two_tasks_and_a_restart,
+    weights_of,
+)
+from same_state import same
+from torch import Tensor, nn
+
+from driftwise.adapt import Vanilla
+from driftwise.drift_handler import Care
+from driftwise.learner import Learner
+from driftwise.loop import play
+from driftwise.methods import Draw, Finetune, Inputs, Joint, JointOptions, Objective, Outcome
+from driftwise.metrics import Ledger
+from driftwise.protocols import Workbench
+from driftwise.runs.listeners import Silent
+from driftwise.streams import Concept, DriftEvent, Schedule, Stream
+from driftwise.types import Dataset, Parts, Rows, Verdict
+
+# --- nothing is rehearsed -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "objective", [Finetune(), Joint(JointOptions())], ids=["finetune", "joint"]
+)
+def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_memory_alone(
+    objective: Finetune,
+) -> None:
+    learner = make_learner(objective)
+    kept = batch(50, rows=6)
+    learner.memory.offer(kept)
+    learner.begin_task(range(CLASSES))
+    for number in range(3):
+        assert_step_is(learner, batch(number), stream_alone)
+    assert learner.memory.seen == 6
+    assert sorted(learner.memory.sample(6).rows.ids.tolist()) == kept.ids.tolist()
+
+
+def test_finetuning_offers_the_memory_nothing() -> None:
+    learner = make_learner(Finetune())
+    for number in range(3):
+        learner.observe(batch(number))
+    assert (len(learner.memory), learner.memory.seen) == (0, 0)
+
+
+def test_finetuning_goes_on_from_task_to_task() -> None:
+    learner = make_learner(Finetune())
+    learner.begin_task((0, 1))
+    learner.observe(labelled(1, 0, 1))
+    learner.end_task()
+    before = weights_of(learner.network)
+    learner.begin_task((2,))
+    assert same(weights_of(learner.network), before)
+
+
+# --- everything at once -------------------------------------------------------------------------
+
+TASKS = ((0, 1), (2,), (3, 4))
+TURNED = 1
+"""The concept that class 0 takes on at the second task."""
+TRAINED = 6
+"""Training rows of every class."""
+
+
+@functools.cache
+def pictures() -> Dataset:
+    draw = np.random.RandomState(0)
+    labels = np.repeat(np.arange(CLASSES), 2 * TRAINED)
+    return Dataset(
+        images=draw.randint(0, 256, (len(labels), *SHAPE)).astype(np.uint8),
+        labels=labels,
+        class_names=tuple("abcde"),
+    )
+
+
+def stream_for(method: type[Objective]) -> Stream:
+    ids = np.arange(len(pictures().labels))
+    rest = np.array([], dtype=np.int64)
+    parts = Parts(train=ids[::2], monitored=rest, reference=rest, test=ids[1::2])
+    schedule = Schedule(
+        tasks=TASKS,
+        concepts=(Concept(transform="permutation", severity=5, seed=1),),
+        events=(DriftEvent(task=2, concepts={0: TURNED}),),
+    )
+    return Stream(pictures(), parts, schedule, batch_size=4, seed=0, cumulative=method.cumulative)
+
+
+class Watched(Joint):
+    """Writes down what the network is shown, and its weights where tasks begin and end."""
+
+    def __init__(self, options: JointOptions) -> None:
+        super().__init__(options)
+        self.shown: list[list[tuple[bytes, int]]] = []
+        self.began: list[dict[str, Any]] = []
+        self.ended: list[dict[str, Any]] = []
+        self.announced: list[tuple[int, ...]] = []
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
+        self.shown[-1] += as_pairs(stream.x, stream.y)
+        return super().outcome(network, stream, draw)
+
+    def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
+        self.shown.append([])
+        self.began.append(weights_of(network))
+        self.announced.append(tuple(classes))
+
+    def end_task(self, network: nn.Module) -> None:
+        self.ended.append(weights_of(network))
+
+
+def as_pairs(x: Tensor, labels: Tensor) -> list[tuple[bytes, int]]:
+    return [(row.numpy().tobytes(), int(label)) for row, label in zip(x, labels, strict=True)]
+
+
+class Unwatched:
+    """A monitor that looks away."""
+
+    def check(self, task: object) -> list[Verdict]:
+        return []
+
+    def renew(self, task: object, labels: Sequence[int], learned: Rows) -> None:
+        return
+
+
+def bare(task: object) -> Workbench:
+    """Nothing on it: nobody may ask for labels."""
+    del task
+    return Workbench(**dict.fromkeys((field.name for field in fields(Workbench)), None))  # type: ignore[arg-type]
+
+
+def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Ledger]:
+    objective = Watched(JointOptions(from_scratch=from_scratch))
+    learner = make_learner(objective)
+    ledger = Ledger()
+    records = play(
+        stream_for(Joint).tasks(),
+        care=Care(monitor=Unwatched(), adaptation=Vanilla(), learner=learner, ledger=ledger),
+        bench=bare,
+        evaluate=lambda task: None,
+        epochs=epochs,
+        listener=Silent(),
+    )
+    assert len(list(records)) == 3
+    return learner, objective, ledger
+
+
+def test_joint_training_sees_every_known_class_as_it_looks_now_in_every_epoch() -> None:
+    _, objective, _ = played(from_scratch=True, epochs=2)
+    assert objective.announced == list(TASKS)
+    for number, shown in enumerate(objective.shown, start=1):
+        known = [label for classes in TASKS[:number] for label in classes]
+        rows = stream_for(Joint).rows("train", known, number)
+        assert len(rows) == TRAINED * len(known)
+        assert set(rows.concepts[rows.labels == 0].tolist()) == ({0} if number == 1 else {TURNED})
+        assert sorted(shown) == sorted(2 * as_pairs(as_floats(rows), rows.labels))
+
+
+def test_joint_training_books_a_label_once_for_every_look_of_a_row() -> None:
+    learner, _, ledger = played(from_scratch=True)
+    # Class 0 has to be labelled anew at the second task, as it looks different from there on.
+    assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
+    assert (len(learner.memory), learner.memory.seen) == (0, 0)
+
+
+def test_joint_training_begins_every_task_with_other_fresh_weights() -> None:
+    _, objective, _ = played(from_scratch=True)
+    for attempt, began in enumerate(objective.began):
+        assert same(began, weights_of(make_network(attempt)))
+    assert JointOptions().from_scratch, "by default"
+
+
+def test_joint_training_goes_on_from_the_last_task_if_asked() -> None:
+    _, objective, _ = played(from_scratch=False)
+    assert same(objective.began[0], weights_of(make_network(0)))
+    assert same(objective.began[1:], objective.ended[:-1])
+    assert not same(objective.began[1], objective.began[0])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_starting_afresh_forgets_the_optimisers_momentum_too(momentum: float) -> None:
+    learner = make_learner(Joint(JointOptions()), momentum=momentum)
+    learner.begin_task((0, 1))
+    learner.observe(labelled(1, 0, 1))
+    learner.end_task()
+    learner.begin_task((2,))
+    fresh = make_learner(
+        Joint(JointOptions()), momentum=momentum, make=lambda attempt: make_network(attempt + 1)
+    )
+    fresh.begin_task((0, 1, 2))
+    for number in (2, 3):
+        rows = labelled(number, 0, 1, 2)
+        mine, theirs = learner.observe(rows), fresh.observe(rows)
+        assert mine.loss == theirs.loss
+        assert torch.equal(mine.logits, theirs.logits)
+    assert same(weights_of(learner.network), weights_of(fresh.network))
+
+
+@pytest.mark.parametrize("from_scratch", [True, False])
+def test_a_pause_anywhere_changes_nothing(from_scratch: bool) -> None:
+    assert_pauses_change_nothing(
+        lambda: make_learner(Joint(JointOptions(from_scratch=from_scratch)), momentum=0.9),
+        two_tasks_and_a_restart(),
+    )
+
+
+def test_finetuning_is_paused_as_safely() -> None:
+    assert_pauses_change_nothing(
+        lambda: make_learner(Finetune(), momentum=0.9), two_tasks_and_a_restart()
+    )
+
+
+def test_only_joint_training_asks_for_classes_of_earlier_tasks() -> None:
+    for method, labels in ((Finetune, [2]), (Joint, [0, 1, 2])):
+        rows = stream_for(method).task(2).train()
+        assert torch.unique(rows.labels).tolist() == labels

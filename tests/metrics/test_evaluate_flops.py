@@ -1,0 +1,201 @@
+"""FLOPs by formula, and measuring that leaves everything as it was."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from driftwise import rng
+from driftwise.metrics import FlopMeter, FlopsPerRow, Ledger, per_row
+
+
+class Attention(nn.Module):
+    """Self-attention over `tokens` tokens of width 8, 2 heads of 4."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 24)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        query, key, value = self.project(rows).view(len(rows), -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        return functional.scaled_dot_product_attention(query, key, value).flatten(1)
+
+
+def conv_net() -> nn.Sequential:
+    """With everything that a forward could disturb: batch statistics and random draws."""
+    layers = (nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm2d(5), nn.Dropout(0.5), nn.ReLU())
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(5 * 6 * 6, 2))
+
+
+def test_a_linear_layer_by_formula() -> None:
+    # Backward: the weights' gradient only, for nobody asks for the gradient of the input.
+    assert per_row(nn.Linear(8, 4), (8,)) == FlopsPerRow(forward=2 * 8 * 4, backward=2 * 8 * 4)
+
+
+def test_a_hidden_layer_pays_for_the_gradient_of_its_input_too() -> None:
+    network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
+    first, second = 2 * 8 * 4, 2 * 4 * 3
+    cost = per_row(network, (8,))
+    assert cost == FlopsPerRow(forward=first + second, backward=first + 2 * second)
+
+
+@pytest.mark.parametrize(("stride", "side"), [(1, 6), (2, 3)])
+def test_a_convolution_by_formula(stride: int, side: int) -> None:
+    network = nn.Conv2d(3, 5, kernel_size=3, stride=stride, padding=1)
+    flops = 2 * (3 * 3 * 3) * 5 * side * side
+    assert per_row(network, (3, 6, 6)) == FlopsPerRow(forward=flops, backward=flops)
+
+
+def test_attention_is_counted() -> None:
+    projection = 2 * 7 * 8 * 24
+    products = 2 * (2 * 7 * 4 * 7) * 2  # queries with keys, weights with values; two heads
+    assert per_row(Attention(), (7, 8)).forward == projection + products
+
+
+def test_an_encoder_layer_costs_the_same_in_both_modes() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    in_training = per_row(layer.train(), (5, 8))
+    assert per_row(layer.eval().requires_grad_(False), (5, 8)).forward == in_training.forward > 0
+
+
+class Precise(nn.Module):
+    """Frozen, and in float64 inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 4).double().requires_grad_(False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return functional.linear(rows.double(), self.inner.weight, self.inner.bias).float()
+
+
+def test_a_network_is_measured_in_its_own_precision() -> None:
+    assert per_row(Precise(), (8,)) == FlopsPerRow(forward=64, backward=0)
+
+
+def test_a_frozen_network_has_no_backward() -> None:
+    network = nn.Linear(8, 4).requires_grad_(False)
+    assert per_row(network, (8,)) == FlopsPerRow(forward=64, backward=0)
+
+
+def test_measuring_works_where_gradients_are_off() -> None:
+    with torch.no_grad():
+        assert per_row(nn.Linear(8, 4), (8,)).backward == 64
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_measuring_leaves_network_and_randomness_bit_identical(training: bool) -> None:
+    network = conv_net().train(training)
+    network(torch.ones(3, 3, 6, 6)).sum().backward()  # so that there are gradients to disturb
+    state = copy.deepcopy(network.state_dict())
+    grads = [parameter.grad for parameter in network.parameters()]
+    grad_values = [None if grad is None else grad.clone() for grad in grads]
+    random_state = torch.get_rng_state()
+
+    FlopMeter(lambda count: None).watch(network, (3, 6, 6))
+
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert network.training is training
+    assert all(torch.equal(state[name], value) for name, value in network.state_dict().items())
+    for parameter, grad, value in zip(network.parameters(), grads, grad_values, strict=True):
+        assert parameter.grad is grad is not None
+        assert value is not None
+        assert torch.equal(grad, value)
+
+
+def test_a_watched_network_computes_bit_for_bit_what_it_would_have() -> None:
+    free = conv_net()
+    watched = copy.deepcopy(free)
+    booked: list[int] = []
+    FlopMeter(booked.append).watch(watched, (3, 6, 6))
+    rows = torch.randn(4, 3, 6, 6, generator=rng.fork(0, "rows"))
+    for network in (free, watched):
+        with rng.as_global(rng.fork(0, "dropout")):
+            network(rows).square().sum().backward()
+    assert booked != []
+    for one, other in zip(free.parameters(), watched.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_calls_book_rows_times_cost_and_the_backward_only_when_learning() -> None:
+    network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
+    cost = per_row(network, (8,))
+    booked: list[int] = []
+    FlopMeter(booked.append).watch(network, (8,))
+    assert booked == []
+    network.train()(torch.zeros(5, 8))
+    with torch.no_grad():
+        network(torch.zeros(5, 8))
+    network.eval()(torch.zeros(7, 8))
+    with torch.inference_mode():
+        network(torch.zeros(1, 8))
+        network(torch.zeros(0, 8))
+    learning = cost.forward + cost.backward
+    assert booked == [5 * learning, 5 * cost.forward, 7 * cost.forward, cost.forward, 0]
+
+
+def test_flops_land_in_the_phase_of_the_call() -> None:
+    ledger, network = Ledger(), nn.Linear(8, 4)
+    FlopMeter(ledger.add_flops).watch(network, (8,))
+    with ledger.phase("train"):
+        network(torch.zeros(2, 8)).sum().backward()
+    with ledger.phase("evaluate"), torch.no_grad():
+        network(torch.zeros(3, 8))
+    assert ledger.flops == {"train": 2 * 128, "detect": 0, "adapt": 0, "evaluate": 3 * 64}
+
+
+def test_copies_of_a_watched_network_book_to_the_same_ledger() -> None:
+    ledger, network = Ledger(), nn.Linear(8, 4)
+    meter = FlopMeter(ledger.add_flops)
+    meter.watch(network, (8,))
+    average = copy.deepcopy(network)
+    meter.watch(average, (8,))  # it is watched already: nothing may count twice
+    meter.watch(network, (8,))
+    assert ledger.flops["detect"] == 0
+    with ledger.phase("detect"), torch.no_grad():
+        average(torch.zeros(1, 8))
+        network(torch.zeros(1, 8))
+    assert ledger.flops["detect"] == 2 * 64
+
+
+def test_two_meters_each_count_the_whole() -> None:
+    network = nn.Linear(8, 4)
+    first: list[int] = []
+    second: list[int] = []
+    FlopMeter(first.append).watch(network, (8,))
+    FlopMeter(second.append).watch(network, (8,))
+    network(torch.zeros(1, 8))
+    assert first == second == [128]
+
+
+def test_measuring_does_not_run_the_hooks_of_others() -> None:
+    network = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    features: list[Tensor] = []
+    network[0].register_forward_hook(lambda module, inputs, output: features.append(output))
+    per_row(network, (8,))
+    assert features == []
+    network(torch.zeros(1, 8))
+    assert len(features) == 1
+
+
+class Marked(nn.Linear):
+    """Nobody else's layers are of this type, so any left over is a leak."""
+
+
+def test_a_meter_keeps_neither_network_nor_copy_alive() -> None:
+    meter = FlopMeter(lambda count: None)
+    network = Marked(8, 4)
+    meter.watch(network, (8,))
+    gone = weakref.ref(network)
+    del network
+    gc.collect()
+    assert gone() is None
+    assert not [thing for thing in gc.get_objects() if type(thing) is Marked]

@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib.image
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_hex
+from report_builders import small_result, write_run
+
+from driftwise.report.canvas import Drawing
+from driftwise.report.figures import Picture
+from driftwise.report.style import DRIFT, Looks, looks_of
+from driftwise.report.sweeps import Sweep, read_sweep
+from driftwise.reproduce.cost_figures import cost_scatter, spread_out
+from driftwise.reproduce.curve_figures import accuracy_grid
+from driftwise.reproduce.detector_map import detector_map
+from driftwise.reproduce.feature_space import FeatureMap, feature_maps
+from driftwise.reproduce.figures import draw_paper_figures
+from driftwise.reproduce.gain import gain_bars, paired_gain
+from driftwise.reproduce.places import MAX_COLUMNS, Group, groups_of, spots_of
+from driftwise.reproduce.radar import radar_grid
+from driftwise.reproduce.severity import severity_panels
+
+Place = dict[str, Any]
+FAA = {"vanilla": 50.0, "fr": 80.0, "amr": 75.0}
+ASKED = {"vanilla": 0, "fr": 400, "amr": 20}
+NOTE = "tiny pictures, one epoch"
+
+
+def grid(
+    *,
+    methods: Iterable[str] = ("er", "der++"),
+    buffers: Iterable[int] = (500, 5000),
+    drifts: Iterable[int] = (1,),
+    adaptations: Iterable[str] = ("vanilla", "fr", "amr"),
+    seeds: int = 2,
+    **more: Any,
+) -> list[Place]:
+    """vanilla without drift, and everything with."""
+    return [
+        {
+            "benchmark": "toy-cd",
+            "method": method,
+            "adaptation": adaptation,
+            "buffer_size": buffer,
+            "num_drifts": count,
+            "seed": seed,
+            **more,
+        }
+        for buffer in buffers
+        for method in methods
+        for adaptation, count in [("vanilla", 0), *((a, d) for d in drifts for a in adaptations)]
+        for seed in range(seeds)
+    ]
+
+
+def sweep_of(
+    folder: Path,
+    places: Sequence[Place],
+    *,
+    is_done: Callable[[Place], bool] = lambda _: True,
+    faa: Callable[[Place], float] = lambda place: FAA[place["adaptation"]] + place["seed"],
+) -> Sweep:
+    """A sweep as it lies on disk; its buffers are a tenth of the nominal ones."""
+    runs = []
+    for number, place in enumerate(places):
+        runs.append({"id": f"r{number}", "place": place, "config": {}})
+        if not is_done(place):
+            continue
+        end = faa(place)
+        result = small_result(
+            benchmark="toy-cd",
+            method=place.get("method", "er"),
+            adaptation=place["adaptation"],
+            buffer_size=place.get("buffer_size", 500) // 10,
+            num_drifts=place.get("num_drifts", 1),
+            seed=place["seed"],
+            faa=end,
+            accuracy_matrix=[[90.0, None], [end, end]],
+            labels={"stream": 200, "monitoring": 40, "adaptation": ASKED[place["adaptation"]]},
+            drift_events=[
+                {"task": 2, "classes": [0, 1], "transform": "permutation", "severity": 5}
+            ][: place.get("num_drifts", 1)],
+        )
+        write_run(folder / "runs" / f"r{number}", result)
+    plan = {
+        "format": 1,
+        "name": "toy",
+        "reproduces": None,
+        "scale": {"name": "smoke", "note": NOTE},
+        "grid": {},
+        "runs": runs,
+    }
+    file = folder / "sweeps" / "toy.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(plan))
+    return read_sweep(file)
+
+
+def severity_grid() -> list[Place]:
+    calm = grid(methods=["er"], buffers=[500], drifts=[], transform=None, severity=None)
+    return calm + [
+        {**place, "transform": transform, "severity": severity}
+        for transform in ("rotation", "shot-noise")
+        for severity in (1, 2, 3)
+        for place in grid(methods=["er"], buffers=[500])
+        if place["num_drifts"]
+    ]
+
+
+def error_grid() -> list[Place]:
+    reference = grid(methods=["er"], buffers=[500], adaptations=["vanilla"], tpr=None, fpr=None)
+    return reference + [
+        {**place, "tpr": tpr, "fpr": fpr}
+        for tpr in (0.5, 1.0)
+        for fpr in (0.0, 0.1, 0.2)
+        for place in grid(methods=["er"], buffers=[500], adaptations=["amr"])
+        if place["num_drifts"]
+    ]
+
+
+LOOKS: Looks = looks_of(FAA)
+
+
+def texts(drawing: Drawing) -> str:
+    """All that is written on a figure."""
+    parts = [text.get_text() for text in drawing.figure.texts]
+    for panel in drawing.figure.axes:
+        parts += [text.get_text() for text in panel.texts]
+        parts += [panel.get_title(), panel.get_title(loc="left")]
+        parts += [label.get_text() for label in panel.get_xticklabels()]
+    return "\n".join(parts)
+
+
+def check_drawn_and_uncut(pictures: Sequence[Picture]) -> None:
+    """There is ink on the paper, and none at its edges; the SVG is XML."""
+    for picture in pictures:
+        pixels = matplotlib.image.imread(io.BytesIO(picture.png))
+        inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
+        assert 0.005 < inked.mean() < 0.9, picture.kind
+        border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
+        assert not border.any(), picture.kind
+        ElementTree.fromstring(picture.svg)
+
+
+def only_group(sweep: Sweep) -> Group:
+    (group,) = groups_of(spots_of(sweep))
+    return group
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    return sweep_of(tmp_path_factory.mktemp("sweep"), grid())
+
+
+def test_a_table_gives_curves_gains_and_costs_with_scale_and_buffers_told(whole: Sweep) -> None:
+    pictures = draw_paper_figures(whole)
+    kinds = ["accuracy-toy-cd-d1", "gain-toy-cd", "cost-toy-cd-d1", "radar-toy-cd-d1"]
+    assert [picture.kind for picture in pictures] == kinds
+    check_drawn_and_uncut(pictures)
+    for picture in pictures:
+        assert f"Scale smoke: {NOTE}. Buffers: 50 rows for 500, 500 rows for 5,000." in (
+            picture.caption
+        )
+
+
+def test_every_figure_has_the_scale_printed_on_it(whole: Sweep, tmp_path: Path) -> None:
+    group = only_group(whole)
+    severe = sweep_of(tmp_path / "severe", severity_grid())
+    erring = sweep_of(tmp_path / "erring", error_grid())
+    drawings = [
+        accuracy_grid(group, whole, LOOKS),
+        gain_bars([group], whole, LOOKS),
+        cost_scatter(group, whole, LOOKS),
+        radar_grid(group, whole, LOOKS),
+        severity_panels(spots_of(severe), severe, LOOKS),
+        detector_map([s for s in spots_of(erring) if s.num_drifts], erring),
+    ]
+    for drawing in drawings:
+        assert drawing is not None
+        printed = texts(drawing).replace("\n", " ")
+        assert f"Scale smoke: {NOTE}." in printed, drawing.title
+        assert "runs of the sweep are done" in printed
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_done"),
+    [
+        ({"buffers": [500]}, lambda p: (p["method"], p["adaptation"]) != ("er", "vanilla")),
+        ({}, lambda place: place["buffer_size"] == 500 and place["adaptation"] == "amr"),
+        ({"seeds": 1, "buffers": [500]}, lambda p: p["method"] == "er"),
+        ({"adaptations": ["amr"], "methods": ["er"]}, lambda _: True),
+        ({"methods": ["er"], "buffers": [500]}, lambda place: place["num_drifts"] == 0),
+    ],
+    ids=["no-floor", "one-corner", "one-seed", "one-adaptation", "calm-only"],
+)
+def test_unfinished_sweeps_are_drawn_with_gaps(
+    tmp_path: Path, changes: dict[str, Any], is_done: Callable[[Place], bool]
+) -> None:
+    places = grid(**changes)
+    pictures = draw_paper_figures(sweep_of(tmp_path, places, is_done=is_done))
+    check_drawn_and_uncut(pictures)
+    done = [place for place in places if is_done(place) and place["num_drifts"]]
+    kinds = {picture.kind.split("-")[0] for picture in pictures}
+    assert kinds == ({"accuracy", "cost", "radar"} | kinds if done else set())
+    if {place["adaptation"] for place in done} == {"amr"}:
+        assert "gain" not in kinds
+
+
+def test_a_sweep_without_results_draws_nothing(tmp_path: Path) -> None:
+    assert draw_paper_figures(sweep_of(tmp_path, grid(), is_done=lambda _: False)) == ()
+
+
+def test_a_sweep_without_drift_shows_curves_alone(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, grid(drifts=[]))
+    (picture,) = draw_paper_figures(sweep)
+    assert picture.kind == "accuracy-toy-cd-d0"
+    assert "Nothing drifts" in picture.caption
+
+
+def test_a_panel_of_which_nothing_has_run_stays_where_its_method_and_its_buffer_have_others(
+    tmp_path: Path,
+) -> None:
+    sweep = sweep_of(
+        tmp_path, grid(), is_done=lambda p: (p["method"], p["buffer_size"]) != ("der++", 500)
+    )
+    drawing = accuracy_grid(only_group(sweep), sweep, LOOKS)
+    remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
+    assert remarks == [[], ["not run yet"], [], []]
+
+
+def test_missing_cells_are_named_where_they_are_missing(tmp_path: Path) -> None:
+    sweep = sweep_of(
+        tmp_path,
+        grid(),
+        is_done=lambda p: (
+            p["method"] == "er" and (p["adaptation"], p["buffer_size"]) != ("fr", 500)
+        ),
+    )
+    drawing = accuracy_grid(only_group(sweep), sweep, LOOKS)
+    remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
+    assert remarks == [["not yet: fr"], []]
+    assert "Not run yet: der++." in drawing.caption
+    assert "er, buffer 500: vanilla 50.5, fr missing, amr 75.5" in drawing.alt
+
+
+def test_drift_is_marked_between_the_tasks_and_the_undrifted_level_is_there(whole: Sweep) -> None:
+    drawing = accuracy_grid(only_group(whole), whole, LOOKS)
+    panel = drawing.figure.axes[0]
+    (mark,) = [line for line in panel.lines if to_hex(line.get_color()) == DRIFT.lower()]
+    assert set(np.asarray(mark.get_xdata()).tolist()) == {1.5}
+    curves = [line for line in panel.lines if line is not mark]
+    assert len(curves) == 4
+    assert "Grey: the same without drift." in drawing.caption
+
+
+def test_gains_are_differences_within_seeds_that_both_have(tmp_path: Path) -> None:
+    faa = {("vanilla", 0): 50.0, ("vanilla", 1): 60.0, ("amr", 1): 75.0, ("amr", 2): 99.0}
+    sweep = sweep_of(
+        tmp_path,
+        grid(methods=["er"], buffers=[500], seeds=3),
+        is_done=lambda p: (p["adaptation"], p["seed"]) in faa and p["num_drifts"] == 1,
+        faa=lambda p: faa[p["adaptation"], p["seed"]],
+    )
+    ours, floor = (sweep.find(adaptation=name, num_drifts=1) for name in ("amr", "vanilla"))
+    gain = paired_gain(ours, floor)
+    assert gain is not None
+    assert (gain.mean, gain.sd, gain.count) == (15.0, None, 1)
+    assert paired_gain(None, floor) is None
+
+
+def test_published_gains_stand_beside_ours_as_hollow_diamonds(whole: Sweep) -> None:
+    published = {"vanilla": 40.0, "amr": 71.5}
+    drawing = gain_bars(
+        [only_group(whole)],
+        whole,
+        LOOKS,
+        lambda place: published.get(str(place["adaptation"])) if place["method"] == "er" else None,
+    )
+    assert drawing is not None
+    diamonds = [line for line in drawing.figure.axes[0].lines if line.get_marker() == "D"]
+    assert [np.asarray(line.get_ydata()).tolist() for line in diamonds] == [[31.5]]
+    assert {line.get_markerfacecolor() for line in diamonds} == {"white"}
+    assert "amr +25.0 (published +31.5)" in drawing.alt
+    assert "amr +25.0±0.0" in texts(drawing)
+
+
+def test_zero_labels_have_a_place_on_the_axis_of_labels(whole: Sweep) -> None:
+    drawing = cost_scatter(only_group(whole), whole, LOOKS)
+    assert drawing is not None
+    panel = drawing.figure.axes[0]
+    assert panel.get_xscale() == "symlog"
+    left, right = panel.get_xlim()
+    assert left < 0 < 400 < right
+    assert 0 in panel.get_xticks()
+    assert panel.get_title(loc="left") == "vanilla 0, fr 400, amr 20"
+
+
+@given(
+    st.lists(st.floats(-100, 100), max_size=8),
+    st.floats(0.1, 10),
+)
+def test_spread_out_names_keep_their_order_their_distance_and_their_centre(
+    values: list[float], gap: float
+) -> None:
+    placed = spread_out(values, gap)
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    steps = np.diff([placed[index] for index in order])
+    assert (steps >= gap - 1e-6).all()
+    assert sum(placed) == pytest.approx(sum(values), abs=1e-6)
+    if (np.diff(sorted(values)) >= gap).all():
+        assert placed == pytest.approx(values)
+
+
+def test_radars_carry_absolute_labels_and_say_what_one_is(tmp_path: Path, whole: Sweep) -> None:
+    drawing = radar_grid(only_group(whole), whole, LOOKS)
+    assert texts(drawing).count("labels: vanilla 0, fr 400, amr 20") == 4
+    assert "amr 0.05, 1.00, 1.00" in drawing.alt
+    without = sweep_of(tmp_path, grid(adaptations=["amr"]))
+    assert "largest = 1" in texts(radar_grid(only_group(without), without, LOOKS))
+
+
+def test_severities_have_a_panel_per_transform_gaps_and_the_undrifted_level(
+    tmp_path: Path,
+) -> None:
+    sweep = sweep_of(
+        tmp_path,
+        severity_grid(),
+        is_done=lambda p: (p["transform"], p["severity"]) != ("rotation", 2),
+        faa=lambda p: 90.0 - 10 * (p["severity"] or 0) + p["seed"],
+    )
+    (picture,) = draw_paper_figures(sweep)
+    assert picture.kind == "severity-toy-cd-er-b500-d1"
+    check_drawn_and_uncut([picture])
+    drawing = severity_panels(spots_of(sweep), sweep, LOOKS)
+    assert drawing is not None
+    rotation, noise = drawing.figure.axes
+    assert (rotation.get_title(), noise.get_title()) == ("rotation", "shot-noise")
+    level, *lines = rotation.lines
+    assert np.asarray(level.get_ydata()).tolist() == [90.5, 90.5]
+    assert len(lines) == 3
+    for line in lines:
+        np.testing.assert_array_equal(np.asarray(line.get_ydata()), [80.5, np.nan, 60.5])
+    assert "3 of 9 points not run yet" in texts(drawing)
+    assert "vanilla without drift, 90.5 ± 0.7" in drawing.caption
+
+
+def test_detector_errors_make_a_map_with_labels_gaps_and_the_level_without_a_detector(
+    tmp_path: Path,
+) -> None:
+    sweep = sweep_of(
+        tmp_path,
+        error_grid(),
+        is_done=lambda p: (p["tpr"], p["fpr"]) != (0.5, 0.1),
+        faa=lambda p: 40.0 if p["tpr"] is None else 80 * p["tpr"] - 10 * p["fpr"] + p["seed"],
+    )
+    (picture,) = draw_paper_figures(sweep)
+    assert picture.kind == "detector-toy-cd-er-b500-d1"
+    check_drawn_and_uncut([picture])
+    assert "For comparison: vanilla, 1 drift 40.0; vanilla, no drift 40.0." in picture.caption
+    assert "0.5 found and 0.1 alarmed missing" in picture.alt
+    assert "1 found and 0.2 alarmed 78.5" in picture.alt
+    drawing = detector_map(spots_of(sweep), sweep)
+    assert drawing is not None
+    (mesh,) = drawing.figure.axes[0].collections
+    values = mesh.get_array()
+    assert values is not None
+    shown = np.ma.filled(values, np.nan).reshape(2, 3)
+    assert np.isnan(shown).tolist() == [[False, True, False], [False, False, False]]
+    assert shown[1, 0] == 80.5
+    assert "78.5 ±0.7\n20 labels" in texts(drawing)
+
+
+def test_constant_settings_do_not_make_a_sweep_over_severities(tmp_path: Path) -> None:
+    places = grid(methods=["er"], buffers=[500], transform="rotation", severity=5)
+    kinds = [p.kind for p in draw_paper_figures(sweep_of(tmp_path, places))]
+    assert kinds[0] == "accuracy-toy-cd-d1"
+
+
+def test_settings_that_differ_head_panels_and_wide_grids_become_several_figures(
+    tmp_path: Path,
+) -> None:
+    places = [
+        {**place, "rate": rate / 10}
+        for rate in range(MAX_COLUMNS + 1)
+        for place in grid(methods=["er"], buffers=[500], seeds=1)
+    ]
+    groups = groups_of(spots_of(sweep_of(tmp_path, places)))
+    assert [(group.slug, len(group.variants)) for group in groups] == [
+        ("toy-cd-d1", MAX_COLUMNS),
+        ("toy-cd-d1-2", 1),
+    ]
+    assert groups[0].variants[:2] == ["er, rate 0.0", "er, rate 0.1"]
+
+
+def test_what_the_grid_does_not_name_is_read_from_a_finished_run(tmp_path: Path) -> None:
+    places = [{"adaptation": name, "seed": 0} for name in ("vanilla", "amr")]
+    sweep = sweep_of(tmp_path, places, is_done=lambda p: p["adaptation"] == "amr")
+    group = only_group(sweep)
+    assert (group.benchmark, group.variants, group.buffers) == ("toy-cd", ["er"], [50])
+    assert [spot.cell is None for spot in group.at("er", 50)] == [True, False]
+
+
+def test_drawing_again_gives_equal_files(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, grid(methods=["er"], buffers=[500], drifts=[]))
+    first, second = draw_paper_figures(sweep), draw_paper_figures(sweep, LOOKS)
+    assert [(p.svg, p.png) for p in first] == [(p.svg, p.png) for p in second]
+
+
+def feature_row(*, drifts_at: int | None, tasks: int = 3) -> list[FeatureMap]:
+    return [
+        FeatureMap(
+            task=task,
+            coordinates=np.arange(12, dtype=np.float64).reshape(6, 2) % 5,
+            labels=np.arange(6) % 2,
+            drifted=drifts_at is not None and task >= drifts_at,
+        )
+        for task in range(1, tasks + 1)
+    ]
+
+
+def test_feature_maps_frame_what_has_drifted_and_leave_a_gap_for_what_is_not_there(
+    tmp_path: Path,
+) -> None:
+    sweep = sweep_of(tmp_path, grid(methods=["er"], buffers=[500], drifts=[], seeds=1))
+    rows = {"no drift": feature_row(drifts_at=None), "amr": feature_row(drifts_at=2, tasks=2)}
+    picture = draw_paper_figures(sweep, features=rows)[-1]
+    assert picture.kind == "features"
+    check_drawn_and_uncut([picture])
+    assert "ant, bee" in picture.alt
+    drawing = feature_maps(rows, title="toy", notes="")
+    assert drawing is not None
+    frames = [
+        to_hex(panel.spines["left"].get_edgecolor()) == DRIFT.lower()
+        for panel in drawing.figure.axes
+    ]
+    assert frames == [False, False, False, False, True, False]
+    assert [text.get_text() for text in drawing.figure.axes[5].texts] == ["not there yet"]
+    assert feature_maps({"amr": []}, title="toy", notes="") is None

@@ -1,0 +1,338 @@
+"""Checkpoints in the middle of a task: going on from one equals never having stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from run_tools import ENVIRONMENT, Stop, StopAt, command_line, complaint, lasting, result_of
+from safetensors.torch import load_file, save
+from same_state import same
+
+from driftwise import RunConfig, run
+from driftwise.protocols import Workbench
+from driftwise.runs import checkpoint as state_file
+from driftwise.runs import store
+from driftwise.runs import task_state as module
+from driftwise.runs.listeners import Silent
+from driftwise.runs.saving import Saving
+from driftwise.runs.store import RunFolder, read_checkpoint
+from driftwise.types import Midway, Repair, Rows, Verdict
+
+SMALL = RunConfig(epochs=2, tasks=((0, 1), (2, 3)), detector="oracle")
+EVERY_STEP = Saving(steps=1)
+
+
+def config(method: str = "er", adaptation: str = "amr") -> RunConfig:
+    return dataclasses.replace(SMALL, method=method, adaptation=adaptation)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """The folder of an undisturbed run, by method and adaptation."""
+    top = tmp_path_factory.mktemp("whole")
+
+    def of(method: str, adaptation: str) -> Path:
+        folder = top / f"{method}-{adaptation}"
+        run(config(method, adaptation), folder, resume=True)
+        return folder
+
+    return of
+
+
+@pytest.mark.parametrize("adaptation", ["amr", "fr"])
+@pytest.mark.parametrize("method", ["er", "er-ace", "der++", "ser", "cls-er"])
+def test_going_on_in_the_middle_of_a_task_equals_never_having_stopped(
+    method: str, adaptation: str, whole: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    undisturbed = whole(method, adaptation)
+    wanted = config(method, adaptation)
+    moments = random.Random(f"{method} {adaptation}")
+    for task, last in ((1, 20), (2, 20)):
+        crash = StopAt(task, moments.randint(2, last))
+        with pytest.raises(Stop):
+            run(wanted, tmp_path / "run", resume=True, listener=crash, saving=EVERY_STEP)
+    run(wanted, tmp_path / "run", resume=True, saving=EVERY_STEP)
+    assert lasting(tmp_path / "run") == lasting(undisturbed)
+    events = [(folder / "events.jsonl").read_bytes() for folder in (tmp_path / "run", undisturbed)]
+    assert events[0] == events[1]
+    states = [read_checkpoint(folder)["parts"] for folder in (tmp_path / "run", undisturbed)]
+    for state in states:
+        del state["ledger"]["seconds"]
+    assert same(*states)
+
+
+def test_a_method_that_keeps_answers_goes_on_from_between_two_tasks(tmp_path: Path) -> None:
+    """A repair rehearses there: what a task has said of its epochs must not reach into it."""
+
+    class BeginsTask3(Silent):
+        def task_begins(self, task: Any) -> None:
+            if task.number == 3:
+                raise Stop
+
+    wanted = dataclasses.replace(
+        config("ser", "amr-recovery"), tasks=((0, 1), (2, 3), (4, 5), (6, 7)), num_drifts=1
+    )
+    run(wanted, tmp_path / "whole")
+    with pytest.raises(Stop):
+        run(wanted, tmp_path / "run", listener=BeginsTask3())
+    run(wanted, tmp_path / "run", resume=True)
+    assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
+
+
+class AsksTwice:
+    """Asks for labels before and after a task's training, and writes down what it is given."""
+
+    given: ClassVar[list[tuple[int, int]]] = []
+    """(task, id), in the order in which they came"""
+    _task = 0
+
+    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+        self._task = drifted[0].task if drifted else 0
+        return Repair(notes=(self._ask(bench),) if drifted else ())
+
+    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+        return (self._ask(bench),) if self._task else ()
+
+    def _ask(self, bench: Workbench) -> str:
+        ids = bench.labels.ask(0, 20).ids.tolist()
+        self.given.extend((self._task, row) for row in ids)
+        unlabelled = {(self._task, row) for row in bench.labels.unlabelled().ids.tolist()}
+        assert not unlabelled & {*self.given}
+        return f"given: {ids}"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"task": self._task}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._task = state["task"]
+
+
+def test_no_sample_is_given_or_booked_twice_within_a_task_resumed_or_not(tmp_path: Path) -> None:
+    wanted = config(adaptation=f"{__name__}:AsksTwice")
+    AsksTwice.given.clear()
+    run(wanted, tmp_path / "whole")
+    given = list(AsksTwice.given)
+    assert len(given) == len(set(given)) == 40
+    assert result_of(tmp_path / "whole")["labels"]["adaptation"] == 40
+
+    AsksTwice.given.clear()
+    with pytest.raises(Stop):
+        run(wanted, tmp_path / "run", listener=StopAt(2, 9), saving=EVERY_STEP)
+    run(wanted, tmp_path / "run", resume=True)
+    assert AsksTwice.given == given
+    assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
+
+
+def test_a_run_goes_on_after_the_very_step_that_was_saved(tmp_path: Path) -> None:
+    class Count(StopAt):
+        steps = 0
+
+        def stepped(self, epoch: int, report: Any) -> None:
+            self.steps += 1
+            super().stepped(epoch, report)
+
+    first = Count(1, 7)
+    with pytest.raises(Stop):
+        run(SMALL, tmp_path, listener=first, saving=EVERY_STEP)
+    rest = Count(9, 0)
+    run(SMALL, tmp_path, resume=True, listener=rest)
+    # The step at which it crashed had been made, and not been saved.
+    assert first.steps - 1 + rest.steps == result_of(tmp_path)["gradient_steps"]
+
+
+def test_seconds_decide_where_steps_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[object] = []
+    monkeypatch.setattr(RunFolder, "save_checkpoint", lambda _, state: saved.append(state))
+    run(SMALL, tmp_path / "rarely", saving=Saving(seconds=3600))
+    assert len(saved) == 2  # the ends of both tasks
+    saved.clear()
+    run(SMALL, tmp_path / "always", saving=Saving(seconds=1e-9))
+    assert len(saved) == result_of(tmp_path / "always")["gradient_steps"] + 2
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": 0.0}, {"seconds": -1.0}, {"steps": 0}])
+def test_impossible_intervals_get_one_line(wrong: dict[str, Any]) -> None:
+    assert "between checkpoints must be" in complaint(lambda: Saving(**wrong))
+
+
+def test_a_task_under_way_comes_back_as_it_went() -> None:
+    rows = Rows(
+        images=torch.arange(8, dtype=torch.uint8).reshape(2, 2, 2, 1),
+        labels=torch.tensor([0, 1]),
+        ids=torch.tensor([5, 6]),
+        concepts=torch.tensor([0, 2]),
+    )
+    given = Midway(
+        task=2,
+        epoch=3,
+        steps=4,
+        verdicts=(
+            Verdict(task=2, label=0, drifted=True, p_values={"ks": 0.1}, moved_rows=(5,)),
+            Verdict(task=2, label=1, drifted=None, reason="too few rows"),
+        ),
+        repair=Repair(extra=rows, renewed=(0,), notes=("a note",)),
+    )
+    state = module.to_state(given)
+    came = module.from_state(state_file.unflatten(*state_file.flatten(state)))
+    assert came.verdicts == given.verdicts
+    assert (came.task, came.epoch, came.steps) == (2, 3, 4)
+    assert came.repair.refilled is None
+    assert (came.repair.renewed, came.repair.notes) == ((0,), ("a note",))
+    assert came.repair.extra is not None
+    for field in dataclasses.fields(Rows):
+        assert torch.equal(getattr(came.repair.extra, field.name), getattr(rows, field.name))
+
+
+# --- interruptions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_keeps_the_step_it_was_in(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    flags = ("--epochs", 400, "--tasks", "[[0,1],[2,3]]", "--detector", "oracle", "--quiet")
+    process = subprocess.Popen(
+        command_line("run", *flags, "--out", tmp_path / "run"),
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    events = tmp_path / "run" / "events.jsonl"
+    until(lambda: events.exists() and events.stat().st_size > 0)
+    time.sleep(0.5)  # in the middle of the first task, which takes seconds
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert told.endswith("; everything up to here is kept: go on with --resume\n")
+    saved = read_checkpoint(tmp_path / "run")
+    assert saved["tasks_done"] == 0
+    assert saved["midway"]["task"] == 1
+    assert saved["parts"]["learner"]["steps"] > 0
+
+
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+def stopped(folder: Path) -> None:
+    """A run that has crashed in its second task, and has two checkpoints."""
+    with pytest.raises(Stop):
+        run(SMALL, folder, listener=StopAt(2, 8), saving=EVERY_STEP)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
+    tmp_path: Path, whole: Callable[[str, str], Path]
+) -> None:
+    stopped(tmp_path / "run")
+    (tmp_path / "run" / store.CHECKPOINT).write_bytes(b"half")
+    with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
+        run(SMALL, tmp_path / "run", resume=True)
+    assert lasting(tmp_path / "run") == lasting(whole("er", "amr"))
+
+
+def test_two_damaged_checkpoints_are_no_reason_to_start_from_zero(tmp_path: Path) -> None:
+    stopped(tmp_path)
+    for name in (store.CHECKPOINT, store.PREVIOUS):
+        (tmp_path / name).write_bytes(b"half")
+    told = complaint(lambda: run(SMALL, tmp_path, resume=True))
+    assert f"{tmp_path / store.CHECKPOINT} is damaged" in told
+    assert f"{tmp_path / store.PREVIOUS} is damaged" in told
+    assert told.endswith("start anew with overwrite=True")
+
+
+@pytest.mark.parametrize("kind", ["flip", "cut"])
+def test_no_damage_passes_for_a_checkpoint(kind: str, tmp_path: Path) -> None:
+    stopped(tmp_path)
+    (tmp_path / store.PREVIOUS).unlink()
+    file = tmp_path / store.CHECKPOINT
+    content = file.read_bytes()
+    draw = random.Random(0)
+    header = 8 + int.from_bytes(content[:8], "little")
+    places = [draw.randrange(header) for _ in range(60)]
+    places += [draw.randrange(header, len(content)) for _ in range(60)]
+    for place in places:
+        damaged = bytearray(content)
+        if kind == "flip":
+            damaged[place] ^= 1 << draw.randrange(8)
+        else:
+            del damaged[place:]
+        file.write_bytes(damaged)
+        assert "damaged" in complaint(lambda: read_checkpoint(tmp_path))
+
+
+# --- older formats ------------------------------------------------------------------------------
+
+
+def as_format_3(saved: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """With the records of all tasks in the checkpoint, and no file for them."""
+    state = {key: value for key, value in saved["state"].items() if key != "tasks_done"}
+    lines = (folder / store.RECORDS).read_bytes()[: saved["records"]["bytes"]].splitlines()
+    (folder / store.RECORDS).unlink(missing_ok=True)
+    return {
+        "events": saved["events"]["bytes"],
+        "events_sha256": saved["events"]["sha256"],
+        "state": {**state, "records": [json.loads(line) for line in lines]},
+    }
+
+
+@pytest.mark.parametrize("step", [3, 8])
+@pytest.mark.parametrize("format", [2, 3])
+def test_a_checkpoint_of_an_older_format_is_gone_on_with(
+    format: int, step: int, tmp_path: Path, whole: Callable[[str, str], Path]
+) -> None:
+    saving = Saving(seconds=None, steps=4 if format == 3 else None)
+    with pytest.raises(Stop):
+        run(SMALL, tmp_path / "run", listener=StopAt(2, step), saving=saving)
+    (tmp_path / "run" / store.PREVIOUS).unlink(missing_ok=True)
+    file = tmp_path / "run" / store.CHECKPOINT
+    saved = as_format_3(state_file.read(file, format=store.FORMAT), tmp_path / "run")
+    if format == 3:
+        state_file.write(file, saved, format=3)
+    else:
+        del saved["state"]["midway"], saved["events_sha256"]
+        tensors, tree = state_file.flatten(saved)  # as version 2 wrote it: no digest, tasks only
+        head = json.dumps({"format": 2, "tree": tree})
+        file.write_bytes(save(tensors, metadata={"driftwise": head}))
+    # A crash right after the upgrade, before anything was saved in the new format.
+    with pytest.raises(Stop):
+        run(SMALL, tmp_path / "run", resume=True, listener=StopAtOnce())
+    run(SMALL, tmp_path / "run", resume=True)
+    assert lasting(tmp_path / "run") == lasting(whole("er", "amr"))
+    contents = [
+        (folder / store.RECORDS).read_bytes() for folder in (tmp_path / "run", whole("er", "amr"))
+    ]
+    assert contents[0] == contents[1]
+
+
+class StopAtOnce(Silent):
+    """Crashes at the first step."""
+
+    def stepped(self, epoch: int, report: Any) -> None:
+        raise Stop
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused_although_an_older_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(tmp_path)
+    saved = state_file.read(tmp_path / store.CHECKPOINT, format=store.FORMAT)
+    state_file.write(tmp_path / store.CHECKPOINT, saved, format=store.FORMAT + 1)
+    told = complaint(lambda: run(SMALL, tmp_path, resume=True))
+    assert f"has format {store.FORMAT + 1}, this version reads format {store.FORMAT}" in told
+    assert load_file(tmp_path / store.PREVIOUS)

@@ -1,0 +1,169 @@
+"""The classifier two-sample test against scikit-learn fold by fold; validity and power."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from driftwise.errors import UserError
+from driftwise.stats.c2st import areas_under_curve, c2st, held_out_scores
+from driftwise.stats.mmd import mmd
+from driftwise.stats.permutation import random_splits
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def features(rows: int, width: int, draw: torch.Generator) -> Tensor:
+    return torch.randn(rows, width, generator=draw, dtype=torch.float64)
+
+
+def literal_scores(
+    rows: np.ndarray, is_current: np.ndarray, *, folds: int, ridge: float
+) -> np.ndarray:
+    """One fit per fold."""
+    standard = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    penalty = ridge * np.square(standard).sum() / len(rows)
+    labels = is_current - is_current.mean()
+    scores = np.empty(len(rows))
+    for fold in np.array_split(np.arange(len(rows)), folds):
+        rest = np.setdiff1d(np.arange(len(rows)), fold)
+        model = Ridge(alpha=penalty).fit(standard[rest], labels[rest])
+        scores[fold] = model.predict(standard[fold]) - labels[rest].mean()
+    return scores
+
+
+@pytest.mark.parametrize(("width", "folds"), [(1, 2), (3, 5), (40, 4), (6, 15)])
+def test_held_out_scores_are_those_of_one_ridge_fit_per_fold(width: int, folds: int) -> None:
+    draw = generator(width)
+    pooled = features(15, width, draw) * 3 + 1  # forty features are more than the rows
+    splits = random_splits(1, 4, (6, 9), draw)
+    (found,) = held_out_scores(pooled[None], splits, folds=folds, ridge=0.5)
+    for scores, split in zip(found, splits[0], strict=True):
+        expected = literal_scores(pooled.numpy(), split.numpy(), folds=folds, ridge=0.5)
+        assert scores.tolist() == pytest.approx(expected.tolist(), abs=1e-10)
+
+
+def test_areas_are_those_of_scikit_learn_ties_included() -> None:
+    draw = generator(2)
+    scores = torch.randint(5, (3, 8, 20), generator=draw).double() / 10
+    splits = random_splits(3, 7, (12, 8), draw)
+    found = areas_under_curve(scores, splits)
+    for c in range(3):
+        for s in range(8):
+            expected = roc_auc_score(splits[c, s].numpy(), scores[c, s].numpy())
+            assert found[c, s].item() == pytest.approx(expected)
+
+
+def test_the_p_value_is_the_observed_rank_among_itself_and_the_permuted_splits() -> None:
+    reference, current = features(8, 3, generator(1)), features(12, 3, generator(2)) + 0.4
+    ((area, p_value),) = c2st([(reference, current)], permutations=40, generator=generator(3))
+    draw = generator(3)
+    splits = random_splits(1, 40, (8, 12), draw)[0].numpy()
+    order = torch.rand(1, 20, generator=draw).argsort(dim=1)[0]
+    rows = torch.cat([reference, current])[order].numpy()
+    areas = [
+        roc_auc_score(split, literal_scores(rows, split, folds=10, ridge=0.01))
+        for split in splits[:, order]
+    ]
+    assert area == pytest.approx(areas[0])
+    at_least = sum(other >= areas[0] - 1e-9 for other in areas)
+    assert 1 < at_least < 40
+    assert p_value == pytest.approx(at_least / 41)
+
+
+@pytest.mark.parametrize(("n", "m", "width"), [(8, 12, 3), (5, 6, 20)])
+def test_false_alarms_stay_at_their_level_when_nothing_drifts(n: int, m: int, width: int) -> None:
+    draw = generator(4)
+    pairs = [(features(n, width, draw), features(m, width, draw)) for _ in range(2000)]
+    found = [p_value for _, p_value in c2st(pairs, permutations=99, generator=draw)]
+    rate = statistics.fmean(p_value <= 0.05 for p_value in found)
+    assert rate <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
+    assert rate > 0.02  # areas are discrete, which costs something, and not all
+
+
+def test_a_shift_in_one_feature_out_of_64_is_found() -> None:
+    draw = generator(5)
+    pairs = [(features(50, 64, draw), features(100, 64, draw)) for _ in range(60)]
+    for _, current in pairs:
+        current[:, 17] += 1.5
+    found = c2st(pairs, generator=draw)
+    assert statistics.fmean(p_value <= 0.05 for _, p_value in found) >= 0.9
+    assert statistics.fmean(area for area, _ in found) > 0.65
+
+
+def test_a_shift_across_correlated_features_is_found_where_distances_hide_it() -> None:
+    """The shift lies in a direction in which features hardly vary."""
+    draw = generator(6)
+    mixing = features(16, 16, draw) @ torch.logspace(0, -2, 16, dtype=torch.float64).diag()
+    pairs = [
+        (features(50, 16, draw) @ mixing.T, features(100, 16, draw) @ mixing.T) for _ in range(40)
+    ]
+    pairs = [(reference, current + 0.9 * mixing[:, 12:].sum(dim=1)) for reference, current in pairs]
+
+    def power(evidence: list[tuple[float, float]]) -> float:
+        return statistics.fmean(p_value <= 0.05 for _, p_value in evidence)
+
+    by_classifier = power([*c2st(pairs, generator=draw)])
+    by_distances = power([*mmd(pairs, generator=draw)])
+    assert by_classifier > 0.9
+    assert by_distances < 0.3
+
+
+def test_separated_samples_have_area_one_and_the_smallest_p_value() -> None:
+    pair = features(20, 200, generator(1)), features(15, 200, generator(2)) + 5
+    assert c2st([pair], generator=generator()) == [(1.0, 1 / 101)]
+
+
+@pytest.mark.parametrize("rows", [2, 7])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e8])
+def test_constant_features_are_chance(rows: int, value: float) -> None:
+    constant = torch.full((rows, 3), value)
+    assert c2st([(constant, constant)], generator=generator()) == [(0.5, 1.0)]
+
+
+@pytest.mark.parametrize("width", [1, 9])
+def test_the_smallest_samples_give_numbers(width: int) -> None:
+    pair = features(2, width, generator(1)), features(2, width, generator(2))
+    ((area, p_value),) = c2st([pair], generator=generator())
+    assert 0 <= area <= 1
+    assert 0.1 < p_value <= 1
+
+
+def test_equal_rows_tie() -> None:
+    row = features(1, 30, generator(1))
+    pair = row.expand(9, 30), torch.cat([row.expand(9, 30), row + 1])
+    ((area, _),) = c2st([pair], folds=19, generator=generator())
+    assert area * (9 * 10 * 2) == pytest.approx(round(area * (9 * 10 * 2)))
+
+
+def test_classes_of_different_sizes_come_back_in_their_order() -> None:
+    draw = generator(8)
+    sizes = [(5, 9), (8, 6), (5, 9)]
+    pairs = [(features(n, 4, draw), features(m, 4, draw) + 9 * (m == 6)) for n, m in sizes]
+    areas = [area for area, _ in c2st(pairs, generator=draw)]
+    assert [area == 1 for area in areas] == [False, True, False]
+    assert c2st([], generator=draw) == []
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_features_that_are_no_numbers_are_refused(bad: float) -> None:
+    current = features(5, 3, generator())
+    current[1, 2] = bad
+    with pytest.raises(UserError, match="NaN"):
+        c2st([(features(4, 3, generator()), current)], generator=generator())
+
+
+@pytest.mark.parametrize("options", [{"folds": 1}, {"ridge": 0.0}])
+def test_a_classifier_that_cannot_be_fitted_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="at least 2 folds and a positive ridge"):
+        c2st([], generator=generator(), **options)

@@ -1,0 +1,348 @@
+"""The laws of p-values measured by splitting the reference against itself."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from driftwise import rng
+from driftwise.detect import ComparisonOptions, Judge
+from driftwise.detect.detectors import all_three, by_mmd, ks_on, merging
+from driftwise.errors import UserError
+from driftwise.stats.c2st import areas_under_curve, c2st, held_out_scores
+from driftwise.stats.calibration import (
+    c2st_by_splits,
+    ks_by_splits,
+    mmd_by_splits,
+    smallest_split_p_value,
+)
+from driftwise.stats.ks import kolmogorov_smirnov
+from driftwise.stats.mmd import kernel_matrices, mmd
+from driftwise.stats.permutation import Evidence, Pair, random_splits
+from driftwise.types import Encoding
+
+SplitTest = Callable[..., list[Evidence]]
+ALL = pytest.mark.parametrize(
+    ("split_test", "width"), [(ks_by_splits, None), (mmd_by_splits, 3), (c2st_by_splits, 3)]
+)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(rows: int, width: int | None, draw: torch.Generator) -> Tensor:
+    shape = (rows,) if width is None else (rows, width)
+    return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+
+def rate(evidence: Sequence[Evidence], level: float = 0.05) -> float:
+    return statistics.fmean(each.p_value <= level for each in evidence)
+
+
+def often(chance: float, tries: int) -> float:
+    """A share that one in a thousand such experiments would exceed."""
+    return float(stats.binom.ppf(0.999, tries, chance)) / tries
+
+
+# What a p-value is
+
+
+def literal_gap(first: np.ndarray, second: np.ndarray) -> float:
+    return max(
+        abs(float((first <= t).mean()) - float((second <= t).mean()))
+        for t in np.concatenate([first, second])
+    )
+
+
+def literal_scale(n: int, m: int) -> float:
+    root = math.sqrt(n * m / (n + m))
+    return root + 0.12 + 0.11 / root
+
+
+@pytest.mark.parametrize("rows", [7, 12])
+def test_a_gap_is_ranked_among_those_of_halves_a_near_tie_counting_in_part(rows: int) -> None:
+    reference = (normal(rows, None, generator(1)) * 2).round()  # with ties
+    current = (normal(9, None, generator(2)) * 2).round() + 1
+    ((gap, p_value),) = ks_by_splits([(reference, current)], splits=60, generator=generator(3))
+    assert gap == kolmogorov_smirnov([(reference, current)])[0].statistic
+
+    every = np.array([-1e9, -1e9, *sorted(reference.tolist()), 1e9, 1e9])
+    sizes = len(every) // 2, len(every) - len(every) // 2
+    scaled = gap * literal_scale(rows, 9) / literal_scale(*sizes)
+    count = 0.0
+    for split in random_splits(1, 60, sizes, generator(3))[0, 1:].numpy():
+        rows_above = (literal_gap(every[~split], every[split]) - scaled) * sizes[0]
+        count += min(max(rows_above + 0.5, 0), 1)
+    assert 1 < count < 59
+    assert p_value == pytest.approx((1 + count) / 61)
+
+
+def variance_ratio(kernels: np.ndarray, split: np.ndarray) -> float:
+    """Analysis of variance by squared distances, one block after the other."""
+    squared = 2 - 2 * (kernels + np.eye(len(kernels)))
+    total = squared.sum() / (2 * len(squared))
+    within = sum(squared[np.ix_(side, side)].sum() / (2 * side.sum()) for side in (split, ~split))
+    return float((total - within) / (within / (len(squared) - 2)))
+
+
+def test_a_discrepancy_is_ranked_by_variance_between_over_variance_within() -> None:
+    reference, current = normal(9, 3, generator(1)), normal(14, 3, generator(2)) + 0.6
+    ((statistic, p_value),) = mmd_by_splits(
+        [(reference, current)], splits=80, generator=generator(3)
+    )
+    assert statistic == mmd([(reference, current)], generator=generator())[0].statistic
+
+    kernels = kernel_matrices(torch.cat([reference, current])[None])[0].numpy()
+    observed = variance_ratio(kernels, np.arange(23) >= 9)
+    halves = random_splits(1, 80, (4, 5), generator(3))[0, 1:].numpy()
+    count = sum(variance_ratio(kernels[:9, :9], split) >= observed - 1e-10 for split in halves)
+    assert 1 < count < 79
+    assert p_value == pytest.approx((1 + count) / 81)
+
+
+def test_an_area_is_ranked_in_standard_deviations_of_the_rank_sum() -> None:
+    reference, current = normal(9, 2, generator(1)), normal(15, 2, generator(2)) + 0.8
+    ((area, p_value),) = c2st_by_splits([(reference, current)], splits=80, generator=generator(3))
+
+    draw = generator(3)
+
+    def areas(rows: Tensor, splits: Tensor) -> Tensor:
+        order = torch.rand(1, len(rows), generator=draw).argsort(dim=1)[0]
+        splits = splits[None, :, order]
+        scores = held_out_scores(rows[order][None], splits, folds=10, ridge=0.01)
+        return areas_under_curve(scores, splits)[0]
+
+    def deviations(areas: Tensor, n: int, m: int) -> Tensor:
+        return (areas - 0.5) / math.sqrt((n + m + 1) / (12 * n * m))
+
+    observed = areas(torch.cat([reference, current]), (torch.arange(24) >= 9)[None])
+    assert area == observed.item()
+    halves = random_splits(1, 80, (6, 7), draw)[0, 1:]
+    imagined = torch.zeros(13, 4, dtype=torch.float64)
+    imagined[:9, :2] = reference
+    imagined[9:, :2] = reference.mean(dim=0)
+    imagined[9:11, 2] = imagined[11:, 3] = 1
+    reached = deviations(areas(imagined, halves), 6, 7) >= deviations(observed, 9, 15) - 1e-9
+    count = int(reached.sum())
+    assert 1 < count < 79
+    assert p_value == pytest.approx((1 + count) / 81)
+
+
+@pytest.mark.parametrize(
+    ("rows", "splits", "halves"), [(5, 999, 10), (6, 999, 10), (9, 999, 126), (9, 99, 99)]
+)
+def test_no_p_value_is_smaller_than_the_number_of_halves_allows(
+    rows: int, splits: int, halves: int
+) -> None:
+    smallest = smallest_split_p_value(rows, splits)
+    assert smallest == 1 / (1 + halves)
+    draw = generator(rows)
+    scores = normal(rows, None, draw), normal(200, None, draw) + 50
+    features = normal(rows, 2, draw), normal(200, 2, draw) + 50
+    for split_test, pair in [(ks_by_splits, scores), (mmd_by_splits, features)]:
+        (found,) = split_test([pair], splits=splits, generator=draw)
+        assert found.p_value == pytest.approx(smallest)
+
+
+@ALL
+def test_classes_of_different_sizes_come_back_in_their_order(
+    split_test: SplitTest, width: int | None
+) -> None:
+    draw = generator(8)
+    sizes = [(12, 9), (15, 30), (12, 9), (12, 30)]
+    pairs = [(normal(n, width, draw), normal(m, width, draw) + 9 * (n == 15)) for n, m in sizes]
+    found = split_test(pairs, splits=99, generator=draw)
+    assert [each.p_value <= 0.01 for each in found] == [False, True, False, False]
+    assert split_test([], generator=draw) == []
+
+
+# What it promises
+
+
+def scores_with_ties(rows: int, draw: torch.Generator) -> Tensor:
+    return (normal(rows, None, draw) * 2).round()
+
+
+def scores_mostly_zero(rows: int, draw: torch.Generator) -> Tensor:
+    seldom = torch.rand(rows, generator=draw) < 0.1
+    return torch.where(seldom, 0.5 + normal(rows, None, draw).abs(), 0.0)
+
+
+@pytest.mark.parametrize(("n", "m"), [(10, 20), (20, 300), (50, 60)])
+@pytest.mark.parametrize(
+    "scores", [lambda rows, draw: normal(rows, None, draw), scores_with_ties, scores_mostly_zero]
+)
+def test_false_alarms_of_gaps_stay_at_their_level_when_nothing_drifts(
+    scores: Callable[[int, torch.Generator], Tensor], n: int, m: int
+) -> None:
+    draw = generator(n)
+    pairs = [(scores(n, draw), scores(m, draw)) for _ in range(400)]
+    assert rate(ks_by_splits(pairs, splits=199, generator=draw)) <= often(0.05, 400)
+
+
+@pytest.mark.parametrize(("n", "m"), [(10, 20), (20, 100)])
+@pytest.mark.parametrize("width", [2, 24])
+@pytest.mark.parametrize("split_test", [mmd_by_splits, c2st_by_splits])
+def test_false_alarms_on_features_stay_at_their_level_when_nothing_drifts(
+    split_test: SplitTest, width: int, n: int, m: int
+) -> None:
+    draw = generator(width + n)
+    pairs = [(normal(n, width, draw), normal(m, width, draw)) for _ in range(200)]
+    assert rate(split_test(pairs, splits=99, generator=draw)) <= often(0.05, 200)
+
+
+@pytest.mark.parametrize(
+    ("split_test", "test"),
+    [
+        (ks_by_splits, lambda pairs, draw: kolmogorov_smirnov(pairs)),
+        (mmd_by_splits, lambda pairs, draw: mmd(pairs, generator=draw)),
+        (c2st_by_splits, lambda pairs, draw: c2st(pairs, generator=draw)),
+    ],
+)
+def test_drift_is_found_about_as_often_as_by_the_tests_own_distribution(
+    split_test: SplitTest, test: Callable[[list[Pair], torch.Generator], list[Evidence]]
+) -> None:
+    draw = generator(4)
+    width = None if split_test is ks_by_splits else 4
+    pairs = [(normal(30, width, draw), normal(60, width, draw) + 0.7) for _ in range(100)]
+    by_test = rate(test(pairs, draw))
+    by_splits = rate(split_test(pairs, splits=99, generator=draw))
+    assert by_test > 0.5
+    assert abs(by_splits - by_test) < 0.1
+
+
+def test_ties_that_blunt_the_exact_test_do_not_blunt_splits() -> None:
+    draw = generator(5)
+    pairs = []
+    for _ in range(200):
+        moved = torch.rand(100, generator=draw) < 0.2
+        current = torch.where(moved, 1.0, scores_mostly_zero(100, draw))
+        pairs.append((scores_mostly_zero(50, draw), current))
+    assert rate(kolmogorov_smirnov(pairs)) < 0.4
+    assert rate(ks_by_splits(pairs, splits=199, generator=draw)) > 0.7
+
+
+def test_the_first_row_that_differs_from_a_reference_of_equal_rows_is_no_alarm() -> None:
+    constant = torch.zeros(20, dtype=torch.float64)
+    for differing, alarm in ((1, False), (5, False), (60, True)):
+        current = torch.zeros(100, dtype=torch.float64)
+        current[:differing] = 1
+        (gap,) = ks_by_splits([(constant, current)], generator=generator())
+        assert (gap.p_value <= 0.05) is alarm
+        for split_test in (mmd_by_splits, c2st_by_splits):
+            pair = constant[:, None], current[:, None]
+            (found,) = split_test([pair], splits=199, generator=generator())
+            assert (found.p_value <= 0.05) is alarm
+
+
+@pytest.mark.parametrize(("split_test", "test"), [(mmd_by_splits, mmd), (c2st_by_splits, c2st)])
+def test_only_classes_with_equal_rows_of_features_are_permuted(
+    split_test: SplitTest, test: SplitTest
+) -> None:
+    draw = generator(6)
+    reference, current = normal(12, 3, draw), normal(30, 3, draw) + 0.4
+    tied = torch.cat([reference[:11], reference[:1]])
+    expected = test([(tied, current)], permutations=99, generator=generator(7))
+    assert split_test([(tied, current)], splits=99, generator=generator(7)) == expected
+    both = split_test([(tied, current), (reference, current)], splits=99, generator=generator(7))
+    alone = split_test([(reference, current)], splits=99, generator=generator(7))
+    assert both[1] == alone[0]
+
+
+@pytest.mark.parametrize("split_test", [mmd_by_splits, c2st_by_splits])
+def test_features_that_are_no_numbers_are_refused(split_test: SplitTest) -> None:
+    current = normal(8, 3, generator())
+    for reference in (normal(8, 3, generator(1)), torch.zeros(8, 3, dtype=torch.float64)):
+        reference[2, 1] = torch.nan
+        with pytest.raises(UserError, match="NaN"):
+            split_test([(reference, current)], generator=generator())
+
+
+def test_scores_that_are_no_numbers_or_none_are_refused() -> None:
+    scores = normal(8, None, generator())
+    with pytest.raises(UserError, match="NaN"):
+        ks_by_splits([(scores, scores.clone().fill_(torch.nan))], generator=generator())
+    with pytest.raises(UserError, match="empty"):
+        ks_by_splits([(scores[:0], scores)], generator=generator())
+
+
+# How a judge uses it
+
+
+def encodings(rows: int, shift: float, draw: torch.Generator) -> Encoding:
+    features = normal(rows, 4, draw) + shift
+    return Encoding(logits=features * torch.linspace(1, 2, 4), features=features)
+
+
+def sides(n: int, m: int, classes: int = 3) -> dict[int, tuple[Encoding, Encoding]]:
+    """Class 1 drifts."""
+    draw = generator(n + m)
+    return {
+        label: (encodings(n, 0, draw), encodings(m, 3.0 * (label == 1), draw))
+        for label in range(classes)
+    }
+
+
+def judge(calibration: str, **options: Any) -> Judge:
+    return Judge(
+        all_three(499),
+        ComparisonOptions(calibration=calibration, **options),  # type: ignore[arg-type]
+        merge=merging("bonferroni"),
+        seed=3,
+    )
+
+
+def test_the_calibration_changes_p_values_and_no_statistic() -> None:
+    given = sides(20, 60)
+    single = [by_mmd(199)]
+    by_test, by_splits = (
+        Judge(single, ComparisonOptions(calibration=each)).verdicts(2, given)
+        for each in ("test", "split")
+    )
+    assert [v.score for v in by_splits] == [v.score for v in by_test]
+    assert [v.p_value for v in by_splits] != [v.p_value for v in by_test]
+    assert Judge(single, ComparisonOptions()).verdicts(2, given) == by_test
+    bound = by_test[1].score
+    assert bound is not None
+    for calibration in ("test", "split"):
+        options = ComparisonOptions(calibration=calibration, max_statistic=bound * 0.9)
+        found = Judge(single, options).verdicts(2, given)
+        assert [v.drifted for v in found] == [False, True, False]
+
+
+def test_verdicts_by_splits_are_those_of_the_three_tests_and_repeatable() -> None:
+    given = sides(20, 60)
+    found = judge("split").verdicts(2, given)
+    assert [v.drifted for v in found] == [False, True, False]
+    features = [(kept.features, now.features) for kept, now in given.values()]
+    draw = rng.fork(3, "permutations", "mmd", 2)
+    expected = mmd_by_splits(features, splits=499, generator=draw)
+    assert [(v.p_values or {})["mmd"] for v in found] == [each.p_value for each in expected]
+    assert judge("split").verdicts(2, given) == found
+
+
+def test_a_reference_with_too_few_halves_for_the_level_is_not_testable() -> None:
+    judge = Judge([ks_on("entropy")], ComparisonOptions(calibration="split"))
+    (few,) = judge.verdicts(2, sides(6, 100, classes=1))
+    assert few.drifted is None
+    assert few.reason == "6 against 100 distinct rows cannot reach the level among 1"
+    (enough,) = judge.verdicts(2, sides(7, 100, classes=1))
+    assert enough.drifted is not None
+
+
+def test_unknown_and_impossible_calibrations_get_one_line() -> None:
+    with pytest.raises(UserError, match="unknown calibration 'spilt'; did you mean 'split'"):
+        ComparisonOptions(calibration="spilt")  # type: ignore[arg-type]
+    own = replace(ks_on("entropy"), name="own", by_splits=None)
+    with pytest.raises(UserError, match="the test own has no calibration split; use test"):
+        Judge([own], ComparisonOptions(calibration="split"))
