@@ -1,7 +1,7 @@
 """The Avalanche side, in an environment of its own: told what to do, line by line, in JSON.
 
 `avalanche_side.py` starts it. Everything that could slow it down and is not needed is left out: its
-pictures are floats that are ready, nothing is logged or evaluated, no transform is at work.
+images are floats that are ready, nothing is logged or evaluated, no transform is at work.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def answer(**values: Any) -> None:
 
 
 def dataset_of(images: torch.Tensor, labels: torch.Tensor) -> Any:
-    """Rows of one task, as its benchmarks have them: picture, class, task."""
+    """Rows of one task, as its benchmarks have them: image, class, task."""
     attributes = [
         utils.DataAttribute(labels.tolist(), name="targets"),
         utils.DataAttribute([0] * len(labels), name="targets_task_labels", use_in_getitem=True),

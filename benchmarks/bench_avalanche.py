@@ -4,7 +4,7 @@
 
 Avalanche runs in a virtual environment and a process of its own, which computes only while it is
 its turn; network definition, sizes of batch and draw, optimiser and threads are equal. Its side is
-given every advantage: pictures are floats that are ready (ours are bytes), nothing is logged, and
+given every advantage: images are floats that are ready (ours are bytes), nothing is logged, and
 the memory is filled between tasks only (ours is offered every batch). Its methods: `Naive` with
 `ReplayPlugin`, `ER_ACE`, `DER`.
 
@@ -28,7 +28,7 @@ from step_cases import CAPACITY, CASES, LR, Case, assembled, take_turns_with
 
 METHODS = ("er", "er-ace", "der++")
 LAYOUTS: tuple[Literal["contiguous", "channels-last"], ...] = ("contiguous", "channels-last")
-"""of pictures and weights; the second one for convolutions only"""
+"""of images and weights; the second one for convolutions only"""
 WHERE_THE_NETWORK_DOES_NOT_DOMINATE = 1.5
 """times faster at least"""
 

@@ -3,7 +3,7 @@
     python benchmarks/bench_cached_encoding.py [--rows 200] [--classes 5]
 
 Each class of Fashion-MNIST (of the embedded digits, where that is not installed) has `--rows` rows
-kept as its reference and as many coming in. The first check sees every picture for the first time;
+kept as its reference and as many coming in. The first check sees every image for the first time;
 the second, timed here, the same ones, as when nothing has drifted since. Seconds are of one thread:
 the CPU's own, which other work on the machine stretches less than the clock's.
 """
@@ -25,7 +25,7 @@ from driftwise.detect.detectors import KSOptions, ks
 from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
-from driftwise.types import Dataset, Encoding, Rows, Verdict
+from driftwise.types import Dataset, Encoding, Samples, Verdict
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def checks(
-    encoder: Encoder, reference: HeldOutReference, current: Rows
+    encoder: Encoder, reference: HeldOutReference, current: Samples
 ) -> tuple[float, float, list[Verdict]]:
     """CPU seconds of the first check and of the best of three more, and the last one's verdicts."""
     detector = ks(Setting(encoder=lambda: encoder, drifting=lambda _: ()), KSOptions())
@@ -86,7 +86,7 @@ def load() -> tuple[str, Dataset]:
         return "digits", load_digits()
 
 
-def sides(dataset: Dataset, num_classes: int, count: int) -> tuple[HeldOutReference, Rows]:
+def sides(dataset: Dataset, num_classes: int, count: int) -> tuple[HeldOutReference, Samples]:
     """The first rows of each class as reference, the next ones as what comes in."""
     reference = HeldOutReference()
     coming = []
@@ -94,7 +94,7 @@ def sides(dataset: Dataset, num_classes: int, count: int) -> tuple[HeldOutRefere
         numbers = np.flatnonzero(dataset.labels == label)[: 2 * count]
         if len(numbers) < 2 * count:
             raise SystemExit(f"class {label} has {len(numbers)} rows; expected {2 * count}")
-        rows = Rows(
+        rows = Samples(
             images=torch.from_numpy(dataset.images[numbers]),
             labels=torch.full((len(numbers),), label),
             ids=torch.from_numpy(numbers),
@@ -102,7 +102,7 @@ def sides(dataset: Dataset, num_classes: int, count: int) -> tuple[HeldOutRefere
         )
         reference.renew(label, rows[:count])
         coming.append(rows[count:])
-    return reference, Rows.concat(coming)
+    return reference, Samples.concat(coming)
 
 
 def no_learner(images: torch.Tensor) -> Encoding:

@@ -3,7 +3,7 @@
     python benchmarks/bench_index.py [--runs 1000] [--classes 10] [--tasks 5] [--keep FOLDER]
 
 The runs are made up, but their files have the shape and the size of real ones: every class seen so
-far is checked at every task, and each run has left example pictures. Two measures, because a busy
+far is checked at every task, and each run has left example images. Two measures, because a busy
 machine makes the clock run ahead of the work.
 """
 
@@ -133,10 +133,10 @@ def made_up(place: dict[str, Any], classes: int, tasks: int) -> dict[str, Any]:
 def fill(out: Path, name: str, *, num: int, classes: int, tasks: int, alike: bool = False) -> Path:
     """A sweep whose runs are all done; its plan."""
     planned = []
-    pictures, rows = np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4)
+    images, rows = np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4)
     tensors: dict[str, NDArray[Any]] = {
-        "before": pictures,
-        "after": pictures,
+        "before": images,
+        "after": images,
         "labels": rows,
         "tasks": rows,
     }

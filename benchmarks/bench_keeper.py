@@ -8,7 +8,7 @@
 - check: ten classes, 100 rows that say how they looked and 50 that came in, encodings kept, against
   one training step of ResNet-18 at batch 64; a stream's first check, its tenth and its thousandth,
   which have less and less of the level left.
-- predict: the 99th percentile of single pictures while another thread learns, against the same
+- predict: the 99th percentile of single images while another thread learns, against the same
   when nobody does; blocks of calls take turns. Calls come every 2 ms, without a pause, or from
   four threads without a pause. What they cost the learning thread stands beside it.
 """
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from ratios import Finding, arguments, begin, compare, finish, head, show, take_turns
-from step_cases import CASES, LR, NUM_CLASSES, Case, pictures
+from step_cases import CASES, LR, NUM_CLASSES, Case, make_images
 from torch.nn.functional import cross_entropy
 
 import driftwise
@@ -32,7 +32,7 @@ from driftwise.learner import Learner
 from driftwise.live.components import make_parts, monitor_of
 from driftwise.live.settings import settings_from
 from driftwise.models import ResNet18
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 MOST_ADDED = 0.10
 """of a step and a forward, where the network is what costs"""
@@ -62,7 +62,7 @@ def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwis
         check_rows=NEVER,
         watch_every=NEVER,
     )
-    data = pictures(case.image_shape, [CAPACITY // NUM_CLASSES] * NUM_CLASSES)
+    data = make_images(case.image_shape, [CAPACITY // NUM_CLASSES] * NUM_CLASSES)
     keeper.observe(data.images, data.labels)
     return keeper
 
@@ -72,9 +72,9 @@ def learner_of(keeper: driftwise.Keeper) -> Learner:
     return keeper._upkeep.parts.learner
 
 
-def batches_of(case: Case) -> Callable[[], Rows]:
+def batches_of(case: Case) -> Callable[[], Samples]:
     """One after the other, round and round."""
-    data = pictures(case.image_shape, [8 * case.batch_size // NUM_CLASSES + 1] * NUM_CLASSES)
+    data = make_images(case.image_shape, [8 * case.batch_size // NUM_CLASSES + 1] * NUM_CLASSES)
     order = np.random.default_rng(0).permutation(len(data.labels))
     images, labels = torch.from_numpy(data.images[order]), torch.from_numpy(data.labels[order])
     rows = _rows(images, labels)
@@ -83,9 +83,9 @@ def batches_of(case: Case) -> Callable[[], Rows]:
     return lambda: parts[next(numbers) % len(parts)]
 
 
-def _rows(images: torch.Tensor, labels: torch.Tensor) -> Rows:
+def _rows(images: torch.Tensor, labels: torch.Tensor) -> Samples:
     ids = torch.arange(len(labels))
-    return Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+    return Samples(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
 
 
 def observing(case: Case, method: str, turns: int, *, replay: bool = False) -> Finding:
@@ -120,7 +120,7 @@ def observing(case: Case, method: str, turns: int, *, replay: bool = False) -> F
 
 def checking(detector: str, number: int, turns: int) -> Finding:
     config, live = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
-    data = pictures((32, 32, 3), [150] * NUM_CLASSES)
+    data = make_images((32, 32, 3), [150] * NUM_CLASSES)
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
     parts = make_parts(config, rows, NUM_CLASSES, None, live)
     monitor, watched = monitor_of(parts.given), _Watched(rows, number=number + 1)
@@ -155,22 +155,22 @@ def checking(detector: str, number: int, turns: int) -> Finding:
 class _Watched:
     """Of every class, 100 rows say how it looked and 50 how it looks."""
 
-    def __init__(self, rows: Rows, *, number: int) -> None:
+    def __init__(self, rows: Samples, *, number: int) -> None:
         self.number = number
         self.known_classes = tuple(range(NUM_CLASSES))
         self._by_class = [rows.of_class(label) for label in self.known_classes]
 
-    def monitored(self) -> Rows:
-        return Rows.concat([rows[100:] for rows in self._by_class])
+    def monitored(self) -> Samples:
+        return Samples.concat([rows[100:] for rows in self._by_class])
 
-    def reference(self, label: int) -> Rows:
+    def reference(self, label: int) -> Samples:
         return self._by_class[label][:100]
 
 
 class Learning:
     """A thread that observes one batch after the other, while it may."""
 
-    def __init__(self, keeper: driftwise.Keeper, batches: Callable[[], Rows]) -> None:
+    def __init__(self, keeper: driftwise.Keeper, batches: Callable[[], Samples]) -> None:
         self._keeper = keeper
         self._batches = batches
         self._may, self._over = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Anonymous memory of a stream as large as Tiny-ImageNet: 110,000 pictures of 64x64x3, 1.35 GB.
+"""Anonymous memory of a stream as large as Tiny-ImageNet: 110,000 images of 64x64x3, 1.35 GB.
 
 The pixels are made up, cached as any data set is, and played through ten tasks with two drifts:
 every task's training, monitored and test rows are read as a run reads them. Pages of mapped files

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from driftwise.memory import POLICIES, Memory
 from driftwise.models.inputs import to_input
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 BATCH = 32
 CAPACITIES = (500, 5_000)
@@ -72,7 +72,7 @@ class Ours(Timed):
             self.memory.offer(chunk)
         self.batch = rows_of(BATCH)
         self.label = 0
-        self.dropped = self.memory.rows_of(self.label)
+        self.dropped = self.memory.samples_of(self.label)
 
     def add(self) -> None:
         """A batch."""
@@ -127,7 +127,7 @@ class Plain(Timed):
             if slot < self.capacity:
                 self.write(slot, rows, i)
 
-    def write(self, slot: int, rows: Rows, i: int) -> None:
+    def write(self, slot: int, rows: Samples, i: int) -> None:
         """One row."""
         self.images[slot] = rows.images[i]
         self.labels[slot] = rows.labels[i]
@@ -151,9 +151,9 @@ class Plain(Timed):
             self.labels[slot] = 0
 
 
-def rows_of(count: int) -> Rows:
+def rows_of(count: int) -> Samples:
     generator = torch.Generator().manual_seed(count)
-    return Rows(
+    return Samples(
         images=torch.randint(256, (count, 32, 32, 3), dtype=torch.uint8, generator=generator),
         labels=torch.arange(count) % NUM_CLASSES,
         ids=torch.arange(count),

@@ -3,7 +3,7 @@
     python benchmarks/bench_precision.py [--threads 1] [--turns 30]
 
 A step of ER on ResNet-18 as the learner makes it, on 10 + 10 and on 32 + 32 rows, against the same
-step in float32 with pictures in torch's own order. On processors without instructions for bfloat16
+step in float32 with images in torch's own order. On processors without instructions for bfloat16
 it is emulated, many times slower, and no goal is set.
 """
 

@@ -1,8 +1,8 @@
-"""How fast a task's batches come, against a DataLoader that takes pictures one by one.
+"""How fast a task's batches come, against a DataLoader that takes images one by one.
 
     python benchmarks/bench_stream.py
 
-One epoch of 10,000 pictures of 32x32x3 in batches of 32, shuffled. The DataLoader has no workers
+One epoch of 10,000 images of 32x32x3 in batches of 32, shuffled. The DataLoader has no workers
 and the usual data set: `__getitem__` makes a PIL image of the row and a float tensor of that, and
 the default collation stacks them. The stream reads the task's rows and cuts them into uint8
 batches, which become floats at the learner's door; the last line has that included.
@@ -36,7 +36,7 @@ GOAL = 50.0
 
 
 class PicturesOneByOne(TorchDataset[tuple[Tensor, int]]):
-    """What a data set of pictures usually looks like."""
+    """What a data set of images usually looks like."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
         self.images = images
@@ -46,7 +46,7 @@ class PicturesOneByOne(TorchDataset[tuple[Tensor, int]]):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        """One picture by way of PIL, as floats in torch's layout, and its label."""
+        """One image by way of PIL, as floats in torch's layout, and its label."""
         pixels = np.array(Image.fromarray(self.images[index]))
         image = torch.from_numpy(pixels.transpose(2, 0, 1)).contiguous().float().div_(255)
         return image, int(self.labels[index])

@@ -4,7 +4,7 @@
 
 The best of many repeats in which both sides take turns: what else the machine does only ever adds
 time, and adds most where threads wait for one another. The per-image side is what the transforms'
-published form does for each picture it is given:
+published form does for each image it is given:
 
 - permutation: makes its `RandomState(42)`, draws and moves the pixels, anew for every image
 - rotation: OpenCV's warpAffine, bilinear, edges replicated

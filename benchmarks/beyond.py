@@ -5,7 +5,7 @@
     python benchmarks/beyond_page.py                              # tables and figures of the docs
 
 Cells (`beyond_trials.py`): Fashion-MNIST with 1 and 2 drifts and CIFAR-10 with 1 drift (permuted
-pixels, 1,500 training pictures a class, one epoch in batches of 10 and 10, ResNet-18 of width 8),
+pixels, 1,500 training images a class, one epoch in batches of 10 and 10, ResNet-18 of width 8),
 buffers of 200 and 500, ER and DER++; PACS in four styles, ER; partial, gradual and recurring drift.
 Verdicts are those of `combined` on a fixed random network, which no learner can change, so all
 adaptations of a cell and seed get the same ones, and the same run up to the first drift, which is
@@ -93,7 +93,7 @@ def _on_reference_rows(parts: Assembly) -> Any:
 
     def evaluate(task: Any) -> Any:
         classes = [label for labels in task.classes_by_task() for label in labels]
-        rows = parts.stream.rows("reference", classes, task.number)
+        rows = parts.stream.samples("reference", classes, task.number)
         logits = parts.learner.logits(rows.images)
         return score(logits, rows.labels, task.classes_by_task(), task=task.number)
 

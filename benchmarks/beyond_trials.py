@@ -128,7 +128,7 @@ def _cells() -> dict[str, Cell]:
         "benchmark": "pacs-cd",
         "method": "er",
         "buffer_size": 500,
-        # By the accuracy without drift on development seeds; few pictures need many epochs.
+        # By the accuracy without drift on development seeds; few images need many epochs.
         "epochs": 10,
         "batch_size": 10,
         "minibatch_size": 10,

@@ -59,7 +59,7 @@ PValues = dict[str, np.ndarray]
 
 
 def images_of(dataset: Dataset, rows: np.ndarray) -> Tensor:
-    """Some of the pictures, uint8 (rows, height, width, channels)."""
+    """Some of the images, uint8 (rows, height, width, channels)."""
     return torch.from_numpy(np.ascontiguousarray(dataset.images[rows]))
 
 
@@ -167,7 +167,7 @@ def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed
 
 
 def encoded(encoder: Encodes, images: Tensor) -> Encoding:
-    """What an encoder makes of any number of pictures."""
+    """What an encoder makes of any number of images."""
     # Few at a time are no slower, and what lies between a large network's layers fits in memory.
     return Encoding.concat([encoder.encode(part) for part in torch.split(images, 64)])
 
@@ -214,7 +214,7 @@ def common_arguments(description: str | None, *encoders: str) -> argparse.Argume
         nargs="+" if len(encoders) > 1 else None,
         default=list(encoders) if len(encoders) > 1 else encoders[0],
         choices=tuple(registry.CATALOGUE["encoder"]),
-        help="what the tests look at pictures through",
+        help="what the tests look at images through",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the numbers there")
     return parser

@@ -1,4 +1,4 @@
-"""How well the harm of a drift and the share of moved rows are estimated, on real pictures.
+"""How well the harm of a drift and the share of moved rows are estimated, on real images.
 
     python benchmarks/detect_harm_share.py [--seeds 3] [--rows test] [--figure PATH] [--json PATH]
 
@@ -62,11 +62,11 @@ Pairs = list[tuple[float, float]]
 """(estimate, truth)"""
 
 
-# --- the learner, and what it makes of drifted pictures -----------------------------------------
+# --- the learner, and what it makes of drifted images -----------------------------------------
 
 
 def parts_of(dataset: Dataset, name: str) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Pictures and labels to learn from, and those to measure on, 1,000 of each class."""
+    """Images and labels to learn from, and those to measure on, 1,000 of each class."""
     assert dataset.is_test is not None
     left_out = np.zeros_like(dataset.is_test)
     for label in range(NUM_CLASSES):
@@ -506,9 +506,7 @@ def main() -> int:
 
 
 def encoder_of(network: nn.Module) -> Callable[[Tensor], Encoding]:
-    return lambda pictures: encode_all(
-        network, [to_input(part) for part in torch.split(pictures, 512)]
-    )
+    return lambda images: encode_all(network, [to_input(part) for part in torch.split(images, 512)])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from detect_common import (
 from driftwise import rng
 from driftwise.detect.class_tests import ComparisonOptions, Judge
 from driftwise.detect.detectors import all_three, merging
-from driftwise.detect.grouping import KnownLabels, group_of_rows, groups_among
+from driftwise.detect.grouping import KnownLabels, group_of_samples, groups_among
 from driftwise.streams import transforms
 from driftwise.types import Encoding
 
@@ -54,7 +54,7 @@ def sides(
     """Reference and current rows of each group."""
     by_side = []
     for encoding, labels in (kept, now):
-        groups = group_of_rows(labels, encoding.logits, classes, known)
+        groups = group_of_samples(labels, encoding.logits, classes, known)
         by_side.append([encoding[groups == group] for group in groups_among(classes, known)])
     return dict(zip(groups_among(classes, known), zip(*by_side, strict=True), strict=True))
 

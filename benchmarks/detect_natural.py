@@ -1,4 +1,4 @@
-"""How often each test finds drift that nobody made: other kinds of picture, other decades.
+"""How often each test finds drift that nobody made: other kinds of image, other decades.
 
     python benchmarks/detect_natural.py [--data pacs] [--encoder random learner] [--num-seeds 3]
                                         [--json PATH] [--figure PATH]

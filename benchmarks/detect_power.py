@@ -101,10 +101,10 @@ def cases_of(dataset: Dataset, seed: int, arguments: argparse.Namespace) -> Iter
     # Encoders may be slow: no more rows than samples are drawn from.
     part = torch.cat([torch.arange(start, start + num_rows) for start in starts[:-1].tolist()])
 
-    def look(pictures: Tensor) -> tuple[Encoding, np.ndarray]:
+    def look(images: Tensor) -> tuple[Encoding, np.ndarray]:
         """What is drawn from, class after class, and the learner's accuracy on each class."""
-        said = encoded(learner, pictures)
-        seen = said[part] if learns(arguments.encoder) else encoded(encoder, pictures[part])
+        said = encoded(learner, images)
+        seen = said[part] if learns(arguments.encoder) else encoded(encoder, images[part])
         return seen, accuracy_by_class(said, labels, len(fresh))
 
     clean, before = look(images)

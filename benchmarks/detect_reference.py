@@ -30,7 +30,7 @@ from driftwise.files import write_json
 from driftwise.memory import Memory
 from driftwise.memory.policies import Balanced, Reservoir
 from driftwise.streams.transforms import apply
-from driftwise.types import Dataset, Encoding, Rows
+from driftwise.types import Dataset, Encoding, Samples
 
 LEVEL = 0.05
 NUM_CURRENT = 100
@@ -102,14 +102,14 @@ def memory_rows(world: World, buffer_size: int, policy: str, seed: int) -> list[
         order = torch.randperm(len(both), generator=rng.fork(seed, "stream", first))
         for part in torch.split(order, 100):
             memory.offer(
-                Rows(
+                Samples(
                     images=torch.zeros(len(part), 1),
                     labels=labels[part],
                     ids=both[part],
                     concepts=torch.zeros(len(part), dtype=torch.int64),
                 )
             )
-    return [memory.rows_of(label).ids for label in range(world.num_classes)]
+    return [memory.samples_of(label).ids for label in range(world.num_classes)]
 
 
 def fingerprint_of(world: World, seed: int) -> list[Encoding]:

@@ -209,11 +209,11 @@ def _binary_cifar10(folder: Path) -> None:
     (place / "batches.meta.txt").write_text("\n".join(f"kind {number}" for number in range(10)))
 
 
-def _pictures(ending: str) -> Callable[[Path], None]:
+def _images(ending: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         for number, mode in enumerate(("RGB", "L") if ending == "jpg" else ("RGB", "L", "P")):
-            picture = Image.fromarray(data_tools.pixels(12, 9, 3)).convert(mode)
-            picture.save(folder / f"{number}.{ending}")
+            image = Image.fromarray(data_tools.pixels(12, 9, 3)).convert(mode)
+            image.save(folder / f"{number}.{ending}")
 
     return make
 
@@ -361,8 +361,8 @@ READERS: dict[str, Reader] = {
         make=lambda folder: data_tools.write_yearbook(folder / "it.npz"),
         read=_at("it.npz", npz.read_npz),
     ),
-    "png": Reader(make=_pictures("png"), read=_decoded),
-    "jpg": Reader(make=_pictures("jpg"), read=_decoded),
+    "png": Reader(make=_images("png"), read=_decoded),
+    "jpg": Reader(make=_images("jpg"), read=_decoded),
     "folders": Reader(
         make=data_tools.write_pacs, read=lambda folder: folders.read_folder(folder, size=8)
     ),

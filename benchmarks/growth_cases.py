@@ -18,7 +18,7 @@ from pathlib import Path
 
 import bench_index
 import torch
-from step_cases import pictures
+from step_cases import make_images
 from torch import nn
 
 from driftwise.config.build import assemble
@@ -33,7 +33,7 @@ from driftwise.models import MLP
 from driftwise.report.index.page import write_index
 from driftwise.report.sweeps import read_sweep
 from driftwise.runs import checkpoint as state_file
-from driftwise.types import Encoding, Rows
+from driftwise.types import Encoding, Samples
 
 SMALLEST = 100
 """rows of the memory that others are compared with"""
@@ -59,10 +59,10 @@ def median_of(work: Callable[[], object], turns: int) -> Point:
 # The memory, and the step that uses it
 
 
-def rows_of(count: int, start: int = 0, label: int | None = None) -> Rows:
+def rows_of(count: int, start: int = 0, label: int | None = None) -> Samples:
     ids = torch.arange(start, start + count)
     draw = torch.Generator().manual_seed(start)
-    return Rows(
+    return Samples(
         images=torch.randint(256, (count, *SHAPE), dtype=torch.uint8, generator=draw),
         labels=ids % NUM_CLASSES if label is None else torch.full_like(ids, label),
         ids=ids,
@@ -170,7 +170,7 @@ def whole_point(capacity: int) -> Point:
         expected = memory.sample(BATCH)
         timed("restore", lambda: other.load_state_dict(state_file.read(file, format=4)))
     found = other.sample(BATCH)
-    if not torch.equal(found.rows.images, expected.rows.images):
+    if not torch.equal(found.samples.images, expected.samples.images):
         raise SystemExit("the restored memory draws other rows")
     return {"seconds": sum(seconds.values()), **seconds}
 
@@ -180,7 +180,7 @@ def whole_point(capacity: int) -> Point:
 
 def evaluation_point(tasks: int) -> Point:
     """All tests after the last of so many tasks, two classes each, 50 tests a class."""
-    dataset = pictures((28, 28, 1), [300] * (2 * tasks))
+    dataset = make_images((28, 28, 1), [300] * (2 * tasks))
     config = RunConfig(
         adaptation="vanilla",
         detector="never",

@@ -38,7 +38,7 @@ from driftwise.detect import Detector, HeldOutReference, Setting
 from driftwise.detect.detectors import CombinedOptions, KSOptions, combined, ks
 from driftwise.detect.sequential import SequentialDetector, SequentialOptions
 from driftwise.streams.transforms import apply
-from driftwise.types import Dataset, Encoding, Rows
+from driftwise.types import Dataset, Encoding, Samples
 
 TRANSFORMS = (
     "permutation",
@@ -73,10 +73,10 @@ def side_by_side(encoding: Encoding) -> Tensor:
     return torch.cat([encoding.logits, encoding.features], dim=1)
 
 
-def numbered(values: Tensor, first: int) -> Rows:
+def numbered(values: Tensor, first: int) -> Samples:
     """Rows of one class, numbered from the first."""
     none = torch.zeros(len(values), dtype=torch.int64)
-    return Rows(images=values, labels=none, ids=first + torch.arange(len(values)), concepts=none)
+    return Samples(images=values, labels=none, ids=first + torch.arange(len(values)), concepts=none)
 
 
 def detectors(num_logits: int, seed: int) -> dict[str, tuple[Detector, int]]:

@@ -1,4 +1,4 @@
-"""Training steps as the loop makes them, on made-up pictures, taking turns with another side."""
+"""Training steps as the loop makes them, on made-up images, taking turns with another side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from driftwise.runs.interrupt import Interruption
 from driftwise.runs.listeners import Silent, Together
 from driftwise.runs.saving import Keeping, Saving
 from driftwise.streams import Task
-from driftwise.types import Dataset, Rows
+from driftwise.types import Dataset, Samples
 
 NUM_CLASSES = 10
 FIRST_TASK = (0, 1)
@@ -81,8 +81,8 @@ CASES = (
 )
 
 
-def pictures(shape: tuple[int, int, int], per_class: list[int]) -> Dataset:
-    """Random pixels, so many pictures of each class."""
+def make_images(shape: tuple[int, int, int], per_class: list[int]) -> Dataset:
+    """Random pixels, so many images of each class."""
     random = np.random.RandomState(0)
     labels = np.repeat(np.arange(len(per_class)), per_class)
     return Dataset(
@@ -104,7 +104,7 @@ def assembled(
     """The parts of a run whose second task has at least so many steps; its memory is full."""
     # A third goes into the parts that are watched and tested.
     per_class = 2 * case.batch_size * (steps + 1) // (NUM_CLASSES - len(FIRST_TASK))
-    dataset = pictures(
+    dataset = make_images(
         case.image_shape,
         [24 if label in FIRST_TASK else per_class + 6 for label in range(NUM_CLASSES)],
     )
@@ -131,7 +131,7 @@ def assembled(
     assembly = assemble(resolve(config), dataset)
     learner, memory = assembly.learner, assembly.learner.memory
     numbers = torch.arange(CAPACITY)
-    rows = Rows(
+    rows = Samples(
         images=torch.from_numpy(dataset.images[numbers.numpy() % len(dataset.images)]),
         labels=numbers % len(FIRST_TASK),
         ids=numbers,
@@ -160,7 +160,7 @@ class TakingTurns:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
-    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
+    def batches(self, rows: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
         """As many as the turns need; taking them out of the stream is timed, too."""
         batches = self._task.batches(rows, epoch=epoch, skip=skip)
         for turn in range(-WARM_UP, self._turns):

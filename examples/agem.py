@@ -30,7 +30,7 @@ class AGEM(Objective):
         del network, classes
         self._tasks += 1
 
-    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+    def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
         """As many as the option says."""
         del minibatch_size, batch_size
         return self._samples

@@ -2,7 +2,7 @@
 
     DRIFTWISE_DATA=... python examples/pacs.py [--short] [--seeds 3] [--figure FILE]
 
-A network that learned from ImageNet, and learns no more, makes 1,280 numbers of each picture; a
+A network that learned from ImageNet, and learns no more, makes 1,280 numbers of each image; a
 small network on top of it is looked after by a keeper (pip install 'driftwise[imagenet]').
 
 Photos of five classes come with labels, then more of them together with houses, which are new.
@@ -39,7 +39,7 @@ PARTS = (
     ("and persons", "cartoon", SEVEN, ("person",)),
     ("sketches", "sketch", SEVEN, ()),
 )
-"""Name, style, classes, and of which classes rows come with their labels."""
+"""Name, style, classes, and of which classes samples come with their labels."""
 SETTINGS = {
     "optimiser": "sgd",
     "lr": 0.05,
@@ -58,28 +58,32 @@ SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Pictures of three styles as the pretrained network sees them."""
+    """Images of three styles as the pretrained network sees them."""
 
     features: np.ndarray
-    """float32 (rows, features)"""
+    """float32 (samples, features)"""
     labels: np.ndarray
-    """int64 (rows,): places in SEVEN, the order in which classes arrive"""
+    """int64 (samples,): places in SEVEN, the order in which classes arrive"""
     styles: np.ndarray
-    """str (rows,)"""
+    """str (samples,)"""
 
 
 def seen_by_imagenet(data: Dataset, *, most: int) -> Seen:
-    """At most so many pictures of each style."""
+    """At most so many images of each style."""
     assert data.domains is not None
     styles = np.array(data.domain_names)[data.domains]
     some = np.random.default_rng(0).permutation(len(styles))
-    rows = np.concatenate([some[styles[some] == s][:most] for s in ("photo", "cartoon", "sketch")])
+    samples = np.concatenate(
+        [some[styles[some] == s][:most] for s in ("photo", "cartoon", "sketch")]
+    )
     shape = data.images.shape[1:]
     encoder = EfficientNetEncoder(Surroundings(learner=_none, image_shape=shape, seed=0), size=64)
-    features = encoder.encode(torch.from_numpy(data.images[rows])).features.numpy()
+    features = encoder.encode(torch.from_numpy(data.images[samples])).features.numpy()
     numbers = np.array([SEVEN.index(name) for name in data.class_names])
     return Seen(
-        features=features / features.std(), labels=numbers[data.labels[rows]], styles=styles[rows]
+        features=features / features.std(),
+        labels=numbers[data.labels[samples]],
+        styles=styles[samples],
     )
 
 
@@ -88,10 +92,10 @@ def _none(_: torch.Tensor) -> Encoding:
 
 
 def stream_of(seen: Seen, seed: int) -> Stream:
-    """The parts one after the other, each in random order; every picture comes once."""
+    """The parts one after the other, each in random order; every image comes once."""
     shuffle = np.random.default_rng(seed).permutation
     left = np.ones(len(seen.labels), dtype=bool)
-    rows: list[np.ndarray] = []
+    samples: list[np.ndarray] = []
     parts: list[tuple[int, str]] = []
     for place, (name, style, classes, _) in enumerate(PARTS):
         fits = left & (seen.styles == style) & np.isin(seen.labels, np.arange(len(classes)))
@@ -99,13 +103,13 @@ def stream_of(seen: Seen, seed: int) -> Stream:
         if any(later[1] == style for later in PARTS[place + 1 :]):
             some = some[: len(some) // 2]
         left[some] = False
-        parts.append((sum(map(len, rows)), name))
-        rows.append(some)
+        parts.append((sum(map(len, samples)), name))
+        samples.append(some)
     given = [
         np.isin(seen.labels[some], [SEVEN.index(name) for name in known])
-        for some, (_, _, _, known) in zip(rows, PARTS, strict=True)
+        for some, (_, _, _, known) in zip(samples, PARTS, strict=True)
     ]
-    order = np.concatenate(rows)
+    order = np.concatenate(samples)
     return Stream(
         images=seen.features[order],
         labels=seen.labels[order],
@@ -117,7 +121,7 @@ def stream_of(seen: Seen, seed: int) -> Stream:
 def main(words: list[str] | None = None) -> None:
     """Play, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="few pictures, one seed")
+    parser.add_argument("--short", action="store_true", help="few images, one seed")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=int, default=600, help="labels that may be asked for")
     parser.add_argument("--figure", type=Path, default=Path("example-pacs.png"))
@@ -137,9 +141,7 @@ def main(words: list[str] | None = None) -> None:
         batch=25,
     )
     print(table(stream, courses))
-    title = (
-        f"PACS: photos, cartoons, sketches ({len(stream.labels):,} pictures; seeds: {len(seeds)})"
-    )
+    title = f"PACS: photos, cartoons, sketches ({len(stream.labels):,} images; seeds: {len(seeds)})"
     draw(stream, courses, asked.figure, title=title, over=50 if asked.short else 200)
     print(f"{asked.figure} ({time.process_time() - start:.0f} s)")
 

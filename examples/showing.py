@@ -31,16 +31,16 @@ NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Rows in the order in which they come."""
+    """Samples in the order in which they come."""
 
     images: np.ndarray
-    """uint8 (rows, height, width, channels), or floats (rows, features)"""
+    """uint8 (samples, height, width, channels), or floats (samples, features)"""
     labels: np.ndarray
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     given: np.ndarray
-    """bool (rows,): which come with their label; predictions of the others are scored"""
+    """bool (samples,): which come with their label; predictions of the others are scored"""
     parts: tuple[tuple[int, str], ...]
-    """first row and name of each part"""
+    """first sample and name of each part"""
 
 
 @dataclass(kw_only=True)
@@ -48,13 +48,13 @@ class Course:
     """How it went in one way with one seed."""
 
     hits: np.ndarray
-    """bool (rows,): predicted right before anything was learned from the row"""
+    """bool (samples,): predicted right before anything was learned from the sample"""
     alarms: list[int] = field(default_factory=list)
-    """rows at which classes were found drifted"""
+    """samples at which classes were found drifted"""
     asked: list[tuple[int, int]] = field(default_factory=list)
-    """at which row how many labels were asked for"""
+    """at which sample how many labels were asked for"""
     labels: int = 0
-    """labels beyond those that came with the rows"""
+    """labels beyond those that came with the samples"""
 
 
 def play(
@@ -71,14 +71,14 @@ def play(
 ) -> Course:
     """One keeper over the whole stream; between batches it rehearses its memory, whatever the way.
 
-    `first_steps` when the first rows without a label come, `steps` after every batch from there on.
+    `first_steps` when the first samples without a label come, `steps` after every batch from there on.
     """
     course = Course(hits=np.zeros(len(stream.labels), dtype=bool))
     here = 0
 
     def ask(request: Request) -> dict[int, int]:
         course.asked.append((here, len(request)))
-        return {int(row): int(stream.labels[row]) for row in request.ids}
+        return {int(sample): int(stream.labels[sample]) for sample in request.ids}
 
     known = stream.given.copy()
     if way == "evenly":
@@ -93,14 +93,16 @@ def play(
     )
     is_live = False
     for here in range(0, len(stream.labels), batch):
-        rows = slice(here, here + batch)
-        if not is_live and not stream.given[rows].all():
+        samples = slice(here, here + batch)
+        if not is_live and not stream.given[samples].all():
             is_live = True
             keeper.rehearse(first_steps)
-        seen = keeper.observe(stream.images[rows], np.where(known[rows], stream.labels[rows], -1))
+        seen = keeper.observe(
+            stream.images[samples], np.where(known[samples], stream.labels[samples], -1)
+        )
         if is_live:
             keeper.rehearse(steps)
-        course.hits[rows] = seen.predicted == stream.labels[rows]
+        course.hits[samples] = seen.predicted == stream.labels[samples]
         if seen.drifted:
             course.alarms.append(here)
     course.labels += sum(count for _, count in course.asked)
@@ -124,14 +126,14 @@ def play_all(
 
 
 def table(stream: Stream, courses: Mapping[str, Sequence[Course]]) -> str:
-    """Accuracy in percent by part, of rows without a label, and labels; means over seeds."""
+    """Accuracy in percent by part, of samples without a label, and labels; means over seeds."""
     scored = _scored_parts(stream)
     width = max(map(len, NAMES.values()))
     columns = [*(name for name, _ in scored), "all", "± sd", "labels"]
     lines = [" " * width + "".join(f"{name:>12}" for name in columns)]
     rest = np.flatnonzero(~stream.given)
     for way, runs in courses.items():
-        means = [np.mean([100 * run.hits[rows].mean() for run in runs]) for _, rows in scored]
+        means = [np.mean([100 * run.hits[samples].mean() for run in runs]) for _, samples in scored]
         totals = [100 * run.hits[rest].mean() for run in runs]
         numbers = [
             *means,
@@ -148,7 +150,7 @@ def table(stream: Stream, courses: Mapping[str, Sequence[Course]]) -> str:
 def draw(
     stream: Stream, courses: Mapping[str, Sequence[Course]], file: Path, *, title: str, over: int
 ) -> None:
-    """Accuracy over the last `over` rows, alarms, and labels asked for, as one PNG."""
+    """Accuracy over the last `over` samples, alarms, and labels asked for, as one PNG."""
     with matplotlib.rc_context(style.RC):
         figure = Figure(figsize=(WIDTH + 1.0, 4.75))
         upper = place(figure, 0.75, 1.75, WIDTH, 2.3)
@@ -201,21 +203,21 @@ def _draw_accuracy(axes: Axes, courses: Mapping[str, Sequence[Course]], over: in
         height = np.full(len(run.alarms), -6.0 - 4 * number)
         label = "drift found (a line per seed)" if number == 0 else None
         axes.scatter(run.alarms, height, marker="^", s=12, color=style.DRIFT, label=label)
-    axes.set_ylabel(f"accuracy over\n{over} rows, %")
+    axes.set_ylabel(f"accuracy over\n{over} samples, %")
 
 
 def _draw_asked(axes: Axes, runs: Sequence[Course]) -> None:
     """Labels asked for so far, a line per seed."""
     for run in runs:
-        rows = [0, *(row for row, _ in run.asked), len(run.hits)]
+        samples = [0, *(sample for sample, _ in run.asked), len(run.hits)]
         so_far = np.cumsum([0, *(count for _, count in run.asked), 0])
-        axes.step(rows, so_far, where="post", color=style.looks_of(WAYS)["amr"].colour, lw=1.1)
+        axes.step(samples, so_far, where="post", color=style.looks_of(WAYS)["amr"].colour, lw=1.1)
     axes.set_ylabel("labels asked for\n(a line per seed)")
     axes.set_ylim(bottom=0)
 
 
 def _smooth(hits: np.ndarray, over: int) -> np.ndarray:
-    """Mean over the last rows, as many as there are at first."""
+    """Mean over the last samples, as many as there are at first."""
     total = np.concatenate([[0], np.cumsum(hits)])
     last = np.arange(1, len(total))
     first = np.maximum(0, last - over)
@@ -224,17 +226,17 @@ def _smooth(hits: np.ndarray, over: int) -> np.ndarray:
 
 
 def _labelled_parts(stream: Stream) -> list[tuple[int, int]]:
-    """First and last row of parts in which all rows come with their labels."""
+    """First and last sample of parts in which all samples come with their labels."""
     bounds = [*(start for start, _ in stream.parts), len(stream.labels)]
     return [(a, b) for a, b in pairwise(bounds) if stream.given[a:b].all()]
 
 
 def _scored_parts(stream: Stream) -> list[tuple[str, np.ndarray]]:
-    """Name and scored rows of each part that has any."""
+    """Name and scored samples of each part that has any."""
     ends = [*(start for start, _ in stream.parts[1:]), len(stream.labels)]
     found = []
     for (start, name), end in zip(stream.parts, ends, strict=True):
-        rows = start + np.flatnonzero(~stream.given[start:end])
-        if len(rows):
-            found.append((name, rows))
+        samples = start + np.flatnonzero(~stream.given[start:end])
+        if len(samples):
+            found.append((name, samples))
     return found

@@ -45,16 +45,16 @@ SETTINGS = {
 
 
 def portraits(unlabelled: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pictures, labels and years: those that come with labels, and some later ones."""
+    """Images, labels and years: those that come with labels, and some later ones."""
     file = library.find("yearbook")
     if file is None:
         raise UserError("Yearbook was not found: see `driftwise data list`, and set DRIFTWISE_DATA")
     data = read_npz(file, class_names=YEARBOOK_CLASSES, group_years=1)
     assert data.domains is not None
     years = np.array([int(name) for name in data.domain_names])[data.domains]
-    rows = np.flatnonzero(np.isin(years, [*LABELLED, *unlabelled]))
-    rows = np.random.default_rng(0).permutation(rows)[: len(rows) // ONE_IN]
-    return data.images[rows], data.labels[rows], years[rows]
+    samples = np.flatnonzero(np.isin(years, [*LABELLED, *unlabelled]))
+    samples = np.random.default_rng(0).permutation(samples)[: len(samples) // ONE_IN]
+    return data.images[samples], data.labels[samples], years[samples]
 
 
 def main(words: list[str] | None = None) -> None:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from driftwise.protocols import Annotate, LabelSource, Replay, Workbench
 from driftwise.stats.fraction import estimate_shares
-from driftwise.types import Encoding, Rows, StepReport, Verdict
+from driftwise.types import Encoding, Samples, StepReport, Verdict
 
-NOTHING = Rows(
+NOTHING = Samples(
     images=torch.empty(0, 2, 2, 1, dtype=torch.uint8),
     labels=torch.empty(0, dtype=torch.int64),
     ids=torch.empty(0, dtype=torch.int64),
@@ -25,12 +25,12 @@ def verdicts(labels: Sequence[int], **known: float) -> list[Verdict]:
 
 
 def pixels(images: Tensor) -> Encoding:
-    """A picture is its own logits and its own features."""
+    """An image is its own logits and its own features."""
     flat = images.flatten(1).float() / 255
     return Encoding(logits=flat, features=flat)
 
 
-def no_step(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
+def no_step(batch: Samples | None, *, rate: float = 1.0) -> StepReport:
     """A rehearsal that moves nothing."""
     del rate
     labels = torch.empty(0, dtype=torch.int64) if batch is None else batch.labels
@@ -38,9 +38,9 @@ def no_step(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
 
 
 def bench(
-    memory: Replay, labels: LabelSource, annotate: Annotate, *, watched: Rows = NOTHING
+    memory: Replay, labels: LabelSource, annotate: Annotate, *, watched: Samples = NOTHING
 ) -> Workbench:
-    """Pictures speak for themselves, and nothing learns."""
+    """Images speak for themselves, and nothing learns."""
     return Workbench(
         memory=memory,
         labels=labels,

@@ -61,8 +61,8 @@ def pixels(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
-def write_pictures(folder: Path, count: int, side: int = 8, ending: str = "png") -> list[Path]:
-    """Pictures of one size in a folder, each another shade."""
+def write_images(folder: Path, count: int, side: int = 8, ending: str = "png") -> list[Path]:
+    """Images of one size in a folder, each another shade."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number}.{ending}" for number in range(count)]
     for number, file in enumerate(files):
@@ -71,11 +71,15 @@ def write_pictures(folder: Path, count: int, side: int = 8, ending: str = "png")
 
 
 def write_fashion_mnist(folder: Path, *, zipped: bool = True) -> Path:
-    """20 + 10 pictures in IDX files."""
+    """20 + 10 images in IDX files."""
     folder.mkdir(parents=True, exist_ok=True)
-    for part, rows in (("train", 20), ("t10k", 10)):
-        images = struct.pack(">4B3I", 0, 0, 8, 3, rows, 28, 28) + pixels(rows, 28, 28).tobytes()
-        labels = struct.pack(">4BI", 0, 0, 8, 1, rows) + bytes(row % 10 for row in range(rows))
+    for part, samples in (("train", 20), ("t10k", 10)):
+        images = (
+            struct.pack(">4B3I", 0, 0, 8, 3, samples, 28, 28) + pixels(samples, 28, 28).tobytes()
+        )
+        labels = struct.pack(">4BI", 0, 0, 8, 1, samples) + bytes(
+            sample % 10 for sample in range(samples)
+        )
         for name, content in (("images-idx3", images), ("labels-idx1", labels)):
             file = folder / f"{part}-{name}-ubyte"
             if zipped:
@@ -86,7 +90,7 @@ def write_fashion_mnist(folder: Path, *, zipped: bool = True) -> Path:
 
 
 def write_cifar10(folder: Path) -> Path:
-    """10 pictures in each of the six python batches."""
+    """10 images in each of the six python batches."""
     place = folder / "cifar-10-batches-py"
     place.mkdir(parents=True)
     for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
@@ -98,7 +102,7 @@ def write_cifar10(folder: Path) -> Path:
 
 
 def write_cifar100(folder: Path) -> Path:
-    """100 pictures to train on, 100 to test on."""
+    """100 images to train on, 100 to test on."""
     place = folder / "cifar-100-python"
     place.mkdir(parents=True)
     for name in ("train", "test"):
@@ -110,12 +114,12 @@ def write_cifar100(folder: Path) -> Path:
 
 
 def write_tiny_imagenet(folder: Path) -> Path:
-    """Two classes with two pictures to train on and one to test on."""
+    """Two classes with two images to train on and one to test on."""
     place = folder / "tiny-imagenet-200"
     wnids = ("n01", "n02")
     for wnid in wnids:
-        write_pictures(place / "train" / wnid / "images", 2, side=64, ending="JPEG")
-    write_pictures(place / "val" / "images", 2, side=64, ending="JPEG")
+        write_images(place / "train" / wnid / "images", 2, side=64, ending="JPEG")
+    write_images(place / "val" / "images", 2, side=64, ending="JPEG")
     (place / "val" / "val_annotations.txt").write_text("0.JPEG\tn02\t0\n1.JPEG\tn01\t0\n")
     (place / "wnids.txt").write_text("\n".join(wnids))
     (place / "words.txt").write_text("n01\tgoldfish, carp\nn02\tbullfrog\n")
@@ -123,19 +127,19 @@ def write_tiny_imagenet(folder: Path) -> Path:
 
 
 def write_clear10(folder: Path) -> Path:
-    """Two buckets, one picture of each class to train on and one to test on."""
+    """Two buckets, one image of each class to train on and one to test on."""
     for part in ("train_image_only", "test"):
         for bucket in ("1", "10"):
             for name in CLEAR_CLASSES:
-                write_pictures(folder / part / "labeled_images" / bucket / name, 1)
+                write_images(folder / part / "labeled_images" / bucket / name, 1)
     return folder
 
 
 def write_pacs(folder: Path) -> Path:
-    """Two pictures of two classes in each of the four domains."""
+    """Two images of two classes in each of the four domains."""
     for domain in ("art_painting", "cartoon", "photo", "sketch"):
         for name in ("dog", "giraffe"):
-            write_pictures(folder / domain / name, 2)
+            write_images(folder / domain / name, 2)
     return folder
 
 

@@ -69,7 +69,7 @@ def small_result(**changes: Any) -> dict[str, Any]:
         "class_names": ["ant", "bee", "cat", "dog"],
         "tasks": [[0, 1], [2, 3]],
         "gradient_steps": 120,
-        "notes": [{"task": 2, "text": "class 0 realigned with 10 rows"}],
+        "notes": [{"task": 2, "text": "class 0 realigned with 10 samples"}],
         "versions": {"driftwise": "0.1.0", "python": "3.12"},
         "config": {"method": "er", "adaptation": "amr", "seed": 0, "threads": 1, "severity": 5},
     }
@@ -90,7 +90,7 @@ def write_run(folder: Path, result: dict[str, Any], *, samples: bool = False) ->
 
 
 def write_samples(path: Path, *, num: int = 4, side: int = 6) -> None:
-    """Pictures of classes 0 and 1: a bright square before, its negative after."""
+    """Images of classes 0 and 1: a bright square before, its negative after."""
     before = np.zeros((num, side, side, 1), dtype=np.uint8)
     before[:, 1:3, 1:3] = 255
     save_file(

@@ -25,7 +25,7 @@ class Config(Base):
     """One field of every kind."""
 
     buffer_size: int
-    """rows the memory holds, 100 % of them in use"""
+    """samples the memory holds, 100 % of them in use"""
     limit: int | None = None
     """at most so many; none: all"""
     method: str = "er"

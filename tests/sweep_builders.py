@@ -16,7 +16,7 @@ ENDS = {"vanilla": (50.0, 54.0), "fr": (91.0, 93.0), "amr": (88.0, 92.0)}
 
 
 def place_of(**changes: Any) -> dict[str, Any]:
-    """Where a run stands; the grid's buffer of 500 has 20 rows at this scale."""
+    """Where a run stands; the grid's buffer of 500 has 20 samples at this scale."""
     place = {
         "benchmark": "toy-cd",
         "method": "er",

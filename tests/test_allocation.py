@@ -19,24 +19,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("rows", [0, 1, 10, 11, 5000])
-def test_what_is_written_is_what_is_read(folder: Path, rows: int) -> None:
-    made = allocation.room_for((rows, 10, 5, 2))
-    assert (made.shape, made.dtype) == ((rows, 10, 5, 2), torch.uint8)
+@pytest.mark.parametrize("samples", [0, 1, 10, 11, 5000])
+def test_what_is_written_is_what_is_read(folder: Path, samples: int) -> None:
+    made = allocation.room_for((samples, 10, 5, 2))
+    assert (made.shape, made.dtype) == ((samples, 10, 5, 2), torch.uint8)
     pixels = torch.arange(made.numel()).remainder(251).to(torch.uint8).view(made.shape)
     made.copy_(pixels)
     assert torch.equal(made, pixels)
 
 
-@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("samples", [0, 3])
 @pytest.mark.parametrize(
     "dtype",
     [torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.float64, torch.complex128],
 )
-def test_any_numbers_have_room(dtype: torch.dtype, rows: int) -> None:
-    made = allocation.room_for((rows, 2), dtype)
-    assert (made.shape, made.dtype, made.is_contiguous()) == ((rows, 2), dtype, True)
-    assert torch.equal(made.fill_(1), torch.ones((rows, 2), dtype=dtype))
+def test_any_numbers_have_room(dtype: torch.dtype, samples: int) -> None:
+    made = allocation.room_for((samples, 2), dtype)
+    assert (made.shape, made.dtype, made.is_contiguous()) == ((samples, 2), dtype, True)
+    assert torch.equal(made.fill_(1), torch.ones((samples, 2), dtype=dtype))
 
 
 def mapped_files(folder: Path) -> int:

@@ -22,7 +22,7 @@ from driftwise.learner import Learner
 from driftwise.memory import Memory
 from driftwise.memory.policies import Reservoir
 from driftwise.protocols import Choose
-from driftwise.types import Encoding, Rows
+from driftwise.types import Encoding, Samples
 
 SHAPE = (8, 8, 1)
 
@@ -31,10 +31,10 @@ def names(kind: str) -> list[str]:
     return list(CATALOGUE[kind])
 
 
-def rows(count: int, *, seed: int = 0, labels: Sequence[int] = (0, 1, 2)) -> Rows:
+def samples(count: int, *, seed: int = 0, labels: Sequence[int] = (0, 1, 2)) -> Samples:
     draw = torch.Generator().manual_seed(seed)
     kinds = torch.tensor(labels)
-    return Rows(
+    return Samples(
         images=torch.randint(256, (count, *SHAPE), generator=draw, dtype=torch.uint8),
         labels=kinds[torch.arange(count) % len(kinds)],
         ids=torch.arange(count) + 1000 * seed,
@@ -70,8 +70,8 @@ def test_a_benchmark_is_bytes_with_a_name_for_every_label(
 def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None:
     learner = learner_of(method=name)
     learner.begin_task([0, 1])
-    losses = [learner.observe(rows(10, seed=n, labels=(0, 1))).loss for n in range(30)]
-    again = learner.observe(rows(10, seed=0, labels=(0, 1))).loss
+    losses = [learner.observe(samples(10, seed=n, labels=(0, 1))).loss for n in range(30)]
+    again = learner.observe(samples(10, seed=0, labels=(0, 1))).loss
     assert again < losses[0], "it has seen this batch before"
     learner.end_task()
     assert learner.memory.seen == (310 if learner.objective.rehearses else 0)
@@ -80,16 +80,16 @@ def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None
     for each in (learner, twin):
         each.begin_task([2])
         for number in range(3):
-            each.observe(rows(10, seed=50 + number, labels=(2,)))
+            each.observe(samples(10, seed=50 + number, labels=(2,)))
         each.end_task()
     assert same(twin.state_dict(), learner.state_dict())
-    assert learner.logits(rows(4).images).shape == (4, 10)
+    assert learner.logits(samples(4).images).shape == (4, 10)
 
 
 @pytest.mark.parametrize("name", names("backbone"))
-def test_a_backbone_gives_one_logit_per_class_row_by_row(name: str) -> None:
+def test_a_backbone_gives_one_logit_per_class_sample_by_sample(name: str) -> None:
     learner = learner_of(backbone=name)
-    images = rows(5).images
+    images = samples(5).images
     together = learner.logits(images)
     assert together.shape == (5, 10)
     assert together.dtype == torch.float32
@@ -101,29 +101,29 @@ def test_a_backbone_gives_one_logit_per_class_row_by_row(name: str) -> None:
 def test_a_buffer_policy_fills_the_memory_and_never_overfills_it(name: str) -> None:
     memory = Memory(7, policy=find("buffer_policy", name).factory()(), seed=0)
     for number in range(10):
-        memory.offer(rows(5, seed=number))
+        memory.offer(samples(5, seed=number))
         assert len(memory) == min(7, 5 * (number + 1))
     assert sum(memory.counts().values()) == 7
 
 
 class Labels:
-    """Has so many fresh rows of each class, and books what was asked for."""
+    """Has so many fresh samples of each class, and books what was asked for."""
 
     def __init__(self, available: int) -> None:
         self.available = available
         self.asked: dict[int, int] = {}
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         del choose
         granted = self.available if count is None else min(count, self.available)
         self.asked[label] = self.asked.get(label, 0) + granted
-        return rows(granted, seed=7, labels=(label,))
+        return samples(granted, seed=7, labels=(label,))
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         return dict(wanted)
 
-    def unlabelled(self) -> Rows:
-        return rows(0, seed=7)
+    def unlabelled(self) -> Samples:
+        return samples(0, seed=7)
 
 
 @pytest.mark.parametrize("name", names("adaptation"))
@@ -132,13 +132,13 @@ def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_noth
     name: str, available: int
 ) -> None:
     memory = Memory(12, policy=Reservoir(), seed=0)
-    memory.put(rows(12))
+    memory.put(samples(12))
     adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(available)
     repair = adaptation.repair(verdicts([1, 2]), bench(memory, labels, lambda given: {}))
     assert set(labels.asked) <= {1, 2}
     assert memory.counts()[0] == 4
-    assert memory.rows_of(0).ids.tolist() == [0, 3, 6, 9]
+    assert memory.samples_of(0).ids.tolist() == [0, 3, 6, 9]
     assert set(repair.renewed) <= {1, 2}
     if repair.extra is not None:
         assert set(repair.extra.labels.tolist()) == set(repair.renewed)
@@ -150,7 +150,7 @@ def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_noth
 @pytest.mark.parametrize("name", names("adaptation"))
 def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
     memory = Memory(12, policy=Reservoir(), seed=0)
-    memory.put(rows(12))
+    memory.put(samples(12))
     before = memory.state_dict()
     adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(50)
@@ -161,7 +161,7 @@ def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
 
 
 class Pixels:
-    """An encoder that needs no network: the picture is its own logits and its own features."""
+    """An encoder that needs no network: the image is its own logits and its own features."""
 
     def encode(self, images: torch.Tensor) -> Encoding:
         pixels = images.flatten(1).float() / 255
@@ -175,20 +175,20 @@ def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> Non
     setting = Setting(encoder=Pixels, drifting=lambda task: (2,))
     detector = registry.make("detector", config, setting)
     memory = Memory(60, policy=Reservoir(), seed=0)
-    memory.put(rows(60))
-    verdicts = detector.check(4, [2, 0, 1], rows(60, seed=1), memory)
+    memory.put(samples(60))
+    verdicts = detector.check(4, [2, 0, 1], samples(60, seed=1), memory)
     assert [verdict.label for verdict in verdicts] == [2, 0, 1]
     assert {verdict.task for verdict in verdicts} == {4}
     assert all(verdict.drifted in (True, False, None) for verdict in verdicts)
     for verdict in verdicts:
         assert (verdict.drifted is None) is (verdict.reason is not None)
-    assert detector.check(4, [], rows(0), memory) == []
+    assert detector.check(4, [], samples(0), memory) == []
 
 
 @pytest.mark.parametrize("name", names("transform"))
 @pytest.mark.parametrize("severity", [1, 5])
 def test_a_transform_gives_the_same_bytes_every_time(name: str, severity: int) -> None:
-    images = rows(6).images
+    images = samples(6).images
     before = images.clone()
     apply = find("transform", name).factory()
     first = apply(images, name, severity, seed=3)

@@ -12,13 +12,13 @@ from driftwise.drift_handler import Care
 from driftwise.loop import play
 from driftwise.protocols import Adaptation, Workbench
 from driftwise.runs.listeners import Silent, Together
-from driftwise.types import Extras, Repair, Rows, StepReport, TaskRecord, Verdict
+from driftwise.types import Extras, Repair, Samples, StepReport, TaskRecord, Verdict
 
 
-def rows(*ids: int) -> Rows:
+def samples(*ids: int) -> Samples:
     column = torch.tensor(ids, dtype=torch.int64)
     images = torch.zeros(len(ids), 1, 1, 1, dtype=torch.uint8)
-    return Rows(images=images, labels=column % 3, ids=column, concepts=column * 0)
+    return Samples(images=images, labels=column % 3, ids=column, concepts=column * 0)
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class World:
         known_classes: tuple[int, ...] = ()
         returning_classes: tuple[int, ...] = ()
 
-        def monitored(self) -> Rows:
+        def monitored(self) -> Samples:
             raise AssertionError("the loop itself must not watch")
 
-        def reference(self, label: int) -> Rows:
+        def reference(self, label: int) -> Samples:
             raise AssertionError("the loop itself must not compare")
 
-        def train(self) -> Rows:
-            return rows(*(10 * self.number + i for i in range(3)))
+        def train(self) -> Samples:
+            return samples(*(10 * self.number + i for i in range(3)))
 
         def new_labels(self) -> int:
             return 2
 
-        def batches(self, given: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
+        def batches(self, given: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
             self.world.note("epoch", epoch, given.ids.tolist())
             return (given[index] for index in torch.split(torch.arange(len(given)), 2)[skip:])
 
@@ -73,7 +73,7 @@ class World:
         self.note("check", task.number)
         return list(self.verdict)
 
-    def renew(self, task: Any, labels: Sequence[int], learned: Rows) -> None:
+    def renew(self, task: Any, labels: Sequence[int], learned: Samples) -> None:
         self.note("renew", task.number, tuple(labels))
         self.learned = learned
 
@@ -89,7 +89,7 @@ class World:
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         self.note("begin epoch", epoch, epochs)
 
-    def observe(self, batch: Rows) -> StepReport:
+    def observe(self, batch: Samples) -> StepReport:
         self.note("observe", batch.ids.tolist())
         return StepReport(
             loss=float(batch.ids[0]), logits=torch.zeros(len(batch), 1), labels=batch.labels
@@ -98,7 +98,7 @@ class World:
     def end_task(self) -> None:
         self.note("end")
 
-    def annotate(self, given: Rows) -> Extras:
+    def annotate(self, given: Samples) -> Extras:
         return {}
 
     @contextlib.contextmanager
@@ -168,7 +168,7 @@ def test_only_classes_found_drifted_are_repaired() -> None:
     verdicts = [
         Verdict(task=2, label=0, drifted=False),
         Verdict(task=2, label=4, drifted=True),
-        Verdict(task=2, label=1, drifted=None, reason="too few rows"),
+        Verdict(task=2, label=1, drifted=None, reason="too few samples"),
         Verdict(task=2, label=3, drifted=True),
     ]
     world = World(verdict=verdicts)
@@ -177,25 +177,25 @@ def test_only_classes_found_drifted_are_repaired() -> None:
     assert record.verdicts == tuple(verdicts)
 
 
-def test_extra_rows_are_trained_on_in_every_epoch_and_not_booked_as_the_streams() -> None:
-    world = World(repair_with=Repair(extra=rows(70, 71), renewed=(5,), notes=("two rows",)))
+def test_extra_samples_are_trained_on_in_every_epoch_and_not_booked_as_the_streams() -> None:
+    world = World(repair_with=Repair(extra=samples(70, 71), renewed=(5,), notes=("two samples",)))
     record = next(world.play(epochs=2))
     epochs = [entry for entry in world.log if entry[1] == "epoch"]  # type: ignore[index]
     assert epochs == [("train", "epoch", n, [10, 11, 12, 70, 71]) for n in (1, 2)]
     booked = [entry for entry in world.log if entry[1] == "book"]  # type: ignore[index]
     assert booked == [(None, "book", "stream", 2)]
-    assert (record.renewed, record.notes) == ((5,), ("two rows",))
+    assert (record.renewed, record.notes) == ((5,), ("two samples",))
     assert ("detect", "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
 
 
-def test_a_monitor_is_shown_every_labelled_row_that_a_class_was_learned_from() -> None:
-    world = World(repair_with=Repair(extra=rows(70), refilled=rows(80, 81)))
+def test_a_monitor_is_shown_every_labelled_sample_that_a_class_was_learned_from() -> None:
+    world = World(repair_with=Repair(extra=samples(70), refilled=samples(80, 81)))
     next(world.play())
     assert world.learned.ids.tolist() == [10, 11, 12, 70, 80, 81]
 
 
-def test_a_row_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:
-    world = World(repair_with=Repair(extra=rows(11, 70)))
+def test_a_sample_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:
+    world = World(repair_with=Repair(extra=samples(11, 70)))
     next(world.play())
     assert ("train", "epoch", 1, [10, 11, 12, 70]) in world.log
 
@@ -214,7 +214,7 @@ def test_labels_that_an_earlier_task_brought_are_not_booked_again() -> None:
     world = World()
     list(world.play())
     booked = [entry[2:] for entry in world.log if entry[1] == "book"]  # type: ignore[index]
-    assert booked == [("stream", 2)] * 2, "what the task says, however many rows it brings"
+    assert booked == [("stream", 2)] * 2, "what the task says, however many samples it brings"
 
 
 def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:
@@ -238,18 +238,18 @@ def test_listeners_are_told_everything_in_order_and_the_same() -> None:
         def task_begins(self, task: Any) -> None:
             self.heard.append((self.name, "begins", task.number))
 
-        def checked(self, task: Any, verdicts: Any, repair: Repair, rows: int) -> None:
-            self.heard.append((self.name, "checked", len(verdicts), repair.renewed, rows))
+        def checked(self, task: Any, verdicts: Any, repair: Repair, samples: int) -> None:
+            self.heard.append((self.name, "checked", len(verdicts), repair.renewed, samples))
 
         def stepped(self, epoch: int, report: StepReport) -> None:
-            self.heard.append((self.name, "stepped", epoch, report.loss, report.rows))
+            self.heard.append((self.name, "stepped", epoch, report.loss, report.samples))
 
         def task_ends(self, record: TaskRecord[str]) -> None:
             self.heard.append((self.name, "ends", record.scores))
 
     heard: list[object] = []
     both = Together([Ear("a", heard), Ear("b", heard)])
-    world = World(repair_with=Repair(extra=rows(70), renewed=(5,)))
+    world = World(repair_with=Repair(extra=samples(70), renewed=(5,)))
     next(world.play(listener=both))
     expected = [
         ("begins", 1),

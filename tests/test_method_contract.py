@@ -31,7 +31,7 @@ from driftwise.metrics import Scores
 from driftwise.protocols import Listener, Task
 from driftwise.runs.checkpoint import flatten, unflatten
 from driftwise.runs.listeners import Silent
-from driftwise.types import Dataset, Extras, Rows, StepReport, TaskRecord
+from driftwise.types import Dataset, Extras, Samples, StepReport, TaskRecord
 
 Names = tuple[str, str, str]
 """Of a method, a buffer policy and an adaptation."""
@@ -47,7 +47,7 @@ each_combination = pytest.mark.parametrize("names", COMBINATIONS, ids="-".join)
 
 
 def quadrants(*, side: int = 8, channels: int = 1, train: Sequence[int] = (10,) * 4) -> Dataset:
-    """A class per quadrant that shines, with noise; so many training rows of each, 4 for tests."""
+    """A class per quadrant that shines, with noise; so many training samples of each, 4 for tests."""
     draw = np.random.default_rng(0)
     counts = np.array(train) + 4
     labels = np.repeat(np.arange(4), counts)
@@ -134,8 +134,8 @@ class Diary:
     def memory(self) -> Memory:
         return self.learner.memory
 
-    def annotate(self, rows: Rows) -> Extras:
-        return self.learner.annotate(rows)
+    def annotate(self, samples: Samples) -> Extras:
+        return self.learner.annotate(samples)
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
         self._task += 1
@@ -146,7 +146,7 @@ class Diary:
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         self._tell("begin_epoch", epoch, epochs)
 
-    def observe(self, batch: Rows) -> StepReport:
+    def observe(self, batch: Samples) -> StepReport:
         report: StepReport = self._tell("observe", batch)
         self.losses.append(report.loss)
         self._steps += 1
@@ -302,8 +302,8 @@ class Edge:
 
 
 EDGES = {
-    # Pictures of 4x4 have shrunk to one pixel where the last batch norm sees them.
-    "grey, one row a step": Edge(
+    # Images of 4x4 have shrunk to one pixel where the last batch norm sees them.
+    "grey, one sample a step": Edge(
         data=quadrants(side=4, train=(2, 2, 2, 2)),
         settings={
             **{"batch_size": 1, "minibatch_size": 1, "epochs": 1, "lr": 0.05},
@@ -311,7 +311,7 @@ EDGES = {
         },
     ),
     # The memory is empty at the first task anyhow; here it is at the second one, too.
-    "colour, classes of one row, a memory that was emptied": Edge(
+    "colour, classes of one sample, a memory that was emptied": Edge(
         data=quadrants(channels=3, train=(1, 6, 6, 1)), settings={"epochs": 1}, forget=True
     ),
 }
@@ -329,7 +329,7 @@ def test_it_lives_through(names: Names, edge: Edge) -> None:
     assert assembly.ledger.steps >= len(diary.losses) > 3, "rehearsal counts as well"
     assert [record.task for record in records] == [1, 2]
     assert sum(count for _, _, count in records[1].scores.confusion) == 16, (
-        "every test row has been judged"
+        "every test sample has been judged"
     )
     held = assembly.learner.memory.counts()
     assert set(held) <= {0, 1, 2, 3}

@@ -27,7 +27,7 @@ from driftwise.part_state import PartState
 from driftwise.protocols import Workbench
 from driftwise.runs.checkpoint import flatten, unflatten
 from driftwise.runs.saving import Saving
-from driftwise.types import Repair, Rows, Verdict
+from driftwise.types import Repair, Samples, Verdict
 
 
 def stored(state: object) -> Any:
@@ -79,11 +79,11 @@ class Running:
         self.draws = np.random.default_rng(setting.seed)
         self.encode = setting.encoder
 
-    def check(self, task: int, classes: Any, monitored: Rows, reference: Any) -> list[Verdict]:
+    def check(self, task: int, classes: Any, monitored: Samples, reference: Any) -> list[Verdict]:
         verdicts = []
         for label in classes:
-            rows = monitored.of_class(label)
-            mean = float(rows.images.float().mean()) if len(rows) else 0.0
+            samples = monitored.of_class(label)
+            mean = float(samples.images.float().mean()) if len(samples) else 0.0
             score = abs(mean - float(np.mean([*self.means[label], mean])))
             self.means[label].append(mean + self.draws.normal())
             verdicts.append(Verdict(task=task, label=label, drifted=score > 0.2, score=score))
@@ -174,7 +174,7 @@ VALUES: dict[str, Any] = {
     "arrays": (np.arange(4.0)[::2], np.array(3, dtype=">i4"), np.float32(2.5), np.bool_(True)),
     "containers": [Counter("aab"), deque([1, 2, 3], maxlen=2), [[], {}, ()]],
     "kinds": [torch.device("cpu"), torch.float16, Path("here")],
-    "rows": Rows(
+    "rows": Samples(
         images=torch.zeros(2, 3),
         labels=torch.tensor([0, 1]),
         ids=torch.tensor([4, 5]),

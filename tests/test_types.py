@@ -1,4 +1,4 @@
-"""The laws of rows, whoever carries them."""
+"""The laws of samples, whoever carries them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftwise.types import Rows, Verdict
+from driftwise.types import Samples, Verdict
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
-"""(id, concept) of each row"""
+"""(id, concept) of each sample"""
 
 
-def rows(id_and_concept: list[tuple[int, int]]) -> Rows:
-    """Rows whose only pixel is their position, so that each can be told from every other."""
+def samples(id_and_concept: list[tuple[int, int]]) -> Samples:
+    """Samples whose only pixel is their position, so that each can be told from every other."""
     key = torch.tensor(id_and_concept, dtype=torch.int64).view(-1, 2)
-    return Rows(
+    return Samples(
         images=torch.arange(len(key), dtype=torch.uint8).view(-1, 1, 1, 1),
         labels=key[:, 0] % 2,
         ids=key[:, 0],
@@ -26,21 +26,21 @@ def rows(id_and_concept: list[tuple[int, int]]) -> Rows:
     )
 
 
-def positions(some: Rows) -> list[int]:
+def positions(some: Samples) -> list[int]:
     return some.images.flatten().tolist()
 
 
 @settings(deadline=None)
 @given(pairs)
-def test_distinct_keeps_the_first_row_of_every_id_and_concept_in_order(
+def test_distinct_keeps_the_first_sample_of_every_id_and_concept_in_order(
     id_and_concept: list[tuple[int, int]],
 ) -> None:
     first = [i for i, key in enumerate(id_and_concept) if key not in id_and_concept[:i]]
-    assert positions(rows(id_and_concept).distinct()) == first
+    assert positions(samples(id_and_concept).distinct()) == first
 
 
-def test_distinct_keeps_all_four_columns_of_a_row_together() -> None:
-    kept = rows([(5, 0), (4, 1), (5, 0), (5, 2)]).distinct()
+def test_distinct_keeps_all_four_columns_of_a_sample_together() -> None:
+    kept = samples([(5, 0), (4, 1), (5, 0), (5, 2)]).distinct()
     assert positions(kept) == [0, 1, 3]
     assert kept.ids.tolist() == [5, 4, 5]
     assert kept.concepts.tolist() == [0, 1, 2]
@@ -49,16 +49,16 @@ def test_distinct_keeps_all_four_columns_of_a_row_together() -> None:
 
 @settings(deadline=None)
 @given(pairs, st.integers(0, 1))
-def test_of_class_gives_the_rows_of_that_class_in_order(
+def test_of_class_gives_the_samples_of_that_class_in_order(
     id_and_concept: list[tuple[int, int]], label: int
 ) -> None:
-    some = rows(id_and_concept)
+    some = samples(id_and_concept)
     wanted = [i for i, (id_, _) in enumerate(id_and_concept) if id_ % 2 == label]
     assert positions(some.of_class(label)) == wanted
 
 
-def test_a_slice_a_mask_and_positions_pick_the_same_rows_of_every_column() -> None:
-    some = rows([(0, 0), (1, 1), (2, 2), (3, 0)])
+def test_a_slice_a_mask_and_positions_pick_the_same_samples_of_every_column() -> None:
+    some = samples([(0, 0), (1, 1), (2, 2), (3, 0)])
     picks = (
         some[1:3],
         some[torch.tensor([False, True, True, False])],
@@ -66,7 +66,7 @@ def test_a_slice_a_mask_and_positions_pick_the_same_rows_of_every_column() -> No
     )
     for pick in picks:
         assert len(pick) == 2
-        for field in fields(Rows):
+        for field in fields(Samples):
             assert torch.equal(getattr(pick, field.name), getattr(some, field.name)[1:3])
 
 
@@ -75,10 +75,10 @@ def test_a_slice_a_mask_and_positions_pick_the_same_rows_of_every_column() -> No
 def test_concat_is_one_set_after_the_other_in_every_column(
     sets: list[list[tuple[int, int]]],
 ) -> None:
-    parts = [rows(part) for part in sets]
-    whole = Rows.concat(parts)
+    parts = [samples(part) for part in sets]
+    whole = Samples.concat(parts)
     assert len(whole) == sum(map(len, parts))
-    for field in fields(Rows):
+    for field in fields(Samples):
         one_by_one = [entry for part in parts for entry in getattr(part, field.name)]
         assert all(map(torch.equal, getattr(whole, field.name), one_by_one))
 

@@ -26,7 +26,7 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor
     size = count * dtype.itemsize
     # Where space cannot be reserved, plain memory is the lesser evil.
     if size <= MOST_IN_MEMORY or not hasattr(os, "posix_fallocate"):
-        # numpy asks for large pages where torch does not: rows far apart are read 1.3x as fast.
+        # numpy asks for large pages where torch does not: samples far apart are read 1.3x as fast.
         width = f"i{dtype.itemsize}" if dtype.itemsize <= 8 else f"c{dtype.itemsize}"
         return torch.from_numpy(np.empty(shape, dtype=width)).view(dtype)
     with tempfile.NamedTemporaryFile(prefix="driftwise-") as file:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from driftwise.errors import UserError
 from driftwise.protocols import Adaptation, FollowsUp, Learner, Ledger, Monitor, Watched, Workbench
-from driftwise.types import Repair, Rows, StepReport, Verdict
+from driftwise.types import Repair, Samples, StepReport, Verdict
 
 
 def _checked(repair: object, adaptation: Adaptation) -> Repair:
@@ -17,8 +17,10 @@ def _checked(repair: object, adaptation: Adaptation) -> Repair:
         came = "None" if repair is None else f"a {type(repair).__name__}"
         raise UserError(f"{name} must return a Repair; it returned {came}")
     for field in ("extra", "refilled"):
-        if not isinstance(rows := getattr(repair, field), Rows | None):
-            raise UserError(f"{name}: {field} must be Rows or None; got a {type(rows).__name__}")
+        if not isinstance(samples := getattr(repair, field), Samples | None):
+            raise UserError(
+                f"{name}: {field} must be Samples or None; got a {type(samples).__name__}"
+            )
     if not isinstance(repair.renewed, tuple) or not all(
         isinstance(label, int) for label in repair.renewed
     ):
@@ -54,7 +56,7 @@ class Care:
         with self.ledger.phase("adapt"):
             return _checked(self.adaptation.repair(drifted, bench), self.adaptation)
 
-    def teach(self, batch: Rows) -> StepReport:
+    def teach(self, batch: Samples) -> StepReport:
         """One step."""
         report = self.learner.observe(batch)
         self.ledger.add_step()
@@ -69,7 +71,7 @@ class Care:
         _check_notes(notes, f"what {type(self.adaptation).__name__}.follow_up returns")
         return notes
 
-    def settle(self, watched: Watched, labels: Sequence[int], learned: Rows) -> None:
+    def settle(self, watched: Watched, labels: Sequence[int], learned: Samples) -> None:
         """These classes have been learned as they look now: from here on they are watched so."""
         with self.ledger.phase("detect"):
             self.monitor.renew(watched, labels, learned)

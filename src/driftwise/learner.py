@@ -25,7 +25,7 @@ from driftwise.models.growth import grow_head, grow_optimiser
 from driftwise.models.inputs import to_device, to_input
 from driftwise.models.plain import draws_nothing
 from driftwise.part_state import PartState
-from driftwise.types import Encoding, Extras, Rows, StepReport
+from driftwise.types import Encoding, Extras, Samples, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,20 +33,20 @@ class Practice:
     """How steps are made, whatever the method."""
 
     minibatch_size: int
-    """rows of a draw from memory"""
+    """samples of a draw from memory"""
     device: torch.device | str = "cpu"
     memory_format: torch.memory_format = torch.contiguous_format
     bf16: bool = False
     """forwards in bfloat16; weights, losses and what is kept stay in float32"""
     augmentation: Augmentation = "none"
-    """of stream rows and of rows drawn from memory"""
+    """of stream samples and of samples drawn from memory"""
     rate: Rate = constant
     """factor on the learning rate, by epoch"""
     annotate_in_training: bool = False
     """whether stored logits of samples that no step has seen come from a training-mode forward of
     all of them, as published, with its effect on batch-norm statistics"""
-    compiled_rows: tuple[int, ...] = ()
-    """numbers of rows for which training forwards are compiled; all others are not"""
+    compiled_samples: tuple[int, ...] = ()
+    """numbers of samples for which training forwards are compiled; all others are not"""
     max_gradient: float | None = None
     """longer gradients, all weights together, are shortened to this; None: none are"""
 
@@ -79,7 +79,7 @@ class Learner:
         self._known: set[int] = set()
         self._in_task = False
         self._factor = 1.0
-        self._pictures_return = False
+        self._images_return = False
         self._grown_to: int | None = None
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
@@ -87,8 +87,8 @@ class Learner:
         self.network.to(memory_format=practice.memory_format)  # type: ignore[call-overload]
         self._optimiser = make_optimiser(self.network)
         self._trained = self.network
-        if practice.compiled_rows:
-            self._trained = Compiled(self.network, practice.compiled_rows)
+        if practice.compiled_samples:
+            self._trained = Compiled(self.network, practice.compiled_samples)
         self.objective.attach(self.network, seed)
         self._shapes_gradients = type(objective).after_backward is not Objective.after_backward
         self._method_state = PartState(objective, "method", lambda: self.network)
@@ -114,14 +114,14 @@ class Learner:
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
         self._factor = self._practice.rate(epoch, epochs)
-        self._pictures_return = epochs > 1 and self._practice.augmentation == "none"
+        self._images_return = epochs > 1 and self._practice.augmentation == "none"
         self._set_rate()
 
     def end_task(self) -> None:
         """Tell the method that the task is over."""
         self.refuse_burst_weights()
         self._in_task = False
-        self._pictures_return = False
+        self._images_return = False
         self.objective.end_task(self.network)
 
     @torch.no_grad()
@@ -135,13 +135,13 @@ class Learner:
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
             )
 
-    def observe(self, batch: Rows) -> StepReport:
+    def observe(self, batch: Samples) -> StepReport:
         """One step on a labelled batch; afterwards the batch is offered to the memory.
 
         Classes that no task has announced are taken for the beginning of one.
         """
         if not len(batch):
-            raise ValueError("a step needs at least one row; got an empty batch")
+            raise ValueError("a step needs at least one sample; got an empty batch")
         if strangers := set(batch.labels.tolist()) - self._known:
             self.begin_task(sorted(strangers))
         report = self._step(batch)
@@ -150,14 +150,14 @@ class Learner:
             self.between()
         return report
 
-    def rehearse(self, batch: Rows | None = None, *, rate: float = 1.0) -> StepReport:
+    def rehearse(self, batch: Samples | None = None, *, rate: float = 1.0) -> StepReport:
         """One step on a batch and on memory, or on memory alone, of which nothing is kept.
 
-        Rows drawn from memory then take the place of the stream's. `rate`: factor on the learning
+        Samples drawn from memory then take the place of the stream's. `rate`: factor on the learning
         rate, for this step.
         """
         if batch is None:
-            batch = self.memory.sample(self._practice.minibatch_size).rows
+            batch = self.memory.sample(self._practice.minibatch_size).samples
         if not len(batch):
             raise ValueError("nothing to rehearse: the memory is empty")
         self._set_rate(rate)
@@ -166,17 +166,17 @@ class Learner:
         finally:
             self._set_rate()
 
-    def _step(self, batch: Rows) -> StepReport:
+    def _step(self, batch: Samples) -> StepReport:
         """Move the network by one batch."""
         if not self.network.training:  # asking walks over all modules: 60 us in a ResNet-18
             self.network.train()
-        looks = Looks(batch.ids, batch.concepts) if self._pictures_return else None
+        looks = Looks(batch.ids, batch.concepts) if self._images_return else None
         stream = self._inputs(batch.images, batch.labels, {}, looks)
         with self._chance(), self._precision():
             try:
                 outcome = self.objective.outcome(self._trained, stream, self._draw)
             except ValueError as error:
-                _tell_of_single_rows(error)
+                _tell_of_single_samples(error)
                 raise
         _check_outcome(outcome, len(batch), self.objective)
         loss = float(outcome.loss.item())
@@ -209,7 +209,7 @@ class Learner:
         nn.utils.clip_grad_norm_(weights, longest)
 
     def logits(self, images: Tensor) -> Tensor:
-        """What the predicting network says, (rows, h, w, c) -> (rows, classes) on the CPU.
+        """What the predicting network says, (samples, h, w, c) -> (samples, classes) on the CPU.
 
         Nothing changes by asking: evaluation mode, no gradients, no batch-norm update.
         """
@@ -235,15 +235,15 @@ class Learner:
             encoding = encode_all(network, parts)
         return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
 
-    def annotate(self, rows: Rows) -> Extras:
-        """The memory columns for rows that do not come from a training step."""
+    def annotate(self, samples: Samples) -> Extras:
+        """The memory columns for samples that do not come from a training step."""
         if type(self.objective).columns is Objective.columns:
             return {}  # a method that keeps nothing: spare the forward
         if not self._practice.annotate_in_training:
-            return self._columns(self._ask(self.network, rows.images))
+            return self._columns(self._ask(self.network, samples.images))
         self.network.train()
         with self._chance(), self._precision(), torch.no_grad():
-            return self._columns(_at_rest(self.network(self._to_input(rows.images))))
+            return self._columns(_at_rest(self.network(self._to_input(samples.images))))
 
     def restart(self) -> None:
         """Fresh weights, a fresh optimiser and fresh copies; memory and what was seen go on."""
@@ -263,7 +263,7 @@ class Learner:
     def grow(self, outputs: int) -> None:
         """Take on classes beyond those that the network was made for; nothing learned is lost.
 
-        Of rows in memory whose logits are kept, the new classes' are 0, as new outputs begin.
+        Of samples in memory whose logits are kept, the new classes' are 0, as new outputs begin.
         """
         replaced = grow_head(self.network, outputs)
         if not replaced:
@@ -280,7 +280,7 @@ class Learner:
             group["lr"] = full * self._factor * rate
 
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Logits on the CPU, a part of the rows at a time."""
+        """Logits on the CPU, a part of the samples at a time."""
         with self._asking(network):
             return self.said_by(network, images)
 
@@ -307,7 +307,7 @@ class Learner:
     def _inputs(
         self, images: Tensor, labels: Tensor, extras: Extras, looks: Looks | None = None
     ) -> Inputs:
-        if self._device.type != "cpu":  # where rows are already
+        if self._device.type != "cpu":  # where samples are already
             labels = to_device(labels, self._device)
             extras = {name: to_device(column, self._device) for name, column in extras.items()}
         return Inputs(images, labels, extras, convert=self._to_augmented, looks=looks)
@@ -342,7 +342,7 @@ class Learner:
             "known": sorted(self._known),
             "in_task": self._in_task,
             "factor": self._factor,
-            "pictures_return": self._pictures_return,
+            "pictures_return": self._images_return,
             "augmenting": self._augmenting.get_state(),
             "dropping": self._dropping.get_state(),
         }
@@ -367,7 +367,7 @@ class Learner:
         self._known = set(state["known"])
         self._in_task = state["in_task"]
         self._factor = state["factor"]
-        self._pictures_return = returns
+        self._images_return = returns
         self._augmenting.set_state(state["augmenting"])
         self._dropping.set_state(state["dropping"])
 
@@ -377,7 +377,7 @@ BURST = 1e9
 """a norm of weights that no network has which learns: a few such layers, and all is infinite"""
 
 _ASKED_AT_ONCE = 512
-"""rows of a forward that nobody learns from"""
+"""samples of a forward that nobody learns from"""
 
 
 def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
@@ -454,12 +454,12 @@ def _shown(value: object) -> str:
     return f"a tensor of shape {tuple(value.shape)}{grad}"
 
 
-def _tell_of_single_rows(error: ValueError) -> None:
+def _tell_of_single_samples(error: ValueError) -> None:
     """What some batch norms cannot do (`models.norm` mends torch's own), told to the user."""
     if "more than 1 value per channel" in str(error):
         raise UserError(
-            "the network's batch norm cannot learn from a single row, and a step has one: choose "
-            "a batch_size that leaves no row over and a minibatch_size above 1, or another norm"
+            "the network's batch norm cannot learn from a single sample, and a step has one: choose "
+            "a batch_size that leaves no sample over and a minibatch_size above 1, or another norm"
         ) from error
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from driftwise.drift_handler import Care
 from driftwise.protocols import Listener, Task, Workbench
-from driftwise.types import Midway, Rows, TaskRecord
+from driftwise.types import Midway, Samples, TaskRecord
 
 TaskT = TypeVar("TaskT", bound=Task)
 ScoresT = TypeVar("ScoresT")
@@ -40,12 +40,12 @@ def play(
             verdicts, repair = midway.verdicts, midway.repair
 
         own = task.train()
-        # A class that came back labelled may have been asked for as well: each row counts once.
-        rows = own if repair.extra is None else Rows.concat([own, repair.extra]).distinct()
+        # A class that came back labelled may have been asked for as well: each sample counts once.
+        samples = own if repair.extra is None else Samples.concat([own, repair.extra]).distinct()
         if midway is None:
-            listener.checked(task, verdicts, repair, len(rows))
+            listener.checked(task, verdicts, repair, len(samples))
         else:
-            listener.resumed(task, midway, len(rows))
+            listener.resumed(task, midway, len(samples))
 
         with ledger.phase("train"):
             if midway is None:
@@ -54,7 +54,9 @@ def play(
             midway = None
             for epoch in range(first, epochs + 1):
                 learner.begin_epoch(epoch, epochs)
-                for step, batch in enumerate(task.batches(rows, epoch=epoch, skip=done), done + 1):
+                for step, batch in enumerate(
+                    task.batches(samples, epoch=epoch, skip=done), done + 1
+                ):
                     listener.stepped(epoch, care.teach(batch))
                     keep(
                         Midway(
@@ -71,7 +73,7 @@ def play(
             learner.end_task()
         renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
         learned = [own, *(some for some in (repair.extra, repair.refilled) if some is not None)]
-        care.settle(task, (*renewed, *task.new_classes), Rows.concat(learned))
+        care.settle(task, (*renewed, *task.new_classes), Samples.concat(learned))
 
         with ledger.phase("evaluate"):
             scores = evaluate(task)

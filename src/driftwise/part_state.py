@@ -46,7 +46,7 @@ _MAPPINGS: dict[type, str] = {
 _RECORDS = {
     kind.__name__: kind
     for kind in (
-        driftwise.types.Rows,
+        driftwise.types.Samples,
         driftwise.types.Encoding,
         driftwise.types.Verdict,
         driftwise.stats.fraction.Share,

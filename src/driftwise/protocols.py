@@ -15,39 +15,39 @@ from driftwise.types import (
     Extras,
     Midway,
     Repair,
-    Rows,
+    Samples,
     StepReport,
     TaskRecord,
     Verdict,
 )
 
-Annotate = Callable[[Rows], Extras]
-"""Gives the columns that the running method keeps beside rows in memory."""
+Annotate = Callable[[Samples], Extras]
+"""Gives the columns that the running method keeps beside samples in memory."""
 
 Choose = Callable[[Tensor, int], Tensor]
-"""Positions of the pictures, (rows, height, width, channels), that are worth so many labels."""
+"""Positions of the images, (samples, height, width, channels), that are worth so many labels."""
 
 
-class HasRows(Protocol):
-    """Anything that can show its rows of a class: a memory, a set of held-out rows."""
+class HasSamples(Protocol):
+    """Anything that can show its samples of a class: a memory, a set of held-out samples."""
 
-    def rows_of(self, label: int) -> Rows:
-        """The rows of one class (possibly none)."""
+    def samples_of(self, label: int) -> Samples:
+        """The samples of one class (possibly none)."""
         ...
 
 
-class Replay(HasRows, Protocol):
+class Replay(HasSamples, Protocol):
     """A memory as adaptation sees it."""
 
     def counts(self) -> dict[int, int]:
-        """Rows per class."""
+        """Samples per class."""
         ...
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
-        """Free the slots of a class (`only`: those of some of its rows); how many they were."""
+        """Free the slots of a class (`only`: those of some of its samples); how many they were."""
         ...
 
-    def put(self, rows: Rows, extras: Extras = ...) -> None:
+    def put(self, samples: Samples, extras: Extras = ...) -> None:
         """Fill free slots."""
         ...
 
@@ -55,21 +55,21 @@ class Replay(HasRows, Protocol):
 class LabelSource(Protocol):
     """Where adaptation asks for labels; every answer is booked."""
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
-        """Up to `count` fresh rows of a class as it looks now (None: all there are).
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
+        """Up to `count` fresh samples of a class as it looks now (None: all there are).
 
         Any of them, unless `choose` says which.
         """
         ...
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
-        """How many rows of each class to ask for, if so many are wanted (None: all there are).
+        """How many samples of each class to ask for, if so many are wanted (None: all there are).
 
         Fewer where a budget has to do for all of them. Nothing is asked yet.
         """
         ...
 
-    def unlabelled(self) -> Rows:
+    def unlabelled(self) -> Samples:
         """What comes in now of all known classes and has no label yet; labels are -1."""
         ...
 
@@ -87,12 +87,12 @@ class Watched(Protocol):
         """The classes that arrived before the task."""
         ...
 
-    def monitored(self) -> Rows:
-        """Current rows of every known class."""
+    def monitored(self) -> Samples:
+        """Current samples of every known class."""
         ...
 
-    def reference(self, label: int) -> Rows:
-        """Rows of a class as it looks now, which nobody trains on."""
+    def reference(self, label: int) -> Samples:
+        """Samples of a class as it looks now, which nobody trains on."""
         ...
 
 
@@ -109,16 +109,16 @@ class Task(Watched, Protocol):
         """Known classes that come back labelled, in the task's own training data."""
         ...
 
-    def train(self) -> Rows:
-        """The labelled rows that the task brings."""
+    def train(self) -> Samples:
+        """The labelled samples that the task brings."""
         ...
 
     def new_labels(self) -> int:
         """How many of their labels no task before it has brought."""
         ...
 
-    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
-        """The rows once over, in an order of the epoch's own, but for the first `skip` batches."""
+    def batches(self, samples: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
+        """The samples once over, in an order of the epoch's own, but for the first `skip` batches."""
         ...
 
 
@@ -129,16 +129,16 @@ class Monitor(Protocol):
         """A verdict on every class that arrived before the task."""
         ...
 
-    def renew(self, task: Watched, labels: Sequence[int], learned: Rows) -> None:
-        """These classes have been learned as they look now, from these labelled rows."""
+    def renew(self, task: Watched, labels: Sequence[int], learned: Samples) -> None:
+        """These classes have been learned as they look now, from these labelled samples."""
         ...
 
 
 class Rehearse(Protocol):
     """One gradient step of which nothing is kept."""
 
-    def __call__(self, batch: Rows | None, *, rate: float = 1.0) -> object:
-        """On these rows and on memory, or on memory alone; `rate`: factor on the learning rate."""
+    def __call__(self, batch: Samples | None, *, rate: float = 1.0) -> object:
+        """On these samples and on memory, or on memory alone; `rate`: factor on the learning rate."""
         ...
 
 
@@ -150,14 +150,14 @@ class Workbench:
     labels: LabelSource
     annotate: Annotate
     encode: Callable[[Tensor], Encoding]
-    """what the learner makes of pictures, (rows, height, width, channels); nothing changes"""
+    """what the learner makes of images, (samples, height, width, channels); nothing changes"""
     rehearse: Rehearse
     steps: Callable[[], int]
     """gradient steps made so far, rehearsals included"""
-    watched: Callable[[], Rows]
-    """the rows that the monitor saw, with the labels it saw; -1: none"""
+    watched: Callable[[], Samples]
+    """the samples that the monitor saw, with the labels it saw; -1: none"""
     compare: Callable[[Tensor, Tensor], Share]
-    """how much of the second features, (rows, d), has moved away from the first"""
+    """how much of the second features, (samples, d), has moved away from the first"""
     tested: frozenset[int] = frozenset()
     """classes on which the check that calls for the repair had something to say"""
 
@@ -192,10 +192,10 @@ class Learner(Protocol):
         ...
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """The task's rows are about to come once over, for the `epoch`-th time of `epochs`."""
+        """The task's samples are about to come once over, for the `epoch`-th time of `epochs`."""
         ...
 
-    def observe(self, batch: Rows) -> StepReport:
+    def observe(self, batch: Samples) -> StepReport:
         """One step, then offer to memory."""
         ...
 
@@ -203,8 +203,8 @@ class Learner(Protocol):
         """The task is over."""
         ...
 
-    def annotate(self, rows: Rows) -> Extras:
-        """The columns that the method keeps beside rows."""
+    def annotate(self, samples: Samples) -> Extras:
+        """The columns that the method keeps beside samples."""
         ...
 
 
@@ -231,12 +231,14 @@ class Listener(Protocol):
         """A task begins."""
         ...
 
-    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
-        """The known classes were checked and answered; training will take so many rows a time."""
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+    ) -> None:
+        """The known classes were checked and answered; training will take so many samples a time."""
         ...
 
-    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
-        """Training goes on in the middle of a task, which takes so many rows a time."""
+    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
+        """Training goes on in the middle of a task, which takes so many samples a time."""
         ...
 
     def stepped(self, epoch: int, report: StepReport) -> None:

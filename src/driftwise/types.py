@@ -13,80 +13,82 @@ from torch import Tensor
 ScoresT = TypeVar("ScoresT")
 
 Extras = Mapping[str, Tensor]
-"""Columns beside the rows that a method wants kept in memory, one entry per row (e.g. logits)."""
+"""Columns beside the samples that a method wants kept in memory, one entry per sample (e.g. logits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Pictures and labels at rest; a row's number is its identity everywhere else."""
+    """Images and labels at rest; a sample's number is its identity everywhere else."""
 
     images: np.ndarray
-    """uint8 (rows, height, width, channels)"""
+    """uint8 (samples, height, width, channels)"""
     labels: np.ndarray
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     class_names: tuple[str, ...]
     """one name per label"""
     is_test: np.ndarray | None = None
-    """bool (rows,): the rows of a test part that came with the data; None: it has none"""
+    """bool (samples,): the samples of a test part that came with the data; None: it has none"""
     domains: np.ndarray | None = None
-    """int64 (rows,): where or when each picture was taken (a domain, a year); None: all alike"""
+    """int64 (samples,): where or when each image was taken (a domain, a year); None: all alike"""
     domain_names: tuple[str, ...] = ()
     """one name per domain"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Row numbers of a data set, cut into disjoint parts with one job each."""
+    """Sample numbers of a data set, cut into disjoint parts with one job each."""
 
     train: np.ndarray
-    """rows a learner may train on once their label has been given or asked for"""
+    """samples a learner may train on once their label has been given or asked for"""
     monitored: np.ndarray
-    """rows a detector watches"""
+    """samples a detector watches"""
     reference: np.ndarray
-    """rows nobody trains on, kept to say what a class looked like (may be empty)"""
+    """samples nobody trains on, kept to say what a class looked like (may be empty)"""
     test: np.ndarray
-    """rows that score the run and do nothing else"""
+    """samples that score the run and do nothing else"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Labelled samples that know where they came from; every field has one entry per row."""
+class Samples:
+    """Labelled samples that know where they came from; every field has one entry per sample."""
 
     images: Tensor
-    """uint8 (rows, height, width, channels), or float (rows, features)"""
+    """uint8 (samples, height, width, channels), or float (samples, features)"""
     labels: Tensor
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     ids: Tensor
-    """int64 (rows,): the row number in the data set, so that repeats can be told"""
+    """int64 (samples,): the sample number in the data set, so that repeats can be told"""
     concepts: Tensor
-    """int64 (rows,): which concept the pixels show; 0 is the original look"""
+    """int64 (samples,): which concept the pixels show; 0 is the original look"""
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: Tensor | slice) -> Rows:
-        """The rows at `index` (a slice, positions or a mask)."""
+    def __getitem__(self, index: Tensor | slice) -> Samples:
+        """The samples at `index` (a slice, positions or a mask)."""
         if isinstance(index, slice):
-            return Rows(**{f.name: getattr(self, f.name)[index] for f in fields(Rows)})
+            return Samples(**{f.name: getattr(self, f.name)[index] for f in fields(Samples)})
         if index.dtype == torch.bool:
             index = index.nonzero().squeeze(1)
-        # index_select copies whole rows; `[]` on small uint8 rows goes element by element (26x).
-        return Rows(**{f.name: getattr(self, f.name).index_select(0, index) for f in fields(Rows)})
+        # index_select copies whole samples; `[]` on small uint8 samples goes element by element (26x).
+        return Samples(
+            **{f.name: getattr(self, f.name).index_select(0, index) for f in fields(Samples)}
+        )
 
-    def split(self, rows: int) -> Iterator[Rows]:
-        """So many rows at a time, as views; a fifth of the time that slicing takes."""
+    def split(self, samples: int) -> Iterator[Samples]:
+        """So many samples at a time, as views; a fifth of the time that slicing takes."""
         if not len(self):
             return
-        columns = [getattr(self, f.name).split(rows) for f in fields(Rows)]
+        columns = [getattr(self, f.name).split(samples) for f in fields(Samples)]
         for images, labels, ids, concepts in zip(*columns, strict=True):
-            yield Rows(images=images, labels=labels, ids=ids, concepts=concepts)
+            yield Samples(images=images, labels=labels, ids=ids, concepts=concepts)
 
-    def of_class(self, label: int) -> Rows:
-        """The rows of one class."""
+    def of_class(self, label: int) -> Samples:
+        """The samples of one class."""
         return self[self.labels == label]
 
-    def distinct(self) -> Rows:
-        """Each (id, concept) once, the first one kept: statistical tests need distinct rows."""
+    def distinct(self) -> Samples:
+        """Each (id, concept) once, the first one kept: statistical tests need distinct samples."""
         key = torch.stack([self.ids, self.concepts], dim=1)
         _, inverse = torch.unique(key, dim=0, return_inverse=True)
         first = torch.full((int(inverse.max()) + 1 if len(inverse) else 0,), len(inverse))
@@ -94,44 +96,44 @@ class Rows:
         return self if len(first) == len(self) else self[first.sort().values]
 
     @staticmethod
-    def restored(state: Mapping[str, Tensor], *, like: Rows | None = None) -> Rows:
-        """Rows out of a saved state; ValueError if it holds none, or none `like` these."""
-        rows = Rows(**state)
-        columns = [getattr(rows, f.name) for f in fields(Rows)]
-        fits = all(isinstance(each, Tensor) for each in columns) and rows.images.ndim > 1
+    def restored(state: Mapping[str, Tensor], *, like: Samples | None = None) -> Samples:
+        """Samples out of a saved state; ValueError if it holds none, or none `like` these."""
+        samples = Samples(**state)
+        columns = [getattr(samples, f.name) for f in fields(Samples)]
+        fits = all(isinstance(each, Tensor) for each in columns) and samples.images.ndim > 1
         for each in columns[1:]:
-            fits = fits and each.dtype == torch.int64 and each.shape == (len(rows.images),)
+            fits = fits and each.dtype == torch.int64 and each.shape == (len(samples.images),)
         if fits and like is not None:
-            kinds = [(each.images.dtype, each.images.shape[1:]) for each in (rows, like)]
+            kinds = [(each.images.dtype, each.images.shape[1:]) for each in (samples, like)]
             fits = kinds[0] == kinds[1]
-        if not fits or (len(rows) and int(rows.labels.min()) < -1):
+        if not fits or (len(samples) and int(samples.labels.min()) < -1):
             raise ValueError("expected samples with labels, ids and concepts, of one length")
-        return rows
+        return samples
 
     @staticmethod
-    def concat(parts: Sequence[Rows]) -> Rows:
-        """Several sets of rows one after the other (at least one)."""
+    def concat(parts: Sequence[Samples]) -> Samples:
+        """Several sets of samples one after the other (at least one)."""
         if len(parts) == 1:
             return parts[0]
-        return Rows(
-            **{f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Rows)}
+        return Samples(
+            **{f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Samples)}
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """What an encoder makes of rows; every field has one entry per row."""
+    """What an encoder makes of samples; every field has one entry per sample."""
 
     logits: Tensor
-    """floats (rows, outputs)"""
+    """floats (samples, outputs)"""
     features: Tensor
-    """floats (rows, d): what the encoder's last layer reads"""
+    """floats (samples, d): what the encoder's last layer reads"""
 
     def __len__(self) -> int:
         return len(self.logits)
 
     def __getitem__(self, index: Tensor | slice) -> Encoding:
-        """The rows at `index` (a slice, positions or a mask)."""
+        """The samples at `index` (a slice, positions or a mask)."""
         return Encoding(logits=self.logits[index], features=self.features[index])
 
     @staticmethod
@@ -158,26 +160,26 @@ class Verdict:
     threshold: float | None = None
     """drifted exactly where p_value <= threshold (or score > threshold under the statistic rule)"""
     num_reference: int = 0
-    """distinct reference rows that were compared"""
+    """distinct reference samples that were compared"""
     num_current: int = 0
-    """distinct current rows that were compared"""
+    """distinct current samples that were compared"""
     reason: str | None = None
     """why the class could not be tested"""
     p_values: Mapping[str, float] | None = None
     """by test, where the evidence of several was merged"""
     harm: float | None = None
-    """points of accuracy on the class that the learner has lost to the change, as watched rows with
+    """points of accuracy on the class that the learner has lost to the change, as watched samples with
     their labels show it; None: not known"""
     harm_error: float | None = None
     """its standard error"""
     harm_unlabelled: float | None = None
-    """the same, as the learner's confidence in watched rows shows it"""
+    """the same, as the learner's confidence in watched samples shows it"""
     share: float | None = None
-    """of a drifted class, the estimated share of current rows that look new, at least"""
+    """of a drifted class, the estimated share of current samples that look new, at least"""
     share_error: float | None = None
     """its standard error"""
     moved_rows: tuple[int, ...] = ()
-    """of a drifted class, the ids of current rows that more likely than not look new"""
+    """of a drifted class, the ids of current samples that more likely than not look new"""
     spared: bool = False
     """drifted, but harmless enough that no labels are to be spent on it"""
 
@@ -191,10 +193,10 @@ class Verdict:
 class Repair:
     """What an adaptation did, and what it wants the coming task to do."""
 
-    extra: Rows | None = None
-    """rows to train on together with the task's own"""
-    refilled: Rows | None = None
-    """fresh rows that were put into memory"""
+    extra: Samples | None = None
+    """samples to train on together with the task's own"""
+    refilled: Samples | None = None
+    """fresh samples that were put into memory"""
     from_scratch: bool = False
     """forget the network's weights before the task"""
     renewed: tuple[int, ...] = ()
@@ -223,18 +225,18 @@ class StepReport:
 
     loss: float
     logits: Tensor
-    """(rows, classes): what the network said to the stream rows before the update, on the CPU"""
+    """(samples, classes): what the network said to the stream samples before the update, on the CPU"""
     labels: Tensor
-    """int64 (rows,): theirs"""
+    """int64 (samples,): theirs"""
 
     @property
-    def rows(self) -> int:
-        """Stream rows in the step."""
+    def samples(self) -> int:
+        """Stream samples in the step."""
         return len(self.labels)
 
     @property
     def correct(self) -> int:
-        """Stream rows whose label the network gave; counted when asked, 20 us a time."""
+        """Stream samples whose label the network gave; counted when asked, 20 us a time."""
         return int((self.logits.argmax(dim=1) == self.labels).sum())
 
 

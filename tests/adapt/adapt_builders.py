@@ -1,4 +1,4 @@
-"""A small memory, and a shop of fresh rows that remembers what was asked of it."""
+"""A small memory, and a shop of fresh samples that remembers what was asked of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from driftwise.config.registry import CATALOGUE
 from driftwise.label_budget import share_out
 from driftwise.memory import POLICIES, Memory
 from driftwise.protocols import Adaptation, Choose
-from driftwise.types import Extras, Rows
+from driftwise.types import Extras, Samples
 
 HELD = {0: 4, 1: 3, 2: 5}
-"""rows per class in a fresh memory"""
+"""samples per class in a fresh memory"""
 OLD, NOW = 0, 1
-"""the concept of the rows in a fresh memory, and of fresh rows"""
+"""the concept of the samples in a fresh memory, and of fresh samples"""
 
 
 def adaptation_named(name: str) -> Adaptation:
@@ -28,10 +28,10 @@ def adaptation_named(name: str) -> Adaptation:
     return made
 
 
-def rows(label: int, count: int, concept: int) -> Rows:
-    """Rows of a class; old and fresh ones share no id and no pixel."""
+def samples(label: int, count: int, concept: int) -> Samples:
+    """Samples of a class; old and fresh ones share no id and no pixel."""
     ids = 100 * label + 50 * concept + torch.arange(count)
-    return Rows(
+    return Samples(
         images=(ids % 256).to(torch.uint8).view(-1, 1, 1, 1).repeat(1, 2, 2, 1),
         labels=torch.full((count,), label),
         ids=ids,
@@ -39,22 +39,22 @@ def rows(label: int, count: int, concept: int) -> Rows:
     )
 
 
-def annotate(some: Rows) -> Extras:
+def annotate(some: Samples) -> Extras:
     """The columns of a method that keeps logits."""
     return {"logits": torch.stack([some.ids, -some.ids], dim=1).float()}
 
 
-def stale(some: Rows) -> Extras:
-    """What the method kept when the rows came, long ago."""
+def stale(some: Samples) -> Extras:
+    """What the method kept when the samples came, long ago."""
     return {"logits": torch.full((len(some), 2), 0.5)}
 
 
 def memory_with(held: dict[int, int] | None = None) -> Memory:
-    """A full memory of old rows, the classes one after the other."""
+    """A full memory of old samples, the classes one after the other."""
     counts = HELD if held is None else held
     memory = Memory(sum(counts.values()), policy=POLICIES["reservoir"](), seed=0)
     for label, count in counts.items():
-        old = rows(label, count, OLD)
+        old = samples(label, count, OLD)
         memory.offer(old, stale(old))
     return memory
 
@@ -62,9 +62,9 @@ def memory_with(held: dict[int, int] | None = None) -> Memory:
 def contents(memory: Memory, label: int) -> dict[str, Tensor]:
     """All that the memory gives back of a class, ordered by id."""
     stored = memory.sample(len(memory))
-    order = stored.rows.ids.argsort()
-    order = order[stored.rows.labels[order] == label]
-    columns = {**vars(stored.rows), **stored.extras}
+    order = stored.samples.ids.argsort()
+    order = order[stored.samples.labels[order] == label]
+    columns = {**vars(stored.samples), **stored.extras}
     return {name: column[order] for name, column in columns.items()}
 
 
@@ -81,22 +81,22 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 class Shop:
-    """Gives fresh rows while stock and budget last."""
+    """Gives fresh samples while stock and budget last."""
 
     def __init__(self, stock: int = 20, *, budget: int | None = None) -> None:
         self.stock = stock
         self.budget = budget
         self.asked: list[tuple[int, int | None]] = []
-        self.given: list[Rows] = []
+        self.given: list[Samples] = []
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
-        """Up to `count` rows of the class as it looks now."""
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
+        """Up to `count` samples of the class as it looks now."""
         self.asked.append((label, count))
         granted = self.stock if count is None else min(count, self.stock)
         if self.budget is not None:
             granted = min(granted, self.budget)
             self.budget -= granted
-        stock = rows(label, self.stock, NOW)
+        stock = samples(label, self.stock, NOW)
         picks = torch.arange(granted) if choose is None else choose(stock.images, granted)
         self.given.append(stock[picks])
         return self.given[-1]
@@ -108,10 +108,10 @@ class Shop:
             return dict(wanted)
         return {**share_out(counts, self.budget)}
 
-    def unlabelled(self) -> Rows:
+    def unlabelled(self) -> Samples:
         """Nothing comes in that nobody asked for."""
-        return rows(0, 0, NOW)
+        return samples(0, 0, NOW)
 
     def ids(self) -> list[int]:
-        """The rows that were given, by id."""
-        return sorted(row for answer in self.given for row in answer.ids.tolist())
+        """The samples that were given, by id."""
+        return sorted(sample for answer in self.given for sample in answer.ids.tolist())

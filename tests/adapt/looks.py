@@ -13,20 +13,20 @@ from driftwise import rng
 from driftwise.memory import POLICIES, Memory
 from driftwise.protocols import Choose, Workbench
 from driftwise.stats.fraction import estimate_shares
-from driftwise.types import Encoding, Rows, StepReport
+from driftwise.types import Encoding, Samples, StepReport
 
 OLD, NEW = 0, 1
 SIDE = 4
 
 
-def look(label: int, count: int, concept: int, *, seed: int = 0) -> Rows:
-    """Noisy pictures: old ones are bright above, new ones below; ids tell the seed apart."""
+def look(label: int, count: int, concept: int, *, seed: int = 0) -> Samples:
+    """Noisy images: old ones are bright above, new ones below; ids tell the seed apart."""
     draw = rng.fork(seed, "look", label, concept)
     images = torch.randint(0, 60, (count, SIDE, SIDE, 1), generator=draw, dtype=torch.uint8)
     half = slice(0, SIDE // 2) if concept == OLD else slice(SIDE // 2, SIDE)
     images[:, half] += 150
     images[:, :, label] += 40
-    return Rows(
+    return Samples(
         images=images,
         labels=torch.full((count,), label),
         ids=torch.arange(count) + 1000 * (10 * seed + concept) + 100_000 * label,
@@ -34,45 +34,45 @@ def look(label: int, count: int, concept: int, *, seed: int = 0) -> Rows:
     )
 
 
-def mixed(label: int, count: int, share: float, *, seed: int = 0) -> Rows:
+def mixed(label: int, count: int, share: float, *, seed: int = 0) -> Samples:
     """So much of a class looks new."""
     new = round(share * count)
     both = [look(label, count - new, OLD, seed=seed), look(label, new, NEW, seed=seed)]
-    return Rows.concat([rows for rows in both if len(rows)])
+    return Samples.concat([samples for samples in both if len(samples)])
 
 
-def memory_of(*parts: Rows) -> Memory:
+def memory_of(*parts: Samples) -> Memory:
     """A full memory."""
-    rows = Rows.concat(list(parts))
-    memory = Memory(len(rows), policy=POLICIES["reservoir"](), seed=0)
-    memory.put(rows)
+    samples = Samples.concat(list(parts))
+    memory = Memory(len(samples), policy=POLICIES["reservoir"](), seed=0)
+    memory.put(samples)
     return memory
 
 
 @dataclass
 class Source:
-    """Fresh rows of every class, as they come."""
+    """Fresh samples of every class, as they come."""
 
-    stock: dict[int, Rows]
+    stock: dict[int, Samples]
     asked: list[tuple[int, int | None]] = field(default_factory=list)
-    loose: Rows | None = None
+    loose: Samples | None = None
     """what comes in without labels, with the truth"""
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         """Up to so many."""
         self.asked.append((label, count))
-        rows = self.stock.get(label, look(label, 0, NEW))
-        count = len(rows) if count is None else min(count, len(rows))
-        return rows[torch.arange(count) if choose is None else choose(rows.images, count)]
+        samples = self.stock.get(label, look(label, 0, NEW))
+        count = len(samples) if count is None else min(count, len(samples))
+        return samples[torch.arange(count) if choose is None else choose(samples.images, count)]
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """There is no budget."""
         return dict(wanted)
 
-    def unlabelled(self) -> Rows:
+    def unlabelled(self) -> Samples:
         """Without the truth."""
-        rows = look(0, 0, NEW) if self.loose is None else self.loose
-        return Rows(**{**vars(rows), "labels": torch.full_like(rows.labels, -1)})
+        samples = look(0, 0, NEW) if self.loose is None else self.loose
+        return Samples(**{**vars(samples), "labels": torch.full_like(samples.labels, -1)})
 
 
 class Pupil:
@@ -83,8 +83,8 @@ class Pupil:
         self.needs = needs
         self.rehearsals = 0
         self.taught = 0
-        """steps on a task's own rows"""
-        self.rehearsed: list[Rows] = []
+        """steps on a task's own samples"""
+        self.rehearsed: list[Samples] = []
         self.rates: list[float] = []
         self.forgets_at: int | None = None
         """from so many rehearsals on, it knows new looks no more"""
@@ -92,7 +92,7 @@ class Pupil:
     def encode(self, images: Tensor) -> Encoding:
         """Logits by the bright column, wrong for new looks that have not been learned."""
         flat = images.float() / 255
-        columns = flat.mean(dim=(1, 3))  # (rows, columns)
+        columns = flat.mean(dim=(1, 3))  # (samples, columns)
         columns = columns - columns.mean(dim=1, keepdim=True)
         is_new = flat[:, SIDE // 2 :].mean(dim=(1, 2, 3)) > flat[:, : SIDE // 2].mean(dim=(1, 2, 3))
         logits = 60 * columns
@@ -101,7 +101,7 @@ class Pupil:
             logits = torch.where(is_new[:, None], logits.roll(1, dims=1), logits)
         return Encoding(logits=logits, features=flat.flatten(1))
 
-    def rehearse(self, batch: Rows | None, *, rate: float = 1.0) -> StepReport:
+    def rehearse(self, batch: Samples | None, *, rate: float = 1.0) -> StepReport:
         """One step."""
         self.rehearsals += 1
         self.rates.append(rate)
@@ -110,12 +110,12 @@ class Pupil:
         return no_step(batch, rate=rate)
 
 
-def bench_of(pupil: Pupil, source: Source, watched: Rows) -> Workbench:
+def bench_of(pupil: Pupil, source: Source, watched: Samples) -> Workbench:
     """Everything at hand."""
     return Workbench(
         memory=pupil.memory,
         labels=source,
-        annotate=lambda rows: {},
+        annotate=lambda samples: {},
         encode=pupil.encode,
         rehearse=pupil.rehearse,
         steps=lambda: pupil.rehearsals + pupil.taught,
@@ -124,6 +124,6 @@ def bench_of(pupil: Pupil, source: Source, watched: Rows) -> Workbench:
     )
 
 
-def without_labels(rows: Rows) -> Rows:
+def without_labels(samples: Samples) -> Samples:
     """Nobody has paid for them."""
-    return Rows(**{**vars(rows), "labels": torch.full_like(rows.labels, -1)})
+    return Samples(**{**vars(samples), "labels": torch.full_like(samples.labels, -1)})

@@ -18,7 +18,7 @@ from driftwise.adapt.rehearsal import MOST
 from driftwise.adapt.wrapped import load_state_of, state_of
 from driftwise.memory import Memory, Reservoir
 from driftwise.protocols import Adaptation, FollowsUp, Workbench
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
 class World(NamedTuple):
@@ -35,12 +35,12 @@ def setting(
     needs: int = 0,
     held: int = 40,
     labels: bool = True,
-    loose: Rows | None = None,
+    loose: Samples | None = None,
 ) -> World:
     """Class 0 has drifted by so much, class 1 has not."""
     pupil = Pupil(memory_of(look(0, held, OLD), look(1, 20, OLD)), needs=needs)
     source = Source(stock={0: mixed(0, 200, share, seed=1)}, loose=loose)
-    watched = Rows.concat([mixed(0, 60, share, seed=2), look(1, 60, OLD, seed=2)])
+    watched = Samples.concat([mixed(0, 60, share, seed=2), look(1, 60, OLD, seed=2)])
     bench = bench_of(pupil, source, watched if labels else without_labels(watched))
     return World(pupil, source, bench)
 
@@ -51,17 +51,17 @@ def follow_up(adaptation: Adaptation, bench: Workbench) -> tuple[str, ...]:
 
 
 def new_looks(pupil: Pupil, label: int = 0) -> int:
-    return int((pupil.memory.rows_of(label).concepts == NEW).sum())
+    return int((pupil.memory.samples_of(label).concepts == NEW).sum())
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_partial_realignment_makes_the_memory_as_mixed_as_the_class(share: float) -> None:
     world = setting(share=share)
     adaptation_named("amr-partial").repair(verdicts([0]), world.bench)
-    assert len(world.pupil.memory.rows_of(0)) == 40
+    assert len(world.pupil.memory.samples_of(0)) == 40
     assert abs(new_looks(world.pupil) - share * 40) <= 6
     ((_, asked),) = world.source.asked
-    assert asked == new_looks(world.pupil), "every label went into a row that looks new"
+    assert asked == new_looks(world.pupil), "every label went into a sample that looks new"
 
 
 def test_of_a_whole_drift_partial_realignment_is_plain_realignment() -> None:
@@ -86,22 +86,22 @@ def test_the_detectors_share_is_taken_for_granted() -> None:
     assert world.source.asked == [(0, 4)]
 
 
-def test_nothing_is_asked_for_a_class_whose_rows_all_fit() -> None:
+def test_nothing_is_asked_for_a_class_whose_samples_all_fit() -> None:
     world = setting(share=1.0)
     repair = adaptation_named("amr-partial").repair(verdicts([0], share=0.0), world.bench)
     assert (world.source.asked, repair.renewed) == ([], ())
-    assert repair.notes == ("class 0: its 40 rows still fit",)
+    assert repair.notes == ("class 0: its 40 samples still fit",)
 
 
 def test_diverse_samples_cover_every_cluster_where_random_ones_miss_some() -> None:
     crowds = [look(0, 90, OLD), look(0, 5, NEW), look(2, 5, OLD)]
-    images = torch.cat([rows.images for rows in crowds])
+    images = torch.cat([samples.images for samples in crowds])
     world = setting(held=3)
     world.source.stock[0] = dataclasses.replace(
-        Rows.concat(crowds), labels=torch.zeros(100, dtype=torch.int64)
+        Samples.concat(crowds), labels=torch.zeros(100, dtype=torch.int64)
     )
     adaptation_named("amr-chosen").repair(verdicts([0]), world.bench)
-    taken = {tuple(row.flatten().tolist()) for row in world.pupil.memory.rows_of(0).images}
+    taken = {tuple(sample.flatten().tolist()) for sample in world.pupil.memory.samples_of(0).images}
     groups = [range(90), range(90, 95), range(95, 100)]
     found = [sum(tuple(images[i].flatten().tolist()) in taken for i in group) for group in groups]
     assert found == [1, 1, 1]
@@ -111,18 +111,18 @@ def test_uncertain_samples_are_those_with_the_flattest_predictions() -> None:
     world = setting(held=5)
     flat = look(0, 5, NEW, seed=9)
     flat.images[:] = 100
-    world.source.stock[0] = Rows.concat([look(0, 50, NEW), flat])
+    world.source.stock[0] = Samples.concat([look(0, 50, NEW), flat])
     realign_with(BeyondOptions(choice="uncertain"), parts=("chosen",)).repair(
         verdicts([0]), world.bench
     )
-    assert (world.pupil.memory.rows_of(0).images == 100).all()
+    assert (world.pupil.memory.samples_of(0).images == 100).all()
 
 
 @pytest.mark.parametrize("name", ["amr-chosen", "amr-partial", "amr-plus"])
 def test_no_sample_is_chosen_twice(name: str) -> None:
     world = setting(share=0.5)
     adaptation_named(name).repair(verdicts([0]), world.bench)
-    ids = world.pupil.memory.rows_of(0).ids.tolist()
+    ids = world.pupil.memory.samples_of(0).ids.tolist()
     assert len(set(ids)) == len(ids) == 40
 
 
@@ -174,16 +174,16 @@ def test_no_phase_after_a_task_keeps_a_live_model_waiting_for_long() -> None:
     assert world.pupil.rehearsals == MOST
 
 
-def test_what_memory_keeps_beside_fresh_rows_is_said_anew_once_they_are_known() -> None:
+def test_what_memory_keeps_beside_fresh_samples_is_said_anew_once_they_are_known() -> None:
     world = setting(needs=10)
     spoken: list[int] = []
 
-    def annotate(rows: Rows) -> dict[str, torch.Tensor]:
+    def annotate(samples: Samples) -> dict[str, torch.Tensor]:
         spoken.append(world.pupil.rehearsals)
-        return {"logits": torch.full((len(rows), 2), float(world.pupil.rehearsals))}
+        return {"logits": torch.full((len(samples), 2), float(world.pupil.rehearsals))}
 
     memory = Memory(80, policy=Reservoir(), seed=0)
-    both = Rows.concat([look(0, 40, OLD), look(1, 40, OLD)])
+    both = Samples.concat([look(0, 40, OLD), look(1, 40, OLD)])
     memory.offer(both, {"logits": torch.zeros(80, 2)})
     bench = dataclasses.replace(world.bench, memory=memory, annotate=annotate)
     options = BeyondOptions(steps_per_class=20, follow_ups=1)
@@ -194,8 +194,8 @@ def test_what_memory_keeps_beside_fresh_rows_is_said_anew_once_they_are_known() 
     follow_up(adaptation, bench)
     assert spoken == [0, 20, 25]
     kept = memory.sample(80)
-    assert set(kept.extras["logits"][kept.rows.labels == 0].flatten().tolist()) == {25.0}
-    assert set(kept.extras["logits"][kept.rows.labels == 1].flatten().tolist()) == {0.0}
+    assert set(kept.extras["logits"][kept.samples.labels == 0].flatten().tolist()) == {25.0}
+    assert set(kept.extras["logits"][kept.samples.labels == 1].flatten().tolist()) == {0.0}
 
 
 def test_without_a_repair_nothing_is_rehearsed() -> None:
@@ -208,14 +208,14 @@ def test_without_a_repair_nothing_is_rehearsed() -> None:
 
 
 def test_guesses_are_rehearsed_after_the_task_and_only_those_at_renewed_classes() -> None:
-    loose = Rows.concat([look(0, 100, NEW, seed=7), look(1, 50, OLD, seed=7)])
+    loose = Samples.concat([look(0, 100, NEW, seed=7), look(1, 50, OLD, seed=7)])
     world = setting(needs=10, loose=loose)
     adaptation = adaptation_named("amr-free-labels")
     repair = adaptation.repair(verdicts([0]), world.bench)
     world.pupil.rehearsed.clear()
     world.pupil.taught += 200
     notes = follow_up(adaptation, world.bench)
-    assert "guessed labels, 100.0 % right among watched rows" in notes[0]
+    assert "guessed labels, 100.0 % right among watched samples" in notes[0]
     assert all(batch.labels.tolist() == [0] for batch in world.pupil.rehearsed), "one of each"
     rehearsed = {int(batch.ids) for batch in world.pupil.rehearsed}
     assert len(rehearsed) > 30
@@ -233,13 +233,13 @@ def test_guesses_that_would_be_wrong_are_not_used() -> None:
     )
 
 
-def test_without_labelled_rows_to_judge_by_nobody_guesses() -> None:
+def test_without_labelled_samples_to_judge_by_nobody_guesses() -> None:
     world = setting(labels=False, loose=look(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
     adaptation.repair(verdicts([0]), world.bench)
     world.pupil.taught += 20
     assert follow_up(adaptation, world.bench) == (
-        "no guessed labels: no labelled rows say how good they would be",
+        "no guessed labels: no labelled samples say how good they would be",
     )
 
 
@@ -283,19 +283,19 @@ def test_no_more_samples_are_looked_at_than_the_steps_can_use() -> None:
 def test_a_look_that_returns_costs_no_labels() -> None:
     world = setting()
     adaptation = adaptation_named("amr-remembered")
-    before = world.pupil.memory.rows_of(0)
+    before = world.pupil.memory.samples_of(0)
     adaptation.repair(verdicts([0]), world.bench)
     assert new_looks(world.pupil) == 40
     world.source.asked.clear()
-    back = Rows.concat([look(0, 60, OLD, seed=3), look(1, 60, OLD, seed=3)])
+    back = Samples.concat([look(0, 60, OLD, seed=3), look(1, 60, OLD, seed=3)])
     repair = adaptation.repair(
         verdicts([0]), dataclasses.replace(world.bench, watched=lambda: back)
     )
     assert world.source.asked == []
-    assert sorted(world.pupil.memory.rows_of(0).ids.tolist()) == sorted(before.ids.tolist())
+    assert sorted(world.pupil.memory.samples_of(0).ids.tolist()) == sorted(before.ids.tolist())
     assert repair.renewed == (0,)
     assert repair.notes == (
-        "class 0 looks as it did before: 40 rows restored, no labels asked for",
+        "class 0 looks as it did before: 40 samples restored, no labels asked for",
     )
 
 
@@ -317,15 +317,16 @@ def test_the_archive_is_bounded_and_survives_saving() -> None:
         strange = look(0, 60, NEW, seed=seed)
         strange.images[:] = (strange.images.int() * (seed + 1) % 256).to(torch.uint8)
         world.source.stock[0] = strange
-        now = partial(Rows.concat, [strange])
+        now = partial(Samples.concat, [strange])
         adaptation.repair(verdicts([0]), dataclasses.replace(world.bench, watched=now))
     state = state_of(adaptation)
     assert [len(looks) for looks in state["archive"].values()] == [2]
     again = realign_with(BeyondOptions(looks=2), parts=("remembered",))
     load_state_of(again, state)
     assert [
-        [rows["ids"].tolist() for rows in looks] for looks in state_of(again)["archive"].values()
-    ] == [[rows["ids"].tolist() for rows in looks] for looks in state["archive"].values()]
+        [samples["ids"].tolist() for samples in looks]
+        for looks in state_of(again)["archive"].values()
+    ] == [[samples["ids"].tolist() for samples in looks] for looks in state["archive"].values()]
 
 
 def test_a_detector_that_always_fires_does_not_make_a_class_flap() -> None:
@@ -361,7 +362,7 @@ def test_a_class_that_is_quiet_for_once_has_to_begin_anew() -> None:
 
 
 def test_a_class_that_nobody_tested_goes_on_moving() -> None:
-    """A live learner checks classes one by one, each when enough rows of it have come in."""
+    """A live learner checks classes one by one, each when enough samples of it have come in."""
     world = setting()
     adaptation = adaptation_named("amr-gradual")
     adaptation.repair(verdicts([0], share=0.4), world.bench)

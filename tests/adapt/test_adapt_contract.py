@@ -25,7 +25,7 @@ some_drifts = pytest.mark.parametrize("drifted", [[0], [2, 0], [0, 1, 2], [1, 9]
 
 @every_adaptation
 @some_drifts
-def test_the_rows_of_stable_classes_are_never_touched(name: str, drifted: list[int]) -> None:
+def test_the_samples_of_stable_classes_are_never_touched(name: str, drifted: list[int]) -> None:
     memory = memory_with()
     stable = set(HELD) - set(drifted)
     before = {label: contents(memory, label) for label in stable}
@@ -63,14 +63,14 @@ def test_every_label_that_was_paid_for_reaches_memory_or_training(
 ) -> None:
     memory, shop = memory_with(), Shop(stock)
     repair = adaptation_named(name).repair(verdicts(drifted), bench(memory, shop, annotate))
-    kept = {row for c in memory.counts() for row in contents(memory, c)["ids"].tolist()}
+    kept = {sample for c in memory.counts() for sample in contents(memory, c)["ids"].tolist()}
     trained = set() if repair.extra is None else set(repair.extra.ids.tolist())
     assert set(shop.ids()) <= kept | trained
 
 
 @every_adaptation
 @some_drifts
-def test_what_is_renewed_was_drifted_and_really_met_with_rows_of_the_new_look(
+def test_what_is_renewed_was_drifted_and_really_met_with_samples_of_the_new_look(
     name: str, drifted: list[int]
 ) -> None:
     memory, shop = memory_with(), Shop()

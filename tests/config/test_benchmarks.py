@@ -43,7 +43,7 @@ def test_a_domain_that_is_not_there_is_named() -> None:
 
 @pytest.fixture
 def clear_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """CLEAR-10's official layout with a picture or two in every cell, its number in its colour."""
+    """CLEAR-10's official layout with an image or two in every cell, its number in its colour."""
     monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "clear10"
     for part, count in (("train_image_only", 12), ("test", 2)):
@@ -63,7 +63,7 @@ def test_clear10_learns_the_first_buckets_and_drifts_to_the_last(clear_folder: P
     assert [event.task for event in stream.schedule.events] == [2, 4]
     assert len(stream) == 5
     for part, task, buckets in (("train", 1, {1, 2}), ("test", 2, {9, 10}), ("test", 5, {9, 10})):
-        rows = stream.rows(part, [0, 1], task)
+        rows = stream.samples(part, [0, 1], task)
         assert len(rows)
         assert {round(int(value) / 20) for value in rows.images[:, 0, 0, 0]} == buckets
 
@@ -75,8 +75,8 @@ def test_a_folder_of_ones_own_runs_from_its_path(
     for number, name in enumerate(("cat", "dog")):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for shot in range(60):
-            picture = Image.new("RGB", (10, 12), (200 * number, 4 * shot, 90))
-            picture.save(tmp_path / "photos" / name / f"{shot}.png")
+            image = Image.new("RGB", (10, 12), (200 * number, 4 * shot, 90))
+            image.save(tmp_path / "photos" / name / f"{shot}.png")
     config = RunConfig(
         benchmark="folder",
         data=str(tmp_path / "photos"),

@@ -22,7 +22,7 @@ def stream_of(**settings: Any) -> Stream:
 
 
 def ids(stream: Stream, part: str) -> list[int]:
-    found: list[int] = stream.rows(part, range(10), 1).ids.tolist()
+    found: list[int] = stream.samples(part, range(10), 1).ids.tolist()
     return found
 
 
@@ -194,7 +194,7 @@ def test_an_impossible_schedule_gets_one_line(settings: dict[str, Any], expected
     assert re.search(expected, message), message
 
 
-def test_normalisation_goes_by_the_first_task_that_brings_pictures() -> None:
+def test_normalisation_goes_by_the_first_task_that_brings_images() -> None:
     tasks = ((), (0, 1), (2, 3))
     settings: dict[str, Any] = {"normalise": True, "tasks": tasks, "num_drifts": 0}
     network = build.assemble(resolve(RunConfig(**settings))).learner.network

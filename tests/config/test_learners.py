@@ -24,15 +24,15 @@ from driftwise.config.schema import RunConfig
 from driftwise.learner import Learner
 from driftwise.models.inputs import to_input
 from driftwise.models.prepared import Prepared
-from driftwise.types import Dataset, Rows
+from driftwise.types import Dataset, Samples
 
 GREY, COLOUR = (8, 8, 1), (8, 8, 3)
 ALMOST: Any = {"rtol": 0, "atol": 1e-4}
 
 
-def rows(count: int, shape: tuple[int, ...] = GREY, *, seed: int = 0) -> Rows:
+def rows(count: int, shape: tuple[int, ...] = GREY, *, seed: int = 0) -> Samples:
     draw = rng.fork(seed, "rows")
-    return Rows(
+    return Samples(
         images=torch.randint(256, (count, *shape), generator=draw, dtype=torch.uint8),
         labels=torch.randint(10, (count,), generator=draw),
         ids=torch.arange(count),
@@ -193,7 +193,7 @@ def test_the_rate_starts_anew_in_every_task(method: str) -> None:
 
 
 def is_shift(seen: Tensor, original: Tensor, margin: int) -> bool:
-    """Whether a picture (1, height, width) is another one moved by up to `margin`, black behind."""
+    """Whether an image (1, height, width) is another one moved by up to `margin`, black behind."""
     padded = nn.functional.pad(original, (margin,) * 4)
     _, height, width = original.shape
     places = itertools.product(range(2 * margin + 1), repeat=2)
@@ -217,10 +217,8 @@ def test_stream_and_memory_rows_are_augmented_as_asked_for(
     learner.observe(batch)
     (given,) = seen.inputs  # er shows stream and memory rows in one forward
     assert len(given) == 40
-    kept = learner.memory.sample(20).rows
-    assert torch.equal(kept.images, batch.images[kept.ids]), (
-        "the memory keeps pictures as they came"
-    )
+    kept = learner.memory.sample(20).samples
+    assert torch.equal(kept.images, batch.images[kept.ids]), "the memory keeps images as they came"
     originals = to_input(batch.images)
     for which in (given[:20], given[20:]):
         plain, mirrored = (
@@ -240,7 +238,7 @@ def test_predicting_augments_nothing() -> None:
     assert torch.equal(seen.inputs[0], to_input(rows(5).images))
 
 
-def test_grey_pictures_are_repeated_to_as_many_channels_as_asked_for() -> None:
+def test_grey_images_are_repeated_to_as_many_channels_as_asked_for() -> None:
     learner = learner_of(channels=3)
     body = learner.network.get_submodule("network.body")
     seen = Seen(body)
@@ -250,19 +248,19 @@ def test_grey_pictures_are_repeated_to_as_many_channels_as_asked_for() -> None:
     assert body.get_parameter("1.weight").shape[1] == 3 * 64
 
 
-def test_colour_pictures_that_have_the_channels_already_pass_unchanged() -> None:
+def test_colour_images_that_have_the_channels_already_pass_unchanged() -> None:
     asked, plain = learner_of(COLOUR, channels=3), learner_of(COLOUR)
     assert same(weights_of(asked), weights_of(plain))
-    pictures = rows(4, COLOUR).images
-    assert torch.equal(asked.logits(pictures), plain.logits(pictures))
+    images = rows(4, COLOUR).images
+    assert torch.equal(asked.logits(images), plain.logits(images))
 
 
 @pytest.mark.parametrize(
     ("shape", "channels"), [((8, 8, 4), 3), (COLOUR, 1), (COLOUR, 4), ((8, 8, 2), 3)], ids=str
 )
-def test_only_grey_pictures_can_be_repeated(shape: tuple[int, ...], channels: int) -> None:
+def test_only_grey_images_can_be_repeated(shape: tuple[int, ...], channels: int) -> None:
     assert complaint(lambda: learner_of(shape, channels=channels)) == (
-        f"channels {channels}: only grey pictures can be repeated; these have {shape[-1]}"
+        f"channels {channels}: only grey images can be repeated; these have {shape[-1]}"
     )
 
 
@@ -295,17 +293,17 @@ def test_a_channel_without_any_spread_is_no_reason_to_divide_by_zero() -> None:
     images = torch.full((5, 4, 4, 2), 51, dtype=torch.uint8)
     images[..., 1] = torch.arange(5, dtype=torch.uint8)[:, None, None]
     column = torch.zeros(5, dtype=torch.int64)
-    pictures = Rows(images=images, labels=column, ids=column, concepts=column)
-    mean, std = learners.channel_statistics(pictures)
+    given = Samples(images=images, labels=column, ids=column, concepts=column)
+    mean, std = learners.channel_statistics(given)
     assert mean.tolist() == pytest.approx([0.2, 2 / 255])
     assert 0 < std[0] < 0.01
     assert std[1] == pytest.approx(np.std(np.arange(5)) / 255)
 
 
 def test_statistics_are_those_of_all_rows_however_many() -> None:
-    pictures = rows(5000, (2, 2, 3))
-    mean, std = learners.channel_statistics(pictures)
-    values = pictures.images.numpy().reshape(-1, 3) / 255
+    images = rows(5000, (2, 2, 3))
+    mean, std = learners.channel_statistics(images)
+    values = images.images.numpy().reshape(-1, 3) / 255
     np.testing.assert_allclose(mean, values.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(std, values.std(axis=0), rtol=1e-9)
 
@@ -321,12 +319,10 @@ def test_bf16_computes_forwards_in_bfloat16_and_keeps_everything_in_float32() ->
     assert layer.outputs[0].dtype == torch.bfloat16
     assert {weight.dtype for weight in weights_of(coarse).values()} == {torch.float32}
     assert coarse.memory.sample(8).extras["logits"].dtype == torch.float32
-    pictures = rows(8, seed=1).images
-    assert coarse.logits(pictures).dtype == torch.float32
-    assert not torch.equal(coarse.logits(pictures), exact.logits(pictures))
-    torch.testing.assert_close(
-        coarse.logits(pictures), exact.logits(pictures), rtol=0.05, atol=0.05
-    )
+    images = rows(8, seed=1).images
+    assert coarse.logits(images).dtype == torch.float32
+    assert not torch.equal(coarse.logits(images), exact.logits(images))
+    torch.testing.assert_close(coarse.logits(images), exact.logits(images), rtol=0.05, atol=0.05)
 
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
@@ -335,10 +331,10 @@ LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channel
 @pytest.mark.parametrize("settings", [{}, {"augmentation": "crop"}, {"channels": 3}], ids=str)
 @pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
 @pytest.mark.parametrize(("name", "layout"), LAYOUTS.items(), ids=LAYOUTS.keys())
-def test_pictures_lie_in_memory_as_asked_for(
+def test_images_lie_in_memory_as_asked_for(
     name: str, layout: torch.memory_format, shape: tuple[int, ...], settings: dict[str, Any]
 ) -> None:
-    # To torch, a grey picture is contiguous either way, but its strides decide how convolutions
+    # To torch, a grey image is contiguous either way, but its strides decide how convolutions
     # compute: asked for contiguous, they must not end up in channels-last.
     learner = learner_of(shape, backbone="cnn", memory_format=name, method="finetune", **settings)
     modules = learner.network.modules()
@@ -423,8 +419,8 @@ def test_a_network_named_by_its_import_path_is_asked_for_what_the_data_needs() -
     assert same(weights_of(learner), weights_of(learner_of(COLOUR, backbone=f"{__name__}:Plain")))
 
 
-HEAD = "the network's head must give 10 logits, one per class of the stream; for 2 pictures it gave"
-TENSOR = "the network must return a tensor of logits, (2, 10) for 2 pictures; it returned"
+HEAD = "the network's head must give 10 logits, one per class of the stream; for 2 images it gave"
+TENSOR = "the network must return a tensor of logits, (2, 10) for 2 images; it returned"
 MISFITS = {
     "too few classes": (Short, f"{HEAD} the shape (2, 3)"),
     "one answer for all rows": (Flat, f"{HEAD} the shape (10,)"),
@@ -476,7 +472,7 @@ def number(**_: Any) -> int:
     [
         ("Frozen", "has no weights that can be trained; unfreeze some"),
         ("Stubborn", "cannot be made as Stubborn(input_shape=..., num_classes=...): TypeError"),
-        ("Breaks", "the network cannot take pictures of shape (1, 8, 8)"),
+        ("Breaks", "the network cannot take images of shape (1, 8, 8)"),
         ("number", "must be a torch module; got int"),
     ],
 )
@@ -491,10 +487,10 @@ def test_an_object_that_is_no_usable_network_gets_one_line(given: Any) -> None:
     assert complaint(lambda: learner_of(network=given)).startswith("network ")
 
 
-def test_a_network_for_other_pictures_gets_one_line() -> None:
+def test_a_network_for_other_images_gets_one_line() -> None:
     told = complaint(lambda: learner_of(COLOUR, network=Plain()))
     assert told.startswith(
-        "the network cannot take pictures of shape (3, 8, 8) (channels, height, width): "
+        "the network cannot take images of shape (3, 8, 8) (channels, height, width): "
     )
 
 
@@ -556,7 +552,7 @@ def with_norm(norm: Any) -> nn.Module:
 
 
 class Lazy(Plain):
-    """Waits for the first pictures."""
+    """Waits for the first images."""
 
     def __init__(self, **asked_for: Any) -> None:
         super().__init__(**asked_for)
@@ -616,7 +612,7 @@ FLOAT = "expected torch.float32: call .float() on it"
 UNFIT: dict[str, tuple[Any, str]] = {
     "lazy": (
         Lazy,
-        "network does not know the shape of head.weight yet; pass it a batch of pictures first",
+        "network does not know the shape of head.weight yet; pass it a batch of images first",
     ),
     "weight_norm": (lambda: with_norm(old_weight_norm), OLD_NORM),
     "spectral_norm": (lambda: with_norm(nn.utils.spectral_norm), OLD_NORM),
@@ -747,7 +743,7 @@ def test_floats_are_normalised_by_feature_or_channel(shape: tuple[int, ...]) -> 
     scale = torch.tensor([1.0, 1000.0, 0.0]).reshape(1, 3, *(1 for _ in shape[2:]))
     values = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * scale + 5 * scale + 7
     none = torch.zeros(50, dtype=torch.int64)
-    rows = Rows(images=values, labels=none, ids=none, concepts=none)
+    rows = Samples(images=values, labels=none, ids=none, concepts=none)
     mean, std = (
         each.float().reshape(scale.shape[1:]) for each in learners.channel_statistics(rows)
     )

@@ -82,7 +82,7 @@ def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> N
     assert (published.monitor, published.checked) == ("test", "just-drifted")
     assert (published.encoder, published.reference) == ("random", "memory")
     assert (published.buffer_policy, published.drift_seed) == ("balanced", 42)
-    assert published.channels == 3, "grey pictures were repeated to colour ones"
+    assert published.channels == 3, "grey images were repeated to colour ones"
     assert (right.realigned_logits, published.realigned_logits) == ("evaluation", "training")
     detector = published.options["detector"]
     assert (detector["correction"], detector["level"]) == ("none", 0.05)
@@ -232,9 +232,9 @@ def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
 
 
 @pytest.mark.parametrize("encoder", ["learner", "random"])
-def test_what_learns_from_pictures_is_refused_fingerprints(encoder: str) -> None:
+def test_what_learns_from_images_is_refused_fingerprints(encoder: str) -> None:
     config = RunConfig(detector="reconstruction", encoder=encoder, reference="fingerprint")
-    assert "learns from pictures" in complaint(lambda: resolve(config))
+    assert "learns from images" in complaint(lambda: resolve(config))
     for reference in ("memory", "held-out"):
         kept = dataclasses.replace(config, reference=reference)
         assert resolve(kept).reference == reference

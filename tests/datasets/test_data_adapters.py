@@ -28,8 +28,8 @@ Maker = Callable[[np.ndarray], Any]
 class Samples:
     """A map-style data set of whatever pairs it is given."""
 
-    def __init__(self, pictures: list[Any], labels: list[Any]) -> None:
-        self._pairs = list(zip(pictures, labels, strict=True))
+    def __init__(self, images: list[Any], labels: list[Any]) -> None:
+        self._pairs = list(zip(images, labels, strict=True))
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -64,7 +64,7 @@ MAKERS: dict[str, Maker] = {
 
 @pytest.mark.parametrize("images", [COLOUR, GREY], ids=["colour", "grey"])
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
-def test_every_kind_of_picture_gives_the_same_pixels(images: np.ndarray, maker: Maker) -> None:
+def test_every_kind_of_image_gives_the_same_pixels(images: np.ndarray, maker: Maker) -> None:
     dataset = from_torch_dataset(Samples([maker(pixels) for pixels in images], LABELS))
     np.testing.assert_array_equal(dataset.images, images)
     assert dataset.images.dtype == np.uint8
@@ -139,26 +139,24 @@ def test_pixels_go_where_the_caller_wants_them() -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "CMYK", "LA", "I;16"])
-def test_odd_modes_become_what_the_same_picture_in_a_file_becomes(
-    mode: str, tmp_path: Path
-) -> None:
-    picture = Image.fromarray(COLOUR[0]).convert("L" if mode in ("LA", "I;16") else "RGB")
+def test_odd_modes_become_what_the_same_image_in_a_file_becomes(mode: str, tmp_path: Path) -> None:
+    image = Image.fromarray(COLOUR[0]).convert("L" if mode in ("LA", "I;16") else "RGB")
     if mode == "I;16":
-        picture = Image.fromarray(np.arange(20, dtype=np.uint16).reshape(4, 5) * 3000)
+        image = Image.fromarray(np.arange(20, dtype=np.uint16).reshape(4, 5) * 3000)
     else:
-        picture = picture.convert(mode)
+        image = image.convert(mode)
     if mode in ("RGBA", "LA"):
-        picture.putalpha(100)
+        image.putalpha(100)
     file = tmp_path / ("x.tif" if mode == "CMYK" else "x.png")
-    picture.save(file)
+    image.save(file)
     channels = 1 if mode in ("LA", "I;16") else 3
-    (row,) = from_torch_dataset(Samples([picture], [0])).images
-    np.testing.assert_array_equal(row, decode(file, channels=channels))
+    (sample,) = from_torch_dataset(Samples([image], [0])).images
+    np.testing.assert_array_equal(sample, decode(file, channels=channels))
 
 
-def test_grey_pictures_among_coloured_ones_become_colour() -> None:
-    pictures = [pil(COLOUR[0]), pil(GREY[1])]
-    dataset = from_torch_dataset(Samples(pictures, [0, 1]))
+def test_grey_images_among_coloured_ones_become_colour() -> None:
+    images = [pil(COLOUR[0]), pil(GREY[1])]
+    dataset = from_torch_dataset(Samples(images, [0, 1]))
     np.testing.assert_array_equal(dataset.images[1], np.repeat(GREY[1], 3, axis=-1))
 
 
@@ -176,7 +174,7 @@ BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
     "float label": ([COLOUR[0]], [1.0], "label 1.0"),
     "truth label": ([COLOUR[0]], [True], "label True"),
     "one-hot label": ([COLOUR[0]], [torch.tensor([0, 1])], "class number"),
-    "a label beyond the rows": (
+    "a label beyond the samples": (
         [COLOUR[0], COLOUR[1]],
         [0, 20_000_000],
         r"sample 1 has the label 20000000; expected 0\.\.1 \(2 samples\)",
@@ -187,12 +185,12 @@ BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("pictures", "labels", "told"), BAD_SAMPLES.values(), ids=BAD_SAMPLES)
+@pytest.mark.parametrize(("images", "labels", "told"), BAD_SAMPLES.values(), ids=BAD_SAMPLES)
 def test_what_cannot_be_used_is_told_in_one_line(
-    pictures: list[Any], labels: list[Any], told: str
+    images: list[Any], labels: list[Any], told: str
 ) -> None:
     with pytest.raises(UserError, match=told) as caught:
-        from_torch_dataset(Samples(pictures, labels))
+        from_torch_dataset(Samples(images, labels))
     assert "\n" not in str(caught.value)
 
 
@@ -225,8 +223,8 @@ def test_without_the_package_one_line_says_what_to_install(
 class Table:
     """As much of `datasets.Dataset` as is used."""
 
-    def __init__(self, pictures: list[Any], labels: list[Any], names: list[str] | None) -> None:
-        self._columns = {"image": pictures, "label": labels}
+    def __init__(self, images: list[Any], labels: list[Any], names: list[str] | None) -> None:
+        self._columns = {"image": images, "label": labels}
         self.column_names = list(self._columns)
         self.features = {"image": object(), "label": type("Label", (), {"names": names})()}
 
@@ -248,8 +246,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     return install
 
 
-def table(rows: slice, labels: list[Any] = LABELS, names: list[str] | None = None) -> Table:
-    return Table([pil(pixels) for pixels in COLOUR[rows]], labels[rows], names)
+def table(samples: slice, labels: list[Any] = LABELS, names: list[str] | None = None) -> Table:
+    return Table([pil(pixels) for pixels in COLOUR[samples]], labels[samples], names)
 
 
 def test_splits_come_in_the_order_train_then_test(
@@ -308,9 +306,9 @@ def test_a_data_set_that_the_package_saved_comes_back(tmp_path: Path) -> None:
         image=datasets.Image(), label=datasets.ClassLabel(names=["cat", "dog", "owl"])
     )
 
-    def split(rows: slice) -> Any:
-        pictures = [pil(pixels) for pixels in COLOUR[rows]]
-        content = {"image": pictures, "label": LABELS[rows]}
+    def split(samples: slice) -> Any:
+        images = [pil(pixels) for pixels in COLOUR[samples]]
+        content = {"image": images, "label": LABELS[samples]}
         return datasets.Dataset.from_dict(content, features=features)
 
     parts = {"train": split(slice(0, 4)), "test": split(slice(4, 6))}

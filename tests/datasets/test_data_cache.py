@@ -139,7 +139,7 @@ def test_a_process_reads_the_pixels_once_to_verify_them(
         assert summed == ["images.u8", "labels.npy", "is_test.npy", "domains.npy"]
 
 
-@pytest.mark.parametrize("kind", ["own array", "fewer rows", "joined", "turned"])
+@pytest.mark.parametrize("kind", ["own array", "fewer samples", "joined", "turned"])
 def test_readers_may_return_other_images_than_they_were_given(tmp_path: Path, kind: str) -> None:
     def read(allocate: Allocate) -> Dataset:
         given = [allocate((6, 3, 2, 1)), allocate((6, 3, 2, 1))]
@@ -147,7 +147,7 @@ def test_readers_may_return_other_images_than_they_were_given(tmp_path: Path, ki
             array[:] = PIXELS
         images = {
             "own array": PIXELS,
-            "fewer rows": given[0][:4],
+            "fewer samples": given[0][:4],
             "joined": np.concatenate(given),
             "turned": given[1][::-1],
         }[kind]

@@ -1,4 +1,4 @@
-"""The laws of CIFAR: both official forms of both sets give the same rows; bad files are named."""
+"""The laws of CIFAR: both official forms of both sets give the same samples; bad files are named."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ROWS10 = [2, 1, 3, 2, 1, 4]
 ROWS100 = [5, 3]
 
 
-def rows(num_rows: int, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Planes (rows, 3072) in which no two pictures or channels are alike, and labels."""
-    draw = rng.legacy(num_rows)
-    planes = draw.randint(0, 256, size=(num_rows, 3072), dtype=np.uint8)
-    return planes, draw.randint(0, num_classes, size=num_rows)
+def samples(num_samples: int, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Planes (samples, 3072) in which no two images or channels are alike, and labels."""
+    draw = rng.legacy(num_samples)
+    planes = draw.randint(0, 256, size=(num_samples, 3072), dtype=np.uint8)
+    return planes, draw.randint(0, num_classes, size=num_samples)
 
 
 def expected(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, list[int]]:
@@ -48,8 +48,8 @@ def expected(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, li
 def write_cifar10_python(root: Path, protocol: int = 2) -> Path:
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
-    for name, num_rows in zip(BATCHES10, ROWS10, strict=True):
-        planes, labels = rows(num_rows, 10)
+    for name, num_samples in zip(BATCHES10, ROWS10, strict=True):
+        planes, labels = samples(num_samples, 10)
         batch = {b"batch_label": name.encode(), b"labels": labels.tolist(), b"data": planes}
         (folder / name).write_bytes(pickle.dumps(batch, protocol))
     meta = {b"num_cases_per_batch": 2, b"label_names": [name.encode() for name in NAMES10]}
@@ -60,8 +60,8 @@ def write_cifar10_python(root: Path, protocol: int = 2) -> Path:
 def write_cifar10_binary(root: Path) -> Path:
     folder = root / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
-    for name, num_rows in zip(BATCHES10, ROWS10, strict=True):
-        planes, labels = rows(num_rows, 10)
+    for name, num_samples in zip(BATCHES10, ROWS10, strict=True):
+        planes, labels = samples(num_samples, 10)
         records = np.column_stack([labels.astype(np.uint8), planes])
         (folder / f"{name}.bin").write_bytes(records.tobytes())
     (folder / "batches.meta.txt").write_text("\n".join(NAMES10) + "\n\n")
@@ -71,8 +71,8 @@ def write_cifar10_binary(root: Path) -> Path:
 def write_cifar100_python(root: Path, protocol: int = 2) -> Path:
     folder = root / "cifar-100-python"
     folder.mkdir(parents=True)
-    for name, num_rows in zip(("train", "test"), ROWS100, strict=True):
-        planes, labels = rows(num_rows, 100)
+    for name, num_samples in zip(("train", "test"), ROWS100, strict=True):
+        planes, labels = samples(num_samples, 100)
         batch = {
             b"fine_labels": labels.tolist(),
             b"coarse_labels": (labels // 5).tolist(),
@@ -87,27 +87,27 @@ def write_cifar100_python(root: Path, protocol: int = 2) -> Path:
 def write_cifar100_binary(root: Path) -> Path:
     folder = root / "cifar-100-binary"
     folder.mkdir(parents=True)
-    for name, num_rows in zip(("train", "test"), ROWS100, strict=True):
-        planes, labels = rows(num_rows, 100)
+    for name, num_samples in zip(("train", "test"), ROWS100, strict=True):
+        planes, labels = samples(num_samples, 100)
         records = np.column_stack([(labels // 5).astype(np.uint8), labels.astype(np.uint8), planes])
         (folder / f"{name}.bin").write_bytes(records.tobytes())
     (folder / "fine_label_names.txt").write_text("\n".join(NAMES100) + "\n")
     return folder
 
 
-def assert_holds(dataset: Dataset, num_rows: list[int], names: list[str]) -> None:
-    images, labels = expected([rows(count, len(names)) for count in num_rows])
+def assert_holds(dataset: Dataset, num_samples: list[int], names: list[str]) -> None:
+    images, labels = expected([samples(count, len(names)) for count in num_samples])
     assert dataset.images.dtype == np.uint8
     assert np.array_equal(dataset.images, images)
     assert dataset.labels.dtype == np.int64
     assert dataset.labels.tolist() == labels
     assert dataset.class_names == tuple(names)
     assert dataset.is_test is not None
-    assert dataset.is_test.tolist() == [False] * sum(num_rows[:-1]) + [True] * num_rows[-1]
+    assert dataset.is_test.tolist() == [False] * sum(num_samples[:-1]) + [True] * num_samples[-1]
 
 
 @pytest.mark.parametrize("protocol", [0, 2])
-def test_cifar10_python_batches_hold_the_pictures_in_order(tmp_path: Path, protocol: int) -> None:
+def test_cifar10_python_batches_hold_the_images_in_order(tmp_path: Path, protocol: int) -> None:
     folder = write_cifar10_python(tmp_path, protocol)
     assert_holds(read_cifar10(folder), ROWS10, NAMES10)
 
@@ -147,7 +147,7 @@ def test_pixels_are_written_into_the_array_that_was_allocated(
 
 
 def batch(**changes: Any) -> bytes:
-    planes, labels = rows(3, 10)
+    planes, labels = samples(3, 10)
     content = {"labels": labels.tolist(), "data": planes} | changes
     return pickle.dumps({key.encode(): value for key, value in content.items()}, 2)
 
@@ -156,18 +156,26 @@ BAD_PYTHON: dict[str, tuple[str, bytes, str]] = {
     "empty": ("data_batch_2", b"", "cannot be read"),
     "cut off": ("data_batch_2", batch()[:-100], "not a CIFAR pickle"),
     "crafted": ("data_batch_2", b"cos\nsystem\n(Vtrue\ntR.", "'os system' is not admitted"),
-    "counts": ("test_batch", batch(labels=[1, 2]), "2 labels for 3 pictures"),
-    "label above": ("test_batch", batch(labels=[1, 2, 10]), r"label 10 in row 2, expected 0\.\.9"),
-    "label below": ("test_batch", batch(labels=[1, -2, 9]), r"label -2 in row 1, expected 0\.\.9"),
+    "counts": ("test_batch", batch(labels=[1, 2]), "2 labels for 3 images"),
+    "label above": (
+        "test_batch",
+        batch(labels=[1, 2, 10]),
+        r"label 10 in sample 2, expected 0\.\.9",
+    ),
+    "label below": (
+        "test_batch",
+        batch(labels=[1, -2, 9]),
+        r"label -2 in sample 1, expected 0\.\.9",
+    ),
     "label huge": ("test_batch", batch(labels=[1, 2**70, 9]), "numbers that are no labels"),
     "label kind": ("test_batch", batch(labels=[1, None, 9]), "no list of whole numbers"),
     "no labels": ("test_batch", batch(labels=[]), "no list of whole numbers"),
     "label key": (
         "test_batch",
-        pickle.dumps({b"data": rows(3, 10)[0]}, 2),
+        pickle.dumps({b"data": samples(3, 10)[0]}, 2),
         "holds data; expected 'labels' among them",
     ),
-    "shape": ("test_batch", batch(data=rows(3, 10)[0][:, :3000]), r"'data' is \(3, 3000\)"),
+    "shape": ("test_batch", batch(data=samples(3, 10)[0][:, :3000]), r"'data' is \(3, 3000\)"),
     "no array": ("test_batch", batch(data=7), "'data' is int"),
     "names": ("batches.meta", pickle.dumps({b"label_names": [b"cat"]}, 2), "names 1 classes"),
     "name kind": ("batches.meta", pickle.dumps({b"label_names": [7]}, 2), "no list of names"),
@@ -189,7 +197,7 @@ def test_a_bad_python_batch_is_named_in_one_line(tmp_path: Path, kind: str) -> N
 BAD_BINARY: dict[str, tuple[str, bytes, str]] = {
     "empty": ("data_batch_4.bin", b"", "0 bytes are no whole number of 3073-byte records"),
     "cut off": ("data_batch_4.bin", bytes(3072), "3072 bytes are no whole number"),
-    "label": ("data_batch_4.bin", b"\x0b" + bytes(3072), "label 11 in row 0"),
+    "label": ("data_batch_4.bin", b"\x0b" + bytes(3072), "label 11 in sample 0"),
     "names": ("batches.meta.txt", b"cat\ndog\n", "names 2 classes, expected 10"),
     "no text": ("batches.meta.txt", b"\xff\xfe", "not UTF-8"),
 }

@@ -154,7 +154,7 @@ def test_plain_values_equal_what_the_standard_unpickler_reads(
 
 
 @pytest.mark.parametrize("protocol", [0, 2])
-def test_an_array_in_fortran_order_keeps_its_rows(tmp_path: Path, protocol: int) -> None:
+def test_an_array_in_fortran_order_keeps_its_samples(tmp_path: Path, protocol: int) -> None:
     content = Python2Pickler(protocol).dumps({b"data": np.asfortranarray(PIXELS)})
     assert np.array_equal(load_batch(written(tmp_path, content))["data"], PIXELS)
 

@@ -22,7 +22,7 @@ def save(file: Path, grey: int) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """One picture per class in buckets 1, 9 and 10, as grey as ten times the class plus bucket."""
+    """One image per class in buckets 1, 9 and 10, as grey as ten times the class plus bucket."""
     for part in (TRAIN, TEST):
         for bucket in (1, 9, 10):
             for label, name in enumerate(("BACKGROUND", *CLASSES)):
@@ -55,7 +55,7 @@ def test_the_test_folder_is_the_test_part(root: Path) -> None:
     assert dataset.is_test.tolist() == [False] * 30 + [True] * 30
 
 
-def test_pictures_are_224_by_224_unless_asked_otherwise(root: Path) -> None:
+def test_images_are_224_by_224_unless_asked_otherwise(root: Path) -> None:
     asked: list[tuple[int, ...]] = []
 
     def allocate(shape: tuple[int, ...]) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_a_class_may_be_missing_in_a_bucket_but_not_in_a_part(root: Path) -> Non
     assert len(read_clear10(root, size=8).labels) == 59
     for bucket in ("1", "10"):
         shutil.rmtree(root / TEST / bucket / "hockey")
-    with pytest.raises(UserError, match=r"no pictures of class 'hockey' in .*test/labeled_images"):
+    with pytest.raises(UserError, match=r"no images of class 'hockey' in .*test/labeled_images"):
         read_clear10(root, size=8)
 
 
@@ -84,11 +84,11 @@ def test_folders_that_do_not_belong_are_told(root: Path) -> None:
     with pytest.raises(UserError, match=r"expected a bucket number as the name of .*/first"):
         read_clear10(root)
     shutil.rmtree(root / TRAIN)
-    with pytest.raises(UserError, match=r"expected a folder of pictures at .*train_image_only"):
+    with pytest.raises(UserError, match=r"expected a folder of images at .*train_image_only"):
         read_clear10(root)
 
 
-def test_a_bad_picture_is_named(root: Path) -> None:
+def test_a_bad_image_is_named(root: Path) -> None:
     (root / TEST / "9" / "bus" / "1.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"9/bus/1.png: it is empty"):
         read_clear10(root, size=8)

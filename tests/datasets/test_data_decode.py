@@ -1,4 +1,4 @@
-"""The laws of decoding: a picture file becomes the pixels a person sees, or is refused."""
+"""The laws of decoding: an image file becomes the pixels a person sees, or is refused."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from driftwise.errors import UserError
 RED, BLUE, WHITE, BLACK = (255, 0, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
 
 
-def colours(*rows: tuple[tuple[int, int, int], ...]) -> np.ndarray:
-    return np.array(rows, dtype=np.uint8)
+def colours(*samples: tuple[tuple[int, int, int], ...]) -> np.ndarray:
+    return np.array(samples, dtype=np.uint8)
 
 
-def saved(file: Path, picture: Image.Image, **options: Any) -> Path:
-    picture.save(file, **options)
+def saved(file: Path, image: Image.Image, **options: Any) -> Path:
+    image.save(file, **options)
     return file
 
 
 def gradient(width: int, height: int) -> Image.Image:
-    """A smooth colour picture in which no two places look alike."""
+    """A smooth colour image in which no two places look alike."""
     y, x = np.mgrid[:height, :width]
     red, green = 255 * x / max(width - 1, 1), 255 * y / max(height - 1, 1)
     return Image.fromarray(np.stack([red, green, 255 - red], axis=-1).astype(np.uint8))
@@ -60,10 +60,10 @@ def test_colour_comes_out_of_every_lossless_format_as_it_went_in(
 
 
 def test_a_jpeg_is_close_to_what_went_in(tmp_path: Path) -> None:
-    picture = gradient(32, 24)
-    found = decode(saved(tmp_path / "a.jpg", picture, quality=95), channels=3)
+    image = gradient(32, 24)
+    found = decode(saved(tmp_path / "a.jpg", image, quality=95), channels=3)
     assert found.shape == (24, 32, 3)
-    assert np.abs(found.astype(int) - np.asarray(picture)).mean() < 3
+    assert np.abs(found.astype(int) - np.asarray(image)).mean() < 3
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif", "pgm", "bmp"])
@@ -89,9 +89,9 @@ def test_one_bit_becomes_black_and_white(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["png", "gif", "bmp"])
 def test_a_palette_is_looked_up(tmp_path: Path, suffix: str) -> None:
-    picture = Image.fromarray(colours((RED, BLUE), (WHITE, BLACK)))
-    file = saved(tmp_path / f"a.{suffix}", picture.convert("P", palette=Image.Palette.ADAPTIVE))
-    assert np.array_equal(decode(file, channels=3), np.asarray(picture))
+    image = Image.fromarray(colours((RED, BLUE), (WHITE, BLACK)))
+    file = saved(tmp_path / f"a.{suffix}", image.convert("P", palette=Image.Palette.ADAPTIVE))
+    assert np.array_equal(decode(file, channels=3), np.asarray(image))
 
 
 def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["png", "gif"])
 def test_a_palettes_transparent_colour_is_laid_on_white_too(tmp_path: Path, suffix: str) -> None:
-    picture = Image.new("P", (2, 1))
-    picture.putpalette([255, 0, 0, 0, 0, 255])
-    picture.putpixel((1, 0), 1)
-    file = saved(tmp_path / f"a.{suffix}", picture, transparency=1)
+    image = Image.new("P", (2, 1))
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    image.putpixel((1, 0), 1)
+    file = saved(tmp_path / f"a.{suffix}", image, transparency=1)
     assert decode(file, channels=3)[0].tolist() == [list(RED), [255, 255, 255]]
 
 
@@ -133,8 +133,8 @@ def test_thirty_two_bits_have_no_known_white_and_are_refused(tmp_path: Path, mod
 
 @pytest.mark.parametrize("suffix", ["jpg", "tif"])
 def test_inks_become_the_colours_they_print(tmp_path: Path, suffix: str) -> None:
-    picture = Image.new("RGB", (16, 8), RED).convert("CMYK")
-    found = decode(saved(tmp_path / f"a.{suffix}", picture), channels=3)
+    image = Image.new("RGB", (16, 8), RED).convert("CMYK")
+    found = decode(saved(tmp_path / f"a.{suffix}", image), channels=3)
     assert found.shape == (8, 16, 3)
     assert np.abs(found.astype(int) - RED).max() <= 3
 
@@ -149,7 +149,7 @@ ORIENTED = {
     7: lambda upright: upright[::-1, ::-1].transpose(1, 0, 2),
     8: lambda upright: np.rot90(upright, -1),
 }
-"""How a camera that was held so stores an upright picture."""
+"""How a camera that was held so stores an upright image."""
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif", "webp"])
@@ -164,7 +164,7 @@ def test_a_photo_is_turned_upright(tmp_path: Path, orientation: int, suffix: str
     assert np.array_equal(decode(file, channels=3, size=(4, 6), fit="exact"), upright)
 
 
-def test_a_damaged_exif_block_costs_the_turn_and_not_the_picture(tmp_path: Path) -> None:
+def test_a_damaged_exif_block_costs_the_turn_and_not_the_image(tmp_path: Path) -> None:
     exif = b"Exif\0\0MM\0*\xff\xff\xff\xff"
     file = saved(tmp_path / "a.jpg", gradient(6, 4), exif=exif)
     assert decode(file, channels=3).shape == (4, 6, 3)
@@ -178,7 +178,7 @@ def test_a_photo_with_a_second_view_is_its_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["gif", "png", "webp", "tif"])
-def test_moving_pictures_are_refused(tmp_path: Path, suffix: str) -> None:
+def test_moving_images_are_refused(tmp_path: Path, suffix: str) -> None:
     frames = [gradient(4, 4), Image.new("RGB", (4, 4), BLUE)]
     file = saved(tmp_path / f"a.{suffix}", frames[0], save_all=True, append_images=frames[1:])
     with pytest.raises(UserError, match=rf"a\.{suffix}: it is animated or has several pages"):
@@ -195,9 +195,9 @@ def test_a_bomb_is_refused_by_its_header_and_without_a_warning(tmp_path: Path) -
         assert heard == []
 
 
-def test_files_that_are_no_pictures_are_refused_by_name(tmp_path: Path) -> None:
+def test_files_that_are_no_images_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "empty.png").touch()
-    (tmp_path / "text.jpg").write_text("not a picture")
+    (tmp_path / "text.jpg").write_text("not an image")
     (tmp_path / "folder.png").mkdir()
     for name, reason in {
         "empty.png": r"it is empty \(0 bytes\)",
@@ -211,7 +211,7 @@ def test_files_that_are_no_pictures_are_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "bmp", "gif", "webp", "tif", "ppm"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_picture_cut_short_is_refused(tmp_path: Path, suffix: str, share: float) -> None:
+def test_a_image_cut_short_is_refused(tmp_path: Path, suffix: str, share: float) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
     file = saved(tmp_path / f"a.{suffix}", Image.fromarray(noise))
     content = file.read_bytes()
@@ -253,11 +253,11 @@ def test_crop_is_resizing_the_short_side_and_cutting_the_middle_out(
     tmp_path_factory: pytest.TempPathFactory, width: int, height: int, side: int
 ) -> None:
     noise = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    picture = Image.fromarray(noise)
-    file = saved(tmp_path_factory.getbasetemp() / "crop.png", picture)
+    image = Image.fromarray(noise)
+    file = saved(tmp_path_factory.getbasetemp() / "crop.png", image)
     short = min(width, height)
     larger = side * width // short, side * height // short
-    resized = picture.resize(larger, Image.Resampling.BILINEAR)
+    resized = image.resize(larger, Image.Resampling.BILINEAR)
     left, top = round((resized.width - side) / 2), round((resized.height - side) / 2)
     expected = np.asarray(resized.crop((left, top, left + side, top + side)))
     found = decode(file, channels=3, size=(side, side), fit="crop")
@@ -320,7 +320,7 @@ def test_the_number_of_threads_does_not_show(tmp_path: Path, fit: Fit) -> None:
     assert np.array_equal(one[5], decode(files[5], channels=3, size=(5, 6), fit=fit))
 
 
-def test_rows_go_to_a_mapped_file_as_well(tmp_path: Path) -> None:
+def test_samples_go_to_a_mapped_file_as_well(tmp_path: Path) -> None:
     files = many(tmp_path, 40)
     mapped = np.memmap(tmp_path / "pixels", dtype=np.uint8, mode="w+", shape=(40, 8, 10, 3))
     decode_all(files, mapped, fit="exact")
@@ -337,13 +337,15 @@ def test_the_first_bad_file_in_order_is_told_however_many_threads_there_are(tmp_
             decode_all(files, np.empty((200, 8, 10, 3), dtype=np.uint8), workers=workers)
 
 
-def test_skipping_returns_every_bad_file_in_order_and_leaves_its_row_black(tmp_path: Path) -> None:
+def test_skipping_returns_every_bad_file_in_order_and_leaves_its_sample_black(
+    tmp_path: Path,
+) -> None:
     files = many(tmp_path, 80)
     files[70].write_bytes(b"")
     saved(files[3], gradient(9, 9))
     out = np.full((80, 8, 10, 3), 99, dtype=np.uint8)
     skipped = decode_all(files, out, fit="exact", on_bad="skip")
-    assert [(bad.row, bad.file) for bad in skipped] == [(3, files[3]), (70, files[70])]
+    assert [(bad.sample, bad.file) for bad in skipped] == [(3, files[3]), (70, files[70])]
     assert [bad.reason.split(",")[0] for bad in skipped] == [
         "expected 10 x 8 pixels like the others (width x height)",
         "it is empty (0 bytes)",
@@ -362,10 +364,10 @@ def test_progress_rises_to_the_number_of_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 4, 3), (4, 4, 4, 3)])
-def test_an_array_with_more_or_fewer_rows_than_files_is_refused(
+def test_an_array_with_more_or_fewer_samples_than_files_is_refused(
     tmp_path: Path, shape: tuple[int, ...]
 ) -> None:
-    with pytest.raises(ValueError, match="a row per file, 3"):
+    with pytest.raises(ValueError, match="a sample per file, 3"):
         decode_all(many(tmp_path, 3), np.empty(shape, dtype=np.uint8))
 
 

@@ -15,7 +15,7 @@ from driftwise.errors import UserError
 
 
 def fill(root: Path, *names: str, size: tuple[int, int] = (4, 4), mode: str = "RGB") -> Path:
-    """Pictures of one grey each, 10 times their place in the list."""
+    """Images of one grey each, 10 times their place in the list."""
     for number, name in enumerate(names):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def test_domains_that_share_classes_are_told_and_what_they_lack_is_reported(tmp_
     assert listing.domains is not None
     assert listing.domains.tolist() == [0, 0, 1]
     assert listing.labels.tolist() == [0, 1, 1]
-    assert listing.notes == ("domain 'sketch' has no pictures of cat",)
+    assert listing.notes == ("domain 'sketch' has no images of cat",)
 
 
 def test_splits_are_told_by_their_names_and_test_is_the_test_part(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_splits_are_told_by_their_names_and_test_is_the_test_part(tmp_path: Path
     assert listing.is_test.dtype == bool
     assert listing.domains is None
     assert listing.notes == (
-        "the test part has no pictures of b",
-        "'valid' counts as training rows, since 'test' is the test part",
+        "the test part has no images of b",
+        "'valid' counts as training samples, since 'test' is the test part",
     )
 
 
@@ -97,15 +97,15 @@ def test_the_order_on_the_disk_does_not_show(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["1.png"], "pictures lie directly in .*; expected one folder per class"),
+        (["1.png"], "images lie directly in .*; expected one folder per class"),
         (["a/1.png", "b/x/1.png"], "different depths: .*a/1.png and .*b/x/1.png"),
         (["train/1.png", "test/1.png"], "directly in .*test; expected one folder per class in it"),
         (["a/x/1.png", "b/y/1.png"], r"cannot tell .*\(a, b\) are domains, splits or classes"),
         (["a/images/1.png", "b/images/1.png"], "cannot tell"),
         (["train/a/1.png", "photo/a/1.png"], "cannot tell"),
         (["pacs/photo/a/1.png", "pacs/sketch/a/1.png"], "too deep .*/pacs that you mean"),
-        (["test/a/1.png"], "class 'a' .* no pictures to train on"),
-        (["train/a/1.png", "test/b/1.png"], "class 'b' .* no pictures to train on"),
+        (["test/a/1.png"], "class 'a' .* no images to train on"),
+        (["train/a/1.png", "test/b/1.png"], "class 'b' .* no images to train on"),
     ],
 )
 def test_a_doubtful_layout_is_told_in_one_line(
@@ -142,38 +142,38 @@ def test_a_given_layout_must_be_the_one_on_the_disk(tmp_path: Path) -> None:
         list_folder(fill(tmp_path / "c", "photo/a/1.png"), "split/class")
 
 
-def test_a_class_without_pictures_is_an_error(tmp_path: Path) -> None:
+def test_a_class_without_images_is_an_error(tmp_path: Path) -> None:
     root = fill(tmp_path, "a/1.png", "b/1.png")
     (root / "c").mkdir()
     (root / "c" / "notes.txt").write_text("to come")
-    with pytest.raises(UserError, match=r"class 'c' in .* has no pictures .*add some or remove it"):
+    with pytest.raises(UserError, match=r"class 'c' in .* has no images .*add some or remove it"):
         list_folder(root)
 
 
 def test_a_class_may_be_empty_in_one_domain_but_not_in_all(tmp_path: Path) -> None:
     root = fill(tmp_path, "p/a/1.png", "p/b/1.png", "q/a/1.png")
     (root / "q" / "b").mkdir()
-    assert list_folder(root).notes == ("domain 'q' has no pictures of b",)
+    assert list_folder(root).notes == ("domain 'q' has no images of b",)
     (root / "q" / "c").mkdir()
     with pytest.raises(UserError, match="class 'c'"):
         list_folder(root)
     (root / "q" / "c").rmdir()
     (root / "r").mkdir()
-    with pytest.raises(UserError, match=r"folder 'r' .* has no pictures"):
+    with pytest.raises(UserError, match=r"folder 'r' .* has no images"):
         list_folder(root)
 
 
-def test_a_path_that_is_no_folder_of_pictures_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_no_folder_of_images_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for name, message in {"file": "found a file", "none": "found nothing"}.items():
         with pytest.raises(UserError, match=f"{tmp_path / name}, {message}"):
             list_folder(tmp_path / name)
-    with pytest.raises(UserError, match=f"no pictures .* in {tmp_path / 'empty'}"):
+    with pytest.raises(UserError, match=f"no images .* in {tmp_path / 'empty'}"):
         list_folder(tmp_path / "empty")
 
 
-def test_reading_gives_pixels_and_labels_row_by_row(tmp_path: Path) -> None:
+def test_reading_gives_pixels_and_labels_sample_by_sample(tmp_path: Path) -> None:
     root = fill(tmp_path, "p/a/1.png", "p/b/1.png", "q/a/1.png", "q/b/1.png")
     dataset = read_folder(root)
     assert dataset.images.shape == (4, 4, 4, 3)
@@ -185,7 +185,7 @@ def test_reading_gives_pixels_and_labels_row_by_row(tmp_path: Path) -> None:
     assert dataset.domain_names == ("p", "q")
 
 
-def test_pictures_are_grey_only_if_every_one_is(tmp_path: Path) -> None:
+def test_images_are_grey_only_if_every_one_is(tmp_path: Path) -> None:
     root = fill(tmp_path, "a/1.png", "a/2.png", "b/1.png", mode="L")
     assert read_folder(root).images.shape[-1] == 1
     assert read_folder(root, channels=3).images.shape[-1] == 3
@@ -210,7 +210,7 @@ def test_differing_sizes_are_refused_with_the_way_out_and_a_size_is_that_way(
         read_folder(root, size=6, fit="exact")
 
 
-def test_a_bad_picture_is_named(tmp_path: Path) -> None:
+def test_a_bad_image_is_named(tmp_path: Path) -> None:
     root = fill(tmp_path, "a/1.png", "b/1.png")
     (root / "b" / "1.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"b/1.png: it is empty"):

@@ -46,7 +46,7 @@ def write(folder: Path, *, dotted: bool = False, zipped: bool = False) -> Path:
 
 @pytest.mark.parametrize("dotted", [False, True])
 @pytest.mark.parametrize("zipped", [False, True])
-def test_every_spelling_gives_the_same_rows_with_the_training_part_first(
+def test_every_spelling_gives_the_same_samples_with_the_training_part_first(
     tmp_path: Path, dotted: bool, zipped: bool
 ) -> None:
     dataset = read_idx(write(tmp_path, dotted=dotted, zipped=zipped))
@@ -100,7 +100,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "wrong magic": (replaced(TRAIN_IMAGES, b"PK" + WHOLE[2:]), "starts with 504b0803"),
     "labels as images": (replaced(TRAIN_IMAGES, idx(LABELS[TRAIN_LABELS])), "starts with 00000801"),
     "floats": (replaced(TRAIN_IMAGES, b"\0\0\x0d\3" + WHOLE[4:]), "starts with 00000d03"),
-    "no rows": (replaced(TRAIN_IMAGES, idx(np.empty((0, 4, 3), np.uint8))), "holds nothing"),
+    "no samples": (replaced(TRAIN_IMAGES, idx(np.empty((0, 4, 3), np.uint8))), "holds nothing"),
     "a lie": (replaced(TRAIN_IMAGES, b"\0\0\x08\3" + b"\xff" * 12), "ends before the 4294967295x"),
     "a zipped lie": (
         replaced(TRAIN_IMAGES, gzip.compress(b"\0\0\x08\3" + b"\xff" * 12)),
@@ -122,7 +122,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "label outside": (
         replaced(TRAIN_LABELS, idx(np.array([0, 10, 9, 1, 0], np.uint8))),
-        r"label 10 in row 1, expected 0\.\.9",
+        r"label 10 in sample 1, expected 0\.\.9",
     ),
 }
 
@@ -147,7 +147,7 @@ def test_a_file_or_nothing_where_the_folder_belongs(tmp_path: Path) -> None:
 
 def outcome(folder: Path) -> str:
     try:
-        return f"{len(read_idx(folder).images)} rows"
+        return f"{len(read_idx(folder).images)} samples"
     except UserError as error:
         return str(error)
 
@@ -162,7 +162,7 @@ def test_no_bytes_lead_to_anything_but_a_user_error(
 ) -> None:
     folder = write(tmp_path_factory.mktemp("fuzz"))
     (folder / TRAIN_IMAGES).write_bytes(head + tail)
-    assert outcome(folder) == "7 rows" or TRAIN_IMAGES in outcome(folder)
+    assert outcome(folder) == "7 samples" or TRAIN_IMAGES in outcome(folder)
 
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's dataset-fashion-mnist is not installed")

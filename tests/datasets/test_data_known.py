@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_tools import WRITERS, empty_machine, pixels, write_pictures, write_yearbook
+from data_tools import WRITERS, empty_machine, pixels, write_images, write_yearbook
 
 from driftwise.datasets.allocate import empty
 from driftwise.datasets.catalogue import KNOWN, KnownSet, by_name, known_set, recognise
@@ -71,7 +71,7 @@ def test_a_set_is_recognised_as_itself_and_as_no_other(known: KnownSet, tmp_path
 
 
 def test_other_folders_and_files_are_not_recognised(tmp_path: Path) -> None:
-    write_pictures(tmp_path / "mine" / "cats", 2)
+    write_images(tmp_path / "mine" / "cats", 2)
     (tmp_path / "notes.npz").write_text("not an archive")
     for path in (tmp_path, tmp_path / "mine", tmp_path / "notes.npz", tmp_path / "nowhere"):
         assert recognise(path) is None
@@ -93,7 +93,7 @@ OTHER_YEARS: dict[str, tuple[object, object]] = {
 
 
 @pytest.mark.parametrize(("labels", "years"), OTHER_YEARS.values(), ids=OTHER_YEARS)
-def test_pictures_by_year_are_not_portraits_for_that_reason(
+def test_images_by_year_are_not_portraits_for_that_reason(
     tmp_path: Path, labels: object, years: object
 ) -> None:
     assert recognise(save_years(tmp_path / "yearbook.npz", labels, years)) is None
@@ -122,9 +122,9 @@ def test_a_spoilt_file_by_year_is_not_recognised_and_no_crash(tmp_path: Path) ->
         assert recognise(file) is None
 
 
-def test_a_file_called_meta_makes_no_cifar100_of_pictures(tmp_path: Path) -> None:
+def test_a_file_called_meta_makes_no_cifar100_of_images(tmp_path: Path) -> None:
     for split in ("train", "test"):
-        write_pictures(tmp_path / split / "cats", 2)
+        write_images(tmp_path / split / "cats", 2)
     (tmp_path / "meta").write_text("about my cats")
     assert recognise(tmp_path) is None
     (tmp_path / "fine_label_names.txt").write_text("cats")

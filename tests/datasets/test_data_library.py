@@ -236,8 +236,8 @@ def test_the_list_says_what_is_here_and_how_large_it_is(machine: Path) -> None:
     fashion = here["fashion-mnist"]
     assert fashion.path == folder
     assert fashion.bytes_on_disk == sum(file.stat().st_size for file in folder.iterdir())
-    pictures = (machine / "work/data/pacs").rglob("*.png")
-    assert here["pacs"].bytes_on_disk == sum(file.stat().st_size for file in pictures)
+    images = (machine / "work/data/pacs").rglob("*.png")
+    assert here["pacs"].bytes_on_disk == sum(file.stat().st_size for file in images)
     assert (here["cifar-10"].path, here["cifar-10"].bytes_on_disk) == (None, None)
 
 

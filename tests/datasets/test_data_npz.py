@@ -1,4 +1,4 @@
-"""The laws of `.npz`: rows as they were saved, no objects, bad files named in one line."""
+"""The laws of `.npz`: samples as they were saved, no objects, bad files named in one line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def saved(folder: Path, **arrays: Any) -> Path:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_pictures_come_back_as_they_were_saved(tmp_path: Path, save: Any) -> None:
+def test_images_come_back_as_they_were_saved(tmp_path: Path, save: Any) -> None:
     save(tmp_path / "x.npz", images=COLOUR, labels=LABELS)
     dataset = read_npz(tmp_path / "x.npz")
     assert np.array_equal(dataset.images, COLOUR)
@@ -42,7 +42,7 @@ def test_pictures_come_back_as_they_were_saved(tmp_path: Path, save: Any) -> Non
     assert dataset.domain_names == ()
 
 
-def test_grey_pictures_get_one_channel(tmp_path: Path) -> None:
+def test_grey_images_get_one_channel(tmp_path: Path) -> None:
     for images in (GREY, GREY[..., np.newaxis]):
         assert np.array_equal(read_npz(saved(tmp_path, images=images)).images[..., 0], GREY)
 
@@ -132,7 +132,7 @@ def test_years_become_domains_of_so_many_years(
 
 
 @pytest.mark.parametrize("key", ["is_test", "is_valid"])
-def test_rows_held_out_by_the_file_are_its_test_part(tmp_path: Path, key: str) -> None:
+def test_samples_held_out_by_the_file_are_its_test_part(tmp_path: Path, key: str) -> None:
     for mask in (np.array([0, 0, 1] * 2, dtype=np.uint8), np.array([False, False, True] * 2)):
         dataset = read_npz(saved(tmp_path, **{key: mask}))
         assert dataset.is_test is not None
@@ -154,7 +154,7 @@ class Canary:
 def test_an_array_of_objects_is_refused_and_never_unpickled(tmp_path: Path, key: str) -> None:
     canary = tmp_path / "canary"
     path = saved(tmp_path, **{key: np.array([Canary(canary)] * 6, dtype=object)})
-    with pytest.raises(UserError, match=f"pictures.npz: {key} is an array of Python objects"):
+    with pytest.raises(UserError, match=f"images.npz: {key} is an array of Python objects"):
         read_npz(path)
     assert not canary.exists()
 
@@ -168,11 +168,11 @@ NAN[4, 1, 1], INFINITE[5, 0, 0] = np.nan, np.inf
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no images": ({"labels": LABELS, "x": GREY}, "holds labels, x; expected 'images'"),
     "no labels": ({"images": GREY}, "holds images; expected 'labels'"),
-    "no rows": (changed(images=GREY[:0], labels=LABELS), "images is empty"),
-    "nan": (changed(images=NAN), "images hold nan in row 4"),
-    "infinite": (changed(images=INFINITE), "images hold inf in row 5"),
-    "floats to 255": (changed(images=GREY.astype(float)), r"images hold 2.0 in row 0.*uint8"),
-    "negative": (changed(images=GREY / 255 - 0.5), "images hold -0.5 in row 0"),
+    "no samples": (changed(images=GREY[:0], labels=LABELS), "images is empty"),
+    "nan": (changed(images=NAN), "images hold nan in sample 4"),
+    "infinite": (changed(images=INFINITE), "images hold inf in sample 5"),
+    "floats to 255": (changed(images=GREY.astype(float)), r"images hold 2.0 in sample 0.*uint8"),
+    "negative": (changed(images=GREY / 255 - 0.5), "images hold -0.5 in sample 0"),
     "int64": (changed(images=GREY.astype(np.int64)), "images are int64, expected uint8"),
     "text": (changed(images=GREY.astype(str)), "images are <U3, expected uint8"),
     "channels first": (changed(images=COLOUR.transpose(0, 3, 1, 2).copy()), "channels come last"),
@@ -209,7 +209,7 @@ def test_bad_arrays_are_refused_in_one_line_that_names_the_file(tmp_path: Path, 
 def test_names_that_were_given_must_fit_the_labels(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"label 2, expected 0\.\.1 \(2 class names\)"):
         read_npz(saved(tmp_path), class_names=["a", "b"])
-    with pytest.raises(UserError, match="class 'd' has no pictures"):
+    with pytest.raises(UserError, match="class 'd' has no images"):
         read_npz(saved(tmp_path), class_names=["a", "b", "c", "d"])
     with pytest.raises(UserError, match="label 'c', expected one of a, b"):
         read_npz(saved(tmp_path, labels=np.array(["a", "b", "c"] * 2)), class_names=["a", "b"])
@@ -291,7 +291,7 @@ def test_what_is_no_npz_file_at_all(tmp_path: Path) -> None:
 
 def outcome(path: Path) -> str:
     try:
-        return f"{len(read_npz(path).images)} rows"
+        return f"{len(read_npz(path).images)} samples"
     except UserError as error:
         return str(error)
 
@@ -310,7 +310,7 @@ def test_no_bytes_lead_to_anything_but_a_user_error(
     paths[1].write_bytes(spoilt)
     paths.append(archive(folder / "header.npz", npy((6, 4, 5))[:10] + header))
     for path in paths:
-        assert outcome(path) == "6 rows" or path.name in outcome(path)
+        assert outcome(path) == "6 samples" or path.name in outcome(path)
 
 
 @pytest.mark.skipif(not YEARBOOK.is_file(), reason="DRIFTWISE_DATA has no yearbook_32.npz")

@@ -1,4 +1,4 @@
-"""Anybody's own pictures are decoded once, and anew when they or the settings change."""
+"""Anybody's own images are decoded once, and anew when they or the settings change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_tools import empty_machine, pixels, write_pictures
+from data_tools import empty_machine, pixels, write_images
 
 from driftwise.datasets.own import load_own
 from driftwise.datasets.readers import folders
@@ -42,7 +42,7 @@ def copies(machine: Path) -> int:
 
 def write_pets(folder: Path) -> Path:
     for name in ("cats", "dogs"):
-        write_pictures(folder / name, 3)
+        write_images(folder / name, 3)
     return folder
 
 
@@ -57,10 +57,10 @@ def test_a_folder_gives_what_its_reader_gives_and_is_decoded_once(
     assert readings == [folder]
 
 
-def test_a_new_picture_or_another_setting_is_read_anew(machine: Path, readings: list[Path]) -> None:
+def test_a_new_image_or_another_setting_is_read_anew(machine: Path, readings: list[Path]) -> None:
     folder = write_pets(machine / "pets")
     load_own(folder)
-    write_pictures(folder / "cats", 4)
+    write_images(folder / "cats", 4)
     assert len(load_own(folder).images) == 7
     assert load_own(folder, size=4).images.shape == (7, 4, 4, 3)
     assert load_own(folder, size=4, channels=1).images.shape == (7, 4, 4, 1)
@@ -116,7 +116,7 @@ def test_settings_of_folders_are_refused_for_a_file(
 
 
 def test_years_are_refused_for_a_folder(machine: Path) -> None:
-    with pytest.raises(UserError, match="pets is a folder of pictures; group_years can be set for"):
+    with pytest.raises(UserError, match="pets is a folder of images; group_years can be set for"):
         load_own(write_pets(machine / "pets"), group_years=10)
 
 
@@ -170,7 +170,7 @@ def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None
     folder = machine / "pets"
     for split, names in {"train": ["cats", "dogs"], "val": ["cats"], "test": ["cats"]}.items():
         for name in names:
-            write_pictures(folder / split / name, 2)
+            write_images(folder / split / name, 2)
     for name in ("a.jfif", "b.heic"):
         (folder / "train/cats" / name).write_bytes(b"x")
     (folder / ".DS_Store").touch()
@@ -179,9 +179,9 @@ def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None
         told: list[str] = []
         load_own(folder, warn=told.append)
         assert told == [
-            "the test part has no pictures of dogs",
-            "'val' counts as training rows, since 'test' is the test part",
-            "3 files are no pictures by name and left out: for example"
+            "the test part has no images of dogs",
+            "'val' counts as training samples, since 'test' is the test part",
+            "3 files are no images by name and left out: for example"
             f" {folder / 'train/cats/a.jfif'}",
         ]
     (folder / "train/cats/a.jfif").unlink()
@@ -189,7 +189,7 @@ def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None
     told = []
     load_own(folder, warn=told.append)
     odd = folder / "train/cats/b.heic"
-    assert told[2:] == [f"1 file is no picture by name and left out: {odd}"]
+    assert told[2:] == [f"1 file is no image by name and left out: {odd}"]
 
 
 def test_a_folder_with_nothing_odd_is_read_in_silence(machine: Path) -> None:
@@ -217,10 +217,10 @@ class Table:
 
     def __init__(self) -> None:
         self.features = {"label": object()}
-        self._rows = pixels(4, 5, 6, 3)
+        self._samples = pixels(4, 5, 6, 3)
 
     def __getitem__(self, key: int | str) -> Any:
-        return ["cat", "dog", "dog", "cat"] if key == "label" else {"image": self._rows[key]}
+        return ["cat", "dog", "dog", "cat"] if key == "label" else {"image": self._samples[key]}
 
 
 @pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
@@ -261,13 +261,13 @@ def test_without_the_package_a_hugging_face_folder_says_what_to_install(
     assert copies(machine) == 0
 
 
-def test_a_file_about_the_pictures_makes_no_hugging_face_folder(machine: Path) -> None:
+def test_a_file_about_the_images_makes_no_hugging_face_folder(machine: Path) -> None:
     folder = write_pets(machine / "pets")
     (folder / "dataset_info.json").write_text("{}")
     assert load_own(folder).class_names == ("cats", "dogs")
 
 
-def test_a_bad_picture_is_named_and_leaves_no_copy(machine: Path) -> None:
+def test_a_bad_image_is_named_and_leaves_no_copy(machine: Path) -> None:
     folder = write_pets(machine / "pets")
     (folder / "dogs" / "1.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"dogs/1\.png: it is empty"):

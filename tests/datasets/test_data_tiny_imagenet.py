@@ -32,7 +32,7 @@ def save(file: Path, grey: int, side: int = 64, mode: str = "RGB") -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three classes with two training and one validation picture each; n02 is stored in grey."""
+    """Three classes with two training and one validation image each; n02 is stored in grey."""
     path = tmp_path / "tiny-imagenet-200"
     annotations = []
     for number, wnid in enumerate(WORDS):
@@ -155,16 +155,16 @@ def test_missing_or_damaged_tables_are_told(root: Path) -> None:
         read_tiny_imagenet(root)
 
 
-def test_missing_or_wrong_pictures_are_told(root: Path) -> None:
+def test_missing_or_wrong_images_are_told(root: Path) -> None:
     save(root / "train" / "n02" / "images" / "n02_1.JPEG", 0, side=32)
     with pytest.raises(UserError, match=r"n02_1.JPEG: expected 64 x 64 .* got 32 x 32"):
         read_tiny_imagenet(root)
     for file in (root / "train" / "n02" / "images").iterdir():
         file.unlink()
-    with pytest.raises(UserError, match=r"n02/images holds no pictures"):
+    with pytest.raises(UserError, match=r"n02/images holds no images"):
         read_tiny_imagenet(root)
     (root / "train" / "n02" / "images").rmdir()
-    with pytest.raises(UserError, match=r"expected a folder of pictures at .*n02/images"):
+    with pytest.raises(UserError, match=r"expected a folder of images at .*n02/images"):
         read_tiny_imagenet(root)
 
 

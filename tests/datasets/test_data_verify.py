@@ -19,8 +19,8 @@ from data_tools import (
     write_cifar10,
     write_clear10,
     write_fashion_mnist,
+    write_images,
     write_pacs,
-    write_pictures,
     write_tiny_imagenet,
     write_yearbook,
 )
@@ -45,7 +45,7 @@ def as_if_official(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         content = file.read_bytes()
         unzipped = gzip.decompress(content) if file.suffix == ".gz" else content
         contents[file.name.removesuffix(".gz")] = hashlib.md5(unzipped).hexdigest()
-    known = replace(KNOWN[name], contents=contents, num_rows=None)
+    known = replace(KNOWN[name], contents=contents, num_samples=None)
     monkeypatch.setitem(KNOWN, name, known)
 
 
@@ -64,11 +64,11 @@ def test_counts_are_those_of_a_slow_count() -> None:
     assert dataset.is_test is not None
     assert dataset.domains is not None
     for label in range(3):
-        rows = [row for row in range(50) if dataset.labels[row] == label]
-        assert counts["train"][label] == sum(not dataset.is_test[row] for row in rows)
-        assert counts["test"][label] == sum(bool(dataset.is_test[row]) for row in rows)
-        assert counts["old"][label] == sum(dataset.domains[row] == 0 for row in rows)
-        assert counts["new"][label] == sum(dataset.domains[row] == 1 for row in rows)
+        samples = [sample for sample in range(50) if dataset.labels[sample] == label]
+        assert counts["train"][label] == sum(not dataset.is_test[sample] for sample in samples)
+        assert counts["test"][label] == sum(bool(dataset.is_test[sample]) for sample in samples)
+        assert counts["old"][label] == sum(dataset.domains[sample] == 0 for sample in samples)
+        assert counts["new"][label] == sum(dataset.domains[sample] == 1 for sample in samples)
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -76,7 +76,7 @@ def test_a_whole_set_can_be_read_and_counted(
     machine: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = WRITERS[name](machine / "sets")
-    monkeypatch.setitem(KNOWN, name, replace(KNOWN[name], contents={}, num_rows=None))
+    monkeypatch.setitem(KNOWN, name, replace(KNOWN[name], contents={}, num_samples=None))
     found = verify(name, folder)
     assert found.is_sound
     assert found.notes == ()
@@ -133,7 +133,7 @@ def test_the_archive_beside_the_folder_is_checked_too(
     remote = RemoteFile(
         url="http://x/made.tar.gz", md5=hashlib.md5(b"archive").hexdigest(), extract=True
     )
-    known = replace(KNOWN["cifar-10"], files=(remote,), contents={}, num_rows=None)
+    known = replace(KNOWN["cifar-10"], files=(remote,), contents={}, num_samples=None)
     monkeypatch.setitem(KNOWN, "cifar-10", known)
     assert verify("cifar-10", folder).right_sums == ("made.tar.gz",)
     made.write_bytes(b"other")
@@ -144,28 +144,26 @@ def test_the_archive_beside_the_folder_is_checked_too(
 def test_a_part_of_a_set_is_noted_and_no_problem(machine: Path) -> None:
     found = verify("pacs", write_pacs(machine / "sets"))
     assert found.is_sound
-    assert found.notes == (
-        "16 + 0 pictures to train and to test on; the official set has 9,991 + 0",
-    )
+    assert found.notes == ("16 + 0 images to train and to test on; the official set has 9,991 + 0",)
 
 
-def test_every_picture_that_does_not_decode_is_listed(machine: Path) -> None:
+def test_every_image_that_does_not_decode_is_listed(machine: Path) -> None:
     for name, folder in (
         ("pacs", write_pacs(machine / "pacs")),
         ("clear-10", write_clear10(machine / "clear")),
     ):
         bad = sorted(folder.rglob("*.png"))[1::5]
         for file in bad:
-            file.write_bytes(b"no picture")
+            file.write_bytes(b"no image")
         found = verify(name, folder)
         named = [problem for problem in found.problems if "is not a JPEG" in problem]
         assert len(named) == len(found.problems) == len(bad)
         assert all(any(str(file) in problem for problem in named) for file in bad)
 
 
-def test_a_picture_of_the_wrong_size_is_a_problem(machine: Path) -> None:
+def test_a_image_of_the_wrong_size_is_a_problem(machine: Path) -> None:
     folder = write_tiny_imagenet(machine / "sets")
-    (file,) = write_pictures(folder / "tiny-imagenet-200/val/images", 1, side=32, ending="JPEG")
+    (file,) = write_images(folder / "tiny-imagenet-200/val/images", 1, side=32, ending="JPEG")
     (problem,) = verify("tiny-imagenet", folder).problems
     assert f"{file}: expected 64 x 64 pixels" in problem
 
@@ -208,17 +206,17 @@ def test_a_set_that_is_nowhere_cannot_be_verified(machine: Path) -> None:
         verify("cifar-10")
 
 
-def test_own_pictures_are_counted_and_everything_odd_is_told(machine: Path) -> None:
+def test_own_images_are_counted_and_everything_odd_is_told(machine: Path) -> None:
     folder = machine / "pets"
     for domain in ("old", "new"):
-        write_pictures(folder / domain / "cats", 3)
-    write_pictures(folder / "new" / "dogs", 2)
+        write_images(folder / domain / "cats", 3)
+    write_images(folder / "new" / "dogs", 2)
     (folder / "new" / "dogs" / "notes.txt").write_text("x")
     found = verify_own(folder)
     assert found.is_sound
     assert found.counts == {"all": (6, 2), "new": (3, 2), "old": (3, 0)}
-    assert any("'old' has no pictures of dogs" in note for note in found.notes)
-    assert any(f"1 file is no picture by name and left out: {folder}" in it for it in found.notes)
+    assert any("'old' has no images of dogs" in note for note in found.notes)
+    assert any(f"1 file is no image by name and left out: {folder}" in it for it in found.notes)
     bad = [folder / "new/cats/0.png", folder / "old/cats/2.png"]
     for file in bad:
         file.write_bytes(b"")
@@ -235,15 +233,15 @@ def test_own_arrays_are_counted(machine: Path) -> None:
 
 def test_hidden_files_are_noted_too(machine: Path) -> None:
     for name in ("cats", "dogs"):
-        write_pictures(machine / "pets" / name, 1)
+        write_images(machine / "pets" / name, 1)
     (machine / "pets/cats/.hidden.png").touch()
     assert verify_own(machine / "pets").notes == ("hidden files that are left out: 1",)
 
 
-def test_a_damaged_copy_of_own_pictures_is_a_problem(machine: Path) -> None:
+def test_a_damaged_copy_of_own_images_is_a_problem(machine: Path) -> None:
     folder, file = machine / "my pets.2024", machine / "mine.npz"
     for name in ("cats", "dogs"):
-        write_pictures(folder / name, 2)
+        write_images(folder / name, 2)
     np.savez(file, images=pixels(5, 4, 4), labels=np.array([0, 1, 1, 2, 0]))
     for path in (folder, file):
         load_own(path)
@@ -263,25 +261,25 @@ def test_a_damaged_copy_of_own_pictures_is_a_problem(machine: Path) -> None:
         assert found.counts is not None
 
 
-def test_pictures_that_differ_in_size_are_sound_but_need_a_size(machine: Path) -> None:
+def test_images_that_differ_in_size_are_sound_but_need_a_size(machine: Path) -> None:
     folder = machine / "pets"
-    write_pictures(folder / "cats", 2, side=8)
+    write_images(folder / "cats", 2, side=8)
     (folder / "cats/0.png").write_bytes(b"")
-    write_pictures(folder / "dogs", 2, side=9)
+    write_images(folder / "dogs", 2, side=9)
     found = verify_own(folder)
     assert found.problems == (f"cannot use {folder / 'cats/0.png'}: it is empty (0 bytes)",)
     (note,) = found.notes
-    assert note.startswith("pictures differ in size, so that a size must be given to load them:")
+    assert note.startswith("images differ in size, so that a size must be given to load them:")
     assert f"{folder / 'dogs/0.png'}: expected 8 x 8" in note
-    write_pictures(folder / "cats", 1, side=8)
+    write_images(folder / "cats", 1, side=8)
     assert verify_own(folder).is_sound
     with pytest.raises(UserError, match="give a size"):
         load_own(folder)
     load_own(folder, size=8)
 
 
-def test_a_folder_without_a_single_usable_picture_lists_them_all(machine: Path) -> None:
-    files = write_pictures(machine / "pets/cats", 3)
+def test_a_folder_without_a_single_usable_image_lists_them_all(machine: Path) -> None:
+    files = write_images(machine / "pets/cats", 3)
     for file in files:
         file.write_bytes(b"")
     found = verify_own(machine / "pets")

@@ -8,7 +8,7 @@ import sklearn.datasets
 from driftwise.datasets.readers.digits import load_digits
 
 
-def test_digits_are_1797_pictures_of_8x8_bytes_from_black_to_white() -> None:
+def test_digits_are_1797_images_of_8x8_bytes_from_black_to_white() -> None:
     digits = load_digits()
     assert digits.images.shape == (1797, 8, 8, 1)
     assert digits.images.dtype == np.uint8
@@ -27,7 +27,7 @@ def test_every_digit_shows_the_scanned_grey_steps_in_order() -> None:
     assert np.array_equal(digits.labels, scanned.target)
 
 
-def test_the_name_of_a_class_is_its_digit_and_each_has_some_180_pictures() -> None:
+def test_the_name_of_a_class_is_its_digit_and_each_has_some_180_images() -> None:
     digits = load_digits()
     assert [int(name) for name in digits.class_names] == list(range(10))
     counts = np.bincount(digits.labels)

@@ -1,4 +1,4 @@
-"""How a run's rows are divided: every part has one job, and no row has two."""
+"""How a run's samples are divided: every part has one job, and no sample has two."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_test_part_that_came_with_the_data_is_kept() -> None:
         assert np.array_equal(parts_of(seed=seed).test, np.flatnonzero(flags))
 
 
-def test_a_sixth_of_the_training_rows_is_held_out_in_every_class_and_domain() -> None:
+def test_a_sixth_of_the_training_samples_is_held_out_in_every_class_and_domain() -> None:
     data, parts = dataset(), parts_of()
     assert data.domains is not None
     held_out = np.concatenate([parts.monitored, parts.reference])
@@ -64,7 +64,7 @@ def test_watching_the_test_holds_nothing_out_of_training() -> None:
 
 @pytest.mark.parametrize("with_test", [True, False])
 @pytest.mark.parametrize("watch_test", [True, False])
-def test_fewer_pictures_keep_the_proportions_of_parts_and_domains(
+def test_fewer_images_keep_the_proportions_of_parts_and_domains(
     with_test: bool, watch_test: bool
 ) -> None:
     data = dataset(with_test=with_test)

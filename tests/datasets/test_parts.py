@@ -27,7 +27,7 @@ def test_digits_are_cut_60_20_20_into_disjoint_parts_that_hold_everything() -> N
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_class_of_the_digits_is_within_one_row_of_its_share(seed: int) -> None:
+def test_every_class_of_the_digits_is_within_one_sample_of_its_share(seed: int) -> None:
     labels = load_digits().labels
     for part, fraction in zip(digits_cut(seed), THIRDS, strict=True):
         off = np.bincount(labels[part]) - fraction * np.bincount(labels)
@@ -53,20 +53,20 @@ def test_cutting_leaves_the_global_generators_alone() -> None:
     weights=st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any),
     seed=st.integers(0, 3),
 )
-def test_any_cut_puts_every_row_in_one_part_and_no_class_off_by_more_than_one(
+def test_any_cut_puts_every_sample_in_one_part_and_no_class_off_by_more_than_one(
     labels: list[int], weights: list[int], seed: int
 ) -> None:
     label_of = np.array(labels, dtype=np.int64)
     fractions = [weight / sum(weights) for weight in weights]
     parts = cut(label_of, fractions, rng.fork(seed, "cut"))
-    assert sorted(row for part in parts for row in part) == list(range(len(labels)))
+    assert sorted(sample for part in parts for sample in part) == list(range(len(labels)))
     for part, fraction in zip(parts, fractions, strict=True):
         for label in set(labels):
             share = fraction * labels.count(label)
             assert abs((label_of[part] == label).sum() - share) <= 1 + 1e-9
 
 
-def test_every_row_is_equally_likely_to_land_in_each_part() -> None:
+def test_every_sample_is_equally_likely_to_land_in_each_part() -> None:
     generator = rng.fork(0, "often")
     times = np.zeros(10)
     for _ in range(1000):

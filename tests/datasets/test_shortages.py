@@ -1,4 +1,4 @@
-"""Parts of small groups, and classes that lack rows."""
+"""Parts of small groups, and classes that lack samples."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def dataset(
     is_test: list[bool] | None = None,
     names: tuple[str, ...] | None = None,
 ) -> Dataset:
-    rows = len(labels)
-    images = np.arange(rows * 4, dtype=np.int64).astype(np.uint8).reshape(rows, 2, 2, 1)
+    samples = len(labels)
+    images = np.arange(samples * 4, dtype=np.int64).astype(np.uint8).reshape(samples, 2, 2, 1)
     return Dataset(
         images=images,
         labels=np.array(labels, dtype=np.int64),
@@ -37,29 +37,29 @@ def dataset(
     )
 
 
-@pytest.mark.parametrize("rows_each", [1, 2, 3, 5, 8])
-def test_small_groups_starve_no_part_of_a_class(rows_each: int) -> None:
-    labels = [label for label in range(3) for _ in range(20 * rows_each)]
-    domains = [row % 20 for row in range(len(labels))]
+@pytest.mark.parametrize("samples_each", [1, 2, 3, 5, 8])
+def test_small_groups_starve_no_part_of_a_class(samples_each: int) -> None:
+    labels = [label for label in range(3) for _ in range(20 * samples_each)]
+    domains = [sample % 20 for sample in range(len(labels))]
     data = dataset(labels, domains=domains)
     parts = make_parts(data, watch_test=False, keep_reference=True, seed=0)
-    per_class = 20 * rows_each
+    per_class = 20 * samples_each
     for part, share in (("train", 0.6), ("monitored", 0.1), ("reference", 0.1), ("test", 0.2)):
         counts = np.bincount(data.labels[getattr(parts, part)], minlength=3)
         assert np.abs(counts - share * per_class).max() <= 1, part
 
 
 @given(
-    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), min_size=1, max_size=60),
+    samples=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), min_size=1, max_size=60),
     seed=st.integers(0, 5),
 )
 def test_groups_come_into_every_part_by_their_share_of_the_class(
-    rows: list[tuple[int, int]], seed: int
+    samples: list[tuple[int, int]], seed: int
 ) -> None:
-    classes, groups = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    classes, groups = (np.array(column, dtype=np.int64) for column in zip(*samples, strict=True))
     fractions = (0.6, 0.2, 0.2)
     parts = cut(classes, fractions, torch.Generator().manual_seed(seed), groups)
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(rows)))
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(samples)))
     for part, fraction in zip(parts, fractions, strict=True):
         for label in np.unique(classes):
             size = int((classes == label).sum())
@@ -67,8 +67,8 @@ def test_groups_come_into_every_part_by_their_share_of_the_class(
             for group in np.unique(groups[classes == label]):
                 of_group = (classes == label) & (groups == group)
                 here = int(of_group[part].sum())
-                # a stretch of the order holds a group's share up to one row at either end, and as
-                # much again because the other groups' rows are whole as well
+                # a stretch of the order holds a group's share up to one sample at either end, and as
+                # much again because the other groups' samples are whole as well
                 assert abs(here - fraction * of_group.sum()) <= 3
 
 
@@ -89,25 +89,25 @@ def parts(train: list[int], test: list[int]) -> Parts:
     )
 
 
-def test_a_class_without_training_or_any_test_rows_is_refused_before_the_run() -> None:
+def test_a_class_without_training_or_any_test_samples_is_refused_before_the_run() -> None:
     data = dataset([0, 0, 1, 1])
     assert shortages(data, parts([0, 2], [1, 3]), [0, 1]) == ()
     assert shortages(data, parts([0, 2], [1]), [0, 1]) == (
-        "class 'b' has no test pictures and is not scored",
+        "class 'b' has no test images and is not scored",
     )
     assert shortages(data, parts([0], [1]), [0]) == (), "classes that never come may lack anything"
     assert complaint(lambda: shortages(data, parts([0], [1, 2, 3]), [0, 1])) == (
-        "class 'b' has no pictures to train on; add some, or leave the class out"
+        "class 'b' has no images to train on; add some, or leave the class out"
     )
     assert complaint(lambda: shortages(data, parts([0, 2], []), [0, 1])) == (
-        "no class has test pictures, so that nothing can be scored; add some"
+        "no class has test images, so that nothing can be scored; add some"
     )
 
 
-def test_a_class_name_without_a_single_picture_is_refused_by_name() -> None:
+def test_a_class_name_without_a_single_image_is_refused_by_name() -> None:
     data = dataset([0, 2], names=("cat", "dog", "owl"))
     assert complaint(lambda: check_dataset(data, source="photos")) == (
-        "photos: class 'dog' has no pictures; add some, or leave the class out"
+        "photos: class 'dog' has no images; add some, or leave the class out"
     )
 
 

@@ -20,7 +20,7 @@ Sides = dict[int, tuple[Encoding, Encoding]]
 
 
 class Counting:
-    """Draws nothing: the first feature of a class's first current row is its drift, 0 to 1."""
+    """Draws nothing: the first feature of a class's first current sample is its drift, 0 to 1."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -52,13 +52,13 @@ class Counting:
         )
 
 
-def sides(drifts: Sequence[float], rows: int = 30) -> Sides:
+def sides(drifts: Sequence[float], samples: int = 30) -> Sides:
     """Classes whose entropy never drifts; features by `Counting`."""
-    logits = torch.arange(rows).double()[:, None] * torch.tensor([1.0, -1.0])
+    logits = torch.arange(samples).double()[:, None] * torch.tensor([1.0, -1.0])
     return {
         label: (
-            Encoding(logits=logits, features=torch.zeros(rows, 1)),
-            Encoding(logits=logits, features=torch.full((rows, 1), by)),
+            Encoding(logits=logits, features=torch.zeros(samples, 1)),
+            Encoding(logits=logits, features=torch.full((samples, 1), by)),
         )
         for label, by in enumerate(drifts)
     }
@@ -68,13 +68,13 @@ def one_drifts(classes: int) -> Sides:
     return sides([1.0] + [0.0] * (classes - 1))
 
 
-def noise(classes: int, *, drifted: int = 0, seed: int = 0, rows: int = 20) -> Sides:
+def noise(classes: int, *, drifted: int = 0, seed: int = 0, samples: int = 20) -> Sides:
     """Features of which those of the first classes lie elsewhere."""
     draw = torch.Generator().manual_seed(seed)
 
     def encoding(by: float) -> Encoding:
-        logits = torch.randn(rows, 4, generator=draw)
-        return Encoding(logits=logits, features=torch.randn(rows, 3, generator=draw) + by)
+        logits = torch.randn(samples, 4, generator=draw)
+        return Encoding(logits=logits, features=torch.randn(samples, 3, generator=draw) + by)
 
     return {c: (encoding(0), encoding(9.0 * (c < drifted))) for c in range(classes)}
 
@@ -142,31 +142,31 @@ def test_where_the_most_splits_are_too_few_the_reason_says_so(
 
 
 @pytest.mark.parametrize("by", [by_mmd, by_c2st])
-def test_a_stream_that_has_hardly_any_level_left_is_by_held_out_rows(
+def test_a_stream_that_has_hardly_any_level_left_is_by_held_out_samples(
     by: Callable[[int], Comparison],
 ) -> None:
     """However many checks there have been: no permutation is drawn that would be one too few."""
     options = ComparisonOptions(spending="inverse-square")
     judge = Judge([by(99)], options, quick_splits=40_000)
     for task in (20, 300):
-        found = judge.verdicts(task, noise(10, drifted=2, rows=60))
+        found = judge.verdicts(task, noise(10, drifted=2, samples=60))
         assert flags(found) == [True] * 2 + [False] * 8
         assert found[0].p_value is not None
         assert found[0].p_value < 1e-8
 
 
-def test_few_rows_are_permuted_where_those_held_out_of_them_could_not_speak() -> None:
+def test_few_samples_are_permuted_where_those_held_out_of_them_could_not_speak() -> None:
     options = ComparisonOptions(spending="inverse-square")
     few = {c: (kept[:12], now[:12]) for c, (kept, now) in noise(10, drifted=2).items()}
     found = Judge([by_mmd(99)], options, quick_splits=99).verdicts(5, few)
     assert flags(found) == [True] * 2 + [False] * 8
 
 
-def test_few_rows_are_blamed_where_no_number_of_permutations_helps() -> None:
+def test_few_samples_are_blamed_where_no_number_of_permutations_helps() -> None:
     few = {c: (kept[:5], now[:5]) for c, (kept, now) in noise(12).items()}
     found = Judge([by_mmd(99)], ComparisonOptions()).verdicts(2, few)
     assert {each.reason for each in found} == {
-        "5 against 5 distinct rows cannot reach the level among 12"
+        "5 against 5 distinct samples cannot reach the level among 12"
     }
 
 
@@ -184,7 +184,7 @@ def test_what_the_entropy_shows_is_heard_although_features_could_not_have_spoken
 
 
 def test_by_benjamini_hochberg_a_class_is_testable_where_the_others_may_pull_it_along() -> None:
-    """Five against five rows get down to 2/252, which is more than a tenth of the level."""
+    """Five against five samples get down to 2/252, which is more than a tenth of the level."""
     options = ComparisonOptions(correction="benjamini-hochberg")
     for drifted, expected in ((10, [True] * 10), (1, [None] * 10)):
         few = {c: (kept[:5], now[:5]) for c, (kept, now) in noise(10, drifted=drifted).items()}

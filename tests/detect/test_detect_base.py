@@ -35,11 +35,11 @@ from driftwise.memory import POLICIES, Memory
 from driftwise.models.inputs import to_input
 from driftwise.stats.multiplicity import CORRECTIONS
 from driftwise.streams import Stream, make_schedule
-from driftwise.types import Encoding, Parts, Rows, Verdict
+from driftwise.types import Encoding, Parts, Samples, Verdict
 
 
 class PassOn:
-    """An encoder whose logits are the rows themselves; counts what it is given."""
+    """An encoder whose logits are the samples themselves; counts what it is given."""
 
     fixed = True
 
@@ -51,11 +51,11 @@ class PassOn:
         return Encoding(logits=images, features=images)
 
 
-def rows(values: Sequence[float], label: int, *, ids: Sequence[int] | None = None) -> Rows:
-    """Rows of one class whose score is their only feature; no two classes share an id."""
+def samples(values: Sequence[float], label: int, *, ids: Sequence[int] | None = None) -> Samples:
+    """Samples of one class whose score is their only feature; no two classes share an id."""
     count = len(values)
     numbers = torch.arange(count) if ids is None else torch.tensor(ids, dtype=torch.int64)
-    return Rows(
+    return Samples(
         images=torch.tensor(values, dtype=torch.float64).view(count, 1),
         labels=torch.full((count,), label),
         ids=numbers + 10_000 * label,
@@ -63,7 +63,7 @@ def rows(values: Sequence[float], label: int, *, ids: Sequence[int] | None = Non
     )
 
 
-def reference_of(sides: dict[int, Rows]) -> HeldOutReference:
+def reference_of(sides: dict[int, Samples]) -> HeldOutReference:
     reference = HeldOutReference()
     for label, kept in sides.items():
         reference.renew(label, kept)
@@ -71,7 +71,7 @@ def reference_of(sides: dict[int, Rows]) -> HeldOutReference:
 
 
 def detector(encoder: Encodes | None = None, **options: Any) -> TwoSampleDetector:
-    """Compares the only feature of the rows."""
+    """Compares the only feature of the samples."""
     return TwoSampleDetector(
         encoder or PassOn(),
         Judge(
@@ -82,22 +82,22 @@ def detector(encoder: Encodes | None = None, **options: Any) -> TwoSampleDetecto
 
 
 def check(
-    sides: dict[int, tuple[Rows, Rows]], encoder: Encodes | None = None, **options: Any
+    sides: dict[int, tuple[Samples, Samples]], encoder: Encodes | None = None, **options: Any
 ) -> list[Verdict]:
     """Verdicts on classes that come as (reference, current)."""
     return detector(encoder, **options).check(
         4,
         tuple(sides),
-        Rows.concat([current for _, current in sides.values()]),
+        Samples.concat([current for _, current in sides.values()]),
         reference_of({label: kept for label, (kept, _) in sides.items()}),
     )
 
 
-def shifted(label: int, by: float, count: int = 12) -> tuple[Rows, Rows]:
-    """A reference, and current rows that lie `by` higher."""
+def shifted(label: int, by: float, count: int = 12) -> tuple[Samples, Samples]:
+    """A reference, and current samples that lie `by` higher."""
     draw = rng.fork(label, "shifted", count)
     kept, current = torch.randn(2, count, generator=draw, dtype=torch.float64)
-    return rows(kept.tolist(), label), rows((current + by).tolist(), label)
+    return samples(kept.tolist(), label), samples((current + by).tolist(), label)
 
 
 # What a verdict says
@@ -141,7 +141,7 @@ def test_drifted_is_exactly_where_the_p_value_meets_the_threshold_of_the_correct
 
 
 def test_the_statistic_rule_goes_by_the_gap_alone() -> None:
-    half = (rows([1, 2, 3, 4, 5, 6], 0), rows([4, 5, 6, 7, 8, 9], 0))  # gap 3/6, p 0.47
+    half = (samples([1, 2, 3, 4, 5, 6], 0), samples([4, 5, 6, 7, 8, 9], 0))  # gap 3/6, p 0.47
     for bound, drifted in ((0.49, True), (0.5, False)):
         (verdict,) = check({0: half}, max_statistic=bound)
         assert verdict.drifted is drifted
@@ -155,19 +155,19 @@ def test_the_statistic_rule_goes_by_the_gap_alone() -> None:
     ("num_reference", "num_current", "few"),
     [(4, 9, "reference"), (9, 4, "current"), (0, 9, "reference"), (9, 0, "current")],
 )
-def test_a_class_with_too_few_rows_is_not_testable_which_is_not_no_drift(
+def test_a_class_with_too_few_samples_is_not_testable_which_is_not_no_drift(
     num_reference: int, num_current: int, few: str
 ) -> None:
-    (verdict,) = check({3: (rows([0] * num_reference, 3), rows([99] * num_current, 3))})
+    (verdict,) = check({3: (samples([0] * num_reference, 3), samples([99] * num_current, 3))})
     assert verdict.drifted is None
     assert (verdict.num_reference, verdict.num_current) == (num_reference, num_current)
-    assert verdict.reason == f"fewer than 5 distinct {few} rows"
+    assert verdict.reason == f"fewer than 5 distinct {few} samples"
     assert (verdict.score, verdict.p_value, verdict.threshold) == (None, None, None)
 
 
-def test_repeats_of_a_row_do_not_count_as_rows() -> None:
-    repeated = rows([1.0] * 50, 0, ids=[1, 2, 3, 4, 1] * 10)
-    fresh = rows(range(50), 0)
+def test_repeats_of_a_sample_do_not_count_as_samples() -> None:
+    repeated = samples([1.0] * 50, 0, ids=[1, 2, 3, 4, 1] * 10)
+    fresh = samples(range(50), 0)
     for sides in ((repeated, fresh), (fresh, repeated)):
         (verdict,) = check({0: sides})
         assert verdict.drifted is None
@@ -177,48 +177,50 @@ def test_repeats_of_a_row_do_not_count_as_rows() -> None:
 def test_repeats_on_either_side_change_no_verdict() -> None:
     plain = {0: shifted(0, 0.9), 1: shifted(1, 0.0)}
     often = {
-        label: (Rows.concat([kept] * 3), Rows.concat([current, current[2:5]]))
+        label: (Samples.concat([kept] * 3), Samples.concat([current, current[2:5]]))
         for label, (kept, current) in plain.items()
     }
     assert check(often) == check(plain)
 
 
-def test_as_many_rows_as_asked_for_are_enough() -> None:
+def test_as_many_samples_as_asked_for_are_enough() -> None:
     (verdict,) = check({0: shifted(0, 9.0, count=5)}, min_rows=5)
     assert verdict.drifted is True
 
 
 def test_untestable_classes_do_not_weigh_on_the_correction_of_the_others() -> None:
     alone = check({0: shifted(0, 1.0)})
-    crowd = check({0: shifted(0, 1.0), **{c: (rows([], c), rows([1], c)) for c in range(1, 9)}})
+    crowd = check(
+        {0: shifted(0, 1.0), **{c: (samples([], c), samples([1], c)) for c in range(1, 9)}}
+    )
     assert crowd[0] == alone[0]
     assert [verdict.drifted for verdict in crowd[1:]] == [None] * 8
 
 
 def test_a_memory_that_has_seen_nothing_makes_classes_untestable_not_undrifted() -> None:
     memory = Memory(10, policy=POLICIES["reservoir"](), seed=0)
-    (verdict,) = detector().check(2, [0], rows(range(9), 0), memory)
+    (verdict,) = detector().check(2, [0], samples(range(9), 0), memory)
     assert verdict.drifted is None
 
 
 # What it costs and touches
 
 
-def test_one_check_is_one_encoding_pass_over_the_distinct_rows() -> None:
+def test_one_check_is_one_encoding_pass_over_the_distinct_samples() -> None:
     encoder = PassOn()
-    repeated = Rows.concat([shifted(1, 0.0)[0]] * 2)
+    repeated = Samples.concat([shifted(1, 0.0)[0]] * 2)
     check(
-        {0: shifted(0, 0.0), 1: (repeated, repeated), 2: (rows([1], 2), rows(range(30), 2))},
+        {0: shifted(0, 0.0), 1: (repeated, repeated), 2: (samples([1], 2), samples(range(30), 2))},
         encoder,
     )
     assert encoder.calls == [4 * 12 + 31]
-    detector(encoder).check(4, (5,), rows([], 5), HeldOutReference())
-    assert encoder.calls == [4 * 12 + 31], "no rows, nothing to encode"
+    detector(encoder).check(4, (5,), samples([], 5), HeldOutReference())
+    assert encoder.calls == [4 * 12 + 31], "no samples, nothing to encode"
 
 
 def test_scores_that_are_not_finite_stop_the_run() -> None:
     with pytest.raises(RunFailure, match="scores are not finite"):
-        check({0: (rows([float("nan")] * 5, 0, ids=range(5)), rows(range(5), 0))})
+        check({0: (samples([float("nan")] * 5, 0, ids=range(5)), samples(range(5), 0))})
 
 
 @pytest.mark.parametrize(
@@ -242,8 +244,8 @@ def test_impossible_options_are_refused(options: dict[str, Any], words: str) -> 
 def test_the_published_ks_tests_a_class_with_one_reference_sample(calibration: str) -> None:
     spread = torch.linspace(0, 1, 1000).tolist()
     sides = {
-        0: (rows([9.0], 0, ids=[5000]), rows(spread, 0)),
-        1: (rows([0.5], 1, ids=[5000]), rows(spread, 1)),
+        0: (samples([9.0], 0, ids=[5000]), samples(spread, 0)),
+        1: (samples([0.5], 1, ids=[5000]), samples(spread, 1)),
     }
     outside, inside = check(sides, min_rows=1, calibration=calibration, correction="none")
     assert (outside.drifted, inside.drifted) == (True, False)
@@ -254,7 +256,7 @@ def test_the_published_ks_tests_a_class_with_one_reference_sample(calibration: s
 
 
 class Remembered:
-    """A random encoder that has seen every digit once; rows are their numbers in the data set."""
+    """A random encoder that has seen every digit once; samples are their numbers in the data set."""
 
     fixed = True
 
@@ -282,9 +284,9 @@ def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
         for label in classes:  # both sides drawn anew, and disjoint
             mixed = of_class[label][torch.randperm(len(of_class[label]), generator=draw)]
             kept, current = mixed[:per_side], mixed[per_side : 2 * per_side]
-            reference.renew(label, rows(kept.tolist(), label, ids=kept.tolist()))
-            monitored.append(rows(current.tolist(), label, ids=current.tolist()))
-        verdicts = holm.check(2, classes, Rows.concat(monitored), reference)
+            reference.renew(label, samples(kept.tolist(), label, ids=kept.tolist()))
+            monitored.append(samples(current.tolist(), label, ids=current.tolist()))
+        verdicts = holm.check(2, classes, Samples.concat(monitored), reference)
         alarms += any(verdict.drifted for verdict in verdicts)
         p_values += [verdict.p_value or 0.0 for verdict in verdicts]
 
@@ -319,8 +321,8 @@ def digits_stream(transform: str, seed: int) -> Stream:
 
 
 def trained_classifier(stream: Stream) -> LearnerEncoder:
-    """Softmax regression on the undrifted training rows of all classes."""
-    train = stream.rows("train", range(10), 1)
+    """Softmax regression on the undrifted training samples of all classes."""
+    train = stream.samples("train", range(10), 1)
     x = to_input(train.images).flatten(1)
     weight = torch.zeros(64, 10, requires_grad=True)
     for _ in range(60):
@@ -337,8 +339,8 @@ def trained_classifier(stream: Stream) -> LearnerEncoder:
 
 def verdicts_at(stream: Stream, task: int) -> list[Verdict]:
     """On classes 0 to 7, compared with how they looked at first."""
-    reference = reference_of({c: stream.rows("reference", [c], 1) for c in range(8)})
-    current = stream.rows("monitored", range(8), task)
+    reference = reference_of({c: stream.samples("reference", [c], 1) for c in range(8)})
+    current = stream.samples("monitored", range(8), task)
     return papers(trained_classifier(stream)).check(task, range(8), current, reference)
 
 
@@ -352,16 +354,16 @@ def test_a_permutation_of_all_pixels_is_found_and_classes_that_stay_are_left_alo
 
 def test_identity_gives_the_very_verdicts_of_no_drift() -> None:
     stream = digits_stream("identity", 0)
-    assert stream.rows("monitored", [0], 3).concepts[0] != 0
+    assert stream.samples("monitored", [0], 3).concepts[0] != 0
     before, after = verdicts_at(stream, 2), verdicts_at(stream, 3)
     assert [(v.score, v.p_value) for v in after] == [(v.score, v.p_value) for v in before]
 
 
 def test_silence_that_could_not_be_otherwise_is_not_called_no_drift() -> None:
-    """Five against five rows reach p = 0.0079 at best: never enough among seven classes."""
+    """Five against five samples reach p = 0.0079 at best: never enough among seven classes."""
 
-    def apart(count: int) -> dict[int, tuple[Rows, Rows]]:
-        return {c: (rows([0, 1, 2, 3, 4], c), rows([5, 6, 7, 8, 9], c)) for c in range(count)}
+    def apart(count: int) -> dict[int, tuple[Samples, Samples]]:
+        return {c: (samples([0, 1, 2, 3, 4], c), samples([5, 6, 7, 8, 9], c)) for c in range(count)}
 
     assert [verdict.drifted for verdict in check(apart(6))] == [True] * 6
     many = check(apart(7))
@@ -374,14 +376,14 @@ def test_silence_that_could_not_be_otherwise_is_not_called_no_drift() -> None:
 
 
 @pytest.mark.parametrize("known", ["given", "predicted", "unknown"])
-def test_a_class_without_a_reference_takes_its_rows_and_costs_the_others_nothing(
+def test_a_class_without_a_reference_takes_its_samples_and_costs_the_others_nothing(
     known: KnownLabels,
 ) -> None:
-    """The learner is sure and right about all three classes; nobody kept rows of the last."""
+    """The learner is sure and right about all three classes; nobody kept samples of the last."""
     labels = torch.tensor([0] * 8 + [1] * 16 + [2] * 12)
     images = 9.0 * torch.eye(3)[labels] + 0.01 * torch.arange(36.0)[:, None]
     ids = torch.arange(36)
-    now = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+    now = Samples(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
     watched = now if known == "given" else replace(now, labels=torch.full_like(labels, -1))
     watcher = TwoSampleDetector(
         LearnerEncoder(around()), Judge([ks_on("entropy")], ComparisonOptions()), labels=known

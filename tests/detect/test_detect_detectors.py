@@ -24,21 +24,21 @@ from driftwise.stats.c2st import c2st
 from driftwise.stats.combine import COMBINATIONS
 from driftwise.stats.ks import kolmogorov_smirnov
 from driftwise.stats.mmd import mmd
-from driftwise.types import Encoding, Rows
+from driftwise.types import Encoding, Samples
 
 TASK = 3
 ENCODER = RandomEncoder(around((8, 8, 1)), width=8, outputs=10)
 
 
-def digits(label: int, start: int, count: int, *, inverted: bool = False) -> Rows:
-    """Rows of a digit; inverted ones have drifted."""
+def digits(label: int, start: int, count: int, *, inverted: bool = False) -> Samples:
+    """Samples of a digit; inverted ones have drifted."""
     data = load_digits()
     # Shuffled: the data set has its writers one after the other, which is drift of its own.
     of_class = torch.from_numpy(np.flatnonzero(data.labels == label))
     shuffled = of_class[torch.randperm(len(of_class), generator=rng.fork(label, "digits"))]
     ids = shuffled[start : start + count]
     images = torch.from_numpy(data.images)[ids]
-    return Rows(
+    return Samples(
         images=255 - images if inverted else images,
         labels=torch.full((count,), label),
         ids=ids,
@@ -59,13 +59,13 @@ def made(name: str, **options: Any) -> TwoSampleDetector:
 
 def reference() -> HeldOutReference:
     kept = HeldOutReference()
-    for label, rows in KEPT.items():
-        kept.renew(label, rows)
+    for label, samples in KEPT.items():
+        kept.renew(label, samples)
     return kept
 
 
 def verdicts(name: str, *, task: int = TASK, **options: Any) -> list[Any]:
-    monitored = Rows.concat(list(NOW.values()))
+    monitored = Samples.concat(list(NOW.values()))
     return made(name, **options).check(task, (0, 1, 2), monitored, reference())
 
 
@@ -116,7 +116,7 @@ def test_the_combination_merges_the_single_tests_by_the_method_that_was_chosen(m
 @pytest.mark.parametrize("name", ["mmd", "c2st", "combined"])
 def test_a_check_is_repeatable_and_knows_nothing_of_checks_before_it(name: str) -> None:
     detector = made(name, permutations=99)
-    monitored = Rows.concat(list(NOW.values()))
+    monitored = Samples.concat(list(NOW.values()))
     first = detector.check(TASK, (0, 1, 2), monitored, reference())
     detector.check(TASK + 1, (0, 1), monitored, reference())
     assert detector.check(TASK, (0, 1, 2), monitored, reference()) == first
@@ -153,7 +153,7 @@ def test_several_comparisons_need_to_be_merged_and_one_must_not() -> None:
 
 
 @pytest.mark.parametrize("test", [by_mmd(999), by_c2st(999)], ids=lambda test: test.name)
-def test_few_rows_have_few_splits_whatever_the_permutations(test: Comparison) -> None:
+def test_few_samples_have_few_splits_whatever_the_permutations(test: Comparison) -> None:
     assert test.smallest_p_value(5, 5) == 2 / 252
     assert test.smallest_p_value(5, 6) == 1 / 462
     assert test.smallest_p_value(50, 100) == 1 / 1000

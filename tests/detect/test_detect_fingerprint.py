@@ -14,11 +14,11 @@ from driftwise.detect.class_tests import ComparisonOptions
 from driftwise.detect.detectors import by_mmd, ks_on
 from driftwise.detect.fingerprint import Fingerprints
 from driftwise.runs import checkpoint
-from driftwise.types import Encoding, Rows
+from driftwise.types import Encoding, Samples
 
 
 def numbered(start: int, count: int) -> Encoding:
-    """Rows whose features are their number."""
+    """Samples whose features are their number."""
     numbers = torch.arange(start, start + count, dtype=torch.float32)[:, None]
     return Encoding(logits=numbers.expand(-1, 3), features=numbers.expand(-1, 4))
 
@@ -26,11 +26,11 @@ def numbered(start: int, count: int) -> Encoding:
 def kept(prints: Fingerprints, label: int = 0) -> list[int]:
     encoding = prints.encoding_of(label)
     assert encoding is not None
-    assert torch.equal(encoding.logits[:, :1], encoding.features[:, :1]), "rows stay whole"
-    return sorted(int(row) for row in encoding.features[:, 0])
+    assert torch.equal(encoding.logits[:, :1], encoding.features[:, :1]), "samples stay whole"
+    return sorted(int(sample) for sample in encoding.features[:, 0])
 
 
-def test_all_rows_are_kept_until_there_is_no_room() -> None:
+def test_all_samples_are_kept_until_there_is_no_room() -> None:
     prints = Fingerprints("random", size=6)
     assert prints.encoding_of(0) is None
     prints.add(0, numbered(0, 4))
@@ -40,7 +40,7 @@ def test_all_rows_are_kept_until_there_is_no_room() -> None:
     assert prints.seen(0) == 9
 
 
-def test_every_row_that_went_by_is_kept_equally_often() -> None:
+def test_every_sample_that_went_by_is_kept_equally_often() -> None:
     counts = np.zeros(30)
     for seed in range(3000):
         prints = Fingerprints("random", size=5, seed=seed)
@@ -91,13 +91,13 @@ def test_what_another_encoder_made_is_refused() -> None:
     assert told.startswith("the fingerprints were made with the encoder random 1; this one is")
 
 
-def test_a_fingerprint_of_one_row_is_refused() -> None:
-    assert "at least 2 rows" in complaint(lambda: Fingerprints("random", size=1))
+def test_a_fingerprint_of_one_sample_is_refused() -> None:
+    assert "at least 2 samples" in complaint(lambda: Fingerprints("random", size=1))
 
 
-def test_a_picture_does_not_differ_from_its_own_fingerprint() -> None:
+def test_a_image_does_not_differ_from_its_own_fingerprint() -> None:
     encoder = RandomEncoder(around((8, 8, 1)))
-    equal = Rows(
+    equal = Samples(
         images=torch.full((50, 8, 8, 1), 77, dtype=torch.uint8),
         labels=torch.zeros(50, dtype=torch.int64),
         ids=torch.arange(50),
@@ -119,12 +119,12 @@ def test_what_half_precision_cannot_hold_is_refused() -> None:
 # A stream that nobody tells apart by class
 
 
-def stream(frequent: int, rare: int, seed: int) -> Rows:
-    """Pictures of two classes, one dark and one bright, so many of each."""
+def stream(frequent: int, rare: int, seed: int) -> Samples:
+    """Images of two classes, one dark and one bright, so many of each."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.tensor([0] * frequent + [1] * rare)
     images = torch.randint(100, (len(labels), 8, 8, 1), generator=draw)
-    return Rows(
+    return Samples(
         images=(images + 150 * labels[:, None, None, None]).to(torch.uint8),
         labels=labels,
         ids=torch.arange(len(labels)) + 1000 * seed,
@@ -132,10 +132,10 @@ def stream(frequent: int, rare: int, seed: int) -> Rows:
     )
 
 
-def fingerprints_of(rows: Rows, size: int = 50) -> FingerprintReference:
+def fingerprints_of(samples: Samples, size: int = 50) -> FingerprintReference:
     reference = FingerprintReference(RandomEncoder(around((8, 8, 1))), size=size, seed=0)
     for label in (0, 1):
-        reference.renew(label, rows.of_class(label))
+        reference.renew(label, samples.of_class(label))
     return reference
 
 
@@ -143,12 +143,12 @@ def test_fingerprints_are_thinned_to_the_mix_that_was_learned() -> None:
     reference = fingerprints_of(stream(200, 40, 0))
     thinned = reference.like_the_stream((0, 1, 7))
     assert {label: len(kept) for label, kept in thinned.items()} == {0: 50, 1: 10}
-    every = {tuple(row) for row in reference.encoding_of(1).features.tolist()}
-    assert {tuple(row) for row in thinned[1].features.tolist()} < every
+    every = {tuple(sample) for sample in reference.encoding_of(1).features.tolist()}
+    assert {tuple(sample) for sample in thinned[1].features.tolist()} < every
     assert reference.like_the_stream((7,)) == {}
 
 
-def test_a_repair_with_few_rows_does_not_make_a_class_rare() -> None:
+def test_a_repair_with_few_samples_does_not_make_a_class_rare() -> None:
     reference = fingerprints_of(stream(200, 200, 0))
     reference.renew(1, stream(0, 20, 5))
     restored = fingerprints_of(stream(9, 9, 1))

@@ -1,4 +1,4 @@
-"""Which rows are compared with which."""
+"""Which samples are compared with which."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from run_tools import complaint
 
 from driftwise.detect import Monitor
 from driftwise.detect.base import Reference
-from driftwise.detect.grouping import WHOLE, group_of_rows, groups_among
-from driftwise.types import Rows, Verdict
+from driftwise.detect.grouping import WHOLE, group_of_samples, groups_among
+from driftwise.types import Samples, Verdict
 
 LABELS = torch.tensor([2, 0, 2, 5])
 OPINIONS = torch.tensor(
@@ -24,25 +24,25 @@ OPINIONS = torch.tensor(
 
 
 def test_given_labels_are_the_groups() -> None:
-    assert group_of_rows(LABELS, OPINIONS, [0, 2, 5], "given").tolist() == LABELS.tolist()
+    assert group_of_samples(LABELS, OPINIONS, [0, 2, 5], "given").tolist() == LABELS.tolist()
     assert groups_among([5, 0], "given") == (5, 0)
 
 
 def test_predictions_are_made_among_known_classes_only() -> None:
-    found = group_of_rows(torch.full((4,), -1), OPINIONS, [5, 0, 2], "predicted")
+    found = group_of_samples(torch.full((4,), -1), OPINIONS, [5, 0, 2], "predicted")
     assert found.tolist() == [5, 0, 2, 2]
 
 
 def test_a_class_without_an_output_is_never_predicted() -> None:
     unknown = torch.full((4,), -1)
-    found = group_of_rows(unknown, OPINIONS[:, :3], [5, 0, 2], "predicted")
+    found = group_of_samples(unknown, OPINIONS[:, :3], [5, 0, 2], "predicted")
     assert found.tolist() == [2, 0, 2, 2]
-    told = complaint(lambda: group_of_rows(unknown, OPINIONS[:, :3], [4, 5], "predicted"))
+    told = complaint(lambda: group_of_samples(unknown, OPINIONS[:, :3], [4, 5], "predicted"))
     assert told.startswith("the learner has 3 outputs, none of them for the classes 4, 5")
 
 
-def test_rows_of_which_nothing_is_known_are_one_group() -> None:
-    assert group_of_rows(LABELS, None, [0, 2, 5], "unknown").tolist() == [WHOLE] * 4
+def test_samples_of_which_nothing_is_known_are_one_group() -> None:
+    assert group_of_samples(LABELS, None, [0, 2, 5], "unknown").tolist() == [WHOLE] * 4
     assert groups_among([5, 0], "unknown") == (WHOLE,)
 
 
@@ -55,30 +55,30 @@ class Curious:
         self.seen: list[int] = []
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
         self.seen += monitored.labels.tolist()
         return [Verdict(task=task, label=c, drifted=None, reason="not compared") for c in classes]
 
 
 class Scene:
-    """A task with rows of classes 0 and 1."""
+    """A task with samples of classes 0 and 1."""
 
     number = 2
     known_classes = (0, 1)
 
-    def monitored(self) -> Rows:
+    def monitored(self) -> Samples:
         ids = torch.arange(4)
-        return Rows(images=torch.zeros(4, 2), labels=ids % 2, ids=ids, concepts=torch.zeros(4))
+        return Samples(images=torch.zeros(4, 2), labels=ids % 2, ids=ids, concepts=torch.zeros(4))
 
-    def reference(self, label: int) -> Rows:
+    def reference(self, label: int) -> Samples:
         raise NotImplementedError
 
 
 class NoRows:
-    """A reference without rows."""
+    """A reference without samples."""
 
-    def rows_of(self, label: int) -> Rows:
+    def samples_of(self, label: int) -> Samples:
         return Scene().monitored()[:0]
 
 

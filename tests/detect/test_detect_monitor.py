@@ -19,9 +19,9 @@ from driftwise.detect import (
     Setting,
 )
 from driftwise.memory import POLICIES, Memory
-from driftwise.protocols import HasRows
+from driftwise.protocols import HasSamples
 from driftwise.runs import checkpoint
-from driftwise.types import Rows, Verdict
+from driftwise.types import Samples, Verdict
 
 every_detector = pytest.mark.parametrize("name", sorted(CATALOGUE["detector"]))
 WITHOUT_EYES = {"oracle", "always", "never"}
@@ -29,25 +29,25 @@ WITHOUT_EYES = {"oracle", "always", "never"}
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """A task as a monitor sees it: `count` rows of every known class, all of one concept."""
+    """A task as a monitor sees it: `count` samples of every known class, all of one concept."""
 
     number: int
     known_classes: tuple[int, ...]
     concept: int = 0
     count: int = 8
 
-    def monitored(self) -> Rows:
-        return Rows.concat([self._rows(label, "monitored") for label in self.known_classes])
+    def monitored(self) -> Samples:
+        return Samples.concat([self._samples(label, "monitored") for label in self.known_classes])
 
-    def reference(self, label: int) -> Rows:
-        return self._rows(label, "reference")
+    def reference(self, label: int) -> Samples:
+        return self._samples(label, "reference")
 
-    def _rows(self, label: int, part: str) -> Rows:
+    def _samples(self, label: int, part: str) -> Samples:
         count = self.count if part == "monitored" else self.count + label
         place = torch.arange(count) + (0 if part == "monitored" else 100)
         # Logits themselves: the second concept is surer of itself than the first.
         sure = (place % 7 + 1.0) * (1 + 9 * self.concept)
-        return Rows(
+        return Samples(
             images=torch.stack([sure, torch.zeros(count)], dim=1),
             labels=torch.full((count,), label),
             ids=1000 * label + place,
@@ -55,8 +55,8 @@ class Scene:
         )
 
 
-NOTHING = Scene(1, (0,))._rows(0, "monitored")[:0]
-"""Learned rows, where nobody asks for them."""
+NOTHING = Scene(1, (0,))._samples(0, "monitored")[:0]
+"""Learned samples, where nobody asks for them."""
 
 
 class Book:
@@ -83,7 +83,7 @@ def detector_named(name: str) -> Detector:
 
 
 def monitor_of(
-    name: str, reference: HasRows | HeldOutReference | None = None
+    name: str, reference: HasSamples | HeldOutReference | None = None
 ) -> tuple[Monitor, Book]:
     book = Book()
     kept = HeldOutReference() if reference is None else reference
@@ -139,7 +139,7 @@ class Counts:
         self.asked = 0
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Any
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Any
     ) -> list[Verdict]:
         self.asked += 1
         return [Verdict(task=task, label=label, drifted=self.asked >= 3) for label in classes]
@@ -183,7 +183,7 @@ def test_a_class_that_was_never_learned_is_not_testable() -> None:
     known, unknown = monitor.check(Scene(2, (0, 5)))
     assert known.drifted is False
     assert unknown.drifted is None
-    assert unknown.reason == "fewer than 5 distinct reference rows"
+    assert unknown.reason == "fewer than 5 distinct reference samples"
 
 
 def test_loading_forgets_what_was_known_before() -> None:

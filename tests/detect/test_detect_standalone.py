@@ -38,8 +38,8 @@ def draw(seed: int = 0, *, classes: int = 4, count: int = 60) -> tuple[Pair, Pai
     """Two disjoint samples of the same digits: nothing has drifted."""
     mixed = np.random.default_rng(seed).permutation(len(DIGITS.labels))
     chosen = [mixed[DIGITS.labels[mixed] == label][: 2 * count] for label in range(classes)]
-    sides = [np.concatenate([rows[part::2] for rows in chosen]) for part in (0, 1)]
-    before, after = ((DIGITS.images[rows], DIGITS.labels[rows]) for rows in sides)
+    sides = [np.concatenate([samples[part::2] for samples in chosen]) for part in (0, 1)]
+    before, after = ((DIGITS.images[samples], DIGITS.labels[samples]) for samples in sides)
     return before, after
 
 
@@ -83,12 +83,14 @@ def test_without_drift_alarms_are_as_rare_as_promised() -> None:
     assert alarms <= stats.binom.isf(1e-4, checks, 0.1)
 
 
-def test_how_rows_were_cut_into_batches_makes_no_difference() -> None:
+def test_how_samples_were_cut_into_batches_makes_no_difference() -> None:
     before, after = draw()
     after = invert(after)
-    for max_rows in (500, 10):
-        whole = DriftDetector(max_rows=max_rows).fit(before).check(after)
-        cut = DriftDetector(max_rows=max_rows).fit(batches(before, 7)).check(batches(after, 50))
+    for max_samples in (500, 10):
+        whole = DriftDetector(max_samples=max_samples).fit(before).check(after)
+        cut = (
+            DriftDetector(max_samples=max_samples).fit(batches(before, 7)).check(batches(after, 50))
+        )
         assert cut == whole
 
 
@@ -116,42 +118,42 @@ def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(RandomEncoder, "encode", encode)
     (images, labels), after = draw()
-    detector = DriftDetector(max_rows=10)
+    detector = DriftDetector(max_samples=10)
     detector.fit((images, labels) for _ in range(50))
     kept = detector.state_dict()["classes"]
     assert all(len(each["rows"]) == len(each["features"]) == 10 for each in kept.values())
     assert all(each["seen"] == 50 * 60 for each in kept.values())
     assert max(most) <= incoming._BLOCK_ROWS
-    # Rows that are not going to be kept are not even encoded, and no row twice.
+    # Samples that are not going to be kept are not even encoded, and no sample twice.
     assert sum(most) <= 4 * 60
     report = detector.check(after)
     assert [each.num_reference for each in report.classes] == [3000] * 4
     assert all(len(each.telling_reference) == 8 for each in report.classes)
 
 
-def test_every_row_is_kept_equally_often() -> None:
+def test_every_sample_is_kept_equally_often() -> None:
     counts = np.zeros(30)
     images = np.arange(30, dtype=np.uint8).repeat(64).reshape(30, 8, 8, 1)
     encoder = _Cheap()
     for seed in range(400):
-        detector = DriftDetector(max_rows=5, seed=seed, encoder=encoder)
+        detector = DriftDetector(max_samples=5, seed=seed, encoder=encoder)
         detector.fit(batches((images, np.zeros(30, dtype=np.int64)), 4))
         counts[detector.state_dict()["classes"]["0"]["rows"]] += 1
     assert counts.sum() == 400 * 5
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_rows_keep_their_own_encodings_whatever_was_pushed_out(
+def test_samples_keep_their_own_encodings_whatever_was_pushed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(incoming, "_BLOCK_ROWS", 16)
     before, _ = draw()
-    detector = DriftDetector(max_rows=7, encoder=_Cheap()).fit(before)
+    detector = DriftDetector(max_samples=7, encoder=_Cheap()).fit(before)
     for label, kept in detector.state_dict()["classes"].items():
-        rows = kept["rows"]
-        assert len(set(rows.tolist())) == 7
-        assert (before[1][rows] == int(label)).all()
-        expected = _Cheap().encode(torch.from_numpy(before[0][rows]))
+        samples = kept["rows"]
+        assert len(set(samples.tolist())) == 7
+        assert (before[1][samples] == int(label)).all()
+        expected = _Cheap().encode(torch.from_numpy(before[0][samples]))
         assert torch.equal(kept["features"], expected.features)
 
 
@@ -182,7 +184,7 @@ def test_held_out_scores_and_area_agree_with_the_textbook() -> None:
     assert effect.auc == pytest.approx(roc_auc_score(is_current, effect.scores.numpy()))
 
 
-def test_the_most_telling_rows_are_mostly_those_that_have_changed() -> None:
+def test_the_most_telling_samples_are_mostly_those_that_have_changed() -> None:
     before, (images, labels) = draw(classes=1)
     part = images.copy()
     part[20:30] = 255 - part[20:30]
@@ -203,16 +205,16 @@ def test_a_class_on_one_side_only_is_new_or_missing_and_never_drifted() -> None:
     assert report.classes[2].p_value is None
 
 
-def test_a_single_row_is_not_testable_and_hides_nothing_else() -> None:
+def test_a_single_sample_is_not_testable_and_hides_nothing_else() -> None:
     before, after = draw(classes=2)
     images, labels = invert(after, (1,))
-    rows = [*np.flatnonzero(labels == 1).tolist(), 0]
-    report = DriftDetector().fit(before).check((images[rows], labels[rows]))
+    samples = [*np.flatnonzero(labels == 1).tolist(), 0]
+    report = DriftDetector().fit(before).check((images[samples], labels[samples]))
     assert verdicts(report) == {"0": "not testable", "1": "drifted"}
-    assert report.classes[0].reason == "fewer than 5 distinct current rows"
+    assert report.classes[0].reason == "fewer than 5 distinct current samples"
 
 
-def test_copies_of_a_picture_are_no_evidence() -> None:
+def test_copies_of_a_image_are_no_evidence() -> None:
     before, (images, labels) = draw(classes=2, count=10)
     detector = DriftDetector().fit(before)
     expected = detector.check((images, labels)).classes
@@ -229,17 +231,17 @@ def test_copies_of_a_picture_are_no_evidence() -> None:
     alike = np.full((200, 8, 8, 1), 7, dtype=np.uint8), np.zeros(200, dtype=np.int64)
     zero = detector.check(alike).classes[0]
     assert (zero.verdict, zero.num_copies_current) == ("not testable", 199)
-    assert zero.reason == "fewer than 5 distinct current rows"
+    assert zero.reason == "fewer than 5 distinct current samples"
 
 
-def test_pictures_on_both_sides_are_counted_even_if_only_one_side_compares_them() -> None:
+def test_images_on_both_sides_are_counted_even_if_only_one_side_compares_them() -> None:
     before, (images, labels) = draw(classes=2, count=40)
     mine = np.flatnonzero(before[1] == 1)[:12]
     images = np.concatenate([images, before[0][mine], before[0][mine]])
     labels = np.concatenate([labels, np.ones(24, dtype=np.int64)])
     report = DriftDetector().fit(before).check((images, labels))
     assert [each.num_shared for each in report.classes] == [0, 12]
-    bounded = DriftDetector(max_rows=10).fit(before)
+    bounded = DriftDetector(max_samples=10).fit(before)
     kept = set(bounded.state_dict()["classes"]["1"]["rows"].tolist())
     found = bounded.check((images, labels)).classes[1]
     assert found.num_shared == len(kept & set(mine.tolist()))
@@ -251,10 +253,10 @@ def test_a_self_check_tells_on_what_it_was_made() -> None:
     before, _ = draw(classes=3, count=30)
     keep = np.flatnonzero((before[1] != 2) | (np.cumsum(before[1] == 2) <= 12))
     detector = DriftDetector(detector="ks").fit((before[0][keep], before[1][keep]))
-    found = detector.self_check(3, max_rows=10)
-    assert (found.checks, found.num_classes, found.half_rows) == (3, 3, (6, 10))
+    found = detector.self_check(3, max_samples=10)
+    assert (found.checks, found.num_classes, found.half_samples) == (3, 3, (6, 10))
     nothing = DriftDetector(detector="ks").fit((IMAGES[:9], LABELS[:9])).self_check(3)
-    assert (nothing.checks, nothing.num_classes, nothing.half_rows) == (0, 0, (0, 0))
+    assert (nothing.checks, nothing.num_classes, nothing.half_samples) == (0, 0, (0, 0))
 
 
 def test_arrays_of_any_layout_are_read() -> None:
@@ -279,9 +281,9 @@ def test_many_classes_get_finer_p_values() -> None:
 
 def test_saved_and_loaded_it_says_the_same(tmp_path: Path) -> None:
     before, after = draw()
-    fitted = DriftDetector(max_rows=20).fit(before)
+    fitted = DriftDetector(max_samples=20).fit(before)
     files.write(tmp_path / "fitted", fitted.state_dict(), format=1)
-    loaded = DriftDetector(max_rows=20)
+    loaded = DriftDetector(max_samples=20)
     loaded.load_state_dict(files.read(tmp_path / "fitted", format=1))
     assert loaded.check(invert(after)) == fitted.check(invert(after))
     loaded.load_state_dict(DriftDetector().state_dict())
@@ -325,12 +327,12 @@ NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
         ((IMAGES[:, :0], LABELS), "got (10, 0, 8, 1)"),
         ((torch.from_numpy(IMAGES).int(), LABELS), "torch.int32"),
         ((IMAGES[..., 0], LABELS), "got (10, 8, 8)"),
-        ((IMAGES, LABELS[:3]), "3 labels for 10 pictures"),
+        ((IMAGES, LABELS[:3]), "3 labels for 10 images"),
         ((IMAGES, LABELS / 2), "whole numbers"),
         ((IMAGES, LABELS[:, None]), "whole numbers"),
         ((IMAGES[:0], LABELS[:0]), "got none"),
         ([], "got none"),
-        (iter([]), "got none: an iterator gives its pictures only once"),
+        (iter([]), "got none: an iterator gives its images only once"),
         (IMAGES, "got ndarray"),
         (7, "got int"),
         ([(IMAGES, LABELS), (IMAGES[:, :4], LABELS)], "then 4 x 8 in grey"),
@@ -347,17 +349,17 @@ def test_what_is_wrong_is_told_with_the_side_it_is_wrong_with() -> None:
     for wrong in ([], (IMAGES, LABELS[:3]), [(IMAGES, LABELS), (NAN, LABELS)]):
         assert complaint(lambda: DriftDetector().fit(wrong)).startswith("the reference: ")  # noqa: B023
         told = complaint(lambda: detector.check(wrong))  # noqa: B023
-        assert told.startswith("the current pictures: ")
+        assert told.startswith("the current images: ")
 
 
 def test_bad_settings_are_told_in_one_line() -> None:
     assert "did you mean 'combined'" in complaint(lambda: DriftDetector(detector="combine"))
     assert "between 0 and 1" in complaint(lambda: DriftDetector(level=1))
-    assert "at least 5" in complaint(lambda: DriftDetector(max_rows=4))
+    assert "at least 5" in complaint(lambda: DriftDetector(max_samples=4))
     fitted = DriftDetector().fit((IMAGES, LABELS))
     assert "at least 1 round" in complaint(lambda: fitted.self_check(0))
     assert "at least 1 round" in complaint(lambda: fitted.self_check(-3))
-    assert "at least 5; got 4" in complaint(lambda: fitted.self_check(3, max_rows=4))
+    assert "at least 5; got 4" in complaint(lambda: fitted.self_check(3, max_samples=4))
     twice = ["a", "a"]
     assert "one name" in complaint(lambda: DriftDetector().fit((IMAGES, LABELS), class_names=twice))
     nameless = (IMAGES, LABELS + 5)

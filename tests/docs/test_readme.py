@@ -28,7 +28,7 @@ def commands() -> list[list[str]]:
 
 
 def python_blocks() -> list[str]:
-    """From Python, on pictures of one's own, live, and parts of one's own: the README's four."""
+    """From Python, on images of one's own, live, and parts of one's own: the README's four."""
     return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -37,8 +37,8 @@ def save_photos(folder: Path) -> None:
     for number, name in enumerate(("cat", "dog")):
         (folder / name).mkdir(parents=True)
         for shot in range(60):
-            picture = Image.new("RGB", (40, 36), (200 * number, 4 * shot, 90))
-            picture.save(folder / name / f"{shot}.jpg")
+            image = Image.new("RGB", (40, 36), (200 * number, 4 * shot, 90))
+            image.save(folder / name / f"{shot}.jpg")
 
 
 def test_the_tree_in_contributing_names_every_package() -> None:
@@ -79,7 +79,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert "'adaptation'" in done.stdout
 
 
-def test_pictures_of_ones_own_take_five_lines_or_one_file(
+def test_images_of_ones_own_take_five_lines_or_one_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -45,11 +45,11 @@ def test_the_short_form_prints_a_table_and_draws_a_figure(name: str, tmp_path: P
     done = run(name, "--short", "--figure", tmp_path / "figure.png")
     assert done.returncode == 0, done.stderr
     numbers = numbers_of(done.stdout)
-    assert all(0 < share <= 100 for row in numbers.values() for share in row[:-2])
+    assert all(0 < share <= 100 for sample in numbers.values() for share in sample[:-2])
     asked, evenly, none = (numbers[way] for way in ("labels", "as", "no"))
     assert asked[-1] == evenly[-1] > none[-1] == 0
-    with Image.open(tmp_path / "figure.png") as picture:
-        assert picture.width > 1000
+    with Image.open(tmp_path / "figure.png") as image:
+        assert image.width > 1000
 
 
 @pytest.mark.parametrize("name", ["yearbook", "pacs"])

@@ -72,9 +72,9 @@ def play(work: dict[str, Any], folder: Path) -> None:
     else:
         settings = {**SOON, **work["settings"]}
         keeper = driftwise.Keeper(own or work["network"], folder=folder, labels=answers, **settings)
-    if work["history"] and not keeper.rows:
+    if work["history"] and not keeper.samples:
         keeper.fit_reference(*stream.history)
-    for number in range(keeper.rows // BATCH, work["rows"] // BATCH):
+    for number in range(keeper.samples // BATCH, work["rows"] // BATCH):
         late = slice((number - work["late"]) * BATCH, (number - work["late"] + 1) * BATCH)
         if late.start >= 0:
             ids = np.arange(late.start, late.stop)[~stream.known[late]]

@@ -26,7 +26,7 @@ SOON: dict[str, Any] = {
     "reference_size": 15,
     "check_rows": 10,
 }
-"""Settings for streams that are over after 1,797 rows."""
+"""Settings for streams that are over after 1,797 samples."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Digits:
     turn: int
 
     def batches(self, size: int = 10) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """The first row's number, pictures and labels, batch by batch."""
+        """The first sample's number, images and labels, batch by batch."""
         for start in range(0, len(self.labels), size):
             yield start, self.images[start : start + size], self.labels[start : start + size]
 
@@ -63,7 +63,7 @@ def keeper(network: Any = "mlp", **settings: Any) -> driftwise.Keeper:
 
 
 def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
-    """A network of one's own for 8 x 8 pictures."""
+    """A network of one's own for 8 x 8 images."""
     from driftwise import rng
 
     with rng.as_global(rng.fork(seed, "small")):
@@ -76,13 +76,18 @@ def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
 
 
 def play(
-    mine: driftwise.Keeper, stream: Digits, *, known: float = 1.0, seed: int = 0, rows: int = 10**9
+    mine: driftwise.Keeper,
+    stream: Digits,
+    *,
+    known: float = 1.0,
+    seed: int = 0,
+    samples: int = 10**9,
 ) -> list[Observation]:
-    """The whole stream, or its first rows; of a share of them the labels are known."""
+    """The whole stream, or its first samples; of a share of them the labels are known."""
     draw = np.random.default_rng([seed, 77])
     seen = []
     for start, images, labels in stream.batches():
-        if start >= rows:
+        if start >= samples:
             break
         given = [int(y) if draw.random() < known else None for y in labels]
         seen.append(mine.observe(images, given))

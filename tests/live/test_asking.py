@@ -1,4 +1,4 @@
-"""A source of labels in a live stream: which rows it gives, and when it gives none."""
+"""A source of labels in a live stream: which samples it gives, and when it gives none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from test_window import NOTHING, rows
+from test_window import NOTHING, samples
 from torch import Tensor
 
 from driftwise.live.label_requests import Asker, Inbox, Request, request_for
@@ -32,7 +32,7 @@ class Labeller:
         self.truth = np.array(truth)
         self.answers = answers
         self.window = Window(NOTHING, LiveSettings(recent_rows=keeps), trust_guesses=True)
-        self.window.wait(rows([-1] * len(truth)))
+        self.window.wait(samples([-1] * len(truth)))
         self.asked: list[Request] = []
         asker = Asker(self._answer, Inbox(), seconds=30, max_label=lambda: 9)
         self.labels = LiveLabels(
@@ -45,9 +45,9 @@ class Labeller:
         )
 
     def come(self, count: int, first: int) -> None:
-        """More rows of class 0."""
+        """More samples of class 0."""
         self.truth = np.concatenate([self.truth, np.zeros(count, dtype=np.int64)])
-        self.window.wait(rows([-1] * count, first))
+        self.window.wait(samples([-1] * count, first))
 
     def _answer(self, request: Request) -> np.ndarray | None:
         self.asked.append(request)
@@ -66,32 +66,32 @@ def test_a_class_that_gets_too_little_of_a_budget_is_left_without(budget: int) -
     assert sum(map(len, learned)) == budget, "what was paid for is learned from all the same"
 
 
-def test_a_few_rows_are_enough_where_no_more_are_wanted() -> None:
+def test_a_few_samples_are_enough_where_no_more_are_wanted() -> None:
     mine = Labeller([0] * 40, budget=3)
     shares = mine.labels.spread({0: 3})
     assert len(mine.labels.ask(0, shares[0])) == 3
     assert mine.labels.unmet == set()
 
 
-def test_a_short_budget_goes_to_the_classes_that_have_rows_to_ask_for() -> None:
+def test_a_short_budget_goes_to_the_classes_that_have_samples_to_ask_for() -> None:
     mine = Labeller([0] * 2 + [1] * 40, budget=20)
     shares = mine.labels.spread({0: 18, 1: 18})
     assert len(mine.labels.ask(1, shares[1])) == 18
 
 
-def test_of_rows_that_are_as_good_as_any_the_newest_are_asked_for() -> None:
+def test_of_samples_that_are_as_good_as_any_the_newest_are_asked_for() -> None:
     mine = Labeller([0] * 40)
 
     def anything(images: Tensor, count: int) -> Tensor:
         return torch.arange(count)
 
     assert mine.labels.ask(0, FEWEST_FRESH, choose=anything).ids.tolist() == list(range(30, 40))
-    mine.window.learned.add(rows([1] * 40, first=100))
+    mine.window.learned.add(samples([1] * 40, first=100))
     assert mine.labels.ask(1, FEWEST_FRESH, choose=anything).ids.tolist() == [*range(130, 140)]
     assert mine.labels.ask(1, FEWEST_FRESH).ids.tolist() == [*range(120, 130)], "none twice"
 
 
-def test_what_came_before_the_rows_that_are_checked_is_guessed_at_by_nobody() -> None:
+def test_what_came_before_the_samples_that_are_checked_is_guessed_at_by_nobody() -> None:
     mine = Labeller([0] * 40, now=25)
     assert mine.labels.unlabelled().ids.tolist() == list(range(25, 40))
 
@@ -113,7 +113,7 @@ def test_labels_that_come_after_the_end_are_told_of() -> None:
 
     before = set(threading.enumerate())
     asker = Asker(slow, inbox, seconds=0.01, max_label=lambda: 9)
-    assert asker.ask(request_for(rows([-1] * 3), 0)) is None
+    assert asker.ask(request_for(samples([-1] * 3), 0)) is None
     (at_work,) = set(threading.enumerate()) - before
     with inbox.closing():
         pass

@@ -38,7 +38,7 @@ def test_every_digit_of_a_count_and_of_a_share_is_written(count: int, share: flo
     assert parsed(text)[f"{PREFIX}accuracy_recent"][2] == share
 
 
-def test_a_count_above_a_million_keeps_its_last_row() -> None:
+def test_a_count_above_a_million_keeps_its_last_sample() -> None:
     counters = Counters()
     counters.add("rows_total", 1_000_000)
     counters.add("rows_total", 1)
@@ -47,7 +47,7 @@ def test_a_count_above_a_million_keeps_its_last_row() -> None:
 
 def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> None:
     mine = keeper()
-    play(mine, digits(0), rows=300)
+    play(mine, digits(0), samples=300)
     found = parsed(mine.counters)
     meanings = {**COUNTERS, **GAUGES}
     assert set(found) == {PREFIX + name for name in meanings}
@@ -62,7 +62,7 @@ def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> No
 def test_prometheus_own_reader_reads_the_same() -> None:
     reader = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is missing")
     mine = keeper()
-    play(mine, digits(0), rows=300)
+    play(mine, digits(0), samples=300)
     read = {
         sample.name: (family.type, family.documentation, sample.value)
         for family in reader.text_string_to_metric_families(mine.counters)

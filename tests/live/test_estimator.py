@@ -43,12 +43,12 @@ def test_minus_one_is_a_label_where_nothing_marks_samples_without_one() -> None:
     check_classifiers_classes("KeeperClassifier", KeeperClassifier(unlabelled=None))
 
 
-def clusters(rows: int = 120, *, seed: int = 0, names: Any = (0, 1, 2)) -> tuple[Any, Any]:
+def clusters(samples: int = 120, *, seed: int = 0, names: Any = (0, 1, 2)) -> tuple[Any, Any]:
     """Three heaps of points far from one another."""
     draw = np.random.default_rng(seed)
-    numbers = draw.integers(3, size=rows)
+    numbers = draw.integers(3, size=samples)
     centres = np.array([[0, 0, 4, 0], [4, 0, 0, 0], [0, 4, 0, 4]])
-    return draw.normal(size=(rows, 4)) / 2 + centres[numbers], np.array(names)[numbers]
+    return draw.normal(size=(samples, 4)) / 2 + centres[numbers], np.array(names)[numbers]
 
 
 def test_digits_are_told_apart_in_a_pipeline_and_across_folds() -> None:
@@ -100,7 +100,7 @@ def test_announced_classes_have_a_column_from_the_first_and_no_other_may_come() 
 @pytest.mark.parametrize(
     ("mark", "settings"), [(None, {}), (np.nan, {}), (-1, {}), (9, {"unlabelled": 9})]
 )
-def test_rows_without_a_label_are_watched_and_not_learned_from(
+def test_samples_without_a_label_are_watched_and_not_learned_from(
     mark: Any, settings: dict[str, Any]
 ) -> None:
     x, y = clusters(200)
@@ -148,7 +148,7 @@ def test_labels_that_cannot_be_used_are_refused(y: list[Any], text: str) -> None
     assert text in complaint(lambda: KeeperClassifier().fit(np.eye(3), labels))
 
 
-def test_pictures_may_be_floats_or_bytes_with_channels_or_without() -> None:
+def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
     data = load_digits()
     grey, y = data.images[:200], data.target[:200]
     whole = (grey * 15).astype(np.uint8)
@@ -163,7 +163,7 @@ def test_pictures_may_be_floats_or_bytes_with_channels_or_without() -> None:
     }
     assert np.array_equal(said["floats"], said["floats, channels"])
     assert np.array_equal(said["bytes"], said["bytes, channels"])
-    # 15/16 of a byte's scale apart: as good as the same picture
+    # 15/16 of a byte's scale apart: as good as the same image
     assert np.abs(said["floats"] - said["bytes"]).mean() < 0.05
 
 
@@ -202,7 +202,7 @@ def heaps(labels: Any, *, each: int = 8) -> tuple[Any, Any]:
 
 
 def assert_shared_out(mine: KeeperClassifier, x: Any) -> None:
-    """Every row's probabilities are all there is, and the largest is what is predicted."""
+    """Every sample's probabilities are all there is, and the largest is what is predicted."""
     said = mine.predict_proba(x)
     assert said.shape == (len(x), len(mine.classes_))
     assert np.allclose(said.sum(axis=1), 1, rtol=0, atol=1e-9)
@@ -392,7 +392,7 @@ def test_drift_is_seen_and_mended_through_partial_fit() -> None:
 def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any]) -> None:
     stream = digits(0)
     mine = keeper(method="der++")
-    play(mine, stream, rows=300)
+    play(mine, stream, samples=300)
     other = copied(mine)
     assert same(state_of(other), state_of(mine))
     rest = stream.images[300:700], stream.labels[300:700]

@@ -1,4 +1,4 @@
-"""After a realignment the network follows the memory, also where no labelled rows come."""
+"""After a realignment the network follows the memory, also where no labelled samples come."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def silent_from(mine: driftwise.Keeper, stream: Digits, *, until: int) -> list[O
     return [
         mine.observe(images, labels if start < stream.turn - 100 else None)
         for start, images, labels in stream.batches()
-        if mine.rows <= start < until
+        if mine.samples <= start < until
     ]
 
 
@@ -56,11 +56,11 @@ def test_so_many_steps_are_made_after_the_last_realignment_and_no_more() -> None
     assert max(silent) == repairs[-1] + 6
 
 
-def test_labelled_rows_take_the_place_of_these_steps() -> None:
+def test_labelled_samples_take_the_place_of_these_steps() -> None:
     mine, never = (keeper(catch_up_steps=steps) for steps in (100, 0))
     repaired = 0
     for start, images, labels in STREAM.batches():
-        if start == 900:  # a single row, which is watched and not learned from
+        if start == 900:  # a single sample, which is watched and not learned from
             break
         one, other = (each.observe(images, labels) for each in (mine, never))
         assert one.loss == other.loss

@@ -18,7 +18,7 @@ from driftwise.runs import store
 
 
 def saved_twice(folder: Path) -> None:
-    """A keeper that was saved after 100 rows and after 200."""
+    """A keeper that was saved after 100 samples and after 200."""
     mine = keeper(folder=folder)
     for start, images, labels in digits().batches(100):
         if start == 200:
@@ -33,17 +33,17 @@ def test_a_keeper_that_falls_back_to_the_state_before_says_so(tmp_path: Path) ->
     (tmp_path / "it" / store.CHECKPOINT).write_bytes(b"half")
     with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
         mine = driftwise.Keeper.load(tmp_path / "it")
-    assert mine.rows == 100
+    assert mine.samples == 100
     mine.close()
 
 
 def test_a_keeper_of_which_nothing_is_saved_says_so(tmp_path: Path) -> None:
     mine = keeper(folder=tmp_path / "it")
-    play(mine, digits(), rows=50)
+    play(mine, digits(), samples=50)
     mine._let_go()
     with pytest.warns(UserWarning, match="nothing is saved in .*: the keeper begins anew"):
         mine = driftwise.Keeper.load(tmp_path / "it")
-    assert mine.rows == 0
+    assert mine.samples == 0
     mine.close()
 
 

@@ -31,7 +31,7 @@ def steps_of(mine: driftwise.Keeper) -> int:
 
 
 def test_digits_are_learned_in_one_pass() -> None:
-    seen = play(driftwise.Keeper("mlp"), QUIET, rows=900)
+    seen = play(driftwise.Keeper("mlp"), QUIET, samples=900)
     assert accuracy(seen) > 0.8
 
 
@@ -117,7 +117,7 @@ def test_events_say_when_how_sure_and_how_much(tmp_path: Path) -> None:
 
 def test_a_class_that_one_check_could_test_is_not_called_untestable() -> None:
     mine = keeper()
-    play(mine, QUIET, rows=50)
+    play(mine, QUIET, samples=50)
     upkeep = mine._upkeep
     assert upkeep is not None
     done = Done(predicted=torch.empty(0))
@@ -146,9 +146,9 @@ def test_a_class_that_was_realigned_is_not_said_to_wait() -> None:
 
 def test_pauses_change_no_bit_at_the_defaults(tmp_path: Path) -> None:
     whole = driftwise.Keeper("mlp")
-    play(whole, QUIET, rows=200)
+    play(whole, QUIET, samples=200)
     with driftwise.Keeper("mlp", folder=tmp_path / "kept") as first:
-        play(first, QUIET, rows=100)
+        play(first, QUIET, samples=100)
     with driftwise.Keeper.load(tmp_path / "kept") as second:
         for start in range(100, 200, 10):
             second.observe(QUIET.images[start : start + 10], QUIET.labels[start : start + 10])

@@ -107,7 +107,7 @@ def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
     observe(undisturbed, 30)
     mine._let_go()  # as if killed: nothing more is saved
     again = driftwise.Keeper.load(folder)
-    assert again.rows == 40
+    assert again.samples == 40
     state, expected = state_of(again), state_of(undisturbed)
     assert state["teller"]["counters"].pop("save_failures_total") == 2
     assert state["teller"]["counters"].pop("log_failures_total") >= 2
@@ -137,7 +137,7 @@ def test_a_folder_that_was_removed_for_good_is_saved_to_once_there_is_one_again(
     mine._let_go()
     with pytest.warns(UserWarning, match=r"events\.jsonl is not as it was written"):
         again = driftwise.Keeper.load(folder)
-    assert again.rows == 20
+    assert again.samples == 20
     again.close()
 
 
@@ -216,7 +216,7 @@ def test_a_log_that_was_turned_over_since_the_last_save_returns_to_it(
     mine.save()
     before = (folder / store.EVENTS).read_bytes()
     while not (folder / store.OLDER_EVENTS).exists():
-        observe(mine, mine.rows)
+        observe(mine, mine.samples)
     mine._let_go()  # as if killed
     again = driftwise.Keeper.load(folder)  # which warns of nothing
     assert (folder / store.EVENTS).read_bytes() == before

@@ -28,7 +28,7 @@ def test_a_drift_in_mid_stream_is_found_and_realigned_and_accuracy_recovers(seed
     assert accuracy(end) > 0.8
 
 
-def test_realignment_leaves_only_rows_that_came_since_nothing_was_found() -> None:
+def test_realignment_leaves_only_samples_that_came_since_nothing_was_found() -> None:
     stream = digits(1)
     mine = keeper(seed=1)
     quiet = dict.fromkeys(range(10), 0)
@@ -38,13 +38,13 @@ def test_realignment_leaves_only_rows_that_came_since_nothing_was_found() -> Non
         if start >= stream.turn and seen.repaired:
             break
     memory = upkeep_of(mine).parts.learner.memory
-    oldest = {label: int(memory.rows_of(label).ids.min()) for label in memory.counts()}
+    oldest = {label: int(memory.samples_of(label).ids.min()) for label in memory.counts()}
     for label in seen.repaired:
         assert oldest[label] >= quiet[label] > 0
     assert min(oldest[label] for label in oldest if label not in seen.repaired) < 300
 
 
-def test_rows_from_before_those_that_were_checked_realign_nothing() -> None:
+def test_samples_from_before_those_that_were_checked_realign_nothing() -> None:
     """Also at a class's first check, when nothing says yet until when it had stayed as it was."""
     stream = digits(1, classes=3, turn=200)
     mine = keeper(seed=1, check_rows=25, buffer_size=400)
@@ -58,7 +58,7 @@ def test_rows_from_before_those_that_were_checked_realign_nothing() -> None:
     for label in seen.repaired:
         first = began[label]
         assert first is not None
-        assert int(memory.rows_of(label).ids.min()) >= first > 100
+        assert int(memory.samples_of(label).ids.min()) >= first > 100
 
 
 def test_only_the_class_that_moved_is_flagged() -> None:
@@ -69,7 +69,7 @@ def test_only_the_class_that_moved_is_flagged() -> None:
 def test_predictions_are_made_before_anything_is_learned_of_the_batch() -> None:
     stream = digits(0, turn=None)
     mine = keeper()
-    play(mine, stream, rows=200)
+    play(mine, stream, samples=200)
     images, labels = stream.images[200:300], stream.labels[200:300]
     before, sure = mine.predict(images), mine.predict_proba(images)
     seen = mine.observe(images, labels)
@@ -78,19 +78,19 @@ def test_predictions_are_made_before_anything_is_learned_of_the_batch() -> None:
     assert not np.array_equal(mine.predict_proba(images), sure), "and then it learned"
 
 
-def test_watched_rows_are_never_trained_on_and_never_in_memory() -> None:
+def test_watched_samples_are_never_trained_on_and_never_in_memory() -> None:
     stream = digits(0)
     mine = keeper(watch_every=6, buffer_size=2000)
-    play(mine, stream, rows=600)
+    play(mine, stream, samples=600)
     upkeep = upkeep_of(mine)
     ids = {
         int(number)
         for label in range(10)
-        for number in upkeep.parts.learner.memory.rows_of(label).ids
+        for number in upkeep.parts.learner.memory.samples_of(label).ids
     }
     expected = set()
     counts = dict.fromkeys(range(10), 0)
-    for number, label in enumerate(stream.labels[:600].tolist()):  # the rule, row by row
+    for number, label in enumerate(stream.labels[:600].tolist()):  # the rule, sample by sample
         counts[label] += 1
         if counts[label] % 6:
             expected.add(number)
@@ -141,12 +141,12 @@ def test_what_is_kept_of_a_long_stream_is_bounded() -> None:
     sizes = []
     for _ in range(3):
         play(mine, stream, known=0.5)
-        sizes.append(kept_rows(upkeep_of(mine)))
+        sizes.append(kept_samples(upkeep_of(mine)))
     assert max(sizes) <= 3 * 50 + 2 * 10 * (15 + 10 + 10)
     assert sizes[2] <= sizes[1] + 100
 
 
-def kept_rows(upkeep: Upkeep) -> int:
+def kept_samples(upkeep: Upkeep) -> int:
     state = upkeep.window.state_dict()
     piles = [state[name]["ids"] for name in ("learned", "unlabelled", "asked")]
     piles += [
@@ -163,10 +163,10 @@ def upkeep_of(mine: driftwise.Keeper) -> Upkeep:
 
 
 @pytest.mark.parametrize("adaptation", ["fr", "fr-scratch"])
-def test_relearning_puts_no_row_into_memory_twice(adaptation: str) -> None:
+def test_relearning_puts_no_sample_into_memory_twice(adaptation: str) -> None:
     mine = keeper(adaptation=adaptation, lr=0.05)
     seen = play(mine, digits(0, classes=4, turn=350))
     assert any(each.repaired for each in seen)
     memory = upkeep_of(mine).parts.learner.memory
-    ids = [row for label in memory.counts() for row in memory.rows_of(label).ids.tolist()]
+    ids = [sample for label in memory.counts() for sample in memory.samples_of(label).ids.tolist()]
     assert len(set(ids)) == len(ids)

@@ -70,7 +70,7 @@ def test_a_fork_predicts_and_leaves_learning_to_the_process_that_holds_the_folde
     mine.observe(STREAM.images[50:60], STREAM.labels[50:60])
     mine.close()
     with driftwise.Keeper.load(tmp_path / "it") as again:
-        assert again.rows == 60
+        assert again.samples == 60
 
 
 def test_a_fork_does_not_hold_a_folder_that_its_owner_has_let_go(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_fork_of_a_keeper_without_a_folder_goes_its_own_way() -> None:
 
     def child() -> bool:
         mine.observe(STREAM.images[50:60], STREAM.labels[50:60])
-        return mine.rows == 60
+        return mine.samples == 60
 
     assert in_fork(child)
-    assert mine.rows == 50
+    assert mine.samples == 50

@@ -29,8 +29,8 @@ def test_classes_that_arrive_in_mid_stream_are_learned_and_old_ones_kept(method:
     early, late = stream.labels < 3, stream.labels == 5
     options = {"method": QUICK} if method == "cls-er" else {}
     mine = keeper(method=method, lr=0.1, options=options)
-    for rows in np.array_split(np.flatnonzero(early)[:300], 30):
-        mine.observe(stream.images[rows], stream.labels[rows])
+    for samples in np.array_split(np.flatnonzero(early)[:300], 30):
+        mine.observe(stream.images[samples], stream.labels[samples])
     asked = stream.images[early][300:400]
     before = mine.predict_proba(asked)
     assert before.shape[1] == 3
@@ -45,8 +45,8 @@ def test_classes_that_arrive_in_mid_stream_are_learned_and_old_ones_kept(method:
     both = np.flatnonzero(late | early)[300:]
     seen = mine.observe(stream.images[late][:20], stream.labels[late][:20])
     assert seen.new_classes == (5,)
-    for rows in np.array_split(np.tile(both, 2), 150):
-        mine.observe(stream.images[rows], stream.labels[rows])
+    for samples in np.array_split(np.tile(both, 2), 150):
+        mine.observe(stream.images[samples], stream.labels[samples])
     assert mine.classes == (0, 1, 2, 5)
     proba = mine.predict_proba(stream.images[late])
     assert proba.shape == (late.sum(), 6)
@@ -60,7 +60,7 @@ def test_a_network_of_ones_own_grows_and_its_original_is_left_alone() -> None:
     before = [weight.clone() for weight in network.parameters()]
     stream = digits(0, turn=None)
     mine = keeper(network, lr=0.1)
-    play(mine, stream, rows=200)
+    play(mine, stream, samples=200)
     assert mine.classes == tuple(range(10))
     assert mine.predict_proba(stream.images[:4]).shape == (4, 10)
     assert all(map(torch.equal, before, network.parameters()))
@@ -83,10 +83,10 @@ def test_a_label_never_seen_is_refused_where_growth_is_switched_off() -> None:
     few = stream.labels < 3
     mine = keeper(small_network(3), grow=False)
     mine.observe(stream.images[few][:20], stream.labels[few][:20])
-    before = mine.rows, mine.predict_proba(stream.images[:9])
+    before = mine.samples, mine.predict_proba(stream.images[:9])
     text = complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
     assert "labels are at most 2 here; got 7" in text
-    assert mine.rows == before[0], "and nothing was taken of the batch"
+    assert mine.samples == before[0], "and nothing was taken of the batch"
     assert np.array_equal(mine.predict_proba(stream.images[:9]), before[1])
     mine.observe(stream.images[few][20:30], stream.labels[few][20:30])
 
@@ -95,7 +95,7 @@ def test_growth_switched_off_holds_for_the_first_batch_and_for_answers_too() -> 
     stream = digits(0, turn=None)
     mine = keeper(small_network(3), grow=False)
     assert "at most 2" in complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
-    assert mine.rows == 0
+    assert mine.samples == 0
     mine.observe(stream.images[:2])
     assert "at most 2" in complaint(lambda: mine.answer([0], [3]))
 
@@ -223,7 +223,7 @@ def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
         )
         mine.observe(images[:3], [0, 1, 2])
     assert mine.classes == (0, 1, 2)
-    assert mine.rows == 6
+    assert mine.samples == 6
 
 
 def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:

@@ -19,10 +19,10 @@ from driftwise.live.events import Event
 from driftwise.live.inputs import Intake, labels_from
 
 
-def vectors(rows: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
+def vectors(samples: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(0)
-    labels = np.arange(rows) % 3
-    return draw.normal(size=(rows, width)) + labels[:, None], labels
+    labels = np.arange(samples) % 3
+    return draw.normal(size=(samples, width)) + labels[:, None], labels
 
 
 def on_vectors() -> driftwise.Keeper:
@@ -31,7 +31,7 @@ def on_vectors() -> driftwise.Keeper:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
-def test_rows_that_are_not_finite_are_refused_counted_and_told(value: float) -> None:
+def test_samples_that_are_not_finite_are_refused_counted_and_told(value: float) -> None:
     x, y = vectors()
     x[[3, 17], 2] = value
     heard: list[Event] = []
@@ -42,14 +42,14 @@ def test_rows_that_are_not_finite_are_refused_counted_and_told(value: float) -> 
     assert seen.labelled == 38
     assert seen.predicted[[3, 17]].tolist() == [-1, -1]
     assert (np.delete(seen.predicted, [3, 17]) >= 0).all()
-    assert "2 rows were refused: not finite, or too large" in seen.notes
+    assert "2 samples were refused: not finite, or too large" in seen.notes
     assert "driftwise_rows_refused_total 2\n" in mine.counters
     assert heard[0].details == {"rows": [3, 17]}
     assert np.isfinite(mine.predict_proba(np.delete(x, [3, 17], axis=0))).all()
-    assert {3, 17}.isdisjoint(upkeep_of(mine).window.learned.rows().ids.tolist())
+    assert {3, 17}.isdisjoint(upkeep_of(mine).window.learned.samples().ids.tolist())
 
 
-def test_a_batch_of_which_no_row_can_be_used_changes_nothing_but_the_counts() -> None:
+def test_a_batch_of_which_no_sample_can_be_used_changes_nothing_but_the_counts() -> None:
     x, y = vectors()
     mine = on_vectors()
     mine.observe(x, y)
@@ -61,17 +61,17 @@ def test_a_batch_of_which_no_row_can_be_used_changes_nothing_but_the_counts() ->
 
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
-    "lengths differ": (np.zeros((3, 6)), [0, 1], "a label for each of 3 rows"),
+    "lengths differ": (np.zeros((3, 6)), [0, 1], "a label for each of 3 samples"),
     "another size": (np.zeros((3, 7)), [0, 1, 2], "floats of shape (6,) at first; got floats"),
     "another type": (np.zeros((3, 8, 8, 1), np.uint8), None, "got bytes of shape (8, 8, 1)"),
-    "bytes of no picture": (np.zeros((3, 6), np.uint8), None, "(rows, height, width, channels)"),
-    "one number": (3.0, None, "expected rows of numbers"),
-    "no numbers in rows": (np.zeros((3, 0)), None, "expected rows of numbers"),
+    "bytes of no image": (np.zeros((3, 6), np.uint8), None, "(samples, height, width, channels)"),
+    "one number": (3.0, None, "expected samples of numbers"),
+    "no numbers in samples": (np.zeros((3, 0)), None, "expected samples of numbers"),
     "words": (["cat"], None, "an array or a tensor of numbers; got list"),
     "objects": ([object()], None, "an array or a tensor of numbers"),
     "ragged": ([[1, 2], [3]], None, "an array or a tensor of numbers"),
     "complex": (np.zeros((3, 6), complex), None, "an array or a tensor of numbers"),
-    "whole numbers as pictures": (np.zeros((3, 8, 8, 1), int), None, "uint8"),
+    "whole numbers as images": (np.zeros((3, 8, 8, 1), int), None, "uint8"),
     "labels are words": (np.zeros((3, 6)), ["a", "b", "c"], "labels are whole numbers"),
     "labels are fractions": (np.zeros((3, 6)), [0.5, 1, 2], "labels are whole numbers"),
     "labels are infinite": (np.zeros((3, 6)), [np.inf, 1, 2], "labels are at most"),
@@ -104,11 +104,11 @@ def test_what_cannot_be_used_is_refused_and_leaves_no_trace(mistake: str) -> Non
     assert same(state_of(mine), before)
 
 
-def test_pictures_with_channels_first_are_refused_before_anything_is_made_for_them() -> None:
+def test_images_with_channels_first_are_refused_before_anything_is_made_for_them() -> None:
     mine = keeper()
     text = complaint(lambda: mine.observe(np.zeros((4, 3, 32, 32), np.uint8), [0, 1, 0, 1]))
     assert "got the shape (4, 3, 32, 32), with channels first: give x.permute(0, 2, 3, 1)" in text
-    assert mine.rows == 0
+    assert mine.samples == 0
     mine.observe(np.zeros((4, 32, 32, 3), np.uint8), [0, 1, 0, 1])
 
 
@@ -128,23 +128,23 @@ class _Several(torch.nn.Module):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("mapping", "a tensor of logits, (2, classes) for 2 pictures; it returned a dict"),
-        ("deep", "give a row of logits, one per class of the stream; for 2 pictures it gave the"),
+        ("mapping", "a tensor of logits, (2, classes) for 2 images; it returned a dict"),
+        ("deep", "give a sample of logits, one per class of the stream; for 2 images it gave the"),
     ],
 )
 def test_a_network_that_gives_no_logits_is_told_what_it_should_give(kind: str, text: str) -> None:
     assert text in complaint(lambda: keeper(_Several(kind)).observe(*vectors()))
 
 
-def test_a_changed_picture_size_in_mid_stream_is_refused_and_the_stream_goes_on() -> None:
+def test_a_changed_image_size_in_mid_stream_is_refused_and_the_stream_goes_on() -> None:
     stream = digits(0)
     mine = keeper()
-    play(mine, stream, rows=50)
+    play(mine, stream, samples=50)
     text = complaint(lambda: mine.observe(np.zeros((2, 9, 9, 1), np.uint8), [0, 1]))
     assert "bytes of shape (8, 8, 1) at first; got bytes of shape (9, 9, 1)" in text
     assert "(9, 9, 1)" in complaint(lambda: mine.predict(np.zeros((2, 9, 9, 1), np.uint8)))
     mine.observe(stream.images[50:60], stream.labels[50:60])
-    assert mine.rows == 60
+    assert mine.samples == 60
 
 
 def test_nothing_is_observed_after_closing_and_predictions_still_work() -> None:
@@ -162,18 +162,16 @@ def test_a_network_by_name_needs_labels_first_and_says_so() -> None:
     mine = keeper("mlp")
     images = digits(0).images
     assert "give its labels" in complaint(lambda: mine.observe(images[:5]))
-    assert "observe labelled rows first" in complaint(lambda: mine.predict(images[:5]))
-    assert mine.rows == 0
+    assert "observe labelled samples first" in complaint(lambda: mine.predict(images[:5]))
+    assert mine.samples == 0
     mine.observe(images[:3], [4, None, 0])
     assert mine.predict_proba(images[:2]).shape == (2, 5)
 
 
-def test_a_network_that_cannot_take_the_rows_is_refused_and_another_try_is_free() -> None:
+def test_a_network_that_cannot_take_the_samples_is_refused_and_another_try_is_free() -> None:
     mine = on_vectors()
-    assert "cannot take pictures" in complaint(
-        lambda: mine.observe(digits(0).images[:3], [0, 1, 2])
-    )
-    assert mine.rows == 0
+    assert "cannot take images" in complaint(lambda: mine.observe(digits(0).images[:3], [0, 1, 2]))
+    assert mine.samples == 0
     mine.observe(*vectors())
 
 
@@ -186,7 +184,7 @@ def test_a_network_that_cannot_take_the_rows_is_refused_and_another_try_is_free(
         ({"check_rows": "many"}, "check_rows"),
         ({"label_seconds": 0}, "label_seconds must lie above 0"),
         ({"learning_share": 1.0}, "learning_share must lie from 0 to 0.9; got 1.0"),
-        ({"method": "joint"}, "method joint trains on all rows ever seen"),
+        ({"method": "joint"}, "method joint trains on all samples ever seen"),
         ({"detector": "oracle"}, "detector oracle knows the schedule"),
         ({"method": "err"}, "did you mean 'er'?"),
         ({"labels": 3}, "labels must be a function"),
@@ -208,18 +206,18 @@ def test_a_detector_keeps_the_level_of_each_check_where_that_is_asked_for() -> N
     assert keeper()._config.options["detector"]["spending"] == "inverse-square"
 
 
-def test_rows_belong_to_the_keeper_once_they_have_come() -> None:
+def test_samples_belong_to_the_keeper_once_they_have_come() -> None:
     stream = digits(0)
     buffer = stream.images[:10].copy()
     mine = keeper(buffer_size=50)
     mine.observe(buffer, stream.labels[:10])
     taken = Intake().take(buffer, None, max_label=9)
     buffer[:] = 0  # as a camera's ring would
-    assert np.array_equal(taken.rows.images.numpy(), stream.images[:10])
+    assert np.array_equal(taken.samples.images.numpy(), stream.images[:10])
     memory = upkeep_of(mine).parts.learner.memory
     for label in memory.counts():
-        rows = memory.rows_of(label)
-        assert np.array_equal(rows.images.numpy(), stream.images[rows.ids.numpy()])
+        samples = memory.samples_of(label)
+        assert np.array_equal(samples.images.numpy(), stream.images[samples.ids.numpy()])
 
 
 def test_arrays_of_any_make_mean_the_same() -> None:
@@ -250,13 +248,13 @@ def test_an_empty_batch_is_no_mistake() -> None:
     mine = keeper()
     assert mine.observe(np.zeros((0, 8, 8, 1), np.uint8)).predicted.shape == (0,)
     stream = digits(0)
-    play(mine, stream, rows=30)
+    play(mine, stream, samples=30)
     seen = mine.observe(stream.images[:0], [])
     assert (seen.labelled, seen.loss, seen.accuracy) == (0, None, None)
     assert mine.predict(stream.images[:0]).shape == (0,)
 
 
-def test_a_single_row_is_a_batch_even_for_a_batch_norm() -> None:
+def test_a_single_sample_is_a_batch_even_for_a_batch_norm() -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), small_network(10))
     mine = keeper(network, watch_every=100)
     stream = digits(0)
@@ -265,12 +263,12 @@ def test_a_single_row_is_a_batch_even_for_a_batch_norm() -> None:
         assert seen.loss is not None
 
 
-def test_predictions_for_rows_that_are_not_finite_are_refused() -> None:
+def test_predictions_for_samples_that_are_not_finite_are_refused() -> None:
     mine = on_vectors()
     x, y = vectors()
     mine.observe(x, y)
     x[4, 0] = np.nan
-    assert "row 4 holds values that are not finite" in complaint(lambda: mine.predict(x))
+    assert "sample 4 holds values that are not finite" in complaint(lambda: mine.predict(x))
 
 
 def test_large_batches_are_learned_in_steps_of_a_size() -> None:
@@ -280,14 +278,14 @@ def test_large_batches_are_learned_in_steps_of_a_size() -> None:
     assert "driftwise_steps_total 7\n" in mine.counters
 
 
-def test_each_row_has_a_number_of_its_own_refused_ones_included() -> None:
+def test_each_sample_has_a_number_of_its_own_refused_ones_included() -> None:
     intake = Intake()
     x = np.zeros((3, 2))
     x[1] = np.nan
     first = intake.take(x, None, max_label=9)
     second = intake.take(np.zeros((2, 2)), None, max_label=9)
-    assert first.rows.ids.tolist() == [0, 2]
-    assert second.rows.ids.tolist() == [3, 4]
+    assert first.samples.ids.tolist() == [0, 2]
+    assert second.samples.ids.tolist() == [3, 4]
 
 
 def test_callbacks_hear_what_they_asked_for_and_their_mistakes_stop_nothing() -> None:
@@ -311,7 +309,7 @@ def test_callbacks_hear_what_they_asked_for_and_their_mistakes_stop_nothing() ->
 def test_counters_read_as_prometheus_wants_them() -> None:
     stream = digits(0)
     mine = keeper()
-    right = sum(each.correct for each in play(mine, stream, rows=100))
+    right = sum(each.correct for each in play(mine, stream, samples=100))
     lines = mine.counters.splitlines()
     assert f"driftwise_correct_total {right}" in lines
     assert "driftwise_rows_total 100" in lines
@@ -385,15 +383,15 @@ def test_answers_may_be_tensors_or_none_at_all() -> None:
 
 
 @pytest.mark.parametrize("asked", [(1, 8, 8, 1), (1, 12, 12, 1)])
-def test_a_question_before_the_first_rows_decides_nothing(asked: tuple[int, ...]) -> None:
+def test_a_question_before_the_first_samples_decides_nothing(asked: tuple[int, ...]) -> None:
     network = torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     ).append(torch.nn.Linear(4, 10))
     one, other = (keeper(network, normalise=True) for _ in range(2))
     stream = digits(0)
     one.predict(np.zeros(asked, np.uint8))
-    play(one, stream, rows=100)
-    play(other, stream, rows=100)
+    play(one, stream, samples=100)
+    play(other, stream, samples=100)
     assert same(state_of(one), state_of(other))
 
 

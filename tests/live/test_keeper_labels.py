@@ -73,10 +73,10 @@ def test_labels_are_asked_for_and_the_class_is_realigned_with_what_was_given() -
     assert f"driftwise_labels_asked_total {asked}\n" in mine.counters
     assert f"driftwise_labels_given_total {asked}\n" in mine.counters
     ids = [number for request in ask.requests for number in request.ids.tolist()]
-    assert len(set(ids)) == len(ids), "nobody is asked about a row twice"
+    assert len(set(ids)) == len(ids), "nobody is asked about a sample twice"
 
 
-def test_recent_labelled_rows_come_first_and_cost_nothing() -> None:
+def test_recent_labelled_samples_come_first_and_cost_nothing() -> None:
     stream = digits(2, classes=4, turn=360)
     ask = Oracle(stream)
     mine = keeper(labels=ask)
@@ -107,7 +107,7 @@ def test_a_class_that_the_budget_does_not_do_for_is_told_as_waiting(budget: int)
 
 
 def test_a_class_that_waits_is_realigned_by_labels_that_trickle_in() -> None:
-    """Checks go on meanwhile: they do not make rows old that came since it has drifted."""
+    """Checks go on meanwhile: they do not make samples old that came since it has drifted."""
     stream = digits(0, classes=5, turn=450)
     mine = keeper(detector="combined", check_rows=20)
     learned_then_silent(mine, stream, until=1)
@@ -159,7 +159,7 @@ TROUBLES: dict[str, tuple[Any, str]] = {
     "words": (lambda request: ["cat"] * len(request), "labels are whole numbers"),
     "fractions": (lambda request: [0.5] * len(request), "labels are whole numbers"),
     "negative": (lambda request: [-3] * len(request), "labels are 0 or more; got -3"),
-    "strangers": (lambda request: {10**6: 1}, "row 1000000 was not asked for"),
+    "strangers": (lambda request: {10**6: 1}, "sample 1000000 was not asked for"),
     "exits": (lambda request: exec("raise SystemExit(3)"), "failed: SystemExit: 3"),
 }
 
@@ -266,55 +266,55 @@ def test_late_answers_realign_a_class_that_waited() -> None:
     assert mine.waiting == ()
     memory = upkeep_of(mine).parts.learner.memory
     for label in waiting:
-        assert int(memory.rows_of(label).ids.min()) >= since
+        assert int(memory.samples_of(label).ids.min()) >= since
 
 
 def test_answers_are_taken_up_in_the_order_in_which_they_came() -> None:
     stream = digits(0, classes=5, turn=None)
     mine = keeper()
-    play(mine, stream, rows=100)
-    rows = mine.observe(stream.images[100:160]).ids
-    for number in rows[::-1]:
+    play(mine, stream, samples=100)
+    samples = mine.observe(stream.images[100:160]).ids
+    for number in samples[::-1]:
         mine.answer([number], [stream.labels[number]])
     mine.observe(stream.images[160:161])
-    learned = upkeep_of(mine).window.learned.rows().ids
+    learned = upkeep_of(mine).window.learned.samples().ids
     late = [number for number in learned.tolist() if number >= 100]
     assert late == sorted(late, reverse=True)
     assert len(late) >= 20
 
 
-def test_the_last_of_two_answers_to_one_row_does_not_count_and_gone_rows_are_told() -> None:
+def test_the_last_of_two_answers_to_one_sample_does_not_count_and_gone_samples_are_told() -> None:
     stream = digits(0, classes=5, turn=None)
     mine = keeper(recent_rows=20)
-    play(mine, stream, rows=100)
+    play(mine, stream, samples=100)
     first = mine.observe(stream.images[100:110]).ids
     mine.answer(first, stream.labels[100:110])
     mine.answer(first, stream.labels[100:110])
     seen = mine.observe(stream.images[110:120])
-    assert "10 labels came for rows that are no longer kept" in seen.notes
-    ids = upkeep_of(mine).window.learned.rows().ids.tolist()
+    assert "10 labels came for samples that are no longer kept" in seen.notes
+    ids = upkeep_of(mine).window.learned.samples().ids.tolist()
     assert len(set(ids)) == len(ids)
 
 
-def test_rows_that_say_how_classes_look_are_not_trained_on_when_labels_come_for_them() -> None:
+def test_samples_that_say_how_classes_look_are_not_trained_on_when_labels_come_for_them() -> None:
     stream = digits(0, classes=5, turn=None)
     mine = keeper(reference_size=10)
-    play(mine, stream, rows=100)
+    play(mine, stream, samples=100)
     ids = mine.observe(stream.images[100:200]).ids
     upkeep = upkeep_of(mine)
     refers = upkeep.window.guessed.refers_to(torch.from_numpy(ids)).numpy()
     assert refers.any()
     mine.answer(ids, stream.labels[ids])
     mine.observe(stream.images[200:201])
-    learned = set(upkeep.window.learned.rows().ids.tolist())
+    learned = set(upkeep.window.learned.samples().ids.tolist())
     assert learned.isdisjoint(ids[refers].tolist())
     assert not learned.isdisjoint(ids[~refers].tolist())
 
 
-def test_rows_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> None:
+def test_samples_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> None:
     stream = digits(0, classes=5, turn=None)
     mine = keeper(reference_size=30)
-    play(mine, stream, rows=150)
+    play(mine, stream, samples=150)
     mine.observe(stream.images[150:200])
     upkeep = upkeep_of(mine)
     track = upkeep.window.guessed
@@ -332,11 +332,11 @@ def test_rows_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> N
     assert labels.unlabelled().ids.tolist() == list(range(170, 200))
 
 
-def test_answers_that_fit_no_row_are_refused() -> None:
+def test_answers_that_fit_no_sample_are_refused() -> None:
     mine = keeper()
     mine.observe(digits(0).images[:10], digits(0).labels[:10])
-    assert "2 rows" in complaint(lambda: mine.answer([1, 2], [0]))
-    assert "row 10 has not come yet" in complaint(lambda: mine.answer([10], [0]))
+    assert "2 samples" in complaint(lambda: mine.answer([1, 2], [0]))
+    assert "sample 10 has not come yet" in complaint(lambda: mine.answer([10], [0]))
     assert "labels are 0 or more" in complaint(lambda: mine.answer([1], [-2]))
 
 

@@ -30,7 +30,7 @@ def vectors(seed: int = 0, *, classes: int = 4) -> tuple[np.ndarray, np.ndarray]
 def play(mine: driftwise.Keeper, x: np.ndarray, y: np.ndarray) -> list[Observation]:
     return [
         mine.observe(x[start : start + 20], y[start : start + 20])
-        for start in range(mine.rows, len(y), 20)
+        for start in range(mine.samples, len(y), 20)
     ]
 
 

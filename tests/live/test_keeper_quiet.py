@@ -9,7 +9,7 @@ from scipy import stats
 import driftwise
 
 
-def rows(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndarray, np.ndarray]:
+def samples(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndarray, np.ndarray]:
     """Two classes that overlap, one of them rare."""
     labels = (draw.random(count) < rare).astype(int)
     x = draw.normal(size=(count, 8))
@@ -22,18 +22,18 @@ def learned(draw: np.random.Generator, rare: float, seed: int) -> driftwise.Keep
         "mlp", detector="ks", adaptation="vanilla", seed=seed, reference_size=50
     )
     for _ in range(16):
-        mine.observe(*rows(draw, 200, rare))
+        mine.observe(*samples(draw, 200, rare))
     return mine
 
 
 @pytest.mark.parametrize("rare", [0.1, 0.3])
 def test_a_class_that_is_rare_is_no_drift_of_the_others(rare: float) -> None:
-    """Rows without labels are told apart by predictions, of which some are wrong."""
+    """Samples without labels are told apart by predictions, of which some are wrong."""
     streams, alarms = 12, 0
     for seed in range(streams):
         draw = np.random.default_rng(seed)
         mine = learned(draw, rare, seed)
-        checks = [mine.observe(rows(draw, 200, rare)[0]) for _ in range(4)]
+        checks = [mine.observe(samples(draw, 200, rare)[0]) for _ in range(4)]
         assert any(each.verdicts for each in checks)
         alarms += any(each.drifted for each in checks)
     assert alarms <= stats.binom.ppf(0.999, streams, 0.05)
@@ -44,12 +44,12 @@ def test_classes_that_come_in_other_shares_than_before_have_not_drifted() -> Non
     for seed in range(streams):
         draw = np.random.default_rng(seed)
         mine = learned(draw, 0.5, seed)
-        alarms += any(mine.observe(rows(draw, 200, 0.15)[0]).drifted for _ in range(4))
+        alarms += any(mine.observe(samples(draw, 200, 0.15)[0]).drifted for _ in range(4))
     assert alarms <= stats.binom.ppf(0.999, streams, 0.05)
 
 
 def test_a_rare_class_does_not_hide_what_has_moved() -> None:
     draw = np.random.default_rng(0)
     mine = learned(draw, 0.1, 0)
-    seen = [mine.observe(rows(draw, 200, 0.1)[0] * [1, 4, 4, 4, 4, 4, 4, 4]) for _ in range(4)]
+    seen = [mine.observe(samples(draw, 200, 0.1)[0] * [1, 4, 4, 4, 4, 4, 4, 4]) for _ in range(4)]
     assert any(each.drifted for each in seen)

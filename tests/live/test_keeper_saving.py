@@ -98,14 +98,14 @@ def test_a_keeper_around_a_network_of_ones_own_is_loaded_around_the_same(
 ) -> None:
     stream = digits(0, turn=None)
     with keeper(small_network(3), folder=tmp_path / "it") as mine:
-        play(mine, stream, rows=300)  # ten classes: it has grown
+        play(mine, stream, samples=300)  # ten classes: it has grown
         expected = mine.predict_proba(stream.images)
     assert "the network it was made with" in complaint(
         lambda: driftwise.Keeper.load(tmp_path / "it")
     )
     loaded = load(tmp_path / "it", small_network(3))
     assert np.array_equal(loaded.predict_proba(stream.images), expected)
-    assert loaded.rows == 300
+    assert loaded.samples == 300
     assert loaded.classes == tuple(range(10))
     assert same(state_of(loaded), state_of(mine))
 
@@ -115,7 +115,7 @@ def test_a_folder_of_a_backbone_by_name_also_opens_as_a_predictor(
 ) -> None:
     stream = digits(0, turn=None)
     with keeper("mlp", folder=tmp_path / "it") as mine:
-        play(mine, stream, rows=200)
+        play(mine, stream, samples=200)
     predictor = driftwise.load(tmp_path / "it")
     assert np.array_equal(predictor.predict(stream.images), mine.predict(stream.images))
 
@@ -135,7 +135,7 @@ def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
 ) -> None:
     stream = digits(0, turn=None)
     mine = keeper(folder=tmp_path / "it")
-    play(mine, stream, rows=100)
+    play(mine, stream, samples=100)
     ids = mine.observe(stream.images[100:150]).ids
     mine.answer(ids, stream.labels[ids])
     mine.save()
@@ -147,14 +147,14 @@ def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
     assert same(state_of(loaded), state_of(mine))
 
 
-def test_a_detector_that_goes_by_labels_says_once_that_other_rows_are_not_watched(
+def test_a_detector_that_goes_by_labels_says_once_that_other_samples_are_not_watched(
     tmp_path: Path, load: Load
 ) -> None:
     stream = digits(0, turn=None)
     with keeper(detector="reconstruction", folder=tmp_path / "it") as mine:
-        play(mine, stream, rows=20)
+        play(mine, stream, samples=20)
         first = mine.observe(stream.images[20:30])
-    assert "this detector goes by labels: rows without are not watched" in first.notes
+    assert "this detector goes by labels: samples without are not watched" in first.notes
     assert load(tmp_path / "it").observe(stream.images[30:40]).notes == ()
 
 
@@ -221,7 +221,7 @@ def test_a_keeper_without_a_folder_cannot_be_saved_and_says_so() -> None:
 def test_a_keeper_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, load: Load) -> None:
     keeper(folder=tmp_path / "it").close()
     loaded = load(tmp_path / "it")
-    assert loaded.rows == 0
+    assert loaded.samples == 0
     loaded.observe(digits(0).images[:10], digits(0).labels[:10])
 
 
@@ -232,7 +232,7 @@ def test_an_error_between_batches_costs_nothing(tmp_path: Path, load: Load) -> N
         mine.on("closed", lambda event: told.append(event.kind))
         mine.observe(stream.images[:10], stream.labels[:10])
         raise KeyError("somebody's mistake")
-    assert load(tmp_path / "it").rows == 10
+    assert load(tmp_path / "it").samples == 10
     assert told == ["closed"]
 
 
@@ -249,7 +249,7 @@ def test_what_a_broken_batch_left_behind_is_not_saved(
 
         monkeypatch.setattr(Upkeep, "_check", interrupted)
         mine.observe(stream.images[10:20], stream.labels[10:20])
-    assert load(tmp_path / "it").rows == 10
+    assert load(tmp_path / "it").samples == 10
 
 
 def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) -> None:
@@ -265,7 +265,7 @@ def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) ->
         mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
         mine.save()
     mine.close()
-    assert [load(each).rows for each in copies] == [10, 20]
+    assert [load(each).samples for each in copies] == [10, 20]
 
 
 def test_nobody_is_told_of_a_save_that_failed(
@@ -322,7 +322,7 @@ def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
     assert seen.new_classes
     with pytest.raises(driftwise.UserError, match="has been closed"):
         mine.observe(stream.images[:20])
-    assert load(tmp_path / "it").rows == 20
+    assert load(tmp_path / "it").samples == 20
 
 
 def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_what_is_left_of_a_batch_that_broke_off_is_not_copied_either() -> None:
     stream = digits(0)
     mine = keeper()
     mine.observe(stream.images[:10], stream.labels[:10])
-    assert copy.deepcopy(mine).rows == 10
+    assert copy.deepcopy(mine).samples == 10
     mine._failure = "no room left"
     assert "broke off in the middle of a batch" in complaint(lambda: copy.deepcopy(mine))
     assert "broke off in the middle of a batch" in complaint(lambda: pickle.dumps(mine))
@@ -389,4 +389,4 @@ def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_i
         assert "Keeper.load" in told
     assert np.array_equal(mine.predict(stream.images[:10]), said)
     mine.close()
-    assert load(tmp_path / "it", Interrupting()).rows == 10
+    assert load(tmp_path / "it", Interrupting()).samples == 10

@@ -1,4 +1,4 @@
-"""A keeper whose evidence adds up row by row."""
+"""A keeper whose evidence adds up sample by sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTINGS = {**SOON, "detector": "sequential", "reference_size": 6, "check_rows":
 FEW = {name: value for name, value in SOON.items() if name not in ("reference_size", "check_rows")}
 
 
-def test_every_row_is_looked_at_by_a_fixed_encoder_unless_told_otherwise() -> None:
+def test_every_sample_is_looked_at_by_a_fixed_encoder_unless_told_otherwise() -> None:
     config, live = settings_from({"detector": "sequential"}, backbone="mlp")
     assert (config.encoder, live.reference_size, live.check_rows) == ("random", 10, 1)
     config, live = settings_from({"detector": "sequential", "check_rows": 7}, backbone="mlp")
@@ -25,19 +25,19 @@ def test_every_row_is_looked_at_by_a_fixed_encoder_unless_told_otherwise() -> No
     assert (config.encoder, live.reference_size, live.check_rows) == ("learner", 100, 50)
 
 
-def pictures(rows: int, *, turn: int, seed: int = 0) -> Digits:
-    """Noise around a picture of each of two classes; from `turn` on the first is upside down."""
+def make_images(samples: int, *, turn: int, seed: int = 0) -> Digits:
+    """Noise around an image of each of two classes; from `turn` on the first is upside down."""
     draw = np.random.default_rng(seed)
-    labels = draw.integers(0, 2, rows)
+    labels = draw.integers(0, 2, samples)
     faces = draw.integers(60, 200, (2, 8, 8, 1))
-    images = np.where((np.arange(rows) >= turn)[:, None, None, None], faces[labels, ::-1], 0)
+    images = np.where((np.arange(samples) >= turn)[:, None, None, None], faces[labels, ::-1], 0)
     images = np.where((labels == 1)[:, None, None, None] | (images == 0), faces[labels], images)
     noise = draw.normal(0, 20, images.shape)
     return Digits((images + noise).clip(0, 255).astype(np.uint8), labels, turn)
 
 
-def test_a_drift_is_dated_and_realigned_with_rows_that_came_since() -> None:
-    stream = pictures(700, turn=400)
+def test_a_drift_is_dated_and_realigned_with_samples_that_came_since() -> None:
+    stream = make_images(700, turn=400)
     mine = driftwise.Keeper("mlp", **SETTINGS)
     for start, images, labels in stream.batches():
         seen = mine.observe(images, labels)
@@ -48,14 +48,14 @@ def test_a_drift_is_dated_and_realigned_with_rows_that_came_since() -> None:
     assert mine._upkeep is not None
     parts = mine._upkeep.parts
     onset = monitor_of(parts.given).onset(0)
-    ids = parts.learner.memory.rows_of(0).ids
+    ids = parts.learner.memory.samples_of(0).ids
     assert onset is not None
     assert int(ids.min()) >= onset, "none from before the drift as it was dated"
-    assert int(ids.min()) < start - 15, "and not only those since the last row that was watched"
+    assert int(ids.min()) < start - 15, "and not only those since the last sample that was watched"
 
 
-def test_a_realigned_class_is_watched_again_after_few_rows() -> None:
-    stream = pictures(700, turn=400)
+def test_a_realigned_class_is_watched_again_after_few_samples() -> None:
+    stream = make_images(700, turn=400)
     mine = driftwise.Keeper("mlp", detector="sequential", **FEW)
     labelled = waited = 0
     for _, images, labels in stream.batches():
@@ -66,12 +66,12 @@ def test_a_realigned_class_is_watched_again_after_few_rows() -> None:
                 waited = labelled
                 break
         labelled = labelled or int(0 in seen.repaired)
-    # Every third row is watched: ten of them, one to look at, and what a batch brings.
+    # Every third sample is watched: ten of them, one to look at, and what a batch brings.
     assert 3 * 10 < waited <= 3 * (10 + 2) + 10
 
 
 def test_pauses_change_no_bit_of_the_evidence(tmp_path: Path) -> None:
-    stream = pictures(520, turn=300)
+    stream = make_images(520, turn=300)
     steady = driftwise.Keeper("mlp", **SETTINGS)
     play(steady, stream)
     paused = driftwise.Keeper("mlp", folder=tmp_path / "it", **SETTINGS)
@@ -87,7 +87,9 @@ def test_pauses_change_no_bit_of_the_evidence(tmp_path: Path) -> None:
     assert np.array_equal(steady.predict(stream.images), paused.predict(stream.images))
 
 
-def test_rows_without_labels_are_told_to_be_unwatched() -> None:
+def test_samples_without_labels_are_told_to_be_unwatched() -> None:
     mine = driftwise.Keeper("mlp", **SETTINGS)
-    seen = play(mine, digits(0, classes=3, turn=None), known=0.5, rows=60)
-    assert sum("rows without are not watched" in note for each in seen for note in each.notes) == 1
+    seen = play(mine, digits(0, classes=3, turn=None), known=0.5, samples=60)
+    assert (
+        sum("samples without are not watched" in note for each in seen for note in each.notes) == 1
+    )

@@ -41,8 +41,8 @@ def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
     for thread in threads:
         thread.start()
     for start in range(20, 1500, 10):  # the head grows on the way
-        rows = slice(start, start + 10)
-        mine.observe(stream.images[rows], stream.labels[rows] % (4 if start < 700 else 10))
+        samples = slice(start, start + 10)
+        mine.observe(stream.images[samples], stream.labels[samples] % (4 if start < 700 else 10))
         lawful.add(mine.predict_proba(asked).tobytes())
     stop.set()
     for thread in threads:
@@ -272,7 +272,7 @@ def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
     assert answered.wait(10), "although the first step has not been made"
     may_step.set()
     first.join(30)
-    assert mine.rows == 20
+    assert mine.samples == 20
 
 
 def test_a_keepers_learner_can_be_copied() -> None:
@@ -280,8 +280,8 @@ def test_a_keepers_learner_can_be_copied() -> None:
     mine.observe(torch.zeros(8, 4, 4, 1, dtype=torch.uint8), torch.arange(8) % 2)
     learner = upkeep_of(mine).parts.learner
     copied = copy.deepcopy(learner)
-    picture = torch.zeros(1, 4, 4, 1, dtype=torch.uint8)
-    assert torch.equal(copied.logits(picture), learner.logits(picture))
+    image = torch.zeros(1, 4, 4, 1, dtype=torch.uint8)
+    assert torch.equal(copied.logits(image), learner.logits(image))
 
 
 def test_nobody_is_told_of_classes_that_have_not_been_learned(

@@ -44,7 +44,7 @@ def test_weights_that_burst_are_neither_published_nor_saved(tmp_path: Path) -> N
         assert np.array_equal(again.predict_proba(x), before)
 
 
-def test_a_failure_after_the_time_limit_costs_no_rows() -> None:
+def test_a_failure_after_the_time_limit_costs_no_samples() -> None:
     """As one in time does: somebody else may know the labels."""
     oracle = Oracle(CHANGING)
     gate = threading.Event()
@@ -112,7 +112,7 @@ def test_what_a_callback_has_saved_and_what_is_logged_agree(tmp_path: Path) -> N
 def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where rows with labels come, those without do not use it up."""
+    """Where samples with labels come, those without do not use it up."""
     mine = asking_keeper(Oracle(CHANGING), adaptation="amr-recovery")
     asked: list[tuple[bool, bool]] = []
 
@@ -128,12 +128,12 @@ def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
 
 
 def test_silence_of_a_check_that_could_say_nothing_is_told() -> None:
-    """A level that is spent on many checks may be too small for the rows of one of them."""
+    """A level that is spent on many checks may be too small for the samples of one of them."""
     mine = keeper(detector="mmd", options={"detector": {"level": 1e-9}})
     seen = play(mine, digits(0, classes=3))
     told = [note for each in seen for note in each.notes if "cannot be tested" in note]
     assert len(told) == len(set(told)) > 0
-    assert "distinct rows cannot reach the level" in told[0]
+    assert "distinct samples cannot reach the level" in told[0]
     assert not any(each.drifted for each in seen)
     assert f"driftwise_classes_untestable {len(upkeep_of(mine).untestable)}\n" in mine.counters
 
@@ -171,10 +171,10 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
         )
         earlier.setattr(Upkeep, "state_dict", lambda self: lose(state(self)))
         with keeper(folder=tmp_path / "kept") as mine:
-            play(mine, stream, rows=200)
+            play(mine, stream, samples=200)
     assert "catch_up_steps" not in (tmp_path / "kept" / "config.json").read_text()
     with driftwise.Keeper.load(tmp_path / "kept") as again:
-        assert again.rows == 200
+        assert again.samples == 200
         assert again._settings.catch_up_steps == 100
         again.observe(stream.images[200:210], stream.labels[200:210])
 

@@ -28,7 +28,7 @@ def heard() -> list[Event]:
     told: list[Event] = []
     with keeper() as mine:
         mine.on("*", told.append)
-        play(mine, digits(0, turn=400), rows=900)
+        play(mine, digits(0, turn=400), samples=900)
     return told
 
 
@@ -192,7 +192,7 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
 
     mine, stream = keeper(), digits(0)
     mine.on("*", Sink(Broken(), every=1))
-    (seen,) = play(mine, stream, rows=10)
+    (seen,) = play(mine, stream, samples=10)
     assert any("ConnectionError: no network" in note for note in seen.notes)
     assert "driftwise_callback_failures_total 2\n" in mine.counters  # classes, observed
     with pytest.warns(UserWarning, match="a callback on closed failed: ConnectionError"):
@@ -218,7 +218,7 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(
 def test_after_a_restart_the_counts_go_on(tmp_path: Path) -> None:
     stream = digits(0)
     with keeper(folder=tmp_path / "kept") as mine:
-        play(mine, stream, rows=50)
+        play(mine, stream, samples=50)
     heard: list[Event] = []
     with driftwise.Keeper.load(tmp_path / "kept") as again:
         again.on("observed", heard.append)

@@ -1,4 +1,4 @@
-"""What is kept of a stream, against the same written out row by row."""
+"""What is kept of a stream, against the same written out sample by sample."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same_state import same
 
-from driftwise.live.sample_queue import Pile, Tally, no_rows, occurrences, with_labels
+from driftwise.live.sample_queue import Pile, Tally, no_samples, occurrences, with_labels
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MOST_CHECKED, Track, Window
-from driftwise.types import Rows
+from driftwise.types import Samples
 
-NOTHING = no_rows((2,), torch.float32)
+NOTHING = no_samples((2,), torch.float32)
 
 
-def rows(labels: list[int], first: int = 0) -> Rows:
+def samples(labels: list[int], first: int = 0) -> Samples:
     ids = torch.arange(first, first + len(labels))
-    return Rows(
+    return Samples(
         images=torch.stack([ids, ids], dim=1).float(),
         labels=torch.tensor(labels, dtype=torch.int64),
         ids=ids,
@@ -31,14 +31,14 @@ def track(*, together: bool = False) -> Track:
 
 
 @given(st.lists(st.lists(st.integers(0, 4), max_size=7), max_size=8))
-def test_the_sixth_row_of_a_class_is_watched_however_rows_are_batched(
+def test_the_sixth_sample_of_a_class_is_watched_however_samples_are_batched(
     batches: list[list[int]],
 ) -> None:
     window = Window(NOTHING, LiveSettings(watch_every=3), trust_guesses=True)
     counts = [0] * 5
     first = 0
     for batch in batches:
-        learn, watch = window.split(rows(batch, first))
+        learn, watch = window.split(samples(batch, first))
         expected = []
         for number, label in enumerate(batch, first):
             counts[label] += 1
@@ -56,15 +56,15 @@ def test_occurrences_count_equal_labels_before_each(labels: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 20), st.integers(0, 9))
-def test_a_sample_of_a_pile_does_not_depend_on_how_its_rows_came(
+def test_a_sample_of_a_pile_does_not_depend_on_how_its_samples_came(
     sizes: list[int], most: int, count: int
 ) -> None:
     parted, whole = Pile(NOTHING, most=most), Pile(NOTHING, most=most)
     first = 0
     for size in sizes:
-        parted.add(rows([0] * size, first))
+        parted.add(samples([0] * size, first))
         first += size
-    whole.add(rows([0] * first, 0))
+    whole.add(samples([0] * first, 0))
     drawn, same = (
         pile.sample(count, torch.Generator().manual_seed(3)).ids.tolist()
         for pile in (parted, whole)
@@ -75,27 +75,27 @@ def test_a_sample_of_a_pile_does_not_depend_on_how_its_rows_came(
 
 
 @given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 9))
-def test_a_pile_keeps_the_newest_rows_in_order(sizes: list[int], most: int) -> None:
+def test_a_pile_keeps_the_newest_samples_in_order(sizes: list[int], most: int) -> None:
     pile = Pile(NOTHING, most=most)
     total = 0
     for size in sizes:
-        pile.add(rows([0] * size, total))
+        pile.add(samples([0] * size, total))
         total += size
         newest = list(range(max(0, total - most), total))
         assert len(pile) == len(newest)
-        assert pile.rows().ids.tolist() == newest
+        assert pile.samples().ids.tolist() == newest
     state = pile.state_dict()
     other = Pile(NOTHING, most=most)
     other.load_state_dict(state)
     assert same(other.state_dict(), state)
 
 
-def test_rows_taken_out_of_a_pile_are_returned_and_gone() -> None:
+def test_samples_taken_out_of_a_pile_are_returned_and_gone() -> None:
     pile = Pile(NOTHING)
-    pile.add(rows([0, 1, 0, 2]))
+    pile.add(samples([0, 1, 0, 2]))
     assert pile.remove(torch.tensor([2, 9])).ids.tolist() == [2]
     assert pile.remove_classes([1, 7]).ids.tolist() == [1]
-    assert pile.rows().ids.tolist() == [0, 3]
+    assert pile.samples().ids.tolist() == [0, 3]
     assert len(pile) == 2
 
 
@@ -109,13 +109,13 @@ def test_a_tally_counts_by_class_and_begins_anew() -> None:
     assert [tally.of(label) for label in (0, 2, 5, 99)] == [1, 0, 1, 0]
 
 
-def test_the_first_rows_of_a_class_say_what_it_looked_like_and_later_ones_how_it_looks() -> None:
+def test_the_first_samples_of_a_class_say_what_it_looked_like_and_later_ones_how_it_looks() -> None:
     some = track()
-    some.look_at(rows([0, 0, 1, 0, 0, 0]))
+    some.look_at(samples([0, 0, 1, 0, 0, 0]))
     assert some.complete() == [0]
     assert some.settle(0).ids.tolist() == [0, 1, 3], "exactly as many as asked for, the first ones"
     assert some.watched == (0,)
-    some.look_at(rows([0, 1, 0], 10))
+    some.look_at(samples([0, 1, 0], 10))
     assert some.current([0]).ids.tolist() == [4, 5, 10, 12]
     assert some.due() == (0,)
 
@@ -123,11 +123,11 @@ def test_the_first_rows_of_a_class_say_what_it_looked_like_and_later_ones_how_it
 def test_a_check_that_is_due_for_one_class_takes_along_those_that_have_half() -> None:
     some = track()
     for label in (0, 1, 2):
-        some.look_at(rows([label] * 3, 10 * label))
+        some.look_at(samples([label] * 3, 10 * label))
         some.settle(label)
-    some.look_at(rows([0, 0, 0, 1, 1, 2], 100))
+    some.look_at(samples([0, 0, 0, 1, 1, 2], 100))
     assert some.due() == ()
-    some.look_at(rows([0], 110))
+    some.look_at(samples([0], 110))
     assert some.due() == (0, 1)
     some.end_check((0, 1))
     assert some.current([0, 1]).ids.tolist() == []
@@ -135,12 +135,12 @@ def test_a_check_that_is_due_for_one_class_takes_along_those_that_have_half() ->
     assert some.due() == ()
 
 
-def test_rows_told_apart_by_guesses_are_checked_all_together() -> None:
+def test_samples_told_apart_by_guesses_are_checked_all_together() -> None:
     some = track(together=True)
     for label in (0, 1):
-        some.look_at(rows([label] * 3, 10 * label))
+        some.look_at(samples([label] * 3, 10 * label))
         some.settle(label)
-    some.look_at(rows([0] * 4 + [1], 100))
+    some.look_at(samples([0] * 4 + [1], 100))
     assert some.due() == (0, 1)
     assert some.current((0, 1)).ids.tolist() == [100, 101, 102, 103, 104]
     some.end_check((0, 1))
@@ -149,47 +149,47 @@ def test_rows_told_apart_by_guesses_are_checked_all_together() -> None:
 
 def test_a_renewed_class_begins_anew() -> None:
     some = track()
-    some.look_at(rows([0] * 5))
+    some.look_at(samples([0] * 5))
     some.settle(0)
     some.renew(0)
     assert some.watched == ()
     assert len(some.current([0])) == 0
-    some.look_at(rows([0, 0], 20))
+    some.look_at(samples([0, 0], 20))
     assert some.complete() == []
-    some.look_at(rows([0], 30))
+    some.look_at(samples([0], 30))
     assert some.settle(0).ids.tolist() == [20, 21, 30]
 
 
-def test_rows_that_are_taken_back_make_room_for_others() -> None:
+def test_samples_that_are_taken_back_make_room_for_others() -> None:
     some = track()
-    some.look_at(rows([0, 0]))
+    some.look_at(samples([0, 0]))
     some.forget(torch.tensor([1]))
-    some.look_at(rows([0, 0], 10))
+    some.look_at(samples([0, 0], 10))
     assert some.settle(0).ids.tolist() == [0, 10, 11]
     some.forget(torch.tensor([0]))
     assert some.refers_to(torch.tensor([0, 1, 10])).tolist() == [True, False, True]
 
 
-def test_a_row_that_got_its_label_is_no_longer_watched_by_guess() -> None:
+def test_a_sample_that_got_its_label_is_no_longer_watched_by_guess() -> None:
     settings = LiveSettings(watch_every=100, reference_size=2, check_rows=9)
     window = Window(NOTHING, settings, trust_guesses=True)
-    unlabelled = rows([-1] * 6)
+    unlabelled = samples([-1] * 6)
     window.wait(unlabelled)
     window.watch_guessed(unlabelled, torch.tensor([0, 0, 0, 0, 1, 0]))
     window.guessed.settle(0)
     late = window.answered(torch.tensor([1, 2, 4]), torch.tensor([0, 3, 3]))
-    assert late.learn.ids.tolist() == [2, 4], "row 1 is a reference, and never trained on"
+    assert late.learn.ids.tolist() == [2, 4], "sample 1 is a reference, and never trained on"
     assert late.learn.labels.tolist() == [3, 3]
     assert window.guessed.current([0]).ids.tolist() == [3, 5]
     assert window.guessed.complete() == []
-    assert window.unlabelled.rows().ids.tolist() == [0, 3, 5]
-    window.given.look_at(rows([0], 50))
+    assert window.unlabelled.samples().ids.tolist() == [0, 3, 5]
+    window.given.look_at(samples([0], 50))
     assert window.given.settle(0).ids.tolist() == [1, 50], "it is watched by its label"
 
 
-def test_fresh_rows_are_those_since_nothing_was_found() -> None:
+def test_fresh_samples_are_those_since_nothing_was_found() -> None:
     window = Window(NOTHING, LiveSettings(), trust_guesses=True)
-    window.learned.add(rows([0, 1, 0, 0]))
+    window.learned.add(samples([0, 1, 0, 0]))
     window.unchanged_until([0], 2)
     assert window.fresh(0).ids.tolist() == [2, 3]
     assert window.fresh(1).ids.tolist() == [1]
@@ -202,10 +202,10 @@ def test_a_window_is_saved_and_loaded_as_it_is() -> None:
     window, other = (Window(NOTHING, settings, trust_guesses=True) for _ in range(2))
     draw = np.random.default_rng(0)
     for number in range(6):
-        learn, watch = window.split(rows(draw.integers(0, 3, 10).tolist(), 100 * number))
+        learn, watch = window.split(samples(draw.integers(0, 3, 10).tolist(), 100 * number))
         window.watch(watch)
         window.learned.add(learn)
-        unlabelled = rows([-1] * 5, 100 * number + 50)
+        unlabelled = samples([-1] * 5, 100 * number + 50)
         window.wait(unlabelled)
         window.watch_guessed(unlabelled, torch.from_numpy(draw.integers(0, 3, 5)))
         for some in (window.given, window.guessed):
@@ -223,15 +223,15 @@ def test_a_window_is_saved_and_loaded_as_it_is() -> None:
     assert same(other.state_dict(), window.state_dict())
 
 
-def test_the_last_of_two_labels_for_a_row_counts() -> None:
-    some = with_labels(rows([-1, -1]), torch.tensor([1, 0, 1]), torch.tensor([3, 4, 5]))
+def test_the_last_of_two_labels_for_a_sample_counts() -> None:
+    some = with_labels(samples([-1, -1]), torch.tensor([1, 0, 1]), torch.tensor([3, 4, 5]))
     assert some.labels.tolist() == [4, 5]
 
 
-def test_late_labels_for_rows_from_before_their_class_drifted_are_not_used() -> None:
+def test_late_labels_for_samples_from_before_their_class_drifted_are_not_used() -> None:
     """Neither to learn from nor to be watched; those from when it may have drifted already are."""
     window = Window(NOTHING, LiveSettings(watch_every=100), trust_guesses=True)
-    window.wait(rows([-1] * 20))
+    window.wait(samples([-1] * 20))
     window.unchanged_until([0], 8)  # nothing was found in it up to here
     window.renew(0, 15)
     late = window.answered(torch.arange(20), torch.tensor([0, 1] * 10))
@@ -239,39 +239,39 @@ def test_late_labels_for_rows_from_before_their_class_drifted_are_not_used() -> 
     assert late.learn.ids.tolist() == [1, 3, 5, 7, *range(8, 20)]
     again = Window(NOTHING, LiveSettings(watch_every=2), trust_guesses=True)
     again.load_state_dict(window.state_dict())
-    again.wait(rows([-1] * 4))
+    again.wait(samples([-1] * 4))
     assert again.answered(torch.arange(4), torch.tensor([0, 0, 0, 0])).outdated == 4
     assert not again.given.follows
     assert again.given.complete() == []
 
 
-def test_rows_that_somebody_is_asked_about_say_nothing_of_how_classes_looked() -> None:
+def test_samples_that_somebody_is_asked_about_say_nothing_of_how_classes_looked() -> None:
     window = Window(NOTHING, LiveSettings(reference_size=5), trust_guesses=True)
-    some = rows([-1] * 4)
+    some = samples([-1] * 4)
     window.wait(some)
     window.watch_guessed(some, torch.ones(4, dtype=torch.int64))
     window.ask_for(some[:3])
-    window.watch_guessed(rows([-1] * 3, 4), torch.ones(3, dtype=torch.int64))
+    window.watch_guessed(samples([-1] * 3, 4), torch.ones(3, dtype=torch.int64))
     assert window.guessed.complete() == []
-    window.watch_guessed(rows([-1], 7), torch.ones(1, dtype=torch.int64))
+    window.watch_guessed(samples([-1], 7), torch.ones(1, dtype=torch.int64))
     assert window.guessed.settle(1).ids.tolist() == [3, 4, 5, 6, 7]
 
 
-def test_a_check_takes_the_newest_rows_of_a_class_and_not_any_number() -> None:
+def test_a_check_takes_the_newest_samples_of_a_class_and_not_any_number() -> None:
     mine = track()
-    mine.look_at(rows([0, 0, 0, 1, 1, 1]))
+    mine.look_at(samples([0, 0, 0, 1, 1, 1]))
     mine.settle(0)
     mine.settle(1)
-    mine.look_at(rows([0, 1, 1] * MOST_CHECKED, 6))
+    mine.look_at(samples([0, 1, 1] * MOST_CHECKED, 6))
     current = mine.current([0, 1])
     assert current.labels.bincount().tolist() == [MOST_CHECKED, MOST_CHECKED]
     ones = [6 + n for n in range(3 * MOST_CHECKED) if n % 3]
     assert current.ids[current.labels == 1].tolist() == ones[-MOST_CHECKED:]
 
 
-def test_a_pile_keeps_no_memory_of_rows_beyond_its_bound() -> None:
+def test_a_pile_keeps_no_memory_of_samples_beyond_its_bound() -> None:
     pile = Pile(NOTHING, most=10)
-    pile.add(rows([0] * 1000))
-    kept = pile.rows()
+    pile.add(samples([0] * 1000))
+    kept = pile.samples()
     assert kept.ids.tolist() == list(range(990, 1000))
     assert kept.images.untyped_storage().nbytes() == kept.images.nbytes

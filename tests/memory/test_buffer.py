@@ -24,7 +24,7 @@ from torch import Tensor
 from driftwise.errors import UserError
 from driftwise.memory import POLICIES, Memory
 from driftwise.protocols import Replay
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
 
@@ -33,10 +33,10 @@ def memory_of(capacity: int, policy: str = "reservoir", seed: int = 0) -> Memory
     return Memory(capacity, policy=POLICIES[policy](), seed=seed)
 
 
-def rows(ids: list[int], labels: list[int] | None = None) -> Rows:
-    """Rows whose pixels and concept can be told from their id; three classes in turn by default."""
+def samples(ids: list[int], labels: list[int] | None = None) -> Samples:
+    """Samples whose pixels and concept can be told from their id; three classes in turn by default."""
     number = torch.tensor(ids, dtype=torch.int64)
-    return Rows(
+    return Samples(
         images=pixels(number),
         labels=number % 3 if labels is None else torch.tensor(labels, dtype=torch.int64),
         ids=number,
@@ -45,7 +45,7 @@ def rows(ids: list[int], labels: list[int] | None = None) -> Rows:
 
 
 def pixels(ids: Tensor) -> Tensor:
-    """uint8 (rows, 2, 2, 3), another picture for each of the first 65,536 ids."""
+    """uint8 (samples, 2, 2, 3), another image for each of the first 65,536 ids."""
     pair = torch.stack([ids % 256, ids // 256], dim=1).to(torch.uint8)
     return pair.repeat(1, 6).view(-1, 2, 2, 3)
 
@@ -70,23 +70,23 @@ def assert_equal_states(one: dict[str, Any], other: dict[str, Any]) -> None:
 # Sampling
 
 
-def test_a_sample_has_no_repeats_and_no_more_rows_than_there_are() -> None:
+def test_a_sample_has_no_repeats_and_no_more_samples_than_there_are() -> None:
     memory = memory_of(50)
-    memory.offer(rows(list(range(40))))
+    memory.offer(samples(list(range(40))))
     for count in (0, 1, 7, 20, 21, 39, 40, 41, 1000):
-        ids = memory.sample(count).rows.ids.tolist()
+        ids = memory.sample(count).samples.ids.tolist()
         assert len(ids) == len(set(ids)) == min(count, 40)
 
 
-@pytest.mark.parametrize(("held", "count"), [(5, 2), (5, 3)])  # below and past half of the rows
+@pytest.mark.parametrize(("held", "count"), [(5, 2), (5, 3)])  # below and past half of the samples
 def test_every_subset_is_sampled_equally_often_with_holes_among_the_slots(
     held: int, count: int
 ) -> None:
     memory = memory_of(8)
-    memory.offer(rows(list(range(8)), labels=[0, 1, 0, 1, 0, 1, 1, 1]))
+    memory.offer(samples(list(range(8)), labels=[0, 1, 0, 1, 0, 1, 1, 1]))
     memory.drop(0)
     assert len(memory) == held
-    observed = Counter(frozenset(memory.sample(count).rows.ids.tolist()) for _ in range(2000))
+    observed = Counter(frozenset(memory.sample(count).samples.ids.tolist()) for _ in range(2000))
     subsets = [frozenset(s) for s in combinations([1, 3, 5, 6, 7], count)]
     assert set(observed) == set(subsets)
     # Had the seed been drawn, a uniform sampler would fail this once in ten million times.
@@ -96,9 +96,9 @@ def test_every_subset_is_sampled_equally_often_with_holes_among_the_slots(
 @every_policy
 def test_offering_does_not_shift_sampling_nor_sampling_offering(policy: str) -> None:
     memory = memory_of(6, policy)
-    memory.offer(rows(list(range(20))))
+    memory.offer(samples(list(range(20))))
     start = memory.state_dict()["generators"]
-    memory.offer(rows(list(range(20, 50))))
+    memory.offer(samples(list(range(20, 50))))
     offered = memory.state_dict()["generators"]
     memory.sample(3)
     sampled = memory.state_dict()["generators"]
@@ -112,7 +112,7 @@ def test_offering_does_not_shift_sampling_nor_sampling_offering(policy: str) -> 
 def test_what_is_kept_does_not_depend_on_samples_taken_in_between(policy: str) -> None:
     calm, busy = memory_of(6, policy), memory_of(6, policy)
     for start in range(0, 60, 5):
-        batch = rows(list(range(start, start + 5)))
+        batch = samples(list(range(start, start + 5)))
         calm.offer(batch)
         busy.offer(batch)
         busy.sample(3)
@@ -124,55 +124,55 @@ def test_what_is_kept_does_not_depend_on_samples_taken_in_between(policy: str) -
 
 def test_a_sample_is_a_copy() -> None:
     memory = memory_of(4)
-    memory.offer(rows([1, 2, 3]))
+    memory.offer(samples([1, 2, 3]))
     before = memory.state_dict()
     drawn = memory.sample(3)
-    drawn.rows.images.zero_()
-    drawn.rows.labels.fill_(9)
+    drawn.samples.images.zero_()
+    drawn.samples.labels.fill_(9)
     after = memory.state_dict()
     del before["generators"], after["generators"]
     assert_equal_states(before, after)
 
 
-# What travels with a row
+# What travels with a sample
 
 
 @every_policy
-def test_pixels_concepts_and_extras_travel_with_their_rows(policy: str) -> None:
+def test_pixels_concepts_and_extras_travel_with_their_samples(policy: str) -> None:
     memory = memory_of(16, policy)
     for step in range(30):
         ids = torch.arange(4 * step, 4 * step + 4)
-        memory.offer(rows(ids.tolist()), {"logits": logits(ids), "flag": ids % 2 == 0})
+        memory.offer(samples(ids.tolist()), {"logits": logits(ids), "flag": ids % 2 == 0})
     memory.drop(1)
     fresh = torch.tensor([1001, 1004])
     memory.put(
-        rows(fresh.tolist(), labels=[1, 1]),
+        samples(fresh.tolist(), labels=[1, 1]),
         {"logits": logits(fresh), "flag": fresh % 2 == 0},
     )
     drawn = memory.sample(16)
-    ids = drawn.rows.ids
+    ids = drawn.samples.ids
     assert len(ids) == len(memory)
-    assert torch.equal(drawn.rows.images, pixels(ids))
-    assert torch.equal(drawn.rows.concepts, ids % 7)
+    assert torch.equal(drawn.samples.images, pixels(ids))
+    assert torch.equal(drawn.samples.concepts, ids % 7)
     assert torch.equal(drawn.extras["logits"], logits(ids))
     assert torch.equal(drawn.extras["flag"], ids % 2 == 0)
-    assert memory.rows_of(1).ids.tolist() == [1001, 1004]
+    assert memory.samples_of(1).ids.tolist() == [1001, 1004]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_float_rows_come_back_as_they_went_in(dtype: torch.dtype) -> None:
+def test_float_samples_come_back_as_they_went_in(dtype: torch.dtype) -> None:
     vectors = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
     zeros = torch.zeros(5, dtype=torch.int64)
     memory = memory_of(8)
-    memory.offer(Rows(images=vectors, labels=zeros, ids=torch.arange(5), concepts=zeros))
-    kept = memory.rows_of(0)
+    memory.offer(Samples(images=vectors, labels=zeros, ids=torch.arange(5), concepts=zeros))
+    kept = memory.samples_of(0)
     assert kept.images.dtype == dtype
     assert torch.equal(kept.images, vectors)
 
 
-def test_rows_laid_out_otherwise_are_kept_the_same() -> None:
-    channels_last = rows([3, 4, 5])
-    strided = Rows(
+def test_samples_laid_out_otherwise_are_kept_the_same() -> None:
+    channels_last = samples([3, 4, 5])
+    strided = Samples(
         images=channels_last.images.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),
         labels=torch.zeros(6, dtype=torch.int64)[::2],
         ids=torch.tensor([3, 0, 4, 0, 5, 0])[::2],
@@ -181,7 +181,7 @@ def test_rows_laid_out_otherwise_are_kept_the_same() -> None:
     memory = memory_of(6)
     memory.offer(strided)
     memory.put(strided)
-    kept = memory.rows_of(0)
+    kept = memory.samples_of(0)
     assert torch.equal(kept.images, pixels(kept.ids))
     assert kept.ids.tolist() == [3, 4, 5, 3, 4, 5]
 
@@ -189,7 +189,7 @@ def test_rows_laid_out_otherwise_are_kept_the_same() -> None:
 def test_extras_are_kept_without_their_graph() -> None:
     weights = torch.ones(2, requires_grad=True)
     memory = memory_of(2)
-    memory.offer(rows([0, 1]), {"logits": torch.ones(2, 2) * weights})
+    memory.offer(samples([0, 1]), {"logits": torch.ones(2, 2) * weights})
     assert not memory.sample(2).extras["logits"].requires_grad
 
 
@@ -199,13 +199,13 @@ def test_extras_are_kept_without_their_graph() -> None:
 @every_policy
 def test_drop_then_put_restores_the_class_counts(policy: str) -> None:
     memory = memory_of(20, policy)
-    memory.offer(rows(list(range(100))))
+    memory.offer(samples(list(range(100))))
     before, seen = memory.counts(), memory.seen
     freed = memory.drop(1)
     assert freed == before[1] == memory.free
     assert 1 not in memory.counts()
-    assert len(memory.rows_of(1)) == 0
-    memory.put(rows(list(range(200, 200 + freed)), labels=[1] * freed))
+    assert len(memory.samples_of(1)) == 0
+    memory.put(samples(list(range(200, 200 + freed)), labels=[1] * freed))
     assert memory.counts() == before
     assert list(memory.counts()) == [0, 1, 2]
     assert memory.seen == seen
@@ -213,36 +213,36 @@ def test_drop_then_put_restores_the_class_counts(policy: str) -> None:
 
 def test_put_fills_the_lowest_free_slots() -> None:
     memory = memory_of(6)
-    memory.offer(rows([0, 1, 2, 3, 4], labels=[5, 0, 0, 5, 0]))
+    memory.offer(samples([0, 1, 2, 3, 4], labels=[5, 0, 0, 5, 0]))
     memory.drop(0)
-    memory.put(rows([10, 11], labels=[5, 5]))
-    assert memory.rows_of(5).ids.tolist() == [0, 10, 11, 3]
+    memory.put(samples([10, 11], labels=[5, 5]))
+    assert memory.samples_of(5).ids.tolist() == [0, 10, 11, 3]
 
 
-def test_putting_more_rows_than_there_are_free_slots_is_refused_and_changes_nothing() -> None:
+def test_putting_more_samples_than_there_are_free_slots_is_refused_and_changes_nothing() -> None:
     memory = memory_of(3)
-    memory.offer(rows([0, 1]))
+    memory.offer(samples([0, 1]))
     before = memory.state_dict()
-    with pytest.raises(ValueError, match=r"^expected at most 1 rows, one per free slot; got 2"):
-        memory.put(rows([2, 3]))
+    with pytest.raises(ValueError, match=r"^expected at most 1 samples, one per free slot; got 2"):
+        memory.put(samples([2, 3]))
     assert_equal_states(memory.state_dict(), before)
 
 
-def test_dropping_a_class_without_rows_frees_nothing() -> None:
+def test_dropping_a_class_without_samples_frees_nothing() -> None:
     memory = memory_of(3)
     assert memory.drop(0) == 0
-    memory.offer(rows([0, 1]))
+    memory.offer(samples([0, 1]))
     assert memory.drop(2) == 0
     assert len(memory) == 2
 
 
 def test_an_empty_memory_gives_empty_answers() -> None:
     memory = memory_of(3)
-    memory.offer(rows([]))
-    memory.put(rows([]))
+    memory.offer(samples([]))
+    memory.put(samples([]))
     shown: Replay = memory
     assert (len(memory), memory.free, memory.seen, memory.counts()) == (0, 3, 0, {})
-    assert len(memory.sample(5)) == len(shown.rows_of(0)) == 0
+    assert len(memory.sample(5)) == len(shown.samples_of(0)) == 0
 
 
 # What is refused
@@ -250,18 +250,18 @@ def test_an_empty_memory_gives_empty_answers() -> None:
 
 @pytest.mark.parametrize("capacity", [0, -1])
 def test_a_memory_without_room_is_a_users_mistake(capacity: int) -> None:
-    with pytest.raises(UserError, match=f"^buffer_size must be at least 1 row; got {capacity}$"):
+    with pytest.raises(UserError, match=f"^buffer_size must be at least 1 sample; got {capacity}$"):
         memory_of(capacity)
 
 
 @pytest.mark.parametrize("way", ["offer", "put"])
-def test_rows_unlike_the_first_are_refused_and_change_nothing(way: str) -> None:
+def test_samples_unlike_the_first_are_refused_and_change_nothing(way: str) -> None:
     memory = memory_of(10)
-    first = rows([0, 1])
+    first = samples([0, 1])
     memory.offer(first, {"logits": torch.zeros(2, 3)})
     before = memory.state_dict()
     take = getattr(memory, way)
-    floats = Rows(
+    floats = Samples(
         images=torch.zeros(2, 4), labels=first.labels, ids=first.ids, concepts=first.concepts
     )
     with pytest.raises(ValueError, match=r"expected the columns .*extras.logits.*; got images"):
@@ -280,25 +280,25 @@ def test_rows_unlike_the_first_are_refused_and_change_nothing(way: str) -> None:
 def test_columns_that_cannot_be_fetched_change_nothing(way: str) -> None:
     """As when a device fails that they lie on."""
     memory = memory_of(10)
-    memory.offer(rows([0, 1]), {"logits": torch.zeros(2, 3)})
+    memory.offer(samples([0, 1]), {"logits": torch.zeros(2, 3)})
     before = memory.state_dict()
     with pytest.raises(NotImplementedError, match="meta"):
-        getattr(memory, way)(rows([2, 3]), {"logits": torch.zeros(2, 3, device="meta")})
+        getattr(memory, way)(samples([2, 3]), {"logits": torch.zeros(2, 3, device="meta")})
     assert_equal_states(memory.state_dict(), before)
 
 
 @pytest.mark.parametrize("way", ["offer", "put"])
-def test_first_rows_that_are_refused_decide_nothing(way: str) -> None:
+def test_first_samples_that_are_refused_decide_nothing(way: str) -> None:
     memory = memory_of(10)
     for strange in (torch.zeros(2, 3, device="meta"), torch.zeros(2, 3, dtype=torch.complex128)):
         with pytest.raises((NotImplementedError, ValueError)):
-            getattr(memory, way)(rows([2, 3]), {"logits": strange})
-    memory.offer(rows([0, 1]))
+            getattr(memory, way)(samples([2, 3]), {"logits": strange})
+    memory.offer(samples([0, 1]))
     assert len(memory) == 2
 
 
 def test_a_negative_sample_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 0 rows; got -1"):
+    with pytest.raises(ValueError, match="at least 0 samples; got -1"):
         memory_of(3).sample(-1)
 
 
@@ -308,15 +308,15 @@ def test_a_negative_sample_is_refused() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_memory_emptied_class_by_class_goes_on_the_same_after_loading(seed: int) -> None:
     memory, loaded = memory_of(6, "balanced", seed), memory_of(6, "balanced", seed)
-    memory.offer(rows(list(range(12))))
+    memory.offer(samples(list(range(12))))
     for label in range(3):
         memory.drop(label)
     loaded.load_state_dict(copy.deepcopy(memory.state_dict()))
     for start in range(20, 140, 4):
         for each in (memory, loaded):
-            each.offer(rows(list(range(start, start + 4))))
+            each.offer(samples(list(range(start, start + 4))))
         for label in range(3):
-            assert torch.equal(memory.rows_of(label).ids, loaded.rows_of(label).ids)
+            assert torch.equal(memory.samples_of(label).ids, loaded.samples_of(label).ids)
 
 
 def play(memory: Memory, start: int) -> list[list[int]]:
@@ -324,10 +324,10 @@ def play(memory: Memory, start: int) -> list[list[int]]:
     drawn = []
     for step in range(20):
         ids = torch.arange(start + 5 * step, start + 5 * step + 5)
-        memory.offer(rows(ids.tolist()), {"logits": logits(ids)})
-        drawn.append(memory.sample(4).rows.ids.tolist())
+        memory.offer(samples(ids.tolist()), {"logits": logits(ids)})
+        drawn.append(memory.sample(4).samples.ids.tolist())
         if step == 15 and memory.drop(2):
-            memory.put(rows([start + 900]), {"logits": logits(torch.tensor([start + 900]))})
+            memory.put(samples([start + 900]), {"logits": logits(torch.tensor([start + 900]))})
     return drawn
 
 
@@ -358,16 +358,16 @@ def test_a_state_is_a_snapshot(policy: str) -> None:
     assert_equal_states(state, same)
 
 
-def test_memories_without_rows_can_be_saved() -> None:
+def test_memories_without_samples_can_be_saved() -> None:
     untouched, emptied = memory_of(4), memory_of(4)
-    emptied.offer(rows([0, 3]))
+    emptied.offer(samples([0, 3]))
     emptied.drop(0)
     for memory in (untouched, emptied):
         again = memory_of(4, seed=1)
         again.load_state_dict(memory.state_dict())
         assert_equal_states(again.state_dict(), memory.state_dict())
         for one in (memory, again):
-            one.offer(rows([3, 4, 5]))
+            one.offer(samples([3, 4, 5]))
         assert len(again) >= 2
         assert_equal_states(again.state_dict(), memory.state_dict())
 
@@ -375,14 +375,14 @@ def test_memories_without_rows_can_be_saved() -> None:
 def test_a_state_of_an_earlier_version_is_taken_up() -> None:
     """It also has the steps at which its samples came, which nobody read."""
     memory, again = memory_of(4), memory_of(4, seed=1)
-    memory.offer(rows([0, 1, 2]))
+    memory.offer(samples([0, 1, 2]))
     again.load_state_dict({**memory.state_dict(), "step": 7, "steps": torch.tensor([5, 6, 7])})
     assert_equal_states(again.state_dict(), memory.state_dict())
 
 
 def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
     memory = memory_of(4)
-    memory.offer(rows([0, 1, 2]))
+    memory.offer(samples([0, 1, 2]))
     state = memory.state_dict()
     slots = state["slots"]
     broken = {
@@ -423,14 +423,14 @@ class AnySequence(RuleBasedStateMachine):
         self.gone: set[int] = set()  # ids known to have left
         self.offered = 0
 
-    def come(self, labels: list[int]) -> tuple[Rows, dict[str, Tensor]]:
-        """Rows with ids that never were before."""
+    def come(self, labels: list[int]) -> tuple[Samples, dict[str, Tensor]]:
+        """Samples with ids that never were before."""
         ids = range(len(self.label_of), len(self.label_of) + len(labels))
         self.label_of.update(zip(ids, labels, strict=True))
-        return rows(list(ids), labels), {"logits": logits(torch.tensor(list(ids)))}
+        return samples(list(ids), labels), {"logits": logits(torch.tensor(list(ids)))}
 
     def held(self) -> set[int]:
-        return {i for c in self.memory.counts() for i in self.memory.rows_of(c).ids.tolist()}
+        return {i for c in self.memory.counts() for i in self.memory.samples_of(c).ids.tolist()}
 
     @rule(labels=st.lists(st.integers(0, 3), max_size=20))
     def offer(self, labels: list[int]) -> None:
@@ -455,13 +455,13 @@ class AnySequence(RuleBasedStateMachine):
     @rule(count=st.integers(0, 15))
     def sample(self, count: int) -> None:
         drawn = self.memory.sample(count)
-        ids = drawn.rows.ids.tolist()
+        ids = drawn.samples.ids.tolist()
         assert len(set(ids)) == len(ids) == min(count, len(self.memory))
         assert set(ids) <= self.held()
-        assert drawn.rows.labels.tolist() == [self.label_of[i] for i in ids]
+        assert drawn.samples.labels.tolist() == [self.label_of[i] for i in ids]
         if ids:
-            assert torch.equal(drawn.rows.images, pixels(drawn.rows.ids))
-            assert torch.equal(drawn.extras["logits"], logits(drawn.rows.ids))
+            assert torch.equal(drawn.samples.images, pixels(drawn.samples.ids))
+            assert torch.equal(drawn.extras["logits"], logits(drawn.samples.ids))
 
     @rule()
     def reload(self) -> None:
@@ -478,12 +478,12 @@ class AnySequence(RuleBasedStateMachine):
         assert self.memory.seen == self.offered
 
     @invariant()
-    def every_row_is_one_that_came_and_did_not_leave(self) -> None:
+    def every_sample_is_one_that_came_and_did_not_leave(self) -> None:
         held = self.held()
-        assert len(held) == len(self.memory)  # ids are unique: no row sits in two slots
+        assert len(held) == len(self.memory)  # ids are unique: no sample sits in two slots
         assert held <= self.label_of.keys() - self.gone
         for label, count in self.memory.counts().items():
-            mine = self.memory.rows_of(label)
+            mine = self.memory.samples_of(label)
             assert len(mine) == count
             assert torch.equal(mine.images, pixels(mine.ids))
             assert all(self.label_of[i] == label for i in mine.ids.tolist())

@@ -13,7 +13,7 @@ from scipy import stats
 from driftwise import rng
 from driftwise.memory import POLICIES, Memory, draws
 from driftwise.memory.draws import RANGE, Draws, Picks
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 small_blocks = pytest.mark.parametrize("block", [1, 7, 4096])
 
@@ -120,8 +120,8 @@ def test_a_memory_does_not_show_how_many_numbers_are_made_ahead(
         memory, said = Memory(40, policy=POLICIES[policy](), seed=0), list[list[int]]()
         for start in range(0, 400, 8):
             ids = torch.arange(start, start + 8)
-            memory.offer(Rows(images=ids[:, None], labels=ids % 3, ids=ids, concepts=ids * 0))
-            said += [memory.sample(4).rows.ids.tolist(), memory.recall(6)[1].tolist()]
-        return [*said, memory.rows_of(0).ids.tolist()]
+            memory.offer(Samples(images=ids[:, None], labels=ids % 3, ids=ids, concepts=ids * 0))
+            said += [memory.sample(4).samples.ids.tolist(), memory.recall(6)[1].tolist()]
+        return [*said, memory.samples_of(0).ids.tolist()]
 
     assert history(5) == history(64) == history(4096)

@@ -17,7 +17,7 @@ from driftwise import allocation
 from driftwise.errors import RunFailure
 from driftwise.memory import POLICIES, Memory
 from driftwise.runs import checkpoint as state_file
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 CAPACITY, SIDE = 55, 4
 tells_maps = pytest.mark.skipif(
@@ -27,7 +27,7 @@ tells_maps = pytest.mark.skipif(
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where files for large things are made; large is what exceeds ten pictures."""
+    """Where files for large things are made; large is what exceeds ten images."""
     folder = tmp_path / "files"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -39,10 +39,10 @@ def mapped(folder: Path) -> int:
     return sum(str(folder) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
-def rows(start: int, count: int) -> Rows:
+def samples(start: int, count: int) -> Samples:
     ids = torch.arange(start, start + count)
     pixels = ids[:, None] * torch.arange(1, SIDE * SIDE * 3 + 1) % 251
-    return Rows(
+    return Samples(
         images=pixels.to(torch.uint8).view(count, SIDE, SIDE, 3),
         labels=ids % 3,
         ids=ids,
@@ -50,24 +50,24 @@ def rows(start: int, count: int) -> Rows:
     )
 
 
-def logits(of: Rows) -> dict[str, Tensor]:
+def logits(of: Samples) -> dict[str, Tensor]:
     return {"logits": of.ids[:, None] * torch.tensor([1.0, -0.5, 0.25])}
 
 
 def drawn(memory: Memory, count: int) -> list[Any]:
     stored = memory.sample(count)
-    return [vars(stored.rows), stored.extras]
+    return [vars(stored.samples), stored.extras]
 
 
 def history(policy: str) -> list[Any]:
     """Everything a memory says in the course of filling, drawing, dropping, putting and saving."""
     memory, said = Memory(CAPACITY, policy=POLICIES[policy](), seed=0), list[Any]()
     for start in range(0, 300, 25):
-        batch = rows(start, 25)
+        batch = samples(start, 25)
         memory.offer(batch, logits(batch))
         said += [drawn(memory, 7), drawn(memory, 50)]
-    said += [memory.drop(1), vars(memory.rows_of(0))]
-    fresh = rows(1000, memory.free)
+    said += [memory.drop(1), vars(memory.samples_of(0))]
+    fresh = samples(1000, memory.free)
     memory.put(fresh, logits(fresh))
     state = memory.state_dict()
     other = Memory(CAPACITY, policy=POLICIES[policy](), seed=1)
@@ -87,10 +87,10 @@ def test_a_memory_in_files_does_what_one_in_plain_memory_does(
 @tells_maps
 def test_its_columns_and_large_copies_lie_in_files_and_small_draws_do_not(files: Path) -> None:
     memory = Memory(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
-    batch = rows(0, CAPACITY)
+    batch = samples(0, CAPACITY)
     memory.offer(batch, logits(batch))
     kept = mapped(files)
-    assert kept == 2  # pictures and logits; ids and concepts are small
+    assert kept == 2  # images and logits; ids and concepts are small
     draw = memory.sample(5)
     assert mapped(files) == kept
     state = memory.state_dict()
@@ -104,13 +104,13 @@ def test_its_columns_and_large_copies_lie_in_files_and_small_draws_do_not(files:
 @tells_maps
 def test_a_checkpoint_of_it_is_read_into_files(files: Path, tmp_path: Path) -> None:
     memory = Memory(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
-    batch = rows(0, CAPACITY)
+    batch = samples(0, CAPACITY)
     memory.offer(batch, logits(batch))
     checkpoint = tmp_path / "checkpoint"
     state_file.write(checkpoint, memory.state_dict(), format=3)
     before = mapped(files)
     state = state_file.read(checkpoint, format=3)
-    assert mapped(files) == before + 4  # pictures, logits and what two generators consist of
+    assert mapped(files) == before + 4  # images, logits and what two generators consist of
     assert same(state, memory.state_dict())
 
 
@@ -123,4 +123,4 @@ def test_a_disk_without_room_is_told_and_nothing_dies(
     monkeypatch.setattr(os, "posix_fallocate", full)
     memory = Memory(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
     with pytest.raises(RunFailure, match=r"cannot write .*: No space left on device; free some"):
-        memory.offer(rows(0, 5))
+        memory.offer(samples(0, 5))

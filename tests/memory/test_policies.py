@@ -15,16 +15,16 @@ from scipy import stats
 from driftwise import rng
 from driftwise.memory import POLICIES, Balanced, Memory, Policy, Reservoir
 from driftwise.memory.slots import Slots
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 # Seeds are fixed, so a test passes always or never. Had they been drawn, each test of a
 # distribution would fail a right memory with at most this probability.
 FALSE_FAILURE = 1e-7
 
 
-def rows(ids: list[int], labels: list[int] | None = None) -> Rows:
+def samples(ids: list[int], labels: list[int] | None = None) -> Samples:
     number = torch.tensor(ids)
-    return Rows(
+    return Samples(
         images=number[:, None].float(),
         labels=torch.zeros_like(number) if labels is None else torch.tensor(labels),
         ids=number,
@@ -33,10 +33,10 @@ def rows(ids: list[int], labels: list[int] | None = None) -> Rows:
 
 
 def kept_ids(memory: Memory) -> list[int]:
-    return [i for label in memory.counts() for i in memory.rows_of(label).ids.tolist()]
+    return [i for label in memory.counts() for i in memory.samples_of(label).ids.tolist()]
 
 
-def offer_in_batches(memory: Memory, stream: Rows, batch_size: int) -> None:
+def offer_in_batches(memory: Memory, stream: Samples, batch_size: int) -> None:
     for start in range(0, len(stream), batch_size):
         memory.offer(stream[start : start + batch_size])
 
@@ -65,14 +65,14 @@ def assert_frequencies(hits: np.ndarray, trials: int, probability: np.ndarray | 
 @pytest.mark.parametrize("batch_size", [3, 7, 60])
 def test_batching_changes_nothing_bit_for_bit(name: str, batch_size: int) -> None:
     labels = torch.randint(5, (120,), generator=rng.fork(2, "labels")).tolist()
-    stream = rows(list(range(120)), labels)
+    stream = samples(list(range(120)), labels)
     single, batched = (Memory(9, policy=POLICIES[name](), seed=3) for _ in range(2))
     for part, drifted in ((stream[:60], 1), (stream[60:], 2)):
         offer_in_batches(single, part, batch_size=1)
         offer_in_batches(batched, part, batch_size)
         for label in range(5):
-            assert torch.equal(single.rows_of(label).ids, batched.rows_of(label).ids)
-        assert torch.equal(single.sample(4).rows.ids, batched.sample(4).rows.ids)
+            assert torch.equal(single.samples_of(label).ids, batched.samples_of(label).ids)
+        assert torch.equal(single.sample(4).samples.ids, batched.sample(4).samples.ids)
         assert single.drop(drifted) == batched.drop(drifted) > 0
 
 
@@ -83,26 +83,26 @@ def test_reservoir_keeps_every_subset_of_the_stream_equally_often() -> None:
     observed: Counter[frozenset[int]] = Counter()
     for seed in range(1500):
         memory = Memory(2, policy=Reservoir(), seed=seed)
-        offer_in_batches(memory, rows([0, 1, 2, 3]), batch_size=3)
+        offer_in_batches(memory, samples([0, 1, 2, 3]), batch_size=3)
         observed[frozenset(kept_ids(memory))] += 1
     assert_distribution(observed, {frozenset(s): 1 / 6 for s in combinations(range(4), 2)})
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
-def test_reservoir_keeps_every_row_equally_often_in_any_batching(batch_size: int) -> None:
+def test_reservoir_keeps_every_sample_equally_often_in_any_batching(batch_size: int) -> None:
     repeats, length, capacity = 500, 14, 4
     hits = np.zeros(length)
     for seed in range(repeats):
         # Other seeds for every batch size, so that the cases are independent.
         memory = Memory(capacity, policy=Reservoir(), seed=seed * 100 + batch_size)
-        offer_in_batches(memory, rows(list(range(length))), batch_size)
+        offer_in_batches(memory, samples(list(range(length))), batch_size)
         hits[kept_ids(memory)] += 1
     assert hits.sum() == repeats * capacity
     assert_frequencies(hits, repeats, capacity / length)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 40])
-def test_reservoir_equals_algorithm_r_row_by_row_bit_for_bit(batch_size: int) -> None:
+def test_reservoir_equals_algorithm_r_sample_by_sample_bit_for_bit(batch_size: int) -> None:
     length, capacity, seed = 40, 6, 11
     generator = rng.fork(seed, "memory", "offer")
     slots: list[int | None] = [None] * capacity
@@ -112,25 +112,25 @@ def test_reservoir_equals_algorithm_r_row_by_row_bit_for_bit(batch_size: int) ->
         if slot < capacity:
             slots[slot] = n
     memory = Memory(capacity, policy=Reservoir(), seed=seed)
-    offer_in_batches(memory, rows(list(range(length))), batch_size)
-    assert memory.rows_of(0).ids.tolist() == slots
+    offer_in_batches(memory, samples(list(range(length))), batch_size)
+    assert memory.samples_of(0).ids.tolist() == slots
 
 
 def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
-    """Stream rows stay at capacity / seen; a put row lives on like any incumbent of its time."""
+    """Stream samples stay at capacity / seen; a put sample lives on like any incumbent of its time."""
     repeats, capacity, before, length, renewed = 1000, 4, 8, 16, 99
     hits = np.zeros(length)
     puts = survivors = 0
     for seed in range(repeats):
         memory = Memory(capacity, policy=Reservoir(), seed=seed)
-        stream = rows(
+        stream = samples(
             list(range(length)), labels=[n % 2 if n < before else 2 for n in range(length)]
         )
         offer_in_batches(memory, stream[:before], batch_size=3)
         freed = memory.drop(0)
         if freed >= 2:
             puts += 1
-            memory.put(rows([renewed], labels=[0]))
+            memory.put(samples([renewed], labels=[0]))
             assert memory.free == freed - 1
         offer_in_batches(memory, stream[before:], batch_size=3)
         kept = kept_ids(memory)
@@ -145,7 +145,7 @@ def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
 
 def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
     repeats, capacity, before, length = 800, 6, 4, 12
-    stream = rows(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
+    stream = samples(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
     hits = np.zeros(length)
     for seed in range(repeats):
         memory = Memory(capacity, policy=Reservoir(), seed=seed)
@@ -159,28 +159,28 @@ def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
 
 def test_reservoir_leaves_holes_to_the_draw() -> None:
     memory = Memory(4, policy=Reservoir(), seed=0)
-    memory.offer(rows([0, 1, 2], labels=[0, 1, 0]))
+    memory.offer(samples([0, 1, 2], labels=[0, 1, 0]))
     memory.drop(0)
-    memory.offer(rows([3], labels=[1]))
-    # Row 3 goes to slot 3 although slots 0 and 2 are free: that is where algorithm R sends it.
-    assert memory.rows_of(1).ids.tolist() == [1, 3]
+    memory.offer(samples([3], labels=[1]))
+    # Sample 3 goes to slot 3 although slots 0 and 2 are free: that is where algorithm R sends it.
+    assert memory.samples_of(1).ids.tolist() == [1, 3]
     assert memory.free == 2
-    memory.put(rows([7], labels=[1]))
-    assert memory.rows_of(1).ids.tolist() == [7, 1, 3]
+    memory.put(samples([7], labels=[1]))
+    assert memory.samples_of(1).ids.tolist() == [7, 1, 3]
 
 
 # Balanced
 
 
 def balanced_law(labels: tuple[int, ...], capacity: int) -> dict[frozenset[int], float]:
-    """The exact probability of every kept set, from the definition, one row after the other."""
+    """The exact probability of every kept set, from the definition, one sample after the other."""
 
     @cache
     def after(n: int) -> dict[frozenset[int], Fraction]:
         if n == 0:
             return {frozenset(): Fraction(1)}
         law: dict[frozenset[int], Fraction] = {}
-        row, accept = n - 1, min(Fraction(1), Fraction(capacity, n))
+        sample, accept = n - 1, min(Fraction(1), Fraction(capacity, n))
         for held, p in after(n - 1).items():
             law[held] = law.get(held, Fraction(0)) + p * (1 - accept)
             if len(held) < capacity:
@@ -194,7 +194,7 @@ def balanced_law(labels: tuple[int, ...], capacity: int) -> dict[frozenset[int],
                     if labels[i] in largest
                 ]
             for gone, q in leave:
-                new = held - gone | {row}
+                new = held - gone | {sample}
                 law[new] = law.get(new, Fraction(0)) + p * accept * q
         return law
 
@@ -214,7 +214,7 @@ def test_balanced_follows_its_definition_exactly(
     observed: Counter[frozenset[int]] = Counter()
     for seed in range(800):
         memory = Memory(capacity, policy=Balanced(), seed=seed * 100 + batch_size)
-        offer_in_batches(memory, rows(list(range(len(labels))), labels), batch_size)
+        offer_in_batches(memory, samples(list(range(len(labels))), labels), batch_size)
         observed[frozenset(kept_ids(memory))] += 1
     assert_distribution(observed, balanced_law(tuple(labels), capacity))
 
@@ -223,22 +223,22 @@ def test_balanced_levels_the_classes_of_a_long_shuffled_stream() -> None:
     shares = torch.tensor([0.6, 0.25, 0.1, 0.05])
     draws = torch.multinomial(shares, 4000, replacement=True, generator=rng.fork(0, "labels"))
     memory = Memory(42, policy=Balanced(), seed=0)
-    stream = rows(list(range(4000)), draws.tolist())
+    stream = samples(list(range(4000)), draws.tolist())
     offer_in_batches(memory, stream[:3500], batch_size=32)
     spreads = set()
     for n in range(3500, 4000):
         memory.offer(stream[n : n + 1])
         counts = memory.counts().values()
         spreads.add(max(counts) - min(counts))
-    # The row that came last may sit on top of an already largest class: one more than level.
+    # The sample that came last may sit on top of an already largest class: one more than level.
     assert spreads <= {1, 2}
     assert sum(memory.counts().values()) == 42
 
 
-def test_balanced_replaces_only_rows_of_a_largest_class() -> None:
+def test_balanced_replaces_only_samples_of_a_largest_class() -> None:
     labels = torch.randint(5, (600,), generator=rng.fork(1, "labels")).tolist()
     memory = Memory(13, policy=Balanced(), seed=1)
-    offered = rows(list(range(600)), labels)
+    offered = samples(list(range(600)), labels)
     memory.offer(offered[:13])
     replaced = 0
     for n in range(13, 600):
@@ -255,12 +255,12 @@ def test_balanced_replaces_only_rows_of_a_largest_class() -> None:
 
 def test_balanced_fills_free_slots_first() -> None:
     memory = Memory(4, policy=Balanced(), seed=0)
-    memory.offer(rows([0, 1, 2, 3], labels=[0, 1, 0, 1]))
+    memory.offer(samples([0, 1, 2, 3], labels=[0, 1, 0, 1]))
     memory.drop(0)
-    memory.put(rows([4], labels=[2]))
+    memory.put(samples([4], labels=[2]))
     n = 5
-    while memory.free:  # until the first row is accepted
-        memory.offer(rows([n], labels=[3]))
+    while memory.free:  # until the first sample is accepted
+        memory.offer(samples([n], labels=[3]))
         n += 1
     assert memory.counts() == {1: 2, 2: 1, 3: 1}
 

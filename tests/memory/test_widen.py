@@ -8,44 +8,49 @@ import torch
 from driftwise import allocation
 from driftwise.memory import Memory
 from driftwise.memory.policies import Reservoir
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
-def filled(width: int, rows: int = 5, dtype: torch.dtype = torch.float32) -> tuple[Memory, Rows]:
-    column = torch.arange(rows)
-    some = Rows(
-        images=torch.arange(rows * 3, dtype=torch.uint8).reshape(rows, 3, 1, 1),
+def filled(
+    width: int, samples: int = 5, dtype: torch.dtype = torch.float32
+) -> tuple[Memory, Samples]:
+    column = torch.arange(samples)
+    some = Samples(
+        images=torch.arange(samples * 3, dtype=torch.uint8).reshape(samples, 3, 1, 1),
         labels=column % 2,
         ids=column,
         concepts=column * 0,
     )
     memory = Memory(8, policy=Reservoir(), seed=0)
-    logits = torch.arange(rows * width).reshape(rows, width).to(dtype)
-    extras = {"logits": logits, "age": column, "maps": torch.ones(rows, 2, 2)}
+    logits = torch.arange(samples * width).reshape(samples, width).to(dtype)
+    extras = {"logits": logits, "age": column, "maps": torch.ones(samples, 2, 2)}
     memory.offer(some, extras)
     return memory, some
 
 
 def test_widening_adds_zeros_and_leaves_all_else_as_it_was() -> None:
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        memory, rows = filled(2, dtype=dtype)
+        memory, samples = filled(2, dtype=dtype)
         memory.widen(4)
         stored = memory.sample(5)
-        order = stored.rows.ids.argsort()
+        order = stored.samples.ids.argsort()
         expected = torch.arange(10).reshape(5, 2).to(dtype)
         assert torch.equal(stored.extras["logits"][order][:, :2], expected)
         assert not stored.extras["logits"][:, 2:].any()
         assert stored.extras["logits"].dtype == dtype
-        assert torch.equal(stored.rows.images[order], rows.images)
-        assert torch.equal(stored.extras["age"][order], rows.ids)
+        assert torch.equal(stored.samples.images[order], samples.images)
+        assert torch.equal(stored.extras["age"][order], samples.ids)
         assert stored.extras["maps"].shape == (5, 2, 2)
 
 
-def test_rows_that_come_after_widening_have_the_new_width() -> None:
-    memory, rows = filled(2)
+def test_samples_that_come_after_widening_have_the_new_width() -> None:
+    memory, samples = filled(2)
     memory.widen(3)
-    more = Rows(
-        images=rows.images[:2], labels=rows.labels[:2], ids=rows.ids[:2] + 50, concepts=rows.ids[:2]
+    more = Samples(
+        images=samples.images[:2],
+        labels=samples.labels[:2],
+        ids=samples.ids[:2] + 50,
+        concepts=samples.ids[:2],
     )
     extras = {"logits": torch.ones(2, 3), "age": more.ids, "maps": torch.ones(2, 2, 2)}
     memory.put(more, extras)
@@ -65,7 +70,7 @@ def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
     loaded.load_state_dict(memory.state_dict())
     one, other = memory.sample(5), loaded.sample(5)
     assert torch.equal(one.extras["logits"], other.extras["logits"])
-    assert torch.equal(one.rows.ids, other.rows.ids)
+    assert torch.equal(one.samples.ids, other.samples.ids)
 
 
 def test_an_empty_memory_can_be_widened() -> None:
@@ -75,7 +80,7 @@ def test_an_empty_memory_can_be_widened() -> None:
 
 
 def test_widening_that_finds_no_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, rows = filled(2)
+    memory, samples = filled(2)
     room_for = allocation.room_for
 
     def no_room(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> torch.Tensor:
@@ -85,7 +90,7 @@ def test_widening_that_finds_no_room_changes_nothing(monkeypatch: pytest.MonkeyP
     with pytest.raises(MemoryError, match="no room"):
         memory.widen(4)
     monkeypatch.setattr(allocation, "room_for", room_for)
-    extras = {"logits": torch.ones(5, 2), "age": rows.ids, "maps": torch.ones(5, 2, 2)}
-    memory.offer(rows, extras)
+    extras = {"logits": torch.ones(5, 2), "age": samples.ids, "maps": torch.ones(5, 2, 2)}
+    memory.offer(samples, extras)
     assert (len(memory), memory.seen) == (8, 10)
     assert memory.sample(8).extras["logits"].shape == (8, 2)

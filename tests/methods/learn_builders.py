@@ -21,15 +21,15 @@ from driftwise.memory.policies import Reservoir
 from driftwise.methods import ER, Objective
 from driftwise.models.head import find_head
 from driftwise.protocols import Choose
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 CLASSES = 5
 SHAPE = (4, 4, 2)
-"""Height, width and channels of a picture."""
+"""Height, width and channels of an image."""
 LR = 0.1
 MINIBATCH = 4
 
-Formula = Callable[["TinyNet", Memory, Rows], Tensor]
+Formula = Callable[["TinyNet", Memory, Samples], Tensor]
 """The loss of a step: a network, whose statistics move by the forwards; a memory; the batch."""
 Move = Callable[[Learner], object]
 
@@ -77,22 +77,22 @@ def make_learner(
     )
 
 
-def labelled(number: int, *labels: int) -> Rows:
-    """Random pictures with these labels, other ones for every number."""
-    rows = len(labels)
+def labelled(number: int, *labels: int) -> Samples:
+    """Random images with these labels, other ones for every number."""
+    samples = len(labels)
     draw = rng.fork(number, "batch")
-    return Rows(
-        images=torch.randint(256, (rows, *SHAPE), generator=draw, dtype=torch.uint8),
+    return Samples(
+        images=torch.randint(256, (samples, *SHAPE), generator=draw, dtype=torch.uint8),
         labels=torch.tensor(labels, dtype=torch.int64),
-        ids=torch.arange(rows) + 100 * number,
-        concepts=torch.zeros(rows, dtype=torch.int64),
+        ids=torch.arange(samples) + 100 * number,
+        concepts=torch.zeros(samples, dtype=torch.int64),
     )
 
 
-def batch(number: int, rows: int = 5) -> Rows:
+def batch(number: int, samples: int = 5) -> Samples:
     """The same with random labels."""
     draw = rng.fork(number, "labels")
-    return labelled(number, *torch.randint(CLASSES, (rows,), generator=draw).tolist())
+    return labelled(number, *torch.randint(CLASSES, (samples,), generator=draw).tolist())
 
 
 def play_tasks(learner: Learner, *tasks: Sequence[int]) -> None:
@@ -112,17 +112,17 @@ def tiny(network: nn.Module) -> TinyNet:
 
 
 def twin_of(memory: Memory) -> Memory:
-    """Another memory with the same rows, which will draw the same ones."""
+    """Another memory with the same samples, which will draw the same ones."""
     twin = Memory(memory.capacity, policy=Reservoir(), seed=123)
     twin.load_state_dict(memory.state_dict())
     return twin
 
 
-def all_stored(memory: Memory) -> tuple[Rows, Tensor]:
-    """Every row and the logits beside it, ordered by identity; the memory's own draws stay."""
+def all_stored(memory: Memory) -> tuple[Samples, Tensor]:
+    """Every sample and the logits beside it, ordered by identity; the memory's own draws stay."""
     stored = twin_of(memory).sample(len(memory))
-    order = stored.rows.ids.argsort()
-    return stored.rows[order], stored.extras["logits"][order]
+    order = stored.samples.ids.argsort()
+    return stored.samples[order], stored.extras["logits"][order]
 
 
 def weights_of(network: nn.Module) -> dict[str, Any]:
@@ -145,11 +145,11 @@ def state_of(learner: Learner) -> dict[str, Any]:
 # --- forwards and losses, written out -----------------------------------------------------------
 
 
-def as_floats(rows: Rows) -> Tensor:
-    """(rows, h, w, c) bytes -> (rows, c, h, w) between 0 and 1, pixel by pixel."""
+def as_floats(samples: Samples) -> Tensor:
+    """(samples, h, w, c) bytes -> (samples, c, h, w) between 0 and 1, pixel by pixel."""
     height, width, channels = SHAPE
-    x = torch.empty(len(rows), channels, height, width)
-    for i, image in enumerate(rows.images.tolist()):
+    x = torch.empty(len(samples), channels, height, width)
+    for i, image in enumerate(samples.images.tolist()):
         for h in range(height):
             for w in range(width):
                 for c in range(channels):
@@ -182,18 +182,18 @@ def slow_logits(net: TinyNet, x: Tensor) -> Tensor:
 def slow_cross_entropy(
     logits: Tensor, labels: Tensor, competing: Sequence[int] = range(CLASSES)
 ) -> Tensor:
-    """Mean over rows of -log(exp(true logit) / sum of exp(logit) over the competing classes)."""
+    """Mean over samples of -log(exp(true logit) / sum of exp(logit) over the competing classes)."""
     total = torch.zeros(())
-    for row, label in zip(logits, labels.tolist(), strict=True):
+    for sample, label in zip(logits, labels.tolist(), strict=True):
         others = torch.zeros(())
         for each in competing:
-            others = others + torch.exp(row[each])
-        total = total - torch.log(torch.exp(row[label]) / others)
+            others = others + torch.exp(sample[each])
+        total = total - torch.log(torch.exp(sample[label]) / others)
     return total / len(logits)
 
 
 def slow_distance(said: Tensor, target: Tensor) -> Tensor:
-    """Mean over rows and classes of the squared difference."""
+    """Mean over samples and classes of the squared difference."""
     assert said.shape == target.shape
     total = torch.zeros(())
     for i in range(said.shape[0]):
@@ -202,22 +202,22 @@ def slow_distance(said: Tensor, target: Tensor) -> Tensor:
     return total / said.numel()
 
 
-def stream_alone(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
+def stream_alone(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
     """The formula of a step that draws nothing."""
-    return slow_cross_entropy(slow_logits(net, as_floats(rows)), rows.labels)
+    return slow_cross_entropy(slow_logits(net, as_floats(samples)), samples.labels)
 
 
 # --- laws that every method is held to ----------------------------------------------------------
 
 
-def assert_step_is(learner: Learner, rows: Rows, formula: Formula) -> None:
+def assert_step_is(learner: Learner, samples: Samples, formula: Formula) -> None:
     """The learner's next step descends the gradient of the formula, and draws and counts alike."""
     net = tiny(learner.network).train()
     twin = twin_of(learner.memory)
-    expected = formula(net, twin, rows)
+    expected = formula(net, twin, samples)
     expected.backward()  # type: ignore[no-untyped-call]
 
-    report = learner.observe(rows)
+    report = learner.observe(samples)
     assert report.loss == pytest.approx(float(expected.detach()), rel=1e-5, abs=1e-7)
     after = dict(learner.network.named_parameters())
     assert len(after) == 6
@@ -289,42 +289,44 @@ def two_tasks_and_a_restart() -> list[Move]:
 
 
 class Granted:
-    """Grants fresh rows of a class, and remembers them."""
+    """Grants fresh samples of a class, and remembers them."""
 
     def __init__(self) -> None:
-        self.rows: list[Rows] = []
+        self.samples: list[Samples] = []
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         del choose
         assert count is not None
-        self.rows.append(labelled(900 + label, *[label] * count))
-        return self.rows[-1]
+        self.samples.append(labelled(900 + label, *[label] * count))
+        return self.samples[-1]
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         return dict(wanted)
 
-    def unlabelled(self) -> Rows:
+    def unlabelled(self) -> Samples:
         raise NotImplementedError
 
 
 def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
-    """Fresh rows get the logits that the network gives now; nothing else is touched."""
+    """Fresh samples get the logits that the network gives now; nothing else is touched."""
     play_tasks(learner, (0, 1), (2,))
     before = state_of(learner)
-    rows, logits = all_stored(learner.memory)
-    held = int((rows.labels == 1).sum())
+    samples, logits = all_stored(learner.memory)
+    held = int((samples.labels == 1).sum())
     assert held >= 2
     granted = Granted()
     repair = Realign().repair(verdicts([1]), bench(learner.memory, granted, learner.annotate))
     assert repair.renewed == (1,)
-    assert [len(each) for each in granted.rows] == [held]
+    assert [len(each) for each in granted.samples] == [held]
     after = state_of(learner)
     assert same({**after, "memory": None}, {**before, "memory": None})
 
-    rows_now, logits_now = all_stored(learner.memory)
-    kept = rows.labels != 1
-    assert torch.equal(rows_now.ids, torch.cat([granted.rows[0].ids, rows.ids[kept]]).sort()[0])
-    fresh = rows_now.labels == 1
+    samples_now, logits_now = all_stored(learner.memory)
+    kept = samples.labels != 1
+    assert torch.equal(
+        samples_now.ids, torch.cat([granted.samples[0].ids, samples.ids[kept]]).sort()[0]
+    )
+    fresh = samples_now.labels == 1
     assert torch.equal(logits_now[~fresh], logits[kept])
-    said = slow_logits(tiny(learner.network).eval(), as_floats(granted.rows[0])).detach()
+    said = slow_logits(tiny(learner.network).eval(), as_floats(granted.samples[0])).detach()
     torch.testing.assert_close(logits_now[fresh], said, rtol=1e-4, atol=1e-6)

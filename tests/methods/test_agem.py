@@ -55,10 +55,10 @@ def test_the_projection_is_as_defined(agem: Any) -> None:
     assert sides == {True, False}
 
 
-def gradients(network: nn.Module, rows: Any) -> torch.Tensor:
+def gradients(network: nn.Module, samples: Any) -> torch.Tensor:
     """Of the cross-entropy on these samples, in one vector."""
-    x = to_input(rows.images, torch.device("cpu"))
-    loss = cross_entropy(network(x), rows.labels)
+    x = to_input(samples.images, torch.device("cpu"))
+    loss = cross_entropy(network(x), samples.labels)
     found = torch.autograd.grad(loss, list(network.parameters()))
     return torch.cat([each.reshape(-1) for each in found])
 
@@ -78,19 +78,19 @@ def test_a_step_moves_along_the_projected_gradient(agem: Any) -> None:
     learner.begin_task((2, 3))
     bent = 0
     for step in range(2, 8):
-        rows = labelled(step, 2, 3, 2, 3, 2)
-        drawn = twin_of(learner.memory).sample(MINIBATCH).rows
-        g, r = gradients(learner.network, rows), gradients(learner.network, drawn)
+        samples = labelled(step, 2, 3, 2, 3, 2)
+        drawn = twin_of(learner.memory).sample(MINIBATCH).samples
+        g, r = gradients(learner.network, samples), gradients(learner.network, drawn)
         if (g * r).sum() < 0:
             g = g - (g * r).sum() / (r * r).sum() * r
             bent += 1
         before = flat(learner.network)
-        learner.observe(rows)
+        learner.observe(samples)
         torch.testing.assert_close(flat(learner.network), before - LR * g, rtol=1e-4, atol=1e-6)
     assert bent
 
 
-@pytest.mark.parametrize("how", [{"bf16": True}, {"compiled_rows": (5, MINIBATCH)}], ids=str)
+@pytest.mark.parametrize("how", [{"bf16": True}, {"compiled_samples": (5, MINIBATCH)}], ids=str)
 def test_gradients_are_shaped_under_every_way_of_making_steps(
     agem: Any, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.methods import ER, DERpp, DERppOptions, Objective
 from driftwise.models.augment import Augmentation, augment
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 KINDS: tuple[Augmentation, ...] = get_args(Augmentation)
 
@@ -27,18 +27,18 @@ def generator(seed: int = 0) -> torch.Generator:
     return rng.fork(seed, "test")
 
 
-def pictures(rows: int, channels: int = 3, height: int = 16, width: int = 9) -> Tensor:
+def make_images(samples: int, channels: int = 3, height: int = 16, width: int = 9) -> Tensor:
     """No two pixels alike, and none of them black."""
-    count = rows * channels * height * width
+    count = samples * channels * height * width
     order = torch.randperm(count, generator=generator(9))
-    return (order.reshape(rows, channels, height, width) + 1).float()
+    return (order.reshape(samples, channels, height, width) + 1).float()
 
 
-def moved(picture: Tensor, down: int, right: int, *, mirrored: bool) -> list[Any]:
+def moved(image: Tensor, down: int, right: int, *, mirrored: bool) -> list[Any]:
     """(channels, height, width): shifted, black coming in, then mirrored; pixel by pixel."""
-    _, height, width = picture.shape
+    _, height, width = image.shape
     result = []
-    for plane in picture.tolist():
+    for plane in image.tolist():
         lines = [[0.0] * width for _ in range(height)]
         for h in range(max(0, down), height + min(0, down)):
             for w in range(max(0, right), width + min(0, right)):
@@ -47,23 +47,23 @@ def moved(picture: Tensor, down: int, right: int, *, mirrored: bool) -> list[Any
     return result
 
 
-def explanation(picture: Tensor, seen: Tensor, margin: int) -> tuple[int, int, bool]:
-    """The one shift within the margin, and mirroring, that make `seen` out of the picture."""
+def explanation(image: Tensor, seen: Tensor, margin: int) -> tuple[int, int, bool]:
+    """The one shift within the margin, and mirroring, that make `seen` out of the image."""
     shifts = range(-margin, margin + 1)
     found = [
         (down, right, mirrored)
         for down in shifts
         for right in shifts
         for mirrored in (False, True)
-        if moved(picture, down, right, mirrored=mirrored) == seen.tolist()
+        if moved(image, down, right, mirrored=mirrored) == seen.tolist()
     ]
     assert len(found) == 1, "no shift and mirroring explains it, or several do"
     return found[0]
 
 
 @pytest.mark.parametrize("how", KINDS)
-def test_every_row_is_shifted_and_mirrored_as_named_and_nothing_else(how: Augmentation) -> None:
-    x = pictures(40, channels=2, height=16, width=7)
+def test_every_sample_is_shifted_and_mirrored_as_named_and_nothing_else(how: Augmentation) -> None:
+    x = make_images(40, channels=2, height=16, width=7)
     seen = augment(x, how, generator())
     assert seen.shape == x.shape
     assert seen.dtype == x.dtype
@@ -85,8 +85,8 @@ def test_a_shift_reaches_an_eighth_of_the_height(height: int, margin: int) -> No
 
 
 def test_shifts_and_mirrorings_are_all_equally_likely() -> None:
-    rows = 4000
-    x = torch.zeros(rows, 1, 8, 8)
+    samples = 4000
+    x = torch.zeros(samples, 1, 8, 8)
     x[:, 0, 4, 3] = 1.0  # off the middle: its place tells everything
     seen = augment(x, "crop-flip", generator())
     places = seen.flatten(1).argmax(dim=1).bincount(minlength=64)
@@ -100,19 +100,19 @@ def test_shifts_and_mirrorings_are_all_equally_likely() -> None:
     assert set(places.nonzero().flatten().tolist()) == expected
     for place in expected:
         chance = (2 if place % 8 in (3, 4) else 1) / 18
-        sigma = (rows * chance * (1 - chance)) ** 0.5
-        assert abs(int(places[place]) - rows * chance) < 4 * sigma
+        sigma = (samples * chance * (1 - chance)) ** 0.5
+        assert abs(int(places[place]) - samples * chance) < 4 * sigma
 
 
-def test_rows_have_chances_of_their_own() -> None:
-    x = pictures(1).expand(50, -1, -1, -1).contiguous()
+def test_samples_have_chances_of_their_own() -> None:
+    x = make_images(1).expand(50, -1, -1, -1).contiguous()
     seen = augment(x, "crop-flip", generator())
     assert len(torch.unique(seen, dim=0)) > 20
 
 
 @pytest.mark.parametrize("how", KINDS)
 def test_the_generator_is_the_only_randomness(how: Augmentation) -> None:
-    x = pictures(20)
+    x = make_images(20)
     before, untouched = torch.get_rng_state(), x.clone()
     first = augment(x, how, generator(1))
     assert torch.equal(torch.get_rng_state(), before)
@@ -130,10 +130,10 @@ def test_the_generator_is_the_only_randomness(how: Augmentation) -> None:
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("channels", [1, 8])
-def test_the_layout_of_the_rows_is_kept(
+def test_the_layout_of_the_samples_is_kept(
     how: Augmentation, layout: torch.memory_format, channels: int
 ) -> None:
-    x = pictures(20, channels=channels)
+    x = make_images(20, channels=channels)
     expected = augment(x, how, generator())
     laid_out = x.clone(memory_format=layout)
     seen = augment(laid_out, how, generator())
@@ -142,7 +142,7 @@ def test_the_layout_of_the_rows_is_kept(
 
 
 @pytest.mark.parametrize("how", KINDS)
-def test_rows_that_are_no_pictures_are_left_alone(how: Augmentation) -> None:
+def test_samples_that_are_no_images_are_left_alone(how: Augmentation) -> None:
     vectors = torch.rand(6, 10, generator=generator())
     chance = generator(1)
     before = chance.get_state()
@@ -153,31 +153,31 @@ def test_rows_that_are_no_pictures_are_left_alone(how: Augmentation) -> None:
 # --- in the learner -----------------------------------------------------------------------------
 
 
-def seen_by(how: Augmentation, batches: list[Rows], objective: Objective) -> list[Tensor]:
+def seen_by(how: Augmentation, batches: list[Samples], objective: Objective) -> list[Tensor]:
     """What the network is given at each forward."""
     learner = make_learner(objective, augmentation=how)
     given: list[Tensor] = []
     learner.network.register_forward_hook(lambda module, inputs, out: given.append(inputs[0]))
-    for rows in batches:
-        learner.observe(rows)
+    for samples in batches:
+        learner.observe(samples)
     return given
 
 
 @pytest.mark.parametrize(("objective", "draws"), [(ER(), 1), (DERpp(DERppOptions()), 2)])
-def test_stream_rows_and_drawn_ones_are_augmented_each_time_they_are_seen(
+def test_stream_samples_and_drawn_ones_are_augmented_each_time_they_are_seen(
     objective: Objective, draws: int
 ) -> None:
-    rows = batch(0, rows=6)
-    given = seen_by("flip", [rows, rows], objective)
-    known = as_floats(rows)
+    samples = batch(0, samples=6)
+    given = seen_by("flip", [samples, samples], objective)
+    known = as_floats(samples)
     mirrored = []
     for x in given:
-        for row in x:
+        for sample in x:
             (which,) = [
                 (i, flipped)
                 for i in range(6)
                 for flipped in (False, True)
-                if torch.equal(row, known[i].flip(-1) if flipped else known[i])
+                if torch.equal(sample, known[i].flip(-1) if flipped else known[i])
             ]
             mirrored.append(which)
     first, second, replayed = mirrored[:6], mirrored[6:12], mirrored[12:]
@@ -188,28 +188,28 @@ def test_stream_rows_and_drawn_ones_are_augmented_each_time_they_are_seen(
     assert {flipped for _, flipped in replayed} == {True, False}
 
 
-def test_without_augmentation_rows_are_seen_as_they_are() -> None:
-    rows = batch(0, rows=6)
-    (x,) = seen_by("none", [rows], ER())
-    assert torch.equal(x, as_floats(rows))
+def test_without_augmentation_samples_are_seen_as_they_are() -> None:
+    samples = batch(0, samples=6)
+    (x,) = seen_by("none", [samples], ER())
+    assert torch.equal(x, as_floats(samples))
 
 
-def test_the_memory_keeps_rows_as_they_came() -> None:
+def test_the_memory_keeps_samples_as_they_came() -> None:
     learner = make_learner(augmentation="crop-flip", capacity=100)
     learner.observe(batch(0))
-    stored = learner.memory.sample(5).rows
+    stored = learner.memory.sample(5).samples
     assert torch.equal(stored.images[stored.ids.argsort()], batch(0).images)
 
 
-def test_predictions_are_made_on_rows_as_they_are() -> None:
+def test_predictions_are_made_on_samples_as_they_are() -> None:
     learner = make_learner(augmentation="crop-flip")
     learner.observe(batch(0))
     plain = make_learner()
     plain.load_state_dict(learner.state_dict())
     before = state_of(learner)
     for _ in range(2):
-        logits = learner.logits(batch(1, rows=30).images)
-        assert torch.equal(logits, plain.logits(batch(1, rows=30).images))
+        logits = learner.logits(batch(1, samples=30).images)
+        assert torch.equal(logits, plain.logits(batch(1, samples=30).images))
     assert same(state_of(learner), before)
 
 
@@ -222,7 +222,7 @@ def test_a_pause_keeps_the_augmentations_to_come() -> None:
 def test_a_seed_decides_what_is_mirrored() -> None:
     losses = {
         seed: [
-            make_learner(augmentation="flip", seed=seed).observe(batch(0, rows=30)).loss
+            make_learner(augmentation="flip", seed=seed).observe(batch(0, samples=30)).loss
             for _ in range(2)
         ]
         for seed in (0, 1)

@@ -128,7 +128,7 @@ def test_a_task_without_new_classes_is_a_task() -> None:
 def test_an_empty_batch_begins_no_task() -> None:
     diary = Diary()
     learner = make_learner(diary)
-    with pytest.raises(ValueError, match="at least one row"):
+    with pytest.raises(ValueError, match="at least one sample"):
         learner.observe(labelled(1))
     assert diary.told == [("attach", 0)]
 
@@ -224,7 +224,7 @@ def test_steps_are_as_long_as_the_epochs_rate() -> None:
             torch.testing.assert_close(now.detach(), moved, rtol=1e-5, atol=1e-7)
 
 
-def test_without_a_schedule_epochs_change_nothing_but_notes_of_the_rate_and_that_rows_return() -> (
+def test_without_a_schedule_epochs_change_nothing_but_notes_of_the_rate_and_that_samples_return() -> (
     None
 ):
     learner = make_learner()

@@ -33,7 +33,7 @@ from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.memory import Memory
 from driftwise.methods import CLSER, CLSEROptions
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 ALWAYS: dict[str, Any] = {"stable_update_freq": 1.0, "plastic_update_freq": 1.0}
 NEVER: dict[str, Any] = {"stable_update_freq": 0.0, "plastic_update_freq": 0.0}
@@ -54,7 +54,7 @@ def probability(logits: Tensor, label: int) -> float:
 
 
 def better(stable: Tensor, plastic: Tensor, labels: Tensor) -> tuple[Tensor, list[str]]:
-    """Row by row the logits of the average that gives the true class more; a tie is plastic's."""
+    """Sample by sample the logits of the average that gives the true class more; a tie is plastic's."""
     chosen, names = [], []
     for one, other, label in zip(stable, plastic, labels.tolist(), strict=True):
         trust_stable = probability(one, label) > probability(other, label)
@@ -68,8 +68,8 @@ def complementary(
 ) -> Formula:
     """Two forwards of the working network; both averages, in training mode, see the draw."""
 
-    def formula(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
-        replay = memory.sample(MINIBATCH).rows
+    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+        replay = memory.sample(MINIBATCH).samples
         x = as_floats(replay)
         assert stable.training
         assert plastic.training
@@ -79,7 +79,7 @@ def complementary(
         if chosen is not None:
             chosen.extend(names)
         distance = slow_distance(slow_logits(net, x), target)
-        both = Rows.concat([rows, replay])
+        both = Samples.concat([samples, replay])
         return slow_cross_entropy(slow_logits(net, as_floats(both)), both.labels) + (
             weight * distance
         )
@@ -110,7 +110,9 @@ def test_both_averages_begin_as_the_network_and_train_on_nothing() -> None:
     assert all(parameter.requires_grad for parameter in learner.network.parameters())
 
 
-def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_each_row() -> None:
+def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_each_sample() -> (
+    None
+):
     learner = cls_learner(reg_weight=0.6, **ALWAYS, stable_alpha=0.9, plastic_alpha=0.6)
     assert_step_is(learner, batch(0), stream_alone)
     for each, other in zip(learner.objective.copies(), (3, 4), strict=True):
@@ -119,8 +121,8 @@ def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_e
     for number in range(1, 6):
         stable, plastic = averages_of(learner)
         before = averages_of(learner)
-        rows = batch(number, rows=2 + number)
-        assert_step_is(learner, rows, complementary(stable, plastic, 0.6, chosen))
+        samples = batch(number, samples=2 + number)
+        assert_step_is(learner, samples, complementary(stable, plastic, 0.6, chosen))
         for average, was, seen in zip(
             learner.objective.copies(), before, (stable, plastic), strict=True
         ):
@@ -128,7 +130,9 @@ def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_e
             alpha = 0.9 if seen is stable else 0.6
             assert_follows(average, was, learner.network, min(1 - 1 / (number + 2), alpha))
     draws = [chosen[i : i + MINIBATCH] for i in range(0, len(chosen), MINIBATCH)]
-    assert any(set(draw) == {"stable", "plastic"} for draw in draws), "row by row, not by draw"
+    assert any(set(draw) == {"stable", "plastic"} for draw in draws), (
+        "sample by sample, not by draw"
+    )
 
 
 def test_where_both_averages_are_equally_sure_the_plastic_one_teaches() -> None:
@@ -145,14 +149,14 @@ def test_where_both_averages_are_equally_sure_the_plastic_one_teaches() -> None:
     assert chosen == ["plastic"] * MINIBATCH
 
 
-def test_correct_counts_the_stream_rows_of_the_forward_they_share_with_the_draw() -> None:
+def test_correct_counts_the_stream_samples_of_the_forward_they_share_with_the_draw() -> None:
     learner = cls_learner(**NEVER)
     learner.observe(batch(0))
-    net, drawn = tiny(learner.network).train(), twin_of(learner.memory).sample(MINIBATCH).rows
-    rows = batch(1, rows=30)
-    said = slow_logits(net, as_floats(Rows.concat([rows, drawn])))[:30].argmax(dim=1)
-    report = learner.observe(rows)
-    assert (report.correct, report.rows) == (int((said == rows.labels).sum()), 30)
+    net, drawn = tiny(learner.network).train(), twin_of(learner.memory).sample(MINIBATCH).samples
+    samples = batch(1, samples=30)
+    said = slow_logits(net, as_floats(Samples.concat([samples, drawn])))[:30].argmax(dim=1)
+    report = learner.observe(samples)
+    assert (report.correct, report.samples) == (int((said == samples.labels).sum()), 30)
 
 
 def test_the_published_weights_are_the_default() -> None:
@@ -205,7 +209,7 @@ def test_statistics_of_the_averages_come_from_draws_alone() -> None:
         assert_same_statistics(average, was)
     for number in (1, 2):
         seen = averages_of(learner)
-        drawn = as_floats(twin_of(learner.memory).sample(MINIBATCH).rows)
+        drawn = as_floats(twin_of(learner.memory).sample(MINIBATCH).samples)
         learner.observe(batch(number))
         for average, watching in zip(learner.objective.copies(), seen, strict=True):
             slow_logits(watching, drawn)
@@ -246,12 +250,12 @@ class Chances:
 @pytest.mark.parametrize(("stable", "plastic"), [(0.1, 0.9), (0.5, 0.5), (0.8, 0.3)])
 def test_averages_move_as_often_as_asked_and_independently(stable: float, plastic: float) -> None:
     moved = Chances(stable, plastic).moves(2000)
-    in_a_row = [one[0] and other[0] for one, other in zip(moved[::2], moved[1::2], strict=True)]
+    in_a_sample = [one[0] and other[0] for one, other in zip(moved[::2], moved[1::2], strict=True)]
     for found, chance in (
         ([one for one, _ in moved], stable),
         ([other for _, other in moved], plastic),
         ([one and other for one, other in moved], stable * plastic),
-        (in_a_row, stable**2),
+        (in_a_sample, stable**2),
     ):
         sigma = (len(found) * chance * (1 - chance)) ** 0.5
         assert abs(sum(found) - len(found) * chance) < 4 * sigma
@@ -315,7 +319,7 @@ def test_the_stable_average_predicts_unless_the_working_network_is_asked_for(
         assert float((slow_logits(other.eval(), x).detach() - logits).abs().max()) > 1e-3
 
 
-def test_memory_rows_carry_no_logits() -> None:
+def test_memory_samples_carry_no_logits() -> None:
     learner = cls_learner()
     learner.observe(batch(0))
     assert learner.memory.sample(3).extras == {}

@@ -43,7 +43,7 @@ METHODS: dict[str, Callable[[], Objective]] = {
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of every graph that is compiled."""
+    """The samples of every graph that is compiled."""
     made: list[int] = []
     compile_with = torch.compile
 
@@ -57,25 +57,25 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_short_batch_never_compiles(graphs: list[int]) -> None:
-    learner = make_learner(compiled_rows=FULL, capacity=20)
-    for step, rows in enumerate((4, 4, 4, 3, 4, 1, 2, 4, 3)):
-        learner.observe(batch(step, rows))
+    learner = make_learner(compiled_samples=FULL, capacity=20)
+    for step, samples in enumerate((4, 4, 4, 3, 4, 1, 2, 4, 3)):
+        learner.observe(batch(step, samples))
     assert sorted(graphs) == [4, 8]  # the first step, when nothing was there to draw; all others
 
 
 def test_a_task_with_a_short_last_batch_makes_one_graph(graphs: list[int]) -> None:
-    learner = make_learner(compiled_rows=FULL, capacity=20)
+    learner = make_learner(compiled_samples=FULL, capacity=20)
     learner.memory.offer(batch(100, 20))
     for epoch in range(3):
-        for step, rows in enumerate((4, 4, 4, 3)):
-            learner.observe(batch(10 * epoch + step, rows))
+        for step, samples in enumerate((4, 4, 4, 3)):
+            learner.observe(batch(10 * epoch + step, samples))
     assert graphs == [8]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_changes_nothing_but_how_forwards_are_computed(method: str, graphs: list[int]) -> None:
     plain = make_learner(METHODS[method]())
-    compiled = make_learner(METHODS[method](), compiled_rows=FULL)
+    compiled = make_learner(METHODS[method](), compiled_samples=FULL)
     for learner in (plain, compiled):
         for move in two_tasks_and_a_restart():
             move(learner)
@@ -84,7 +84,7 @@ def test_it_changes_nothing_but_how_forwards_are_computed(method: str, graphs: l
 
 
 def test_hooks_see_every_forward_and_stay_outside_of_the_graphs(graphs: list[int]) -> None:
-    learner = make_learner(compiled_rows=FULL, capacity=20)
+    learner = make_learner(compiled_samples=FULL, capacity=20)
     calls: list[int] = []
     learner.network.register_forward_hook(lambda _, inputs, __: calls.append(len(inputs[0])))
     for step in range(4):

@@ -29,18 +29,18 @@ from driftwise.errors import UserError
 from driftwise.memory import Memory
 from driftwise.memory.policies import Reservoir
 from driftwise.methods import DERpp, DERppOptions
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
 def dark(alpha: float, beta: float) -> Formula:
     """Stream, one draw for its logits, another for its labels: three forwards, in this order."""
 
-    def formula(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
-        loss = slow_cross_entropy(slow_logits(net, as_floats(rows)), rows.labels)
+    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+        loss = slow_cross_entropy(slow_logits(net, as_floats(samples)), samples.labels)
         recalled = memory.sample(MINIBATCH)
-        again = slow_logits(net, as_floats(recalled.rows))
+        again = slow_logits(net, as_floats(recalled.samples))
         loss = loss + alpha * slow_distance(again, recalled.extras["logits"])
-        labels = memory.sample(MINIBATCH).rows
+        labels = memory.sample(MINIBATCH).samples
         return loss + beta * slow_cross_entropy(slow_logits(net, as_floats(labels)), labels.labels)
 
     return formula
@@ -53,24 +53,24 @@ def test_a_step_is_the_stream_and_two_draws_in_forwards_of_their_own(
     learner = make_learner(DERpp(DERppOptions(alpha=alpha, beta=beta)), capacity=12)
     assert_step_is(learner, batch(0), stream_alone)
     for number in range(1, 5):  # from the second step of the first task on
-        assert_step_is(learner, batch(number, rows=3 + number), dark(alpha, beta))
+        assert_step_is(learner, batch(number, samples=3 + number), dark(alpha, beta))
 
 
-def at_once(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
+def at_once(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
     """Stream and one draw in one forward, the draw for its logits and for its labels."""
     drawn = memory.sample(MINIBATCH)
-    said = slow_logits(net, torch.cat([as_floats(rows), as_floats(drawn.rows)]))
-    logits, again = said[: len(rows)], said[len(rows) :]
-    loss = slow_cross_entropy(logits, rows.labels)
+    said = slow_logits(net, torch.cat([as_floats(samples), as_floats(drawn.samples)]))
+    logits, again = said[: len(samples)], said[len(samples) :]
+    loss = slow_cross_entropy(logits, samples.labels)
     loss = loss + 0.2 * slow_distance(again, drawn.extras["logits"])
-    return loss + 0.5 * slow_cross_entropy(again, drawn.rows.labels)
+    return loss + 0.5 * slow_cross_entropy(again, drawn.samples.labels)
 
 
 def test_one_forward_takes_one_draw_for_both_terms() -> None:
     learner = make_learner(DERpp(DERppOptions(one_forward=True)), capacity=12)
     assert_step_is(learner, batch(0), stream_alone)
     for number in range(1, 5):
-        assert_step_is(learner, batch(number, rows=3 + number), at_once)
+        assert_step_is(learner, batch(number, samples=3 + number), at_once)
 
 
 def test_the_published_weights_are_the_default() -> None:
@@ -87,7 +87,7 @@ def test_no_weight_may_be_negative() -> None:
 
 
 class Recording(Memory):
-    """Writes down the pictures of every draw."""
+    """Writes down the images of every draw."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, policy=Reservoir(), seed=0)
@@ -101,7 +101,7 @@ class Recording(Memory):
 
 def test_the_two_draws_of_a_step_are_independent() -> None:
     memory = Recording(20)
-    memory.offer(batch(0, rows=20), {"logits": torch.zeros(20, 5)})
+    memory.offer(batch(0, samples=20), {"logits": torch.zeros(20, 5)})
     learner = make_learner(DERpp(DERppOptions()), memory=memory)
     steps = 200
     for number in range(steps):
@@ -110,27 +110,27 @@ def test_the_two_draws_of_a_step_are_independent() -> None:
     assert len(first) == len(second) == steps
     assert all(len(each) == 4 for each in memory.drawn)
     assert all(one != other for one, other in zip(first, second, strict=True))
-    # Of 4 rows out of 20, 4 others drawn independently share 0.8, with a variance of 0.539.
+    # Of 4 samples out of 20, 4 others drawn independently share 0.8, with a variance of 0.539.
     shared = sum(len(one & other) for one, other in zip(first, second, strict=True))
     assert abs(shared - 0.8 * steps) < 4 * (0.539 * steps) ** 0.5
 
 
-def test_rows_are_kept_with_what_the_network_said_while_training_before_it_moved() -> None:
+def test_samples_are_kept_with_what_the_network_said_while_training_before_it_moved() -> None:
     learner = make_learner(DERpp(DERppOptions()), capacity=100)
     said: list[Tensor] = []
     for number in range(3):
-        rows = batch(number)
-        said.append(slow_logits(tiny(learner.network).train(), as_floats(rows)).detach())
-        learner.observe(rows)
+        samples = batch(number)
+        said.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
+        learner.observe(samples)
     moved = slow_logits(tiny(learner.network).train(), as_floats(batch(2))).detach()
-    rows, logits = all_stored(learner.memory)
-    assert rows.ids.tolist() == [100 * number + i for number in range(3) for i in range(5)]
+    samples, logits = all_stored(learner.memory)
+    assert samples.ids.tolist() == [100 * number + i for number in range(3) for i in range(5)]
     torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
     assert float((logits[-5:] - moved).abs().max()) > 1e-2
     assert not logits.requires_grad
 
 
-def test_realigned_rows_get_the_logits_of_the_network_as_it_is() -> None:
+def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
     learner = make_learner(DERpp(DERppOptions()), capacity=12)
     assert_realignment_asks_the_network_as_it_is(learner)
     assert_step_is(learner, batch(5), dark(0.2, 0.5))

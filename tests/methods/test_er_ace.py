@@ -24,17 +24,17 @@ from torch import Tensor
 
 from driftwise.memory import Memory
 from driftwise.methods import ERACE
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
 def asymmetric(*competing: int, replays: bool = True) -> Formula:
-    """Stream rows against some classes, a draw against all of them, each in its own forward."""
+    """Stream samples against some classes, a draw against all of them, each in its own forward."""
 
-    def formula(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
-        said = slow_logits(net, as_floats(rows))
-        loss = slow_cross_entropy(said, rows.labels, competing)
+    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+        said = slow_logits(net, as_floats(samples))
+        loss = slow_cross_entropy(said, samples.labels, competing)
         if replays:
-            drawn = memory.sample(MINIBATCH).rows
+            drawn = memory.sample(MINIBATCH).samples
             assert len(drawn) == MINIBATCH
             loss = loss + slow_cross_entropy(slow_logits(net, as_floats(drawn)), drawn.labels)
         return loss
@@ -68,7 +68,7 @@ def test_the_first_task_is_plain_cross_entropy_without_replay() -> None:
         pytest.param([(0, 1), (2, 3)], (4,), (), (4, 4), (4,), id="nobody competes"),
     ],
 )
-def test_stream_rows_compete_with_classes_present_or_still_to_come(
+def test_stream_samples_compete_with_classes_present_or_still_to_come(
     tasks: list[tuple[int, ...]],
     now: tuple[int, ...],
     earlier: tuple[int, ...],
@@ -122,11 +122,11 @@ def test_correct_means_right_among_all_classes() -> None:
     learner = make_learner(ERACE())
     play_tasks(learner, (0, 4), (2, 3))
     learner.begin_task((1,))
-    rows = labelled(1, *[1] * 8)  # masked, nothing but the truth would be left to say
-    said = slow_logits(tiny(learner.network).train(), as_floats(rows)).argmax(dim=1)
+    samples = labelled(1, *[1] * 8)  # masked, nothing but the truth would be left to say
+    said = slow_logits(tiny(learner.network).train(), as_floats(samples)).argmax(dim=1)
     right = int((said == 1).sum())
     assert right < 8
-    assert learner.observe(rows).correct == right
+    assert learner.observe(samples).correct == right
 
 
 def test_classes_that_do_not_compete_are_left_alone_by_the_stream() -> None:

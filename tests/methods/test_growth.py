@@ -130,7 +130,7 @@ def test_new_outputs_begin_at_zero_and_the_weights_of_old_ones_stay(bias: bool) 
 @pytest.mark.parametrize("method", METHODS)
 def test_right_after_growing_old_classes_are_answered_and_predicted_as_before(method: str) -> None:
     learner = two_tasks(METHODS[method]())
-    asked = batch(9, rows=7).images
+    asked = batch(9, samples=7).images
     before = [learner._ask(network, asked) for network in learner.networks]
     said = learner.logits(asked)
     learner.grow(GROWN)
@@ -169,7 +169,7 @@ def test_logits_kept_in_memory_are_widened_by_zeros(method: str) -> None:
     before = copy.deepcopy(learner.memory).sample(6)
     learner.grow(GROWN)
     after = copy.deepcopy(learner.memory).sample(6)
-    assert torch.equal(after.rows.ids, before.rows.ids)
+    assert torch.equal(after.samples.ids, before.samples.ids)
     assert torch.equal(after.extras["logits"][:, :CLASSES], before.extras["logits"])
     assert not after.extras["logits"][:, CLASSES:].any()
 

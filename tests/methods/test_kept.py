@@ -22,7 +22,7 @@ from driftwise.learner import Learner
 from driftwise.methods import SER, SEROptions
 from driftwise.methods.logit_cache import MOST_PLACES, Kept, Looks
 from driftwise.models.head import find_head
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 EPOCHS = 3
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def never() -> Tensor:
     raise AssertionError("everything is known")
 
 
-def test_rows_are_known_by_who_they_are_in_any_order() -> None:
+def test_samples_are_known_by_who_they_are_in_any_order() -> None:
     kept = Kept()
     kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
     kept.said(looks_of((9, 0)), lambda: answers(90))
@@ -66,7 +66,7 @@ def test_what_is_kept_does_not_depend_on_how_the_table_grew() -> None:
         assert kept.said(beyond, lambda: answers(4)).tolist() == [[4]], "too many to be kept"
 
 
-def test_a_row_that_looks_different_is_asked_about_again() -> None:
+def test_a_sample_that_looks_different_is_asked_about_again() -> None:
     kept = Kept()
     kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
     assert kept.said(looks_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
@@ -74,7 +74,7 @@ def test_a_row_that_looks_different_is_asked_about_again() -> None:
     assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
 
 
-def test_a_row_that_is_missing_is_asked_about() -> None:
+def test_a_sample_that_is_missing_is_asked_about() -> None:
     kept = Kept()
     kept.said(looks_of((5, 0)), lambda: answers(50))
     for missing in (3, 6, 1000):
@@ -82,13 +82,13 @@ def test_a_row_that_is_missing_is_asked_about() -> None:
         assert said.tolist() == [[50], [1]]
 
 
-def test_one_row_may_come_in_two_looks_at_once() -> None:
+def test_one_sample_may_come_in_two_looks_at_once() -> None:
     kept = Kept()
     kept.said(looks_of((5, 0), (5, 3)), lambda: answers(50, 53))
     assert kept.said(looks_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
 
 
-def test_a_batch_of_known_and_unknown_rows_keeps_the_unknown_ones() -> None:
+def test_a_batch_of_known_and_unknown_samples_keeps_the_unknown_ones() -> None:
     kept = Kept()
     for _ in range(100):
         for look in (0, 1):
@@ -97,7 +97,7 @@ def test_a_batch_of_known_and_unknown_rows_keeps_the_unknown_ones() -> None:
     assert len(kept.state_dict()["answers"]) == 5
 
 
-def test_of_rows_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
+def test_of_samples_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
     """Enough of them for torch to work with several threads, which take no turns."""
     kept, twin = Kept(), Kept()
     ids = torch.arange(4000).repeat(3)
@@ -119,7 +119,7 @@ def test_what_was_asked_about_may_be_written_over() -> None:
 
 
 @pytest.mark.parametrize("looks", [looks_of((-5, 0)), looks_of((5, -1)), looks_of((2**40, 0))])
-def test_rows_that_no_table_can_hold_are_asked_about(looks: Looks) -> None:
+def test_samples_that_no_table_can_hold_are_asked_about(looks: Looks) -> None:
     kept = Kept()
     kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
     for number in (3, 4):
@@ -168,8 +168,8 @@ def learner_in_second_task(**practice: Any) -> Learner:
     return learner
 
 
-def batches(epoch: int) -> list[Rows]:
-    """The same rows every time, one more batch of another size, in another order."""
+def batches(epoch: int) -> list[Samples]:
+    """The same samples every time, one more batch of another size, in another order."""
     made = [batch(number, 5) for number in range(20, 24)] + [batch(24, 2)]
     return made[epoch:] + made[:epoch]
 
@@ -177,12 +177,12 @@ def batches(epoch: int) -> list[Rows]:
 def learn(learner: Learner, epochs: int = EPOCHS, first: int = 1) -> None:
     for epoch in range(first, epochs + 1):
         learner.begin_epoch(epoch, epochs)
-        for rows in batches(epoch):
-            learner.observe(rows)
+        for samples in batches(epoch):
+            learner.observe(samples)
 
 
-def frozen_rows(learner: Learner) -> list[int]:
-    """Rows of each forward of the frozen network from now on."""
+def frozen_samples(learner: Learner) -> list[int]:
+    """Samples of each forward of the frozen network from now on."""
     (frozen,) = learner.objective.copies()
     asked: list[int] = []
 
@@ -196,27 +196,27 @@ def frozen_rows(learner: Learner) -> list[int]:
 
 def test_the_frozen_network_is_asked_in_the_first_epoch_only() -> None:
     learner = learner_in_second_task()
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     learn(learner)
-    assert asked == [len(rows) for rows in batches(1)]
+    assert asked == [len(samples) for samples in batches(1)]
 
 
 def test_a_task_of_one_epoch_keeps_nothing() -> None:
     learner = learner_in_second_task()
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     learn(learner, epochs=1)
-    assert asked == [len(rows) for rows in batches(1)]
+    assert asked == [len(samples) for samples in batches(1)]
     assert learner.objective.state_dict()["kept"] == {}
 
 
-def test_augmented_pictures_are_asked_about_every_time() -> None:
+def test_augmented_images_are_asked_about_every_time() -> None:
     learner = learner_in_second_task(augmentation="flip")
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     learn(learner)
     assert len(asked) == EPOCHS * len(batches(1))
 
 
-def test_a_network_that_looks_at_other_rows_is_asked_every_time() -> None:
+def test_a_network_that_looks_at_other_samples_is_asked_every_time() -> None:
     def make(attempt: int) -> nn.Module:
         network = make_plain(attempt)
         network[1] = nn.BatchNorm2d(3, track_running_stats=False)
@@ -225,7 +225,7 @@ def test_a_network_that_looks_at_other_rows_is_asked_every_time() -> None:
     learner = make_learner(SER(SEROptions()), make=make, capacity=12, lr=0.05)
     play_tasks(learner, (0, 1))
     learner.begin_task((2, 3, 4))
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     learn(learner)
     assert len(asked) == EPOCHS * len(batches(1))
 
@@ -245,24 +245,24 @@ def test_the_next_task_starts_from_another_frozen_network() -> None:
     learn(learner)
     learner.end_task()
     learner.begin_task(())
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     learn(learner)
-    assert asked == [len(rows) for rows in batches(1)]
+    assert asked == [len(samples) for samples in batches(1)]
 
 
 def test_a_state_taken_within_an_epoch_goes_on_to_the_same_bits() -> None:
     straight, before, after = (learner_in_second_task() for _ in range(3))
     learn(straight)
     before.begin_epoch(1, EPOCHS)
-    for rows in batches(1)[:3]:
-        before.observe(rows)
+    for samples in batches(1)[:3]:
+        before.observe(samples)
     after.load_state_dict(before.state_dict())
-    asked = frozen_rows(after)
+    asked = frozen_samples(after)
     after.begin_epoch(1, EPOCHS)
-    for rows in batches(1)[3:]:
-        after.observe(rows)
+    for samples in batches(1)[3:]:
+        after.observe(samples)
     learn(after, first=2)
-    assert asked == [len(rows) for rows in batches(1)[3:]]
+    assert asked == [len(samples) for samples in batches(1)[3:]]
     assert same(after.state_dict(), straight.state_dict())
 
 
@@ -271,7 +271,7 @@ def test_a_head_that_grows_between_epochs_is_asked_again() -> None:
     learner.begin_epoch(1, 2)
     learner.observe(labelled(20, 2, 3, 4))
     learner.grow(CLASSES + 2)
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     learner.begin_epoch(2, 2)
     learner.observe(labelled(20, 2, 3, 4))
     learner.observe(labelled(20, 2, 3, 4))
@@ -288,7 +288,7 @@ def test_after_a_task_nothing_is_kept_until_another_has_several_epochs() -> None
     learner = learner_in_second_task()
     learn(learner)
     learner.end_task()
-    asked = frozen_rows(learner)
+    asked = frozen_samples(learner)
     for _ in range(2):
         learner.observe(labelled(20, 2, 3, 4))
     assert asked == [3, 3]

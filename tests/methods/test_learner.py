@@ -30,20 +30,22 @@ from torch import Tensor, nn
 from driftwise.errors import RunFailure
 from driftwise.memory import Memory
 from driftwise.methods import ER, Draw, Inputs, Objective, Outcome
-from driftwise.types import Extras, Rows
+from driftwise.types import Extras, Samples
 
 # --- experience replay, written out -------------------------------------------------------------
 
 
-def replay_together(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
+def replay_together(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
     """One mean over the batch and a draw, in one forward."""
     if len(memory):
-        rows = Rows.concat([rows, memory.sample(MINIBATCH).rows])
-    return slow_cross_entropy(slow_logits(net, as_floats(rows)), rows.labels)
+        samples = Samples.concat([samples, memory.sample(MINIBATCH).samples])
+    return slow_cross_entropy(slow_logits(net, as_floats(samples)), samples.labels)
 
 
 @pytest.mark.parametrize("steps_before", [0, 1, 4], ids=["empty memory", "filling", "full"])
-def test_er_takes_the_gradient_of_one_mean_over_stream_and_memory_rows(steps_before: int) -> None:
+def test_er_takes_the_gradient_of_one_mean_over_stream_and_memory_samples(
+    steps_before: int,
+) -> None:
     learner = make_learner()
     for number in range(steps_before):
         learner.observe(batch(number))
@@ -53,21 +55,21 @@ def test_er_takes_the_gradient_of_one_mean_over_stream_and_memory_rows(steps_bef
 def test_a_step_reports_what_the_network_said_before_it_moved() -> None:
     learner = make_learner()
     learner.observe(batch(0))
-    rows = batch(1, rows=20)
+    samples = batch(1, samples=20)
     before = copy.deepcopy(learner)
     twin = copy.deepcopy(before.network).train()
-    replay = before.memory.sample(4).rows
-    x = as_floats(Rows.concat([rows, replay]))
+    replay = before.memory.sample(4).samples
+    x = as_floats(Samples.concat([samples, replay]))
     said = twin(x)[:20].argmax(dim=1)
-    report = learner.observe(rows)
-    assert (report.rows, report.correct) == (20, int((said == rows.labels).sum()))
+    report = learner.observe(samples)
+    assert (report.samples, report.correct) == (20, int((said == samples.labels).sum()))
 
 
 # --- the order of things ------------------------------------------------------------------------
 
 
 class Spy(Objective):
-    """ER that keeps what it saw, and whose memory rows carry the logits of their step."""
+    """ER that keeps what it saw, and whose memory samples carry the logits of their step."""
 
     def __init__(self) -> None:
         self.draws: list[Inputs | None] = []
@@ -113,15 +115,15 @@ def test_the_batch_is_offered_to_memory_only_after_its_own_step() -> None:
         assert sorted(draw.y.tolist()) == expected
 
 
-def test_rows_in_memory_carry_what_the_network_said_in_their_step() -> None:
+def test_samples_in_memory_carry_what_the_network_said_in_their_step() -> None:
     spy = Spy()
     learner = make_learner(spy, capacity=100)
     for number in range(3):
         learner.observe(batch(number))
     stored = learner.memory.sample(100)
-    for identity, said in zip(stored.rows.ids.tolist(), stored.extras["logits"], strict=True):
-        number, row = divmod(identity, 100)
-        assert torch.equal(said, spy.logits[number][row])
+    for identity, said in zip(stored.samples.ids.tolist(), stored.extras["logits"], strict=True):
+        number, sample = divmod(identity, 100)
+        assert torch.equal(said, spy.logits[number][sample])
 
 
 def test_the_method_is_told_of_tasks_and_of_every_move() -> None:
@@ -172,30 +174,30 @@ class Dropping(TinyNet):
         return self
 
 
-@pytest.mark.parametrize("rows", [0, 1, 600], ids=["none", "one", "more than a portion"])
+@pytest.mark.parametrize("samples", [0, 1, 600], ids=["none", "one", "more than a portion"])
 @pytest.mark.parametrize("training", [True, False])
-def test_predicting_and_annotating_change_nothing(rows: int, training: bool) -> None:
+def test_predicting_and_annotating_change_nothing(samples: int, training: bool) -> None:
     learner = make_learner(Spy(), make=lambda attempt: Dropping())
     learner.network.eval()
     with torch.random.fork_rng():
         learner.observe(batch(0))
     learner.network.train(training)
     before = state_of(learner)
-    asked = batch(1, rows=rows)
+    asked = batch(1, samples=samples)
     logits = learner.logits(asked.images)
     extras = learner.annotate(asked)
     assert same(state_of(learner), before)
-    assert logits.shape == (rows, CLASSES)
+    assert logits.shape == (samples, CLASSES)
     assert not logits.requires_grad
     assert not extras["logits"].requires_grad
     torch.testing.assert_close(extras["logits"], logits)
 
 
-@pytest.mark.parametrize("rows", [5, 700])
-def test_the_published_way_to_annotate_is_one_training_forward_of_the_batch(rows: int) -> None:
+@pytest.mark.parametrize("samples", [5, 700])
+def test_the_published_way_to_annotate_is_one_training_forward_of_the_batch(samples: int) -> None:
     learner = make_learner(Spy(), annotate_in_training=True)
     learner.observe(batch(0))
-    fresh = batch(1, rows=rows)
+    fresh = batch(1, samples=samples)
     twin = tiny(learner.network).train()
     with torch.no_grad():
         wanted = twin(as_floats(fresh))
@@ -220,7 +222,7 @@ def test_a_network_that_draws_while_it_is_asked_moves_no_random_state_and_repeat
     learner = make_learner(Spy(), make=lambda attempt: Unsteady())
     learner.observe(batch(0))
     before = state_of(learner)
-    asked = batch(1, rows=20)
+    asked = batch(1, samples=20)
     said = learner.logits(asked.images)
     assert (said == 0).any(), "it does draw"
     assert (said != 0).any()
@@ -233,10 +235,10 @@ def test_a_network_that_draws_while_it_is_asked_moves_no_random_state_and_repeat
     assert same(state_of(learner), before)
 
 
-def test_predictions_do_not_depend_on_the_rows_beside_them() -> None:
+def test_predictions_do_not_depend_on_the_samples_beside_them() -> None:
     learner = make_learner()
     learner.observe(batch(0))
-    images = batch(1, rows=1030).images
+    images = batch(1, samples=1030).images
     alone = torch.cat([learner.logits(images[i : i + 1]) for i in (0, 511, 512, 1029)])
     torch.testing.assert_close(learner.logits(images)[[0, 511, 512, 1029]], alone)
 
@@ -323,7 +325,7 @@ def test_weights_that_a_last_step_has_burst_end_no_task_and_are_told(ended_by: s
 
 
 class Restless(nn.Module):
-    """Its norm keeps no statistics, so that it has nothing to go by for a single row."""
+    """Its norm keeps no statistics, so that it has nothing to go by for a single sample."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -335,23 +337,23 @@ class Restless(nn.Module):
         return logits
 
 
-def test_a_norm_that_cannot_learn_from_a_single_row_is_told_in_one_line() -> None:
+def test_a_norm_that_cannot_learn_from_a_single_sample_is_told_in_one_line() -> None:
     learner = make_learner(make=lambda attempt: Restless())
     learner.observe(batch(0))
-    learner.observe(batch(1, rows=1))  # beside rows from memory
+    learner.observe(batch(1, samples=1))  # beside samples from memory
     for label in range(CLASSES):
         learner.memory.drop(label)
-    told = complaint(lambda: learner.observe(batch(2, rows=1)))
-    assert told.startswith("the network's batch norm cannot learn from a single row")
-    assert "choose a batch_size that leaves no row over" in told
+    told = complaint(lambda: learner.observe(batch(2, samples=1)))
+    assert told.startswith("the network's batch norm cannot learn from a single sample")
+    assert "choose a batch_size that leaves no sample over" in told
 
 
 def test_an_empty_batch_is_refused_before_anything_moves() -> None:
     learner = make_learner()
     learner.observe(batch(0))
     before = state_of(learner)
-    with pytest.raises(ValueError, match="at least one row"):
-        learner.observe(batch(1, rows=0))
+    with pytest.raises(ValueError, match="at least one sample"):
+        learner.observe(batch(1, samples=0))
     assert same(state_of(learner), before)
 
 
@@ -389,7 +391,7 @@ def test_a_method_without_state_refuses_the_state_of_another() -> None:
         ER().load_state_dict({"ema": 1})
 
 
-def test_columns_are_never_asked_about_a_table_without_rows_or_classes() -> None:
+def test_columns_are_never_asked_about_a_table_without_samples_or_classes() -> None:
     class Sure(Spy):
         def columns(self, logits: Tensor) -> Extras:
             return {"sure": logits.softmax(1).max(1).values}

@@ -1,4 +1,4 @@
-"""One forward over several sets of rows ends in the step that several forwards end in."""
+"""One forward over several sets of samples ends in the step that several forwards end in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from driftwise.methods import (
     SEROptions,
 )
 from driftwise.methods.base import Inputs
-from driftwise.models.plain import treats_rows_apart
+from driftwise.models.plain import treats_samples_apart
 
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,
@@ -56,8 +56,8 @@ def two_tasks(make: Callable[[int], nn.Module], method: str) -> tuple[Learner, l
     for classes in ((0, 1), (2, 3)):
         learner.begin_task(classes)
         for step in range(4):
-            rows = labelled(10 * classes[0] + step, *(3 * list(classes))[: 5 - step])
-            losses.append(learner.observe(rows).loss)
+            samples = labelled(10 * classes[0] + step, *(3 * list(classes))[: 5 - step])
+            losses.append(learner.observe(samples).loss)
         learner.end_task()
     return learner, losses
 
@@ -66,8 +66,8 @@ def two_tasks(make: Callable[[int], nn.Module], method: str) -> tuple[Learner, l
 def test_merged_forwards_learn_what_single_ones_do(method: str) -> None:
     merged, losses = two_tasks(known_layers, method)
     single, expected = two_tasks(unknown_layers, method)
-    assert treats_rows_apart(merged.network)
-    assert not treats_rows_apart(single.network)
+    assert treats_samples_apart(merged.network)
+    assert not treats_samples_apart(single.network)
     assert losses == pytest.approx(expected, rel=1e-5)
     for mine, theirs in zip(merged.networks, single.networks, strict=True):
         for name, weight in theirs.state_dict().items():
@@ -75,7 +75,7 @@ def test_merged_forwards_learn_what_single_ones_do(method: str) -> None:
 
 
 @pytest.mark.parametrize("make", [known_layers, unknown_layers])
-def test_the_frozen_network_sees_the_pictures_that_the_trained_one_sees(
+def test_the_frozen_network_sees_the_images_that_the_trained_one_sees(
     make: Callable[[int], nn.Module],
 ) -> None:
     learner = make_learner(
@@ -92,16 +92,16 @@ def test_the_frozen_network_sees_the_pictures_that_the_trained_one_sees(
     assert torch.equal(trained[: len(frozen)], frozen)
 
 
-def test_rows_become_floats_once_whoever_asks_first() -> None:
+def test_samples_become_floats_once_whoever_asks_first() -> None:
     calls: list[int] = []
 
     def convert(images: Tensor) -> Tensor:
         calls.append(len(images))
         return images.float() + len(calls)  # another answer every time, as an augmentation has
 
-    def inputs(rows: int) -> Inputs:
-        y = torch.zeros(rows, dtype=torch.int64)
-        return Inputs(torch.zeros(rows, 2, dtype=torch.uint8), y, {}, convert=convert)
+    def inputs(samples: int) -> Inputs:
+        y = torch.zeros(samples, dtype=torch.int64)
+        return Inputs(torch.zeros(samples, 2, dtype=torch.uint8), y, {}, convert=convert)
 
     first, second, third = inputs(2), inputs(3), inputs(1)
     whole = Inputs.together(first, second)

@@ -73,8 +73,8 @@ def train(learner: Learner) -> list[float]:
     for number, classes in enumerate([(0, 1), (2,), (3, 4)]):
         learner.begin_task(classes)
         for step in range(3):
-            rows = labelled(10 * number + step, *(8 * classes)[:7], 0)
-            losses.append(learner.observe(rows).loss)
+            samples = labelled(10 * number + step, *(8 * classes)[:7], 0)
+            losses.append(learner.observe(samples).loss)
         learner.end_task()
     return losses
 
@@ -113,11 +113,11 @@ def test_the_loss_is_taken_in_float32_of_what_was_said_in_bf16() -> None:
     learner = wide_learner("finetune", bf16=True)
     said: list[Tensor] = []
     learner.network.register_forward_hook(lambda module, given, out: said.append(out.detach()))
-    rows = batch(0, rows=9)
-    loss = learner.observe(rows).loss
+    samples = batch(0, samples=9)
+    loss = learner.observe(samples).loss
     (logits,) = said
-    assert loss == pytest.approx(float(cross_entropy(logits.float(), rows.labels)), rel=1e-6)
-    assert loss != pytest.approx(float(cross_entropy(logits, rows.labels)), rel=1e-5)
+    assert loss == pytest.approx(float(cross_entropy(logits.float(), samples.labels)), rel=1e-6)
+    assert loss != pytest.approx(float(cross_entropy(logits, samples.labels)), rel=1e-5)
 
 
 @pytest.mark.parametrize("method", ["der++", "ser"])
@@ -138,7 +138,7 @@ def test_a_short_training_in_bf16_agrees_with_float32(method: str) -> None:
     full, half = (wide_learner(method, bf16=bf16, lr=0.1 * LR) for bf16 in (False, True))
     losses, rounded = train(full), train(half)
     assert rounded == pytest.approx(losses, rel=0.01)
-    images = batch(50, rows=40).images
+    images = batch(50, samples=40).images
     said = torch.stack([full.logits(images).flatten(), half.logits(images).flatten()])
     assert not torch.equal(*said)
     assert float(torch.corrcoef(said)[0, 1]) > 0.9
@@ -172,7 +172,7 @@ def test_channels_last_trains_to_the_same_weights(method: str) -> None:
         theirs = other.state_dict()
         for name, tensor in one.state_dict().items():
             torch.testing.assert_close(tensor, theirs[name], rtol=1e-5, atol=1e-5)
-    images = batch(50, rows=20).images
+    images = batch(50, samples=20).images
     torch.testing.assert_close(last.logits(images), plain.logits(images), rtol=1e-5, atol=1e-5)
 
 
@@ -241,7 +241,7 @@ def test_dropout_knows_nothing_of_the_global_state_and_leaves_it_alone(method: s
 
 
 def test_the_learners_seed_decides_what_is_dropped() -> None:
-    losses = [dropping_learner(seed=seed).observe(batch(0, rows=20)).loss for seed in (0, 0, 1)]
+    losses = [dropping_learner(seed=seed).observe(batch(0, samples=20)).loss for seed in (0, 0, 1)]
     assert losses[0] == losses[1] != losses[2]
 
 
@@ -254,7 +254,7 @@ def test_every_forward_drops_another_half() -> None:
         lambda module, given, out: kept.append((out != 0) | (given[0] == 0))
     )
     for number in range(10):
-        learner.observe(batch(number, rows=4))
+        learner.observe(batch(number, samples=4))
     assert len(kept) == 1 + 9 * 3
     for i, one in enumerate(kept):
         assert all(not torch.equal(one, other) for other in kept[:i])

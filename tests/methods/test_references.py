@@ -34,7 +34,7 @@ from driftwise.metrics import Ledger
 from driftwise.protocols import Workbench
 from driftwise.runs.listeners import Silent
 from driftwise.streams import Concept, DriftEvent, Schedule, Stream
-from driftwise.types import Dataset, Parts, Rows, Verdict
+from driftwise.types import Dataset, Parts, Samples, Verdict
 
 # --- nothing is rehearsed -----------------------------------------------------------------------
 
@@ -46,13 +46,13 @@ def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_memory_alone(
     objective: Finetune,
 ) -> None:
     learner = make_learner(objective)
-    kept = batch(50, rows=6)
+    kept = batch(50, samples=6)
     learner.memory.offer(kept)
     learner.begin_task(range(CLASSES))
     for number in range(3):
         assert_step_is(learner, batch(number), stream_alone)
     assert learner.memory.seen == 6
-    assert sorted(learner.memory.sample(6).rows.ids.tolist()) == kept.ids.tolist()
+    assert sorted(learner.memory.sample(6).samples.ids.tolist()) == kept.ids.tolist()
 
 
 def test_finetuning_offers_the_memory_nothing() -> None:
@@ -78,11 +78,11 @@ TASKS = ((0, 1), (2,), (3, 4))
 TURNED = 1
 """The concept that class 0 takes on at the second task."""
 TRAINED = 6
-"""Training rows of every class."""
+"""Training samples of every class."""
 
 
 @functools.cache
-def pictures() -> Dataset:
+def make_images() -> Dataset:
     draw = np.random.RandomState(0)
     labels = np.repeat(np.arange(CLASSES), 2 * TRAINED)
     return Dataset(
@@ -93,7 +93,7 @@ def pictures() -> Dataset:
 
 
 def stream_for(method: type[Objective]) -> Stream:
-    ids = np.arange(len(pictures().labels))
+    ids = np.arange(len(make_images().labels))
     rest = np.array([], dtype=np.int64)
     parts = Parts(train=ids[::2], monitored=rest, reference=rest, test=ids[1::2])
     schedule = Schedule(
@@ -101,7 +101,9 @@ def stream_for(method: type[Objective]) -> Stream:
         concepts=(Concept(transform="permutation", severity=5, seed=1),),
         events=(DriftEvent(task=2, concepts={0: TURNED}),),
     )
-    return Stream(pictures(), parts, schedule, batch_size=4, seed=0, cumulative=method.cumulative)
+    return Stream(
+        make_images(), parts, schedule, batch_size=4, seed=0, cumulative=method.cumulative
+    )
 
 
 class Watched(Joint):
@@ -128,7 +130,7 @@ class Watched(Joint):
 
 
 def as_pairs(x: Tensor, labels: Tensor) -> list[tuple[bytes, int]]:
-    return [(row.numpy().tobytes(), int(label)) for row, label in zip(x, labels, strict=True)]
+    return [(sample.numpy().tobytes(), int(label)) for sample, label in zip(x, labels, strict=True)]
 
 
 class Unwatched:
@@ -137,7 +139,7 @@ class Unwatched:
     def check(self, task: object) -> list[Verdict]:
         return []
 
-    def renew(self, task: object, labels: Sequence[int], learned: Rows) -> None:
+    def renew(self, task: object, labels: Sequence[int], learned: Samples) -> None:
         return
 
 
@@ -168,13 +170,15 @@ def test_joint_training_sees_every_known_class_as_it_looks_now_in_every_epoch() 
     assert objective.announced == list(TASKS)
     for number, shown in enumerate(objective.shown, start=1):
         known = [label for classes in TASKS[:number] for label in classes]
-        rows = stream_for(Joint).rows("train", known, number)
-        assert len(rows) == TRAINED * len(known)
-        assert set(rows.concepts[rows.labels == 0].tolist()) == ({0} if number == 1 else {TURNED})
-        assert sorted(shown) == sorted(2 * as_pairs(as_floats(rows), rows.labels))
+        samples = stream_for(Joint).samples("train", known, number)
+        assert len(samples) == TRAINED * len(known)
+        assert set(samples.concepts[samples.labels == 0].tolist()) == (
+            {0} if number == 1 else {TURNED}
+        )
+        assert sorted(shown) == sorted(2 * as_pairs(as_floats(samples), samples.labels))
 
 
-def test_joint_training_books_a_label_once_for_every_look_of_a_row() -> None:
+def test_joint_training_books_a_label_once_for_every_look_of_a_sample() -> None:
     learner, _, ledger = played(from_scratch=True)
     # Class 0 has to be labelled anew at the second task, as it looks different from there on.
     assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
@@ -207,8 +211,8 @@ def test_starting_afresh_forgets_the_optimisers_momentum_too(momentum: float) ->
     )
     fresh.begin_task((0, 1, 2))
     for number in (2, 3):
-        rows = labelled(number, 0, 1, 2)
-        mine, theirs = learner.observe(rows), fresh.observe(rows)
+        samples = labelled(number, 0, 1, 2)
+        mine, theirs = learner.observe(samples), fresh.observe(samples)
         assert mine.loss == theirs.loss
         assert torch.equal(mine.logits, theirs.logits)
     assert same(weights_of(learner.network), weights_of(fresh.network))
@@ -230,5 +234,5 @@ def test_finetuning_is_paused_as_safely() -> None:
 
 def test_only_joint_training_asks_for_classes_of_earlier_tasks() -> None:
     for method, labels in ((Finetune, [2]), (Joint, [0, 1, 2])):
-        rows = stream_for(method).task(2).train()
-        assert torch.unique(rows.labels).tolist() == labels
+        samples = stream_for(method).task(2).train()
+        assert torch.unique(samples.labels).tolist() == labels

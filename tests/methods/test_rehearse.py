@@ -19,15 +19,15 @@ from learn_builders import (
 )
 from same_state import same
 
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
 def test_rehearsing_is_one_step_on_a_draw_from_memory_and_another_draw_beside_it() -> None:
     learner = make_learner()
     learner.observe(labelled(1, 0, 1, 2, 3, 4, 0))
     net, twin = tiny(learner.network).train(), twin_of(learner.memory)
-    stream, replay = twin.sample(4).rows, twin.sample(4).rows
-    both = Rows.concat([stream, replay])
+    stream, replay = twin.sample(4).samples, twin.sample(4).samples
+    both = Samples.concat([stream, replay])
     expected = slow_cross_entropy(slow_logits(net, as_floats(both)), both.labels)
     expected.backward()  # type: ignore[no-untyped-call]
     report = learner.rehearse()
@@ -49,7 +49,7 @@ def test_nothing_that_is_rehearsed_is_kept() -> None:
     assert learner.steps == 3
 
 
-def test_rehearsing_given_rows_moves_the_network_as_observing_them_would() -> None:
+def test_rehearsing_given_samples_moves_the_network_as_observing_them_would() -> None:
     one, other = make_learner(), make_learner()
     for learner in (one, other):
         learner.observe(labelled(1, 0, 1, 2))

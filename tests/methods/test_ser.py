@@ -29,7 +29,7 @@ from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.memory import Memory
 from driftwise.methods import SER, SEROptions
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 ALPHA, BETA = 0.3, 0.7
 
@@ -37,17 +37,17 @@ ALPHA, BETA = 0.3, 0.7
 def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> Formula:
     """Stream and a draw as large, each near its own past; the frozen network in evaluation mode."""
 
-    def formula(net: TinyNet, memory: Memory, rows: Rows) -> Tensor:
-        said = slow_logits(net, as_floats(rows))
-        loss = slow_cross_entropy(said, rows.labels)
+    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+        said = slow_logits(net, as_floats(samples))
+        loss = slow_cross_entropy(said, samples.labels)
         if len(memory):
-            replay = memory.sample(len(rows))
-            again = slow_logits(net, as_floats(replay.rows))
-            loss = loss + slow_cross_entropy(again, replay.rows.labels)
+            replay = memory.sample(len(samples))
+            again = slow_logits(net, as_floats(replay.samples))
+            loss = loss + slow_cross_entropy(again, replay.samples.labels)
             loss = loss + alpha * slow_distance(again, replay.extras["logits"])
         if frozen is not None:
             assert not frozen.training
-            before = slow_logits(frozen, as_floats(rows)).detach()
+            before = slow_logits(frozen, as_floats(samples)).detach()
             loss = loss + beta * slow_distance(said, before)
         return loss
 
@@ -73,8 +73,8 @@ def test_from_the_second_task_on_a_step_is_all_four_terms() -> None:
         frozen = tiny(learner.network).eval()
         learner.begin_task(classes)
         for step in range(3):
-            rows = labelled(10 * number + step, *(3 * classes)[:3], 0)
-            assert_step_is(learner, rows, strong(frozen))
+            samples = labelled(10 * number + step, *(3 * classes)[:3], 0)
+            assert_step_is(learner, samples, strong(frozen))
         learner.end_task()
 
 
@@ -103,16 +103,18 @@ def test_no_weight_may_be_negative() -> None:
             SEROptions(**wrong)
 
 
-@pytest.mark.parametrize(("rows", "drawn"), [(2, 2), (MINIBATCH, MINIBATCH), (7, 7), (11, 8)])
-def test_a_draw_is_as_large_as_the_batch_whatever_the_minibatch_size(rows: int, drawn: int) -> None:
+@pytest.mark.parametrize(("samples", "drawn"), [(2, 2), (MINIBATCH, MINIBATCH), (7, 7), (11, 8)])
+def test_a_draw_is_as_large_as_the_batch_whatever_the_minibatch_size(
+    samples: int, drawn: int
+) -> None:
     learner = ser_learner()
     play_tasks(learner, (0, 1))
     assert len(learner.memory) == 8
     learner.begin_task((2,))
     sizes: list[int] = []
     learner.network.register_forward_hook(lambda module, given, out: sizes.append(len(out)))
-    learner.observe(labelled(1, *[2] * rows))
-    assert sizes == [rows, drawn]
+    learner.observe(labelled(1, *[2] * samples))
+    assert sizes == [samples, drawn]
 
 
 def test_the_frozen_network_is_the_one_that_ended_the_task_and_never_moves() -> None:
@@ -174,18 +176,18 @@ def test_a_restart_forgets_the_frozen_network_until_a_task_ends_and_goes_on_repl
     assert_step_is(learner, labelled(2, 4, 4), strong(frozen))
 
 
-def test_rows_are_kept_with_what_the_network_said_from_the_first_task_on() -> None:
+def test_samples_are_kept_with_what_the_network_said_from_the_first_task_on() -> None:
     learner = ser_learner(capacity=100)
     said = []
     for number, labels in enumerate([(0, 1, 0), (1, 1, 0), (2, 2, 1)]):
-        rows = labelled(number, *labels)
-        said.append(slow_logits(tiny(learner.network).train(), as_floats(rows)).detach())
-        learner.observe(rows)
+        samples = labelled(number, *labels)
+        said.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
+        learner.observe(samples)
     _, logits = all_stored(learner.memory)
     torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
 
 
-def test_realigned_rows_get_the_logits_of_the_network_as_it_is() -> None:
+def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
     learner = ser_learner()
     assert_realignment_asks_the_network_as_it_is(learner)
     (frozen,) = learner.objective.copies()

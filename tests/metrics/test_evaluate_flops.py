@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from driftwise import rng
-from driftwise.metrics import FlopMeter, FlopsPerRow, Ledger, per_row
+from driftwise.metrics import FlopMeter, FlopsPerSample, Ledger, per_sample
 
 
 class Attention(nn.Module):
@@ -22,8 +22,10 @@ class Attention(nn.Module):
         super().__init__()
         self.project = nn.Linear(8, 24)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        query, key, value = self.project(rows).view(len(rows), -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+    def forward(self, samples: Tensor) -> Tensor:
+        query, key, value = (
+            self.project(samples).view(len(samples), -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        )
         return functional.scaled_dot_product_attention(query, key, value).flatten(1)
 
 
@@ -35,33 +37,35 @@ def conv_net() -> nn.Sequential:
 
 def test_a_linear_layer_by_formula() -> None:
     # Backward: the weights' gradient only, for nobody asks for the gradient of the input.
-    assert per_row(nn.Linear(8, 4), (8,)) == FlopsPerRow(forward=2 * 8 * 4, backward=2 * 8 * 4)
+    assert per_sample(nn.Linear(8, 4), (8,)) == FlopsPerSample(
+        forward=2 * 8 * 4, backward=2 * 8 * 4
+    )
 
 
 def test_a_hidden_layer_pays_for_the_gradient_of_its_input_too() -> None:
     network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
     first, second = 2 * 8 * 4, 2 * 4 * 3
-    cost = per_row(network, (8,))
-    assert cost == FlopsPerRow(forward=first + second, backward=first + 2 * second)
+    cost = per_sample(network, (8,))
+    assert cost == FlopsPerSample(forward=first + second, backward=first + 2 * second)
 
 
 @pytest.mark.parametrize(("stride", "side"), [(1, 6), (2, 3)])
 def test_a_convolution_by_formula(stride: int, side: int) -> None:
     network = nn.Conv2d(3, 5, kernel_size=3, stride=stride, padding=1)
     flops = 2 * (3 * 3 * 3) * 5 * side * side
-    assert per_row(network, (3, 6, 6)) == FlopsPerRow(forward=flops, backward=flops)
+    assert per_sample(network, (3, 6, 6)) == FlopsPerSample(forward=flops, backward=flops)
 
 
 def test_attention_is_counted() -> None:
     projection = 2 * 7 * 8 * 24
     products = 2 * (2 * 7 * 4 * 7) * 2  # queries with keys, weights with values; two heads
-    assert per_row(Attention(), (7, 8)).forward == projection + products
+    assert per_sample(Attention(), (7, 8)).forward == projection + products
 
 
 def test_an_encoder_layer_costs_the_same_in_both_modes() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
-    in_training = per_row(layer.train(), (5, 8))
-    assert per_row(layer.eval().requires_grad_(False), (5, 8)).forward == in_training.forward > 0
+    in_training = per_sample(layer.train(), (5, 8))
+    assert per_sample(layer.eval().requires_grad_(False), (5, 8)).forward == in_training.forward > 0
 
 
 class Precise(nn.Module):
@@ -71,22 +75,22 @@ class Precise(nn.Module):
         super().__init__()
         self.inner = nn.Linear(8, 4).double().requires_grad_(False)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        return functional.linear(rows.double(), self.inner.weight, self.inner.bias).float()
+    def forward(self, samples: Tensor) -> Tensor:
+        return functional.linear(samples.double(), self.inner.weight, self.inner.bias).float()
 
 
 def test_a_network_is_measured_in_its_own_precision() -> None:
-    assert per_row(Precise(), (8,)) == FlopsPerRow(forward=64, backward=0)
+    assert per_sample(Precise(), (8,)) == FlopsPerSample(forward=64, backward=0)
 
 
 def test_a_frozen_network_has_no_backward() -> None:
     network = nn.Linear(8, 4).requires_grad_(False)
-    assert per_row(network, (8,)) == FlopsPerRow(forward=64, backward=0)
+    assert per_sample(network, (8,)) == FlopsPerSample(forward=64, backward=0)
 
 
 def test_measuring_works_where_gradients_are_off() -> None:
     with torch.no_grad():
-        assert per_row(nn.Linear(8, 4), (8,)).backward == 64
+        assert per_sample(nn.Linear(8, 4), (8,)).backward == 64
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -114,10 +118,10 @@ def test_a_watched_network_computes_bit_for_bit_what_it_would_have() -> None:
     watched = copy.deepcopy(free)
     booked: list[int] = []
     FlopMeter(booked.append).watch(watched, (3, 6, 6))
-    rows = torch.randn(4, 3, 6, 6, generator=rng.fork(0, "rows"))
+    samples = torch.randn(4, 3, 6, 6, generator=rng.fork(0, "rows"))
     for network in (free, watched):
         with rng.as_global(rng.fork(0, "dropout")):
-            network(rows).square().sum().backward()
+            network(samples).square().sum().backward()
     assert booked != []
     for one, other in zip(free.parameters(), watched.parameters(), strict=True):
         assert one.grad is not None
@@ -125,9 +129,9 @@ def test_a_watched_network_computes_bit_for_bit_what_it_would_have() -> None:
         assert torch.equal(one.grad, other.grad)
 
 
-def test_calls_book_rows_times_cost_and_the_backward_only_when_learning() -> None:
+def test_calls_book_samples_times_cost_and_the_backward_only_when_learning() -> None:
     network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
-    cost = per_row(network, (8,))
+    cost = per_sample(network, (8,))
     booked: list[int] = []
     FlopMeter(booked.append).watch(network, (8,))
     assert booked == []
@@ -180,7 +184,7 @@ def test_measuring_does_not_run_the_hooks_of_others() -> None:
     network = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
     features: list[Tensor] = []
     network[0].register_forward_hook(lambda module, inputs, output: features.append(output))
-    per_row(network, (8,))
+    per_sample(network, (8,))
     assert features == []
     network(torch.zeros(1, 8))
     assert len(features) == 1

@@ -18,11 +18,11 @@ TASK_CLASSES = [[3, 0], [], [1, 5]]
 """three tasks; classes 2 and 4 of the head have not arrived"""
 
 
-def random_tests(seed: int, num_rows: int = 400) -> tuple[Tensor, Tensor]:
+def random_tests(seed: int, num_samples: int = 400) -> tuple[Tensor, Tensor]:
     generator = rng.fork(seed, "scores")
-    labels = torch.tensor([3, 0, 1, 5])[torch.randint(4, (num_rows,), generator=generator)]
-    logits = 1.5 * torch.randn(num_rows, 6, generator=generator)
-    logits[torch.arange(num_rows), labels] += 1.0
+    labels = torch.tensor([3, 0, 1, 5])[torch.randint(4, (num_samples,), generator=generator)]
+    logits = 1.5 * torch.randn(num_samples, 6, generator=generator)
+    logits[torch.arange(num_samples), labels] += 1.0
     return logits, labels
 
 
@@ -31,13 +31,13 @@ def one_hot_logits(predictions: list[int], num_classes: int) -> Tensor:
 
 
 def test_scores_of_a_case_worked_out_by_hand() -> None:
-    # Task 1 brought 0 and 1, task 2 brought 2. Four of six rows are right.
+    # Task 1 brought 0 and 1, task 2 brought 2. Four of six samples are right.
     labels = torch.tensor([0, 0, 1, 1, 2, 2])
     scores = score(one_hot_logits([0, 2, 1, 1, 2, 0], 3), labels, [[0, 1], [2]], task=2)
     assert scores.task == 2
     assert scores.accuracy == (75.0, 50.0)
     assert scores.per_class == {0: 50.0, 1: 100.0, 2: 50.0}
-    # Row 2 says class 2; told that it belongs to task 1 it falls back on 0 (a tie: the first wins).
+    # Sample 2 says class 2; told that it belongs to task 1 it falls back on 0 (a tie: the first wins).
     assert scores.accuracy_til == (100.0, 100.0)
     assert scores.per_class_f1 == {0: 50.0, 1: 100.0, 2: 50.0}
     assert scores.macro_f1 == pytest.approx(200 / 3)
@@ -70,30 +70,30 @@ def test_accuracies_agree_with_a_slow_literal_count(seed: int) -> None:
     logits, labels = random_tests(seed)
     scores = score(logits, labels, TASK_CLASSES, task=3)
     for position, classes in enumerate(TASK_CLASSES):
-        hits, hits_til, rows = 0, 0, 0
-        for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
+        hits, hits_til, samples = 0, 0, 0
+        for sample, label in zip(logits.tolist(), labels.tolist(), strict=True):
             if label in classes:
-                rows += 1
-                hits += max(range(6), key=row.__getitem__) == label
-                hits_til += max(classes, key=row.__getitem__) == label
+                samples += 1
+                hits += max(range(6), key=sample.__getitem__) == label
+                hits_til += max(classes, key=sample.__getitem__) == label
         if not classes:
             assert scores.accuracy[position] is None
             assert scores.accuracy_til[position] is None
             continue
-        assert scores.accuracy[position] == pytest.approx(100 * hits / rows)
-        assert scores.accuracy_til[position] == pytest.approx(100 * hits_til / rows)
-        assert hits < hits_til < rows
+        assert scores.accuracy[position] == pytest.approx(100 * hits / samples)
+        assert scores.accuracy_til[position] == pytest.approx(100 * hits_til / samples)
+        assert hits < hits_til < samples
 
 
 def slow_calibration(logits: Tensor, labels: Tensor) -> tuple[float, list[int]]:
-    """Expected calibration error and the rows per bin, straight from the definition."""
+    """Expected calibration error and the samples per bin, straight from the definition."""
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(15)]
-    for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
-        weights = [math.exp(value) for value in row]
+    for sample, label in zip(logits.tolist(), labels.tolist(), strict=True):
+        weights = [math.exp(value) for value in sample]
         confidence = max(weights) / sum(weights)
         for number in range(15):
             if number / 15 < confidence <= (number + 1) / 15:
-                bins[number].append((confidence, row.index(max(row)) == label))
+                bins[number].append((confidence, sample.index(max(sample)) == label))
     ece = 0.0
     for members in bins:
         if members:
@@ -125,7 +125,7 @@ def test_a_network_that_is_sure_and_right_is_calibrated() -> None:
     )
 
 
-def test_without_rows_or_classes_the_answer_is_none_and_never_nan() -> None:
+def test_without_samples_or_classes_the_answer_is_none_and_never_nan() -> None:
     scores = score(torch.zeros(0, 4), torch.zeros(0, dtype=torch.long), [[], []], task=2)
     assert scores.accuracy == scores.accuracy_til == (None, None)
     assert scores.per_class == scores.per_class_f1 == {}

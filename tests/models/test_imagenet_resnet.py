@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from run_tools import complaint
 from safetensors.torch import save_file
-from test_models import layers, num_parameters, pictures
+from test_models import layers, make_images, num_parameters
 from test_resnet import Layer, conv, relu, shortcut
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.metrics import per_row
+from driftwise.metrics import per_sample
 from driftwise.models.imagenet_resnet import (
     ImageNetResNet18,
     digest_of,
@@ -107,13 +107,13 @@ def test_it_costs_the_published_1_81_billion_multiplications() -> None:
     shortcuts = 3 * (28**2 * 128 * 64)
     assert (stem + first + 3 * other + shortcuts + 512 * 1000) * 2 == 3_628_146_688
     network = ImageNetResNet18().requires_grad_(False)
-    assert per_row(network, (3, 224, 224)).forward == 3_628_146_688
+    assert per_sample(network, (3, 224, 224)).forward == 3_628_146_688
 
 
 def test_it_says_what_the_literal_version_says_with_the_weights_of_a_file(
     weights: Weights, file: Path
 ) -> None:
-    x = pictures(2, 3, 64, 64)
+    x = make_images(2, 3, 64, 64)
     with torch.no_grad():
         said = read_resnet18(file).eval()(x)
         assert torch.allclose(said, literal(weights, x), atol=1e-4)

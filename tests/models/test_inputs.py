@@ -12,23 +12,25 @@ from driftwise.models.inputs import to_device, to_input
 HEIGHT, WIDTH = 5, 3
 
 
-def pictures(rows: int, channels: int, *, turned: bool) -> Tensor:
-    """Bytes (rows, height, width, channels); turned: rows lie innermost."""
-    shape = (HEIGHT, WIDTH, channels, rows) if turned else (rows, HEIGHT, WIDTH, channels)
-    drawn = torch.randint(256, shape, dtype=torch.uint8, generator=rng.fork(rows, "pictures"))
+def make_images(samples: int, channels: int, *, turned: bool) -> Tensor:
+    """Bytes (samples, height, width, channels); turned: samples lie innermost."""
+    shape = (HEIGHT, WIDTH, channels, samples) if turned else (samples, HEIGHT, WIDTH, channels)
+    drawn = torch.randint(256, shape, dtype=torch.uint8, generator=rng.fork(samples, "pictures"))
     return drawn.permute(3, 0, 1, 2) if turned else drawn
 
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("rows", [1, 4])
-def test_bytes_become_floats_in_the_order_asked_for(rows: int, channels: int, turned: bool) -> None:
-    images = pictures(rows, channels, turned=turned)
+@pytest.mark.parametrize("samples", [1, 4])
+def test_bytes_become_floats_in_the_order_asked_for(
+    samples: int, channels: int, turned: bool
+) -> None:
+    images = make_images(samples, channels, turned=turned)
     before = images.clone()
     for layout in (torch.contiguous_format, torch.channels_last):
         x = to_input(images, memory_format=layout)
         assert torch.equal(x, torch.stack([each.permute(2, 0, 1) / 255 for each in images]))
-        strides = torch.empty(rows, channels, HEIGHT, WIDTH, memory_format=layout).stride()
+        strides = torch.empty(samples, channels, HEIGHT, WIDTH, memory_format=layout).stride()
         assert x.stride() == strides
     assert torch.equal(images, before)
 
@@ -39,16 +41,16 @@ def test_floats_pass_through() -> None:
     assert to_input(vectors.double()).dtype == torch.float32
 
 
-def test_rows_that_are_there_are_not_moved() -> None:
-    rows = torch.zeros(3)
-    assert to_device(rows, torch.device("cpu")) is rows
-    assert to_device(rows, "cpu").data_ptr() == rows.data_ptr()
+def test_samples_that_are_there_are_not_moved() -> None:
+    samples = torch.zeros(3)
+    assert to_device(samples, torch.device("cpu")) is samples
+    assert to_device(samples, "cpu").data_ptr() == samples.data_ptr()
 
 
 def test_a_copy_to_a_gpu_starts_from_pinned_pages_and_waits_for_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rows, pinned, there = torch.zeros(3), torch.ones(3), torch.full((3,), 2.0)
+    samples, pinned, there = torch.zeros(3), torch.ones(3), torch.full((3,), 2.0)
     copies: list[tuple[object, ...]] = []
 
     def move(values: Tensor, *where: object, **how: object) -> Tensor:
@@ -57,7 +59,7 @@ def test_a_copy_to_a_gpu_starts_from_pinned_pages_and_waits_for_nobody(
 
     monkeypatch.setattr(Tensor, "pin_memory", lambda _: pinned)
     monkeypatch.setattr(Tensor, "to", move)
-    assert to_device(rows, "cuda:0") is there
+    assert to_device(samples, "cuda:0") is there
     assert copies == [(True, "cuda:0", {"non_blocking": True})]
 
 

@@ -35,7 +35,7 @@ NETWORKS: dict[str, Build] = {
     "cnn": lambda shape: SmallCNN(input_shape=shape, num_classes=7, width=4),
     "resnet18": lambda shape: ResNet18(input_shape=shape, num_classes=7, width=4),
     "resnet152": lambda shape: ResNet152(input_shape=shape, num_classes=7, width=2),
-    # Patches of one pixel fit every picture.
+    # Patches of one pixel fit every image.
     "vit": lambda shape: ViT(
         input_shape=shape, num_classes=7, patch_size=1, dim=12, depth=2, heads=3
     ),
@@ -47,7 +47,7 @@ def build(request: pytest.FixtureRequest) -> Build:
     return NETWORKS[request.param]
 
 
-def pictures(*shape: int) -> Tensor:
+def make_images(*shape: int) -> Tensor:
     return torch.rand(*shape, generator=rng.fork(0, "pictures"))
 
 
@@ -56,7 +56,7 @@ def num_parameters(network: nn.Module) -> int:
 
 
 def layers(network: nn.Module, shape: tuple[int, ...]) -> list[tuple[str, tuple[int, ...], int]]:
-    """(kind, output shape of one row, parameters) of every leaf layer, in the order they run."""
+    """(kind, output shape of one sample, parameters) of every leaf layer, in the order they run."""
     seen: list[tuple[str, tuple[int, ...], int]] = []
 
     def note(layer: nn.Module, _: object, output: Tensor) -> None:
@@ -74,33 +74,33 @@ def layers(network: nn.Module, shape: tuple[int, ...]) -> list[tuple[str, tuple[
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 8, 8), (1, 28, 28), (3, 32, 32), (2, 9, 13)])
-def test_every_network_gives_one_logit_per_row_and_class(
+def test_every_network_gives_one_logit_per_sample_and_class(
     build: Build, shape: tuple[int, int, int]
 ) -> None:
-    assert build(shape)(pictures(5, *shape)).shape == (5, 7)
+    assert build(shape)(make_images(5, *shape)).shape == (5, 7)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_pictures_of_a_few_pixels_are_taken_too(build: Build, size: int) -> None:
+def test_images_of_a_few_pixels_are_taken_too(build: Build, size: int) -> None:
     network = build((3, size, size))
     network.eval()
-    assert network(pictures(2, 3, size, size)).shape == (2, 7)
+    assert network(make_images(2, 3, size, size)).shape == (2, 7)
 
 
 def test_the_logits_are_the_head_over_the_features(build: Build) -> None:
     network = build((3, 8, 8))
     network.eval()
-    x = pictures(4, 3, 8, 8)
+    x = make_images(4, 3, 8, 8)
     features = network.features(x)
     assert features.shape == (4, network.head.in_features)
     torch.testing.assert_close(network(x), features @ network.head.weight.T + network.head.bias)
 
 
-def test_in_eval_mode_a_row_is_judged_by_itself(build: Build) -> None:
+def test_in_eval_mode_a_sample_is_judged_by_itself(build: Build) -> None:
     network = build((1, 8, 8))
     network.eval()
-    x = pictures(6, 1, 8, 8)
-    alone = torch.cat([network(row[None]) for row in x])
+    x = make_images(6, 1, 8, 8)
+    alone = torch.cat([network(sample[None]) for sample in x])
     torch.testing.assert_close(alone, network(x))
 
 
@@ -119,24 +119,24 @@ def test_the_lent_generator_decides_the_weights_and_nothing_else_does(build: Bui
 def test_every_weight_gets_a_gradient(build: Build) -> None:
     network = build((3, 8, 8))
     assert isinstance(network, nn.Module)
-    torch.autograd.backward(F.cross_entropy(network(pictures(4, 3, 8, 8)), torch.arange(4)))
+    torch.autograd.backward(F.cross_entropy(network(make_images(4, 3, 8, 8)), torch.arange(4)))
     without = [name for name, p in network.named_parameters() if p.grad is None]
     assert without == []
 
 
 @pytest.mark.parametrize("size", [1, 8])
-def test_every_network_can_learn_from_a_single_row(build: Build, size: int) -> None:
-    # A stream may send one row while the memory has none to add.
+def test_every_network_can_learn_from_a_single_sample(build: Build, size: int) -> None:
+    # A stream may send one sample while the memory has none to add.
     network = build((3, size, size))
     network.train()
-    logits = network(pictures(1, 3, size, size))
+    logits = network(make_images(1, 3, size, size))
     torch.autograd.backward(F.cross_entropy(logits, torch.tensor([2])))
     gradient = network.head.weight.grad
     assert gradient is not None
     assert torch.isfinite(gradient).all()
 
 
-def test_no_rows_give_no_logits(build: Build) -> None:
+def test_no_samples_give_no_logits(build: Build) -> None:
     network = build((3, 8, 8))
     network.eval()
     assert network(torch.zeros(0, 3, 8, 8)).shape == (0, 7)
@@ -158,7 +158,7 @@ def test_mlp_layer_by_layer() -> None:
 
 def test_mlp_without_hidden_layers_is_a_linear_model_of_the_pixels() -> None:
     network = MLP(input_shape=(2, 3, 4), num_classes=5, hidden=())
-    x = pictures(6, 2, 3, 4)
+    x = make_images(6, 2, 3, 4)
     assert torch.equal(network.features(x), x.reshape(6, 24))
     assert num_parameters(network) == 24 * 5 + 5
 

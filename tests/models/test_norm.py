@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.models import BatchNorm1d, BatchNorm2d, ResNet18, SmallCNN
-from driftwise.models.norm import take_single_rows
+from driftwise.models.norm import take_single_samples
 
 
 def maps(*shape: int) -> Tensor:
@@ -64,7 +64,7 @@ def test_one_value_per_channel_is_normalised_by_the_running_statistics() -> None
     by_hand = (x.flatten() - norm.running_mean) * scale + norm.bias
     out = norm.train()(x)
     torch.testing.assert_close(out.flatten(), by_hand)
-    # Nothing of the row is subtracted from it, so it passes its gradient on.
+    # Nothing of the sample is subtracted from it, so it passes its gradient on.
     out.sum().backward()
     torch.testing.assert_close(gradient(x).flatten(), scale)
 
@@ -103,7 +103,7 @@ def test_vectors_are_normalised_likewise(shape: tuple[int, ...]) -> None:
         norm(maps(1, 3, 1, 1))
 
 
-def test_torchs_own_norms_learn_to_take_single_rows_and_others_stay_as_they_are() -> None:
+def test_torchs_own_norms_learn_to_take_single_samples_and_others_stay_as_they_are() -> None:
     class Mine(nn.BatchNorm1d):
         """Whoever has made it knows what it does."""
 
@@ -112,7 +112,7 @@ def test_torchs_own_norms_learn_to_take_single_rows_and_others_stay_as_they_are(
     network.train()(maps(6, 3, 1, 1))
     expected = copy.deepcopy(network)(maps(4, 3, 1, 1))
     before = copy.deepcopy(network.state_dict())
-    take_single_rows(network)
+    take_single_samples(network)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert torch.equal(copy.deepcopy(network)(maps(4, 3, 1, 1)), expected)
     assert type(network[3]) is Mine

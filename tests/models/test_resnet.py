@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from test_models import layers, num_parameters, pictures
+from test_models import layers, make_images, num_parameters
 from torch import Tensor, nn
 
-from driftwise.metrics import per_row
+from driftwise.metrics import per_sample
 from driftwise.models import BasicBlock, Bottleneck, ResidualBlock, ResNet, ResNet18, ResNet152
 
 Layer = tuple[str, tuple[int, ...], int]
-"""kind, output shape of one row, parameters"""
+"""kind, output shape of one sample, parameters"""
 
 DEPTHS_152 = (3, 8, 36, 3)
 
@@ -117,7 +117,7 @@ def test_resnet18_is_the_published_network() -> None:
     assert num_parameters(network) == 11_173_962
     stem, first_stage, each_later_stage, head = 1_769_472, 150_994_944, 134_217_728, 5_120
     multiply_accumulates = stem + first_stage + 3 * each_later_stage + head
-    assert per_row(network, (3, 32, 32)).forward == 2 * multiply_accumulates == 1_110_845_440
+    assert per_sample(network, (3, 32, 32)).forward == 2 * multiply_accumulates == 1_110_845_440
 
 
 def test_resnet152_is_the_published_network() -> None:
@@ -153,7 +153,7 @@ def flops_of_resnet152(width: int, size: int) -> int:
 
 def test_resnet152_costs_what_its_table_says() -> None:
     network = ResNet152(input_shape=(3, 32, 32), num_classes=10, width=4)
-    assert per_row(network, (3, 32, 32)).forward == flops_of_resnet152(width=4, size=32)
+    assert per_sample(network, (3, 32, 32)).forward == flops_of_resnet152(width=4, size=32)
     assert flops_of_resnet152(width=64, size=32) == 7_444_275_200
 
 
@@ -191,7 +191,7 @@ def kernels(block: ResidualBlock) -> list[Tensor]:
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_basic_block_is_its_formula(stride: int) -> None:
     block = BasicBlock(channels_in=3, channels=5, stride=stride).double().train()
-    x = pictures(4, 3, 6, 6).double()
+    x = make_images(4, 3, 6, 6).double()
     first, second, across = kernels(block)
     inner = literal_norm(F.conv2d(x, first, stride=stride, padding=1)).clamp(min=0)
     outer = literal_norm(F.conv2d(inner, second, padding=1))
@@ -202,7 +202,7 @@ def test_a_basic_block_is_its_formula(stride: int) -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_bottleneck_is_its_formula(stride: int) -> None:
     block = Bottleneck(channels_in=3, channels=5, stride=stride).double().train()
-    x = pictures(4, 3, 6, 6).double()
+    x = make_images(4, 3, 6, 6).double()
     narrow, middle, wide, across = kernels(block)
     assert wide.shape == (20, 5, 1, 1)
     inner = literal_norm(F.conv2d(x, narrow)).clamp(min=0)
@@ -214,7 +214,7 @@ def test_a_bottleneck_is_its_formula(stride: int) -> None:
 
 def test_a_bottleneck_in_evaluation_uses_what_it_has_learned() -> None:
     block = Bottleneck(channels_in=20, channels=5, stride=1).double().train()
-    x = pictures(4, 20, 6, 6).double()
+    x = make_images(4, 20, 6, 6).double()
     with torch.no_grad():
         for number, parameter in enumerate(block.parameters()):
             if parameter.ndim == 1:  # scales and shifts that are not those of the start
@@ -252,7 +252,7 @@ def test_the_width_scales_every_stage() -> None:
 
 
 @pytest.mark.parametrize("network", [ResNet18, ResNet152])
-def test_grey_pictures_change_the_stem_alone(network: type[ResNet18] | type[ResNet152]) -> None:
+def test_grey_images_change_the_stem_alone(network: type[ResNet18] | type[ResNet152]) -> None:
     with torch.device("meta"):
         colour = network(input_shape=(3, 8, 8), width=4).state_dict()
         grey = network(input_shape=(1, 8, 8), width=4).state_dict()

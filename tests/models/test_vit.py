@@ -10,12 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from scipy import stats
-from test_models import layers, num_parameters, pictures
+from test_models import layers, make_images, num_parameters
 from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.metrics import per_row
+from driftwise.metrics import per_sample
 from driftwise.models import ViT, ViTSmall, ViTTiny
 from driftwise.models.vit import Attention, ViTOptions, ViTTinyOptions
 
@@ -44,7 +44,7 @@ def woken(network: ViT) -> ViT:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Parameters and multiply-accumulates by formula, for pictures of 32x32x3 and 10 classes."""
+    """Parameters and multiply-accumulates by formula, for images of 32x32x3 and 10 classes."""
 
     dim: int
     patch_size: int = 4
@@ -96,7 +96,7 @@ def test_the_published_sizes_cost_what_their_table_says(
     network: type[ViT], table: Table, expected: int
 ) -> None:
     made = network(input_shape=(3, 32, 32), num_classes=10)
-    assert per_row(made, (3, 32, 32)).forward == table.flops() == expected
+    assert per_sample(made, (3, 32, 32)).forward == table.flops() == expected
 
 
 def test_vit_layer_by_layer() -> None:
@@ -138,7 +138,7 @@ def test_vit_layer_by_layer() -> None:
 def test_every_patch_becomes_a_token(shape: Shape, patch_size: int, num_patches: int) -> None:
     network = small(shape, patch_size=patch_size, depth=1)
     assert network.positions.shape == (1, 1 + num_patches, 12)
-    x = pictures(2, *shape)
+    x = make_images(2, *shape)
     assert network.features(x).shape == (2, 12)
     assert network(x).shape == (2, 7)
 
@@ -146,8 +146,8 @@ def test_every_patch_becomes_a_token(shape: Shape, patch_size: int, num_patches:
 # --- the computation ----------------------------------------------------------------------------
 
 
-def literal(network: ViT, picture: Tensor, *, patch_size: int, heads: int) -> Tensor:
-    """Logits of one picture (channels, height, width), one patch, token and head at a time."""
+def literal(network: ViT, image: Tensor, *, patch_size: int, heads: int) -> Tensor:
+    """Logits of one image (channels, height, width), one patch, token and head at a time."""
     weights = dict(network.named_parameters())
 
     def linear(x: Tensor, name: str) -> Tensor:
@@ -171,9 +171,9 @@ def literal(network: ViT, picture: Tensor, *, patch_size: int, heads: int) -> Te
         return linear(torch.cat(outputs, dim=1), f"{name}.project")
 
     tokens = [weights["class_token"][0, 0]]
-    for top in range(0, picture.shape[1], patch_size):
-        for left in range(0, picture.shape[2], patch_size):
-            patch = picture[:, top : top + patch_size, left : left + patch_size]
+    for top in range(0, image.shape[1], patch_size):
+        for left in range(0, image.shape[2], patch_size):
+            patch = image[:, top : top + patch_size, left : left + patch_size]
             tokens.append(linear(patch.flatten(), "embed"))
     x = torch.stack(tokens) + weights["positions"][0]
     for number in range(len(network.blocks)):
@@ -190,7 +190,7 @@ def test_the_forward_is_its_matrix_products(
     shape: Shape, patch_size: int, mlp_ratio: float
 ) -> None:
     network = woken(small(shape, patch_size=patch_size, mlp_ratio=mlp_ratio)).eval()
-    x = pictures(3, *shape)
+    x = make_images(3, *shape)
     by_hand = torch.stack([literal(network, p, patch_size=patch_size, heads=3) for p in x])
     assert by_hand.std() > 0.1
     torch.testing.assert_close(network(x), by_hand, atol=1e-5, rtol=1e-5)
@@ -198,7 +198,7 @@ def test_the_forward_is_its_matrix_products(
 
 def test_the_features_are_the_class_token_after_the_last_norm() -> None:
     network = small().eval()  # the norm's own scale and shift are still 1 and 0
-    features = network.features(pictures(4, 3, 8, 8))
+    features = network.features(make_images(4, 3, 8, 8))
     torch.testing.assert_close(features.mean(dim=1), torch.zeros(4), atol=1e-6, rtol=0)
     torch.testing.assert_close(features.var(dim=1, unbiased=False), torch.ones(4), atol=0.1, rtol=0)
 
@@ -212,7 +212,7 @@ def test_attention_does_not_know_the_order_of_its_tokens() -> None:
 
 def test_the_positions_tell_the_network_where_a_patch_lies() -> None:
     network = woken(small()).eval()
-    x = pictures(1, 3, 8, 8)
+    x = make_images(1, 3, 8, 8)
     moved = x.roll(4, dims=3)  # the same patches, in other places
     assert not torch.allclose(network(x), network(moved), atol=1e-3)
     with torch.no_grad():
@@ -225,7 +225,7 @@ def test_the_positions_tell_the_network_where_a_patch_lies() -> None:
 
 def test_a_gradient_reaches_every_weight() -> None:
     network = woken(small(dropout=0.0)).double()
-    x = pictures(4, 3, 8, 8).double()
+    x = make_images(4, 3, 8, 8).double()
     torch.autograd.backward(F.cross_entropy(network(x), torch.arange(4)))
     for name, parameter in network.named_parameters():
         gradient = parameter.grad
@@ -267,7 +267,7 @@ def draws(network: ViT, seed: int = 0) -> tuple[Tensor, bool]:
     generator = rng.fork(seed, "dropout")
     before, outside = generator.get_state(), torch.get_rng_state()
     with rng.as_global(generator), torch.no_grad():
-        logits = network(pictures(4, 3, 8, 8))
+        logits = network(make_images(4, 3, 8, 8))
     assert torch.equal(torch.get_rng_state(), outside)
     return logits, not torch.equal(generator.get_state(), before)
 
@@ -308,7 +308,7 @@ def test_what_enters_the_blocks_has_lost_its_share_and_is_scaled_to_make_up_for_
     network.blocks.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
     with rng.as_global(rng.fork(0, "dropout")), torch.no_grad():
         for training in (True, False):
-            network.train(training)(pictures(4, 3, 32, 32))
+            network.train(training)(make_images(4, 3, 32, 32))
     in_training, whole = entered
     kept = in_training != 0
     assert float(kept.float().mean()) == pytest.approx(0.75, abs=0.03)  # 3,120 values
@@ -352,9 +352,7 @@ def test_the_mlp_ratio_is_the_hidden_units_by_the_width(mlp_ratio: float, hidden
         ((3, 8, 9), 8, "8x9 .* .nearest: 8x8. .* out of 1$"),
     ],
 )
-def test_pictures_that_leave_a_rest_are_refused(
-    shape: Shape, patch_size: int, message: str
-) -> None:
+def test_images_that_leave_a_rest_are_refused(shape: Shape, patch_size: int, message: str) -> None:
     with pytest.raises(UserError, match=message):
         small(shape, patch_size=patch_size)
 

@@ -30,7 +30,7 @@ from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.learner import Learner, Practice
 from driftwise.memory import Memory, Reservoir
-from driftwise.types import Dataset, Rows
+from driftwise.types import Dataset, Samples
 
 CLASSES, BATCH, SHAPE = 6, 8, (4, 4, 3)
 BYTES_AS_FLOATS = BATCH * math.prod(SHAPE) * 4
@@ -87,8 +87,8 @@ def make_plain_network(_: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), head)
 
 
-def rows_of(count: int, classes: tuple[int, ...] = tuple(range(CLASSES))) -> Rows:
-    return Rows(
+def rows_of(count: int, classes: tuple[int, ...] = tuple(range(CLASSES))) -> Samples:
+    return Samples(
         images=torch.randint(256, (count, *SHAPE), dtype=torch.uint8, generator=rng.fork(count)),
         labels=torch.tensor(classes)[torch.arange(count) % len(classes)],
         ids=torch.arange(count),
@@ -300,7 +300,7 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
 ) -> None:
     numbers = torch.arange(128)
     images = torch.zeros((128, 32, 32, 3), dtype=torch.uint8)
-    rows = Rows(images=images, labels=numbers % 2, ids=numbers, concepts=numbers * 0)
+    rows = Samples(images=images, labels=numbers % 2, ids=numbers, concepts=numbers * 0)
     first, second = rows.split(64)
     memory = Memory(128, policy=Reservoir(), seed=0)
     memory.offer(first)

@@ -16,7 +16,7 @@ from driftwise.report.costs import cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
 from driftwise.report.figures import DRAWERS, Picture, draw_all
 from driftwise.report.grids import confusion_shares, per_class_means
-from driftwise.report.pictures import contact_sheet
+from driftwise.report.images import contact_sheet
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
 from driftwise.report.style import looks_by_cell, looks_of
@@ -31,13 +31,13 @@ def draw(setting: Setting) -> tuple[Picture, ...]:
     return draw_all(setting, looks_of(cell.adaptation for cell in setting.cells))
 
 
-def check_drawn_and_uncut(picture: Picture) -> None:
+def check_drawn_and_uncut(image: Picture) -> None:
     """There is ink on the paper, and none at its edges."""
-    pixels = matplotlib.image.imread(io.BytesIO(picture.png))
+    pixels = matplotlib.image.imread(io.BytesIO(image.png))
     inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-    assert 0.005 < inked.mean() < 0.9, picture.kind
+    assert 0.005 < inked.mean() < 0.9, image.kind
     border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-    assert not border.any(), picture.kind
+    assert not border.any(), image.kind
 
 
 @pytest.fixture(scope="module")
@@ -46,21 +46,21 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 
 @pytest.fixture(scope="module")
-def pictures(setting: Setting) -> tuple[Picture, ...]:
+def make_images(setting: Setting) -> tuple[Picture, ...]:
     return draw(setting)
 
 
-def test_every_kind_of_figure_is_drawn_and_none_is_blank(pictures: tuple[Picture, ...]) -> None:
-    assert [picture.kind for picture in pictures] == list(DRAWERS)
-    for picture in pictures:
-        check_drawn_and_uncut(picture)
+def test_every_kind_of_figure_is_drawn_and_none_is_blank(images: tuple[Picture, ...]) -> None:
+    assert [image.kind for image in images] == list(DRAWERS)
+    for image in images:
+        check_drawn_and_uncut(image)
 
 
-def test_svg_is_xml_that_points_nowhere(pictures: tuple[Picture, ...]) -> None:
-    for picture in pictures:
-        root = ElementTree.fromstring(picture.svg)
+def test_svg_is_xml_that_points_nowhere(images: tuple[Picture, ...]) -> None:
+    for image in images:
+        root = ElementTree.fromstring(image.svg)
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
-        assert b"DOCTYPE" not in picture.svg
+        assert b"DOCTYPE" not in image.svg
         for element in root.iter():
             for name, value in element.attrib.items():
                 if name.endswith("href"):
@@ -68,17 +68,17 @@ def test_svg_is_xml_that_points_nowhere(pictures: tuple[Picture, ...]) -> None:
 
 
 def test_drawing_again_gives_equal_files_and_leaves_the_global_style_alone(
-    setting: Setting, pictures: tuple[Picture, ...]
+    setting: Setting, images: tuple[Picture, ...]
 ) -> None:
     before = dict(matplotlib.rcParams)
     again = draw(setting)
     assert dict(matplotlib.rcParams) == before
-    assert [p.svg for p in again] == [p.svg for p in pictures]
-    assert [p.png for p in again] == [p.png for p in pictures]
+    assert [p.svg for p in again] == [p.svg for p in images]
+    assert [p.png for p in again] == [p.png for p in images]
 
 
-def test_alt_texts_carry_the_numbers(pictures: tuple[Picture, ...]) -> None:
-    alt = {picture.kind: picture.alt for picture in pictures}
+def test_alt_texts_carry_the_numbers(images: tuple[Picture, ...]) -> None:
+    alt = {image.kind: image.alt for image in images}
     assert "amr 80.0 ± 0.0" in alt["accuracy"]
     assert "amr 0.25, 1.00, 1.00" in alt["radar"]
     assert "amr: 1 drift, found, 1 drift, missed" in alt["verdicts"]
@@ -86,8 +86,8 @@ def test_alt_texts_carry_the_numbers(pictures: tuple[Picture, ...]) -> None:
     assert "ant, task 2" in alt["samples"]
 
 
-def test_captions_say_what_drifts_and_which_seed_is_shown(pictures: tuple[Picture, ...]) -> None:
-    caption = {picture.kind: picture.caption for picture in pictures}
+def test_captions_say_what_drifts_and_which_seed_is_shown(images: tuple[Picture, ...]) -> None:
+    caption = {image.kind: image.caption for image in images}
     assert "task 2: classes 0–1 (permutation, severity 5)" in caption["accuracy"]
     assert "the first seed only" in caption["verdicts"]
     assert "fr = 1.0" in caption["radar"]
@@ -104,7 +104,7 @@ def test_what_a_run_does_not_hold_is_not_drawn(tmp_path: Path) -> None:
     for extra in ("calibration", "confusion_matrix"):
         del bare[extra]
     write_run(tmp_path / "run", bare)
-    kinds = {picture.kind for picture in draw(only_setting(tmp_path))}
+    kinds = {image.kind for image in draw(only_setting(tmp_path))}
     assert kinds == set(DRAWERS) - {"verdicts", "harm", "reliability", "confusion", "samples"}
 
 
@@ -113,9 +113,9 @@ def test_names_may_hold_what_plotting_takes_for_formulas_or_has_no_glyph_for(
 ) -> None:
     names = ["$x^", "犬", "_hidden", "a--b<&>"]
     write_run(tmp_path / "run", small_result(class_names=names, adaptation="$\\frac"))
-    for picture in draw(only_setting(tmp_path)):
-        ElementTree.fromstring(picture.svg)
-        check_drawn_and_uncut(picture)
+    for image in draw(only_setting(tmp_path)):
+        ElementTree.fromstring(image.svg)
+        check_drawn_and_uncut(image)
 
 
 def test_a_hundred_classes_and_twenty_tasks_can_be_drawn(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_a_hundred_classes_and_twenty_tasks_can_be_drawn(tmp_path: Path) -> None
         ],
     )
     write_run(tmp_path / "run", result)
-    pictures = draw(only_setting(tmp_path))
-    assert {"per-class", "confusion", "verdicts", "harm"} <= {picture.kind for picture in pictures}
-    for picture in pictures:
-        check_drawn_and_uncut(picture)
+    images = draw(only_setting(tmp_path))
+    assert {"per-class", "confusion", "verdicts", "harm"} <= {image.kind for image in images}
+    for image in images:
+        check_drawn_and_uncut(image)
 
 
 def test_words_above_the_lines_of_drift_never_overlap(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_calibration_bins_are_pooled_by_their_rows(tmp_path: Path) -> None:
     assert counts.tolist() == [40.0]
 
 
-def test_a_contact_sheet_holds_each_picture_at_its_place() -> None:
+def test_a_contact_sheet_holds_each_image_at_its_place() -> None:
     images = np.arange(3, dtype=np.uint8).reshape(3, 1, 1, 1)
     sheet = contact_sheet(images, [[2], [0, 1]], columns=2)[:, :, 0]
     white = 255

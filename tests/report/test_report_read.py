@@ -152,7 +152,7 @@ def test_costs_leave_evaluation_out_and_are_unknown_if_a_part_is(tmp_path: Path)
     assert run.cost(run.flops) is None
 
 
-def test_damaged_pictures_cost_the_pictures_and_not_the_run(tmp_path: Path) -> None:
+def test_damaged_images_cost_the_images_and_not_the_run(tmp_path: Path) -> None:
     whole = write_run(tmp_path / "whole", small_result(), samples=True)
     torn = write_run(tmp_path / "torn", small_result(seed=1))
     write_samples(torn / "samples.safetensors")

@@ -32,7 +32,7 @@ from driftwise.reproduce.severity import severity_panels
 Place = dict[str, Any]
 FAA = {"vanilla": 50.0, "fr": 80.0, "amr": 75.0}
 ASKED = {"vanilla": 0, "fr": 400, "amr": 20}
-NOTE = "tiny pictures, one epoch"
+NOTE = "tiny images, one epoch"
 
 
 def grid(
@@ -140,15 +140,15 @@ def texts(drawing: Drawing) -> str:
     return "\n".join(parts)
 
 
-def check_drawn_and_uncut(pictures: Sequence[Picture]) -> None:
+def check_drawn_and_uncut(images: Sequence[Picture]) -> None:
     """There is ink on the paper, and none at its edges; the SVG is XML."""
-    for picture in pictures:
-        pixels = matplotlib.image.imread(io.BytesIO(picture.png))
+    for image in images:
+        pixels = matplotlib.image.imread(io.BytesIO(image.png))
         inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-        assert 0.005 < inked.mean() < 0.9, picture.kind
+        assert 0.005 < inked.mean() < 0.9, image.kind
         border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-        assert not border.any(), picture.kind
-        ElementTree.fromstring(picture.svg)
+        assert not border.any(), image.kind
+        ElementTree.fromstring(image.svg)
 
 
 def only_group(sweep: Sweep) -> Group:
@@ -162,13 +162,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 def test_a_table_gives_curves_gains_and_costs_with_scale_and_buffers_told(whole: Sweep) -> None:
-    pictures = draw_paper_figures(whole)
+    images = draw_paper_figures(whole)
     kinds = ["accuracy-toy-cd-d1", "gain-toy-cd", "cost-toy-cd-d1", "radar-toy-cd-d1"]
-    assert [picture.kind for picture in pictures] == kinds
-    check_drawn_and_uncut(pictures)
-    for picture in pictures:
+    assert [image.kind for image in images] == kinds
+    check_drawn_and_uncut(images)
+    for image in images:
         assert f"Scale smoke: {NOTE}. Buffers: 50 rows for 500, 500 rows for 5,000." in (
-            picture.caption
+            image.caption
         )
 
 
@@ -206,10 +206,10 @@ def test_unfinished_sweeps_are_drawn_with_gaps(
     tmp_path: Path, changes: dict[str, Any], is_done: Callable[[Place], bool]
 ) -> None:
     places = grid(**changes)
-    pictures = draw_paper_figures(sweep_of(tmp_path, places, is_done=is_done))
-    check_drawn_and_uncut(pictures)
+    images = draw_paper_figures(sweep_of(tmp_path, places, is_done=is_done))
+    check_drawn_and_uncut(images)
     done = [place for place in places if is_done(place) and place["num_drifts"]]
-    kinds = {picture.kind.split("-")[0] for picture in pictures}
+    kinds = {image.kind.split("-")[0] for image in images}
     assert kinds == ({"accuracy", "cost", "radar"} | kinds if done else set())
     if {place["adaptation"] for place in done} == {"amr"}:
         assert "gain" not in kinds
@@ -221,9 +221,9 @@ def test_a_sweep_without_results_draws_nothing(tmp_path: Path) -> None:
 
 def test_a_sweep_without_drift_shows_curves_alone(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, grid(drifts=[]))
-    (picture,) = draw_paper_figures(sweep)
-    assert picture.kind == "accuracy-toy-cd-d0"
-    assert "Nothing drifts" in picture.caption
+    (image,) = draw_paper_figures(sweep)
+    assert image.kind == "accuracy-toy-cd-d0"
+    assert "Nothing drifts" in image.caption
 
 
 def test_a_panel_of_which_nothing_has_run_stays_where_its_method_and_its_buffer_have_others(
@@ -337,9 +337,9 @@ def test_severities_have_a_panel_per_transform_gaps_and_the_undrifted_level(
         is_done=lambda p: (p["transform"], p["severity"]) != ("rotation", 2),
         faa=lambda p: 90.0 - 10 * (p["severity"] or 0) + p["seed"],
     )
-    (picture,) = draw_paper_figures(sweep)
-    assert picture.kind == "severity-toy-cd-er-b500-d1"
-    check_drawn_and_uncut([picture])
+    (image,) = draw_paper_figures(sweep)
+    assert image.kind == "severity-toy-cd-er-b500-d1"
+    check_drawn_and_uncut([image])
     drawing = severity_panels(spots_of(sweep), sweep, LOOKS)
     assert drawing is not None
     rotation, noise = drawing.figure.axes
@@ -362,12 +362,12 @@ def test_detector_errors_make_a_map_with_labels_gaps_and_the_level_without_a_det
         is_done=lambda p: (p["tpr"], p["fpr"]) != (0.5, 0.1),
         faa=lambda p: 40.0 if p["tpr"] is None else 80 * p["tpr"] - 10 * p["fpr"] + p["seed"],
     )
-    (picture,) = draw_paper_figures(sweep)
-    assert picture.kind == "detector-toy-cd-er-b500-d1"
-    check_drawn_and_uncut([picture])
-    assert "For comparison: vanilla, 1 drift 40.0; vanilla, no drift 40.0." in picture.caption
-    assert "0.5 found and 0.1 alarmed missing" in picture.alt
-    assert "1 found and 0.2 alarmed 78.5" in picture.alt
+    (image,) = draw_paper_figures(sweep)
+    assert image.kind == "detector-toy-cd-er-b500-d1"
+    check_drawn_and_uncut([image])
+    assert "For comparison: vanilla, 1 drift 40.0; vanilla, no drift 40.0." in image.caption
+    assert "0.5 found and 0.1 alarmed missing" in image.alt
+    assert "1 found and 0.2 alarmed 78.5" in image.alt
     drawing = detector_map(spots_of(sweep), sweep)
     assert drawing is not None
     (mesh,) = drawing.figure.axes[0].collections
@@ -432,10 +432,10 @@ def test_feature_maps_frame_what_has_drifted_and_leave_a_gap_for_what_is_not_the
 ) -> None:
     sweep = sweep_of(tmp_path, grid(methods=["er"], buffers=[500], drifts=[], seeds=1))
     rows = {"no drift": feature_row(drifts_at=None), "amr": feature_row(drifts_at=2, tasks=2)}
-    picture = draw_paper_figures(sweep, features=rows)[-1]
-    assert picture.kind == "features"
-    check_drawn_and_uncut([picture])
-    assert "ant, bee" in picture.alt
+    image = draw_paper_figures(sweep, features=rows)[-1]
+    assert image.kind == "features"
+    check_drawn_and_uncut([image])
+    assert "ant, bee" in image.alt
     drawing = feature_maps(rows, title="toy", notes="")
     assert drawing is not None
     frames = [

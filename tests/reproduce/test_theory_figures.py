@@ -64,19 +64,19 @@ def made_up(seeds: int = 2, **changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_every_figure_is_drawn_and_uncut(seeds: int) -> None:
     before = dict(matplotlib.rcParams)
-    pictures = draw_theory(made_up(seeds))
+    images = draw_theory(made_up(seeds))
     assert dict(matplotlib.rcParams) == before
-    assert [picture.kind for picture in pictures] == ["cosine", "efficiency", "replacement"]
-    for picture in pictures:
-        pixels = matplotlib.image.imread(io.BytesIO(picture.png))
+    assert [image.kind for image in images] == ["cosine", "efficiency", "replacement"]
+    for image in images:
+        pixels = matplotlib.image.imread(io.BytesIO(image.png))
         inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-        assert 0.005 < inked.mean() < 0.9, picture.kind
+        assert 0.005 < inked.mean() < 0.9, image.kind
         border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-        assert not border.any(), picture.kind
+        assert not border.any(), image.kind
 
 
 def test_alt_texts_carry_the_numbers() -> None:
-    cosine, efficiency, replacement = (picture.alt for picture in draw_theory(made_up()))
+    cosine, efficiency, replacement = (image.alt for image in draw_theory(made_up()))
     assert "mean 0.25" in cosine
     assert "mixture: 0.20 at 0, 0.80 at 1" in efficiency
     assert "paper 0.99, exact 0.50" in replacement

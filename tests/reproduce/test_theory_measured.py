@@ -112,8 +112,8 @@ def test_theory_is_not_drawn_through_a_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(theory, "measure_theory", lambda *_, **__: {})
-    picture = SimpleNamespace(kind="cosine", png=b"png", svg=b"svg")
-    monkeypatch.setattr(theory_figures, "draw_theory", lambda _: [picture])
+    image = SimpleNamespace(kind="cosine", png=b"png", svg=b"svg")
+    monkeypatch.setattr(theory_figures, "draw_theory", lambda _: [image])
     victim, out = tmp_path / "victim", tmp_path / "out"
     victim.write_text("precious")
     (out / "figures").mkdir(parents=True)

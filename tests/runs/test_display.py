@@ -53,10 +53,10 @@ def begin(display: Display, num_tasks: int = 2) -> RunDisplay:
     return display.run("amr", RunConfig(epochs=2, batch_size=10), num_tasks)
 
 
-def check(listener: RunDisplay, number: int, rows: int, **how: Any) -> None:
+def check(listener: RunDisplay, number: int, samples: int, **how: Any) -> None:
     task: Any = NumberedTask(number)
     listener.task_begins(task)
-    listener.checked(task, how.get("verdicts", ()), how.get("repair", Repair()), rows)
+    listener.checked(task, how.get("verdicts", ()), how.get("repair", Repair()), samples)
 
 
 def end(listener: RunDisplay, number: int, *accuracy: float | None) -> None:
@@ -66,7 +66,7 @@ def end(listener: RunDisplay, number: int, *accuracy: float | None) -> None:
 
 
 def step_of(loss: float) -> StepReport:
-    """Three of ten rows are right."""
+    """Three of ten samples are right."""
     logits = torch.tensor([[0.0, 1.0]] * 3 + [[1.0, 0.0]] * 7)
     return StepReport(loss=loss, logits=logits, labels=torch.ones(10, dtype=torch.int64))
 
@@ -79,7 +79,7 @@ def test_elsewhere_than_on_a_terminal_every_task_leaves_one_plain_line(clock: Cl
     with display:
         listener = begin(display)
         for number, accuracy in ((1, [90.0]), (2, [80.0, 70.0])):
-            check(listener, number, rows=20)
+            check(listener, number, samples=20)
             for _ in range(4):
                 clock.now += 1
                 listener.stepped(1, STEP)
@@ -99,12 +99,12 @@ def test_drifted_classes_and_notes_are_told_at_once(clock: Clock) -> None:
         Verdict(task=2, label=3, drifted=True),
     ]
     with display:
-        repair = Repair(notes=("3 fresh rows [for] 5 slots",))
-        check(begin(display), 2, rows=20, verdicts=verdicts, repair=repair)
+        repair = Repair(notes=("3 fresh samples [for] 5 slots",))
+        check(begin(display), 2, samples=20, verdicts=verdicts, repair=repair)
     assert written.getvalue().splitlines() == [
         "amr: task 2/2: drifted: 0, 3",
         "amr: task 2/2: not testable: 1",
-        "amr: task 2/2: 3 fresh rows [for] 5 slots",
+        "amr: task 2/2: 3 fresh samples [for] 5 slots",
     ]
 
 
@@ -112,7 +112,7 @@ def test_a_task_with_nothing_to_test_has_no_accuracy(clock: Clock) -> None:
     display, written = make(terminal=False)
     with display:
         listener = begin(display)
-        check(listener, 1, rows=0)
+        check(listener, 1, samples=0)
         end(listener, 1, None)
     assert "accuracy so far unknown" in written.getvalue()
 
@@ -123,7 +123,7 @@ def test_a_quiet_display_prints_nothing(clock: Clock) -> None:
         with display:
             display.say("a line")
             listener = begin(display)
-            check(listener, 1, rows=20, verdicts=[Verdict(task=1, label=0, drifted=True)])
+            check(listener, 1, samples=20, verdicts=[Verdict(task=1, label=0, drifted=True)])
             listener.stepped(1, STEP)
             end(listener, 1, 50.0)
         assert written.getvalue() == ""
@@ -133,11 +133,11 @@ def test_the_bar_shows_task_epoch_step_loss_and_accuracy(clock: Clock) -> None:
     display, written = make(terminal=True)
     with display:
         listener = begin(display)
-        check(listener, 1, rows=25)
+        check(listener, 1, samples=25)
         clock.now += 1
         listener.stepped(1, STEP)
         display._bar.refresh()
-    # 25 rows in batches of 10 are 3 steps an epoch, twice over.
+    # 25 samples in batches of 10 are 3 steps an epoch, twice over.
     assert "amr task 1/2" in written.getvalue()
     assert "epoch 1/2 step 1/6 loss 0.500 acc 30 %" in written.getvalue()
 
@@ -146,12 +146,12 @@ def test_before_its_first_step_a_task_shows_no_loss_of_the_last_one(clock: Clock
     display, written = make(terminal=True)
     with display:
         listener = begin(display)
-        check(listener, 1, rows=20)
+        check(listener, 1, samples=20)
         clock.now += 1
         listener.stepped(1, STEP)
         end(listener, 1, 50.0)
         written.truncate(0)
-        check(listener, 2, rows=20)
+        check(listener, 2, samples=20)
         display._bar.refresh()
     shown = written.getvalue().partition("task 2/2")[2]
     assert "checking" in shown
@@ -165,7 +165,7 @@ def test_the_bar_moves_at_most_ten_times_a_second(
     drawn = []
     monkeypatch.setattr(display, "update", lambda *args: drawn.append(args))
     listener = begin(display)
-    check(listener, 1, rows=10_000)
+    check(listener, 1, samples=10_000)
     drawn.clear()
     for _ in range(1000):
         clock.now += 0.01
@@ -177,7 +177,7 @@ def test_the_running_loss_begins_with_the_first_step_and_then_moves_slowly(clock
     display, written = make(terminal=False)
     with display:
         listener = begin(display)
-        check(listener, 1, rows=100)
+        check(listener, 1, samples=100)
         for loss in (2.0, 1.0, 1.0):
             listener.stepped(1, step_of(loss))
         end(listener, 1, 50.0)

@@ -28,7 +28,7 @@ def test_beside_a_verdict_stands_what_the_drift_costs(tmp_path: Path) -> None:
         assert each["harm"] > 20, "permuted digits are not recognised"
         assert 0 < each["harm_error"] < 20
         assert each["harm_unlabelled"] > 0
-        assert each["share"] > 0.5, "all rows have moved"
+        assert each["share"] > 0.5, "all samples have moved"
         assert 0 < each["share_error"] < 0.5
         assert len(each["moved_rows"]) > each["num_current"] / 2
         assert not each["spared"]
@@ -54,7 +54,7 @@ def test_drift_below_the_bound_is_spared_and_costs_no_labels(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("labels", ["predicted", "unknown"])
-def test_without_labels_of_watched_rows_confidence_decides(tmp_path: Path, labels: Any) -> None:
+def test_without_labels_of_watched_samples_confidence_decides(tmp_path: Path, labels: Any) -> None:
     config = dataclasses.replace(CONFIG, monitor_labels=labels, min_harm=5)
     result = run(config, tmp_path / "run")
     assert all(each["harm"] is None for each in result["verdicts"])

@@ -1,4 +1,4 @@
-"""Runs that watch rows of which no labels are given: predicted labels, or none at all."""
+"""Runs that watch samples of which no labels are given: predicted labels, or none at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN = dataclasses.replace(PREDICTED, monitor_labels="unknown")
 
 
 def in_references(result: dict[str, Any]) -> int:
-    """Labels of the rows that say how each class looked when it was learned, or learned anew."""
+    """Labels of the samples that say how each class looked when it was learned, or learned anew."""
     task = next(assemble(resolve(PREDICTED)).stream.tasks())
     learned = [label for labels in result["tasks"] for label in labels]
     learned += [each["class"] for each in result["renewals"]]
@@ -35,7 +35,7 @@ def test_predicted_labels_cost_nothing_beyond_the_reference_and_still_find_drift
     watched = sum(each["num_current"] for each in given["verdicts"])
     assert given["labels"]["monitoring"] == in_references(given) + watched
     at_event = [each for each in result["verdicts"] if each["task"] == 3]
-    # Every watched row is taken for some known class.
+    # Every watched sample is taken for some known class.
     assert sum(each["num_current"] for each in at_event) == sum(
         each["num_current"] for each in given["verdicts"] if each["task"] == 3
     )
@@ -53,7 +53,7 @@ def test_the_whole_stream_has_one_verdict_and_every_class_is_answered(tmp_path: 
 
 
 @pytest.mark.parametrize("config", [PREDICTED, UNKNOWN])
-def test_a_run_without_labels_of_watched_rows_goes_on_where_it_stopped(
+def test_a_run_without_labels_of_watched_samples_goes_on_where_it_stopped(
     tmp_path: Path, config: RunConfig
 ) -> None:
     run(config, tmp_path / "whole")

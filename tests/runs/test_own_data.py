@@ -23,7 +23,7 @@ from driftwise.types import Dataset
 CONFIG = RunConfig(num_tasks=2, epochs=1, backbone="mlp", threads=1, batch_size=10)
 
 
-def pictures(seed: int = 0, *, names: tuple[str, ...] = ("cat", "dog", "owl", "rat")) -> Dataset:
+def make_images(seed: int = 0, *, names: tuple[str, ...] = ("cat", "dog", "owl", "rat")) -> Dataset:
     draw = np.random.default_rng(seed)
     labels = np.repeat(np.arange(len(names)), 60).astype(np.int64)
     images = draw.integers(0, 256, (len(labels), 6, 6, 3), dtype=np.uint8)
@@ -31,7 +31,7 @@ def pictures(seed: int = 0, *, names: tuple[str, ...] = ("cat", "dog", "owl", "r
 
 
 def test_own_data_get_settings_of_their_own_and_their_own_name(tmp_path: Path) -> None:
-    result = run(RunConfig(num_tasks=2, epochs=1), tmp_path / "own", data=pictures())
+    result = run(RunConfig(num_tasks=2, epochs=1), tmp_path / "own", data=make_images())
     generic = resolve(RunConfig(benchmark="folder", num_tasks=2, epochs=1))
     assert result["benchmark"] == "own"
     for name in ("backbone", "buffer_size", "batch_size", "minibatch_size", "lr"):
@@ -40,21 +40,21 @@ def test_own_data_get_settings_of_their_own_and_their_own_name(tmp_path: Path) -
 
 def test_a_named_benchmark_keeps_its_stream_on_data_given_for_it(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, benchmark="cifar10-cd")
-    assert run(config, tmp_path / "own", data=pictures())["benchmark"] == "cifar10-cd"
+    assert run(config, tmp_path / "own", data=make_images())["benchmark"] == "cifar10-cd"
 
 
 def test_going_on_with_other_data_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     out = tmp_path / "own"
     with pytest.raises(Stop):
-        run(CONFIG, out, data=pictures(), listener=StopAt(2, 1))
-    told = complaint(lambda: run(CONFIG, out, data=pictures(seed=1), resume=True))
+        run(CONFIG, out, data=make_images(), listener=StopAt(2, 1))
+    told = complaint(lambda: run(CONFIG, out, data=make_images(seed=1), resume=True))
     assert "data_identity" in told
     assert not (out / "result.json").exists()
-    run(CONFIG, out, data=pictures(), resume=True)
+    run(CONFIG, out, data=make_images(), resume=True)
     assert (out / "result.json").exists()
 
 
-def many_pictures() -> Dataset:
+def many_images() -> Dataset:
     """More than earlier versions looked at for their identity."""
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (1500, 2, 2, 1), dtype=np.uint8)
@@ -64,14 +64,14 @@ def many_pictures() -> Dataset:
 def with_others(data: Dataset, *, sampled: bool) -> Dataset:
     """The same data but for a third of the images: those that earlier versions left out, or not."""
     looked_at = np.linspace(0, len(data.images) - 1, 1000).astype(int)
-    rows = looked_at if sampled else np.setdiff1d(np.arange(len(data.images)), looked_at)
+    samples = looked_at if sampled else np.setdiff1d(np.arange(len(data.images)), looked_at)
     images = data.images.copy()
-    images[rows[:500]] = 255 - images[rows[:500]]
+    images[samples[:500]] = 255 - images[samples[:500]]
     return dataclasses.replace(data, images=images)
 
 
 def test_data_of_which_a_third_was_replaced_are_not_gone_on_with(tmp_path: Path) -> None:
-    data, out = many_pictures(), tmp_path / "own"
+    data, out = many_images(), tmp_path / "own"
     with pytest.raises(Stop):
         run(CONFIG, out, data=data, listener=StopAt(2, 1))
     for sampled in (True, False):
@@ -85,7 +85,7 @@ def test_data_of_which_a_third_was_replaced_are_not_gone_on_with(tmp_path: Path)
 def test_a_run_of_an_earlier_version_goes_on_by_the_rule_of_its_time_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, out = many_pictures(), tmp_path / "own"
+    data, out = many_images(), tmp_path / "own"
     with monkeypatch.context() as patch:
         patch.setattr(build, "identity_of", lambda dataset, _: sampled_identity_of(dataset))
         with pytest.raises(Stop):
@@ -109,7 +109,7 @@ def test_a_damaged_cache_is_named_and_not_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
-    data = pictures()
+    data = make_images()
     np.savez(tmp_path / "photos.npz", images=data.images, labels=data.labels)
     config = dataclasses.replace(CONFIG, benchmark="npz", data=str(tmp_path / "photos.npz"))
     whole = run(config, tmp_path / "whole")
@@ -130,7 +130,7 @@ def test_a_damaged_cache_is_named_and_not_trained_on(
 def test_a_saved_config_is_not_run_on_other_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(CONFIG, tmp_path / "own", data=pictures())
+    run(CONFIG, tmp_path / "own", data=make_images())
     config = tmp_path / "own" / "config.json"
     words = ["run", "--config", str(config), "--out", str(tmp_path / "again"), "--quiet"]
     assert cli.command(words) == cli.USAGE
@@ -157,7 +157,7 @@ def test_a_file_where_a_folder_belongs_is_refused_and_the_reverse(
 ) -> None:
     path = tmp_path / "pictures"
     if kind == "folder":
-        np.savez(path.with_suffix(".npz"), images=pictures().images, labels=pictures().labels)
+        np.savez(path.with_suffix(".npz"), images=make_images().images, labels=make_images().labels)
         path = path.with_suffix(".npz")
     else:
         path.mkdir()
@@ -184,7 +184,7 @@ def test_a_transform_takes_the_place_of_a_benchmarks_natural_drift() -> None:
 @pytest.mark.parametrize("setting", [{"transform": "rotation"}, {"severity": 2}])
 def test_domains_beside_a_transform_are_refused(setting: dict[str, Any]) -> None:
     told = complaint(lambda: resolve(RunConfig(domains=("winter",), **setting)))
-    assert told.startswith("natural drift shows pictures of other domains as they are")
+    assert told.startswith("natural drift shows images of other domains as they are")
 
 
 def test_a_shorter_stream_gets_no_more_drifts_than_it_has_room_for() -> None:
@@ -206,7 +206,7 @@ def test_concepts_of_single_classes_do_not_read_like_a_compound(tmp_path: Path) 
         },
     )
     config = dataclasses.replace(CONFIG, events=events, recurring_in_training=True)
-    run(config, tmp_path / "own", data=pictures())
+    run(config, tmp_path / "own", data=make_images())
     apart, compound = result_of(tmp_path / "own")["drift_events"]
     assert set(apart["by_class"]) == {"0", "1"}
     firsts = ["+".join(name for name, _ in steps) for steps in apart["by_class"].values()]
@@ -220,5 +220,5 @@ def test_concepts_of_single_classes_do_not_read_like_a_compound(tmp_path: Path) 
 def test_an_event_that_names_no_class_is_refused(tmp_path: Path) -> None:
     events = ({"task": 2, "classes": [], "transforms": [["rotation", 2]]},)
     config = dataclasses.replace(CONFIG, events=events)
-    told = complaint(lambda: run(config, tmp_path / "own", data=pictures()))
+    told = complaint(lambda: run(config, tmp_path / "own", data=make_images()))
     assert told == "event 1: classes is empty, so that nothing would drift; name some"

@@ -22,7 +22,7 @@ from driftwise.runs import checkpoint as state_file
 from driftwise.runs import store
 from driftwise.runs.predictor import Predictor
 from driftwise.runs.store import read_checkpoint
-from driftwise.types import Dataset, Rows
+from driftwise.types import Dataset, Samples
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +30,27 @@ def predictor(finished: Path) -> Predictor:
     return driftwise.load(finished)
 
 
-def scoring_rows(folder: Path, task: int) -> Rows:
-    """The scoring rows after a task, from the config that the run left behind."""
+def scoring_samples(folder: Path, task: int) -> Samples:
+    """The scoring samples after a task, from the config that the run left behind."""
     config = RunConfig(**json.loads((folder / "config.json").read_text()))
     return assemble(resolve(config)).stream.task(task).tests()
 
 
-def accuracy(predictor: Predictor, rows: Rows, classes: list[int]) -> float:
-    own = torch.isin(rows.labels, torch.tensor(classes))
-    predicted = predictor.predict(rows.images[own])
-    return float(100 * (predicted == rows.labels[own].numpy()).mean())
+def accuracy(predictor: Predictor, samples: Samples, classes: list[int]) -> float:
+    own = torch.isin(samples.labels, torch.tensor(classes))
+    predicted = predictor.predict(samples.images[own])
+    return float(100 * (predicted == samples.labels[own].numpy()).mean())
 
 
 def test_a_loaded_run_predicts_as_well_as_its_result_says(
     finished: Path, predictor: Predictor
 ) -> None:
     result = result_of(finished)
-    rows = scoring_rows(finished, 5)
-    found = [accuracy(predictor, rows, classes) for classes in result["tasks"]]
+    samples = scoring_samples(finished, 5)
+    found = [accuracy(predictor, samples, classes) for classes in result["tasks"]]
     assert found == pytest.approx(result["accuracy_matrix"][-1])
     for label, expected in result["per_class_accuracy"][-1].items():
-        assert accuracy(predictor, rows, [int(label)]) == pytest.approx(expected)
+        assert accuracy(predictor, samples, [int(label)]) == pytest.approx(expected)
 
 
 def test_an_unfinished_run_predicts_as_its_last_complete_task_left_it(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_an_unfinished_run_predicts_as_its_last_complete_task_left_it(tmp_path: 
     with pytest.raises(Stop):
         driftwise.run(config, tmp_path / "run", listener=StopAt(3, 5))
     told = [event for event in events_of(tmp_path / "run") if event["event"] == "scores"]
-    rows = scoring_rows(tmp_path / "run", 2)
+    samples = scoring_samples(tmp_path / "run", 2)
     predictor = driftwise.load(tmp_path / "run")
-    found = [accuracy(predictor, rows, classes) for classes in ([0, 1], [2, 3])]
+    found = [accuracy(predictor, samples, classes) for classes in ([0, 1], [2, 3])]
     assert found == pytest.approx(told[-1]["accuracy"])
 
 
@@ -70,7 +70,7 @@ def test_a_restarted_and_an_odd_network_are_loaded_too(tmp_path: Path) -> None:
     )
     result = driftwise.run(config, str(tmp_path / "run"))
     predictor = driftwise.load(str(tmp_path / "run"))
-    found = accuracy(predictor, scoring_rows(tmp_path / "run", 5), [8, 9])
+    found = accuracy(predictor, scoring_samples(tmp_path / "run", 5), [8, 9])
     assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
 
 
@@ -86,7 +86,7 @@ def test_probabilities_classes_and_logits_say_the_same(predictor: Predictor) -> 
     assert not predictor.network.training
 
 
-def test_pictures_may_come_in_any_memory_layout(predictor: Predictor) -> None:
+def test_images_may_come_in_any_memory_layout(predictor: Predictor) -> None:
     plain = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), dtype=np.uint8)
     expected = predictor.predict_proba(plain)
     locked = plain.copy()
@@ -118,11 +118,9 @@ def test_pictures_may_come_in_any_memory_layout(predictor: Predictor) -> None:
     ],
     ids=str,
 )
-def test_other_pictures_are_refused_in_one_line(
-    predictor: Predictor, images: Any, came: str
-) -> None:
+def test_other_images_are_refused_in_one_line(predictor: Predictor, images: Any, came: str) -> None:
     assert complaint(lambda: predictor.predict(images), ValueError) == (
-        f"expected uint8 pictures of shape (rows, 8, 8, 1); got {came}"
+        f"expected uint8 images of shape (samples, 8, 8, 1); got {came}"
     )
 
 
@@ -185,7 +183,7 @@ def two_tones(channels: int) -> Dataset:
     [(3, {"normalise": True}), (1, {"channels": 3}), (1, {"normalise": True, "channels": 3})],
     ids=str,
 )
-def test_what_pictures_are_prepared_with_is_loaded_with_the_weights(
+def test_what_images_are_prepared_with_is_loaded_with_the_weights(
     channels: int, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     config = RunConfig(
@@ -194,11 +192,11 @@ def test_what_pictures_are_prepared_with_is_loaded_with_the_weights(
     driftwise.run(config, tmp_path / "run", data=two_tones(channels))
     assembly = assemble(resolve(dataclasses.replace(config, benchmark="own")), two_tones(channels))
     assembly.load_state_dict(read_checkpoint(tmp_path / "run")["parts"])
-    pictures = two_tones(channels).images[::7]
+    images = two_tones(channels).images[::7]
     with assembly.ledger.phase("evaluate"):
-        expected = assembly.learner.logits(torch.from_numpy(pictures))
+        expected = assembly.learner.logits(torch.from_numpy(images))
     # The data are not asked for: they were given from Python and are gone.
-    assert torch.equal(driftwise.load(tmp_path / "run").logits(pictures), expected)
+    assert torch.equal(driftwise.load(tmp_path / "run").logits(images), expected)
     mean = driftwise.load(tmp_path / "run").network.get_buffer("mean").flatten()
     assert bool(mean.any()) is bool(settings.get("normalise"))
 
@@ -220,7 +218,7 @@ def test_a_run_with_a_network_from_python_is_loaded_with_one_like_it(
 ) -> None:
     result = driftwise.run(RunConfig(epochs=1, lr=0.1), tmp_path / "run", network=Plain(9))
     predictor = driftwise.load(tmp_path / "run", network=Plain(9))
-    found = accuracy(predictor, scoring_rows(finished, 5), [8, 9])  # the same stream
+    found = accuracy(predictor, scoring_samples(finished, 5), [8, 9])  # the same stream
     assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
     assert "trust_imports=True" in complaint(lambda: driftwise.load(tmp_path / "run"))
     assert complaint(lambda: driftwise.load(tmp_path / "run", network=Plain(8))) == (
@@ -239,13 +237,13 @@ def test_cls_er_answers_with_the_network_that_was_asked_for(predict: str, tmp_pa
     stable, working = state["objective"]["averages"]["stable"], state["network"]
     assert not same(stable, working)
     assert same(dict(predictor.network.state_dict()), stable if predict == "stable" else working)
-    found = accuracy(predictor, scoring_rows(tmp_path / "run", 5), [8, 9])
+    found = accuracy(predictor, scoring_samples(tmp_path / "run", 5), [8, 9])
     assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
 
 
 def test_predicting_changes_nothing(finished: Path, predictor: Predictor) -> None:
     before = torch.get_rng_state()
-    images = scoring_rows(finished, 5).images
+    images = scoring_samples(finished, 5).images
     first = predictor.logits(images)
     assert torch.equal(predictor.logits(images), first)
     assert torch.equal(torch.get_rng_state(), before)

@@ -50,9 +50,9 @@ def stream_of(config: RunConfig) -> Stream:
     return assemble(resolve(config)).stream
 
 
-def rows_in(stream: Stream, part: str, *labels: int) -> int:
-    """How many rows of some classes a part has."""
-    return len(stream.rows(part, labels, 1))
+def samples_in(stream: Stream, part: str, *labels: int) -> int:
+    """How many samples of some classes a part has."""
+    return len(stream.samples(part, labels, 1))
 
 
 def mean(values: list[float]) -> float | None:
@@ -68,9 +68,9 @@ def check_result(result: dict[str, Any]) -> None:
     num_tasks = len(tasks)
     assert set(result) >= KEYS
 
-    assert [len(row) for row in matrix] == [num_tasks] * num_tasks
-    for i, row in enumerate(matrix):
-        for j, value in enumerate(row):
+    assert [len(sample) for sample in matrix] == [num_tasks] * num_tasks
+    for i, sample in enumerate(matrix):
+        for j, value in enumerate(sample):
             assert (value is None) is (j > i or not tasks[j]), (i, j)
             assert value is None or 0 <= value <= 100
 
@@ -176,13 +176,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sequential": {"sequential": True},
     "all seen": {"scope": "all-seen", "num_drifts": 2},
     "at most one class drifts": {"max_classes_per_drift": 1},
-    "a buffer of one row": {"buffer_size": 1, "minibatch_size": 1},
+    "a buffer of one sample": {"buffer_size": 1, "minibatch_size": 1},
     "balanced buffer": {"buffer_policy": "balanced", "buffer_size": 20},
     "monitor the test": {"monitor": "test"},
     "a reference in memory": {"reference": "memory"},
     "random encoder": {"encoder": "random"},
     "no labels to be had": {"label_budget": 0},
-    "one row a step": {"batch_size": 1, "tasks": FEW},
+    "one sample a step": {"batch_size": 1, "tasks": FEW},
     "one step an epoch": {"batch_size": 10_000, "minibatch_size": 100},
     "momentum and decay": {"momentum": 0.5, "weight_decay": 0.01, "lr": 0.05},
     "adam along a cosine": {"optimiser": "adam", "lr": 0.01, "scheduler": "cosine", "tasks": FEW},
@@ -212,7 +212,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         f"transform {name}": {"transform": name, "severity": 1 + number % 5, "tasks": FEW}
         for number, name in enumerate(registry.CATALOGUE["transform"])
     },
-    "rows permuted": {"permutation_unit": "row", "tasks": FEW},
+    "samples permuted": {"permutation_unit": "row", "tasks": FEW},
 }
 
 
@@ -230,10 +230,10 @@ def test_every_variant_keeps_the_promises_of_its_result(
     result = result_of(tmp_path / "run")
     check_result(result)
     stream = stream_of(config)
-    brought = sum(rows_in(stream, "train", *classes) for classes in result["tasks"])
+    brought = sum(samples_in(stream, "train", *classes) for classes in result["tasks"])
     again = [label for event in result["drift_events"] for label in event["classes"]]
     if config.recurring_in_training:
-        brought += rows_in(stream, "train", *again)
+        brought += samples_in(stream, "train", *again)
     assert result["labels"]["stream"] == brought
 
 
@@ -261,7 +261,7 @@ def colours() -> Dataset:
     )
 
 
-def test_pictures_in_colour_and_of_any_shape_can_be_learned(tmp_path: Path) -> None:
+def test_images_in_colour_and_of_any_shape_can_be_learned(tmp_path: Path) -> None:
     config = RunConfig(
         benchmark=f"{__name__}:colours",
         num_tasks=2,
@@ -276,7 +276,7 @@ def test_pictures_in_colour_and_of_any_shape_can_be_learned(tmp_path: Path) -> N
     result = run(config, tmp_path / "run")
     check_result(result)
     assert result["class_names"] == ["red", "green", "blue", "sun"]
-    assert result["faa"] > 90, "a turned red picture is red"
+    assert result["faa"] > 90, "a turned red image is red"
 
 
 # --- randomness ---------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_detectors_that_flag_the_same_lead_to_the_same_training(
 MLP = [(64, 100), (100, 100), (100, 10)]
 """The default network's layers, inputs x outputs."""
 FORWARD = sum(2 * inputs * outputs for inputs, outputs in MLP)
-# The gradients of all weights, and of all inputs but the pictures.
+# The gradients of all weights, and of all inputs but the images.
 BACKWARD = FORWARD + sum(2 * inputs * outputs for inputs, outputs in MLP[1:])
 
 
@@ -369,18 +369,18 @@ def test_every_flop_of_the_default_run_is_booked_where_it_arose(finished: Path) 
     stream = stream_of(quick())
     steps = trained = 0
     for classes in result["tasks"]:
-        rows = rows_in(stream, "train", *classes)
-        steps += -(-rows // 10)
-        trained += rows
+        samples = samples_in(stream, "train", *classes)
+        steps += -(-samples // 10)
+        trained += samples
     assert result["gradient_steps"] == steps
-    # Ten rows are replayed in every step but the first, in which the memory is empty.
+    # Ten samples are replayed in every step but the first, in which the memory is empty.
     assert result["flops"]["train"] == (trained + 10 * (steps - 1)) * (FORWARD + BACKWARD)
 
     compared = sum(v["num_reference"] + v["num_current"] for v in result["verdicts"])
     assert result["flops"]["detect"] == compared * FORWARD
-    assert result["flops"]["adapt"] == 0  # er keeps no logits beside rows: nothing to compute
+    assert result["flops"]["adapt"] == 0  # er keeps no logits beside samples: nothing to compute
     tested = sum(
-        rows_in(stream, "test", *result["tasks"][j]) for i in range(5) for j in range(i + 1)
+        samples_in(stream, "test", *result["tasks"][j]) for i in range(5) for j in range(i + 1)
     )
     assert result["flops"]["evaluate"] == tested * FORWARD
 
@@ -388,11 +388,11 @@ def test_every_flop_of_the_default_run_is_booked_where_it_arose(finished: Path) 
 def test_every_label_of_the_default_run_is_booked(finished: Path) -> None:
     result = result_of(finished)
     stream = stream_of(quick())
-    assert result["labels"]["stream"] == rows_in(stream, "train", *range(10))
+    assert result["labels"]["stream"] == samples_in(stream, "train", *range(10))
     watched = sum(v["num_current"] for v in result["verdicts"])
     renewed = [c for e in events_of(finished) if e["event"] == "repair" for c in e["renewed"]]
     assert renewed
-    kept = sum(rows_in(stream, "reference", label) for label in [*range(10), *renewed])
+    kept = sum(samples_in(stream, "reference", label) for label in [*range(10), *renewed])
     assert result["labels"]["monitoring"] == watched + kept
 
 
@@ -403,10 +403,10 @@ def test_joint_training_books_labels_of_earlier_tasks_only_where_a_class_has_dri
     result = run(config, tmp_path / "run")
     check_result(result)
     stream = stream_of(config)
-    brought = [rows_in(stream, "train", *range(count)) for count in (2, 3, 4)]
+    brought = [samples_in(stream, "train", *range(count)) for count in (2, 3, 4)]
     drifted = [label for event in result["drift_events"] for label in event["classes"]]
     assert drifted
-    assert result["labels"]["stream"] == rows_in(stream, "train", *range(4)) + rows_in(
+    assert result["labels"]["stream"] == samples_in(stream, "train", *range(4)) + samples_in(
         stream, "train", *drifted
     )
     told = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
@@ -420,7 +420,7 @@ def test_detectors_that_do_not_look_use_no_labels(tmp_path: Path) -> None:
 
 
 def memory_before(task: int, config: RunConfig, folder: Path) -> dict[int, int]:
-    """Rows per class in memory when a task begins."""
+    """Samples per class in memory when a task begins."""
     with pytest.raises(Stop):
         run(config, folder, listener=StopAt(task, 0))
     state = read_checkpoint(folder)
@@ -445,10 +445,10 @@ def test_amr_asks_for_as_many_labels_as_drifted_classes_have_slots(tmp_path: Pat
     assert result["labels"]["adaptation"] == slots
 
 
-def test_fr_asks_for_every_drifted_row_and_trains_on_it(tmp_path: Path) -> None:
+def test_fr_asks_for_every_drifted_sample_and_trains_on_it(tmp_path: Path) -> None:
     config = quick(detector="oracle", adaptation="fr", num_drifts=2)
     result = run(config, tmp_path / "run")
-    drifted = rows_in(stream_of(config), "train", *range(6))
+    drifted = samples_in(stream_of(config), "train", *range(6))
     assert result["labels"]["adaptation"] == drifted
     told = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
     assert sum(event["training_rows"] for event in told) == result["labels"]["stream"] + drifted
@@ -556,17 +556,17 @@ def test_as_many_threads_are_used_as_asked_for_and_no_longer_than_the_run(tmp_pa
     assert torch.get_num_threads() == before
 
 
-def test_pictures_of_drifted_classes_are_kept_before_and_after(finished: Path) -> None:
+def test_images_of_drifted_classes_are_kept_before_and_after(finished: Path) -> None:
     from safetensors.torch import load_file
 
     samples = load_file(finished / "samples.safetensors")
     stream = stream_of(quick())
     assert samples["labels"].tolist() == [0, 1, 2, 3]
     assert samples["tasks"].tolist() == [3] * 4
-    for row, label in enumerate([0, 1, 2, 3]):
+    for sample, label in enumerate([0, 1, 2, 3]):
         for name, task in (("before", 2), ("after", 3)):
-            shown = stream.rows("test", [label], task).images[0]
-            assert torch.equal(samples[name][row], shown)
+            shown = stream.samples("test", [label], task).images[0]
+            assert torch.equal(samples[name][sample], shown)
     assert not torch.equal(samples["before"], samples["after"])
 
 
@@ -576,7 +576,7 @@ def test_what_makes_a_run_doubtful_is_said_and_kept(tmp_path: Path) -> None:
         result = run(config, tmp_path / "run")
     assert [str(warning.message) for warning in caught] == result["warnings"]
     assert "false alarms" in result["warnings"][0]
-    assert "the rows that score the run" in result["warnings"][1]
+    assert "the samples that score the run" in result["warnings"][1]
 
 
 def test_classes_that_come_back_labelled_are_known_again(tmp_path: Path) -> None:
@@ -595,10 +595,10 @@ def test_a_draw_larger_than_the_memory_is_said_once_and_takes_all_there_are(
         result = run(config, tmp_path / "run", network=network)
     (warning,) = caught
     assert result["warnings"] == [str(warning.message)]
-    rows, steps = result["labels"]["stream"], result["gradient_steps"]
-    # A forward of a row and the gradient of the weights (there is no layer below) cost the same.
-    per_row = 2 * 2 * 64 * 10
-    assert result["flops"]["train"] == (rows + 5 * (steps - 1)) * per_row
+    samples, steps = result["labels"]["stream"], result["gradient_steps"]
+    # A forward of a sample and the gradient of the weights (there is no layer below) cost the same.
+    per_sample = 2 * 2 * 64 * 10
+    assert result["flops"]["train"] == (samples + 5 * (steps - 1)) * per_sample
 
 
 # --- a network of one's own ---------------------------------------------------------------------
@@ -642,7 +642,7 @@ def test_a_run_learns_with_a_copy_of_the_network_it_is_given(method: str, tmp_pa
 def test_starting_afresh_goes_back_to_the_weights_of_the_network_that_was_given(
     tmp_path: Path,
 ) -> None:
-    # Every task is one step on the same rows: the second one finds them as hard as the first did
+    # Every task is one step on the same samples: the second one finds them as hard as the first did
     # only where it has the same weights.
     network = Plain()
     config = quick(
@@ -737,7 +737,7 @@ def test_a_network_whose_head_does_not_fit_leaves_no_trace(by: str, tmp_path: Pa
             run(quick(backbone=f"{__name__}:Short"), tmp_path / "a" / "b")
 
     assert complaint(start) == (
-        "the network's head must give 10 logits, one per class of the stream; for 2 pictures it "
+        "the network's head must give 10 logits, one per class of the stream; for 2 images it "
         "gave the shape (2, 9)"
     )
     assert list(tmp_path.iterdir()) == []
@@ -768,7 +768,7 @@ def test_a_loss_that_is_no_number_stops_the_run_at_once_and_keeps_the_last_good_
 ) -> None:
     config = quick(lr=0.05)
     stream = stream_of(config)
-    in_first_task = -(-rows_in(stream, "train", 0, 1) // 10)
+    in_first_task = -(-samples_in(stream, "train", 0, 1) // 10)
     losses = Losses()
     network = Bursting(in_first_task + 7, bad)
     told = complaint(
@@ -811,7 +811,7 @@ class LastStraw(Plain):
 def test_weights_that_burst_in_the_last_step_of_a_task_are_not_kept(tmp_path: Path) -> None:
     config = quick(lr=0.05, tasks=((0, 1), (2, 3), (4, 5)), detector="never")
     stream = stream_of(config)
-    steps = [-(-rows_in(stream, "train", *classes) // 10) for classes in ((0, 1), (2, 3))]
+    steps = [-(-samples_in(stream, "train", *classes) // 10) for classes in ((0, 1), (2, 3))]
     losses = Losses()
     network = LastStraw(sum(steps) - 1)
     told = complaint(

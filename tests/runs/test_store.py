@@ -820,14 +820,14 @@ def test_a_damaged_checkpoint_is_told_with_its_file_and_drops_no_events(
 
 
 def test_arrays_are_kept_as_a_plain_safetensors_file(tmp_path: Path) -> None:
-    pictures = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
+    images = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
     with RunFolder.open(tmp_path, CONFIG) as run:
-        run.save_arrays("samples", {"before": pictures[:, :, ::2], "same": pictures[:, :, ::2]})
+        run.save_arrays("samples", {"before": images[:, :, ::2], "same": images[:, :, ::2]})
         with pytest.raises(KeyError):
             run.save_arrays("other", {})
     kept = load_file(tmp_path / "samples.safetensors")
-    assert kept["before"].equal(pictures[:, :, ::2])
-    assert kept["same"].equal(pictures[:, :, ::2])
+    assert kept["before"].equal(images[:, :, ::2])
+    assert kept["same"].equal(images[:, :, ::2])
 
 
 def test_a_reader_tells_finished_from_unfinished_from_nothing(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from driftwise.runs import task_state as module
 from driftwise.runs.listeners import Silent
 from driftwise.runs.saving import Saving
 from driftwise.runs.store import RunFolder, read_checkpoint
-from driftwise.types import Midway, Repair, Rows, Verdict
+from driftwise.types import Midway, Repair, Samples, Verdict
 
 SMALL = RunConfig(epochs=2, tasks=((0, 1), (2, 3)), detector="oracle")
 EVERY_STEP = Saving(steps=1)
@@ -105,8 +105,8 @@ class AsksTwice:
 
     def _ask(self, bench: Workbench) -> str:
         ids = bench.labels.ask(0, 20).ids.tolist()
-        self.given.extend((self._task, row) for row in ids)
-        unlabelled = {(self._task, row) for row in bench.labels.unlabelled().ids.tolist()}
+        self.given.extend((self._task, sample) for sample in ids)
+        unlabelled = {(self._task, sample) for sample in bench.labels.unlabelled().ids.tolist()}
         assert not unlabelled & {*self.given}
         return f"given: {ids}"
 
@@ -166,7 +166,7 @@ def test_impossible_intervals_get_one_line(wrong: dict[str, Any]) -> None:
 
 
 def test_a_task_under_way_comes_back_as_it_went() -> None:
-    rows = Rows(
+    samples = Samples(
         images=torch.arange(8, dtype=torch.uint8).reshape(2, 2, 2, 1),
         labels=torch.tensor([0, 1]),
         ids=torch.tensor([5, 6]),
@@ -178,9 +178,9 @@ def test_a_task_under_way_comes_back_as_it_went() -> None:
         steps=4,
         verdicts=(
             Verdict(task=2, label=0, drifted=True, p_values={"ks": 0.1}, moved_rows=(5,)),
-            Verdict(task=2, label=1, drifted=None, reason="too few rows"),
+            Verdict(task=2, label=1, drifted=None, reason="too few samples"),
         ),
-        repair=Repair(extra=rows, renewed=(0,), notes=("a note",)),
+        repair=Repair(extra=samples, renewed=(0,), notes=("a note",)),
     )
     state = module.to_state(given)
     came = module.from_state(state_file.unflatten(*state_file.flatten(state)))
@@ -189,8 +189,8 @@ def test_a_task_under_way_comes_back_as_it_went() -> None:
     assert came.repair.refilled is None
     assert (came.repair.renewed, came.repair.notes) == ((0,), ("a note",))
     assert came.repair.extra is not None
-    for field in dataclasses.fields(Rows):
-        assert torch.equal(getattr(came.repair.extra, field.name), getattr(rows, field.name))
+    for field in dataclasses.fields(Samples):
+        assert torch.equal(getattr(came.repair.extra, field.name), getattr(samples, field.name))
 
 
 # --- interruptions ------------------------------------------------------------------------------

@@ -23,20 +23,20 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def features(rows: int, width: int, draw: torch.Generator) -> Tensor:
-    return torch.randn(rows, width, generator=draw, dtype=torch.float64)
+def features(samples: int, width: int, draw: torch.Generator) -> Tensor:
+    return torch.randn(samples, width, generator=draw, dtype=torch.float64)
 
 
 def literal_scores(
-    rows: np.ndarray, is_current: np.ndarray, *, folds: int, ridge: float
+    samples: np.ndarray, is_current: np.ndarray, *, folds: int, ridge: float
 ) -> np.ndarray:
     """One fit per fold."""
-    standard = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    penalty = ridge * np.square(standard).sum() / len(rows)
+    standard = (samples - samples.mean(axis=0)) / samples.std(axis=0)
+    penalty = ridge * np.square(standard).sum() / len(samples)
     labels = is_current - is_current.mean()
-    scores = np.empty(len(rows))
-    for fold in np.array_split(np.arange(len(rows)), folds):
-        rest = np.setdiff1d(np.arange(len(rows)), fold)
+    scores = np.empty(len(samples))
+    for fold in np.array_split(np.arange(len(samples)), folds):
+        rest = np.setdiff1d(np.arange(len(samples)), fold)
         model = Ridge(alpha=penalty).fit(standard[rest], labels[rest])
         scores[fold] = model.predict(standard[fold]) - labels[rest].mean()
     return scores
@@ -45,7 +45,7 @@ def literal_scores(
 @pytest.mark.parametrize(("width", "folds"), [(1, 2), (3, 5), (40, 4), (6, 15)])
 def test_held_out_scores_are_those_of_one_ridge_fit_per_fold(width: int, folds: int) -> None:
     draw = generator(width)
-    pooled = features(15, width, draw) * 3 + 1  # forty features are more than the rows
+    pooled = features(15, width, draw) * 3 + 1  # forty features are more than the samples
     splits = random_splits(1, 4, (6, 9), draw)
     (found,) = held_out_scores(pooled[None], splits, folds=folds, ridge=0.5)
     for scores, split in zip(found, splits[0], strict=True):
@@ -70,9 +70,9 @@ def test_the_p_value_is_the_observed_rank_among_itself_and_the_permuted_splits()
     draw = generator(3)
     splits = random_splits(1, 40, (8, 12), draw)[0].numpy()
     order = torch.rand(1, 20, generator=draw).argsort(dim=1)[0]
-    rows = torch.cat([reference, current])[order].numpy()
+    samples = torch.cat([reference, current])[order].numpy()
     areas = [
-        roc_auc_score(split, literal_scores(rows, split, folds=10, ridge=0.01))
+        roc_auc_score(split, literal_scores(samples, split, folds=10, ridge=0.01))
         for split in splits[:, order]
     ]
     assert area == pytest.approx(areas[0])
@@ -124,10 +124,10 @@ def test_separated_samples_have_area_one_and_the_smallest_p_value() -> None:
     assert c2st([pair], generator=generator()) == [(1.0, 1 / 101)]
 
 
-@pytest.mark.parametrize("rows", [2, 7])
+@pytest.mark.parametrize("samples", [2, 7])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e8])
-def test_constant_features_are_chance(rows: int, value: float) -> None:
-    constant = torch.full((rows, 3), value)
+def test_constant_features_are_chance(samples: int, value: float) -> None:
+    constant = torch.full((samples, 3), value)
     assert c2st([(constant, constant)], generator=generator()) == [(0.5, 1.0)]
 
 
@@ -139,9 +139,9 @@ def test_the_smallest_samples_give_numbers(width: int) -> None:
     assert 0.1 < p_value <= 1
 
 
-def test_equal_rows_tie() -> None:
-    row = features(1, 30, generator(1))
-    pair = row.expand(9, 30), torch.cat([row.expand(9, 30), row + 1])
+def test_equal_samples_tie() -> None:
+    sample = features(1, 30, generator(1))
+    pair = sample.expand(9, 30), torch.cat([sample.expand(9, 30), sample + 1])
     ((area, _),) = c2st([pair], folds=19, generator=generator())
     assert area * (9 * 10 * 2) == pytest.approx(round(area * (9 * 10 * 2)))
 

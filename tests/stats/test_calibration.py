@@ -40,8 +40,8 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def normal(rows: int, width: int | None, draw: torch.Generator) -> Tensor:
-    shape = (rows,) if width is None else (rows, width)
+def normal(samples: int, width: int | None, draw: torch.Generator) -> Tensor:
+    shape = (samples,) if width is None else (samples, width)
     return torch.randn(shape, generator=draw, dtype=torch.float64)
 
 
@@ -69,20 +69,20 @@ def literal_scale(n: int, m: int) -> float:
     return root + 0.12 + 0.11 / root
 
 
-@pytest.mark.parametrize("rows", [7, 12])
-def test_a_gap_is_ranked_among_those_of_halves_a_near_tie_counting_in_part(rows: int) -> None:
-    reference = (normal(rows, None, generator(1)) * 2).round()  # with ties
+@pytest.mark.parametrize("samples", [7, 12])
+def test_a_gap_is_ranked_among_those_of_halves_a_near_tie_counting_in_part(samples: int) -> None:
+    reference = (normal(samples, None, generator(1)) * 2).round()  # with ties
     current = (normal(9, None, generator(2)) * 2).round() + 1
     ((gap, p_value),) = ks_by_splits([(reference, current)], splits=60, generator=generator(3))
     assert gap == kolmogorov_smirnov([(reference, current)])[0].statistic
 
     every = np.array([-1e9, -1e9, *sorted(reference.tolist()), 1e9, 1e9])
     sizes = len(every) // 2, len(every) - len(every) // 2
-    scaled = gap * literal_scale(rows, 9) / literal_scale(*sizes)
+    scaled = gap * literal_scale(samples, 9) / literal_scale(*sizes)
     count = 0.0
     for split in random_splits(1, 60, sizes, generator(3))[0, 1:].numpy():
-        rows_above = (literal_gap(every[~split], every[split]) - scaled) * sizes[0]
-        count += min(max(rows_above + 0.5, 0), 1)
+        samples_above = (literal_gap(every[~split], every[split]) - scaled) * sizes[0]
+        count += min(max(samples_above + 0.5, 0), 1)
     assert 1 < count < 59
     assert p_value == pytest.approx((1 + count) / 61)
 
@@ -116,10 +116,10 @@ def test_an_area_is_ranked_in_standard_deviations_of_the_rank_sum() -> None:
 
     draw = generator(3)
 
-    def areas(rows: Tensor, splits: Tensor) -> Tensor:
-        order = torch.rand(1, len(rows), generator=draw).argsort(dim=1)[0]
+    def areas(samples: Tensor, splits: Tensor) -> Tensor:
+        order = torch.rand(1, len(samples), generator=draw).argsort(dim=1)[0]
         splits = splits[None, :, order]
-        scores = held_out_scores(rows[order][None], splits, folds=10, ridge=0.01)
+        scores = held_out_scores(samples[order][None], splits, folds=10, ridge=0.01)
         return areas_under_curve(scores, splits)[0]
 
     def deviations(areas: Tensor, n: int, m: int) -> Tensor:
@@ -139,16 +139,16 @@ def test_an_area_is_ranked_in_standard_deviations_of_the_rank_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "splits", "halves"), [(5, 999, 10), (6, 999, 10), (9, 999, 126), (9, 99, 99)]
+    ("samples", "splits", "halves"), [(5, 999, 10), (6, 999, 10), (9, 999, 126), (9, 99, 99)]
 )
 def test_no_p_value_is_smaller_than_the_number_of_halves_allows(
-    rows: int, splits: int, halves: int
+    samples: int, splits: int, halves: int
 ) -> None:
-    smallest = smallest_split_p_value(rows, splits)
+    smallest = smallest_split_p_value(samples, splits)
     assert smallest == 1 / (1 + halves)
-    draw = generator(rows)
-    scores = normal(rows, None, draw), normal(200, None, draw) + 50
-    features = normal(rows, 2, draw), normal(200, 2, draw) + 50
+    draw = generator(samples)
+    scores = normal(samples, None, draw), normal(200, None, draw) + 50
+    features = normal(samples, 2, draw), normal(200, 2, draw) + 50
     for split_test, pair in [(ks_by_splits, scores), (mmd_by_splits, features)]:
         (found,) = split_test([pair], splits=splits, generator=draw)
         assert found.p_value == pytest.approx(smallest)
@@ -169,18 +169,19 @@ def test_classes_of_different_sizes_come_back_in_their_order(
 # What it promises
 
 
-def scores_with_ties(rows: int, draw: torch.Generator) -> Tensor:
-    return (normal(rows, None, draw) * 2).round()
+def scores_with_ties(samples: int, draw: torch.Generator) -> Tensor:
+    return (normal(samples, None, draw) * 2).round()
 
 
-def scores_mostly_zero(rows: int, draw: torch.Generator) -> Tensor:
-    seldom = torch.rand(rows, generator=draw) < 0.1
-    return torch.where(seldom, 0.5 + normal(rows, None, draw).abs(), 0.0)
+def scores_mostly_zero(samples: int, draw: torch.Generator) -> Tensor:
+    seldom = torch.rand(samples, generator=draw) < 0.1
+    return torch.where(seldom, 0.5 + normal(samples, None, draw).abs(), 0.0)
 
 
 @pytest.mark.parametrize(("n", "m"), [(10, 20), (20, 300), (50, 60)])
 @pytest.mark.parametrize(
-    "scores", [lambda rows, draw: normal(rows, None, draw), scores_with_ties, scores_mostly_zero]
+    "scores",
+    [lambda samples, draw: normal(samples, None, draw), scores_with_ties, scores_mostly_zero],
 )
 def test_false_alarms_of_gaps_stay_at_their_level_when_nothing_drifts(
     scores: Callable[[int, torch.Generator], Tensor], n: int, m: int
@@ -232,7 +233,7 @@ def test_ties_that_blunt_the_exact_test_do_not_blunt_splits() -> None:
     assert rate(ks_by_splits(pairs, splits=199, generator=draw)) > 0.7
 
 
-def test_the_first_row_that_differs_from_a_reference_of_equal_rows_is_no_alarm() -> None:
+def test_the_first_sample_that_differs_from_a_reference_of_equal_samples_is_no_alarm() -> None:
     constant = torch.zeros(20, dtype=torch.float64)
     for differing, alarm in ((1, False), (5, False), (60, True)):
         current = torch.zeros(100, dtype=torch.float64)
@@ -246,7 +247,7 @@ def test_the_first_row_that_differs_from_a_reference_of_equal_rows_is_no_alarm()
 
 
 @pytest.mark.parametrize(("split_test", "test"), [(mmd_by_splits, mmd), (c2st_by_splits, c2st)])
-def test_only_classes_with_equal_rows_of_features_are_permuted(
+def test_only_classes_with_equal_samples_of_features_are_permuted(
     split_test: SplitTest, test: SplitTest
 ) -> None:
     draw = generator(6)
@@ -279,8 +280,8 @@ def test_scores_that_are_no_numbers_or_none_are_refused() -> None:
 # How a judge uses it
 
 
-def encodings(rows: int, shift: float, draw: torch.Generator) -> Encoding:
-    features = normal(rows, 4, draw) + shift
+def encodings(samples: int, shift: float, draw: torch.Generator) -> Encoding:
+    features = normal(samples, 4, draw) + shift
     return Encoding(logits=features * torch.linspace(1, 2, 4), features=features)
 
 
@@ -335,7 +336,7 @@ def test_a_reference_with_too_few_halves_for_the_level_is_not_testable() -> None
     judge = Judge([ks_on("entropy")], ComparisonOptions(calibration="split"))
     (few,) = judge.verdicts(2, sides(6, 100, classes=1))
     assert few.drifted is None
-    assert few.reason == "6 against 100 distinct rows cannot reach the level among 1"
+    assert few.reason == "6 against 100 distinct samples cannot reach the level among 1"
     (enough,) = judge.verdicts(2, sides(7, 100, classes=1))
     assert enough.drifted is not None
 

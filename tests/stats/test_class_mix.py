@@ -1,4 +1,4 @@
-"""Rows told apart by predictions are compared with a reference that is mixed as the stream is."""
+"""Samples told apart by predictions are compared with a reference that is mixed as the stream is."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from scipy import optimize
 from driftwise.stats.class_mix import in_that_mix, shares_in_stream
 
 
-def stream(shares: list[float], confusion: np.ndarray, rows: int, seed: int) -> torch.Tensor:
-    """What rows are taken for that come in these shares."""
+def stream(shares: list[float], confusion: np.ndarray, samples: int, seed: int) -> torch.Tensor:
+    """What samples are taken for that come in these shares."""
     draw = np.random.default_rng(seed)
-    labels = draw.choice(len(shares), rows, p=shares)
+    labels = draw.choice(len(shares), samples, p=shares)
     return torch.tensor([draw.choice(confusion.shape[1], p=confusion[c]) for c in labels])
 
 
 def reference(confusion: np.ndarray, each: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """As many rows of every class, taken for others as often as they are."""
+    """As many samples of every class, taken for others as often as they are."""
     labels = torch.arange(len(confusion)).repeat_interleave(each)
-    groups = [np.repeat(np.arange(3), np.round(row * each).astype(int)) for row in confusion]
+    groups = [np.repeat(np.arange(3), np.round(sample * each).astype(int)) for sample in confusion]
     return labels, torch.from_numpy(np.concatenate(groups))
 
 
@@ -28,7 +28,7 @@ CONFUSION = np.array([[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]])
 
 
 @pytest.mark.parametrize("shares", [[0.9, 0.05, 0.05], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
-def test_the_shares_of_a_stream_are_found_by_what_its_rows_are_taken_for(
+def test_the_shares_of_a_stream_are_found_by_what_its_samples_are_taken_for(
     shares: list[float],
 ) -> None:
     labels, groups = reference(CONFUSION, 100)
@@ -36,7 +36,7 @@ def test_the_shares_of_a_stream_are_found_by_what_its_rows_are_taken_for(
     assert [found[c] for c in range(3)] == pytest.approx(shares, abs=0.03)
 
 
-def test_they_are_the_likeliest_ones_after_ten_rows_of_what_is_usual() -> None:
+def test_they_are_the_likeliest_ones_after_ten_samples_of_what_is_usual() -> None:
     labels, groups = reference(CONFUSION, 100)
     now = stream([0.6, 0.1, 0.3], CONFUSION, 60, 1)
     counts = np.bincount(now.numpy(), minlength=3)
@@ -71,7 +71,7 @@ def test_every_group_of_the_reference_gets_the_mix_of_the_stream() -> None:
         assert left.sum() > 10
         assert (left / left.sum()).numpy() == pytest.approx(wanted / wanted.sum(), abs=0.06)
         fullest = labels[there].bincount(minlength=3)
-        assert (left == fullest).any(), "no more rows than must be are left out"
+        assert (left == fullest).any(), "no more samples than must be are left out"
 
 
 def test_where_classes_come_as_the_reference_has_them_it_stays_whole() -> None:
@@ -80,7 +80,7 @@ def test_where_classes_come_as_the_reference_has_them_it_stays_whole() -> None:
 
 
 def test_a_group_into_which_a_frequent_class_may_have_got_unseen_is_left_out() -> None:
-    """One in a hundred rows of the frequent class would be a third of those taken for the rare."""
+    """One in a hundred samples of the frequent class would be a third of those taken for the rare."""
     labels, groups = reference(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]), 50)
     stays = in_that_mix(labels, groups, {0: 0.94, 1: 0.01, 2: 0.05})
     assert not bool(stays[groups == 1].any())
@@ -88,7 +88,7 @@ def test_a_group_into_which_a_frequent_class_may_have_got_unseen_is_left_out() -
     assert bool(in_that_mix(labels, groups, {0: 0.3, 1: 0.3, 2: 0.4})[groups == 1].all())
 
 
-def test_without_reference_rows_or_current_ones_nothing_is_said() -> None:
+def test_without_reference_samples_or_current_ones_nothing_is_said() -> None:
     none = torch.empty(0, dtype=torch.int64)
     assert shares_in_stream(none, none, torch.tensor([0, 1])) == {}
     labels, groups = reference(CONFUSION, 10)

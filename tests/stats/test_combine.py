@@ -82,8 +82,8 @@ def test_a_test_that_says_exactly_one_does_not_silence_the_others(name: str) -> 
 @every_combination
 def test_classes_are_combined_one_by_one(name: str) -> None:
     p_values = dependent(3, 0.5)[:4]
-    rows = [COMBINATIONS[name](row).item() for row in p_values]
-    assert COMBINATIONS[name](p_values).tolist() == pytest.approx(rows)
+    samples = [COMBINATIONS[name](sample).item() for sample in p_values]
+    assert COMBINATIONS[name](p_values).tolist() == pytest.approx(samples)
 
 
 # Promises under dependence

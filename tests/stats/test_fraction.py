@@ -1,4 +1,4 @@
-"""The share of moved rows: against its definition, on mixtures of known share, at the edges."""
+"""The share of moved samples: against its definition, on mixtures of known share, at the edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from driftwise.stats.fraction import Share, _mixed_in, estimate_shares
 def mixture(
     sizes: tuple[int, int], share: float, draw: torch.Generator, *, apart: float = 6.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Reference rows, current rows, and which of these have moved along one direction out of 8."""
+    """Reference samples, current samples, and which of these have moved along one direction out of 8."""
     reference = torch.randn(sizes[0], 8, generator=draw)
     current = torch.randn(sizes[1], 8, generator=draw)
     has_moved = torch.randperm(sizes[1], generator=draw) < round(share * sizes[1])
@@ -41,7 +41,7 @@ def test_the_share_of_a_clear_drift_is_found_to_within_a_tenth(
     assert math.sqrt(statistics.fmean(e * e for e in errors)) < 0.15
 
 
-def test_more_rows_bring_the_share_nearer_to_the_truth() -> None:
+def test_more_samples_bring_the_share_nearer_to_the_truth() -> None:
     few, more = (
         statistics.fmean(abs(each.share - 0.25) for each in shares_of(sizes, 0.25, 20))
         for sizes in ((30, 30), (300, 300))
@@ -95,7 +95,7 @@ def test_the_standard_error_is_that_of_a_ratio_of_two_shares() -> None:
     assert error.item() == pytest.approx(stayed / kept * math.sqrt(relative))
 
 
-def test_the_rows_that_moved_have_the_evidence() -> None:
+def test_the_samples_that_moved_have_the_evidence() -> None:
     reference, current, has_moved = mixture((50, 100), 0.3, torch.Generator().manual_seed(4))
     ((found),) = estimate_shares([(reference, current)])
     assert found.evidence.shape == (100,)
@@ -114,7 +114,7 @@ def test_the_evidence_is_a_probability_that_holds_on_average(share: float) -> No
 
 
 @pytest.mark.parametrize("rhythm", [2, 5, 10])
-def test_rows_that_moved_in_a_rhythm_are_found_as_any_others(rhythm: int) -> None:
+def test_samples_that_moved_in_a_rhythm_are_found_as_any_others(rhythm: int) -> None:
     draw = torch.Generator().manual_seed(8)
     reference, current = torch.randn(50, 8, generator=draw), torch.randn(100, 8, generator=draw)
     has_moved = torch.arange(100) % rhythm == 0
@@ -153,7 +153,7 @@ def test_of_constant_features_nothing_has_moved(value: float) -> None:
     assert found.evidence.max() < 0.1
 
 
-def test_rows_that_leave_a_constant_are_told_from_those_that_stay() -> None:
+def test_samples_that_leave_a_constant_are_told_from_those_that_stay() -> None:
     reference, current = torch.zeros(9, 2), torch.zeros(12, 2)
     current[:6] = 1.0
     (found,) = estimate_shares([(reference, current)])
@@ -171,7 +171,7 @@ def test_the_smallest_samples_give_numbers(sizes: tuple[int, int], share: float)
         assert found.evidence.isfinite().all()
 
 
-def test_five_rows_that_all_moved_far_are_seen_to() -> None:
+def test_five_samples_that_all_moved_far_are_seen_to() -> None:
     assert statistics.fmean(each.share for each in shares_of((5, 5), 1.0, 20, apart=20.0)) > 0.9
 
 

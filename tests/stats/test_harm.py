@@ -24,7 +24,7 @@ def predicting(labels: list[int], outputs: int = 3, by: float = 6.0) -> Tensor:
 def calibrated(labels: Tensor, outputs: int, draw: torch.Generator, sharpness: float) -> Tensor:
     """Logits whose softmax is the true chance of each label, given a uniform mix of labels.
 
-    One row's evidence for each class is normal; the likelihood ratio is its scaled value.
+    One sample's evidence for each class is normal; the likelihood ratio is its scaled value.
     """
     noise = torch.randn(len(labels), outputs, generator=draw, dtype=torch.float64)
     return sharpness * (noise + sharpness * torch.nn.functional.one_hot(labels, outputs).double())
@@ -33,7 +33,7 @@ def calibrated(labels: Tensor, outputs: int, draw: torch.Generator, sharpness: f
 def one_class(
     reference: Tensor, current: Tensor, labels: Tensor, now: Tensor | None = None
 ) -> Harm:
-    """Of rows that are all of class 0."""
+    """Of samples that are all of class 0."""
     (harm,) = estimate_harm_by_class(reference, current, labels, now).values()
     return harm
 
@@ -55,10 +55,10 @@ def test_a_gain_is_a_negative_harm() -> None:
     assert harm.without_labels < 0
 
 
-def test_perfect_samples_have_an_error_that_shrinks_with_their_rows() -> None:
+def test_perfect_samples_have_an_error_that_shrinks_with_their_samples() -> None:
     errors = []
-    for rows in (5, 50, 500):
-        logits, labels = predicting([0] * rows), torch.zeros(rows).long()
+    for samples in (5, 50, 500):
+        logits, labels = predicting([0] * samples), torch.zeros(samples).long()
         harm = one_class(logits, logits, labels, labels)
         assert harm.with_labels == 0
         assert harm.error is not None
@@ -82,7 +82,7 @@ def test_two_standard_errors_hold_the_truth_in_19_of_20_samples() -> None:
     assert 0.93 <= inside / 400 <= 0.98
 
 
-def test_rows_that_have_not_changed_have_lost_nothing() -> None:
+def test_samples_that_have_not_changed_have_lost_nothing() -> None:
     draw = torch.Generator().manual_seed(1)
     logits, labels = torch.randn(40, 4, generator=draw), torch.randint(4, (40,), generator=draw)
     harms = estimate_harm_by_class(logits, logits.flip(0), labels)
@@ -93,8 +93,8 @@ def test_rows_that_have_not_changed_have_lost_nothing() -> None:
         assert harm.error is None
 
 
-def test_transport_deals_rows_to_the_reference_mix_at_the_least_cost() -> None:
-    """Two rows must be class 1's although only one looks like it: the cheaper of the others."""
+def test_transport_deals_samples_to_the_reference_mix_at_the_least_cost() -> None:
+    """Two samples must be class 1's although only one looks like it: the cheaper of the others."""
     reference = logits_of([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
     current = logits_of([[0.99, 0.01], [0.7, 0.3], [0.2, 0.8], [0.8, 0.2]])
     labels = torch.tensor([0, 0, 1, 1])
@@ -135,7 +135,7 @@ def test_a_mix_that_is_told_is_no_harm() -> None:
     assert list(absent) == [0]
 
 
-def test_rows_of_a_class_without_a_reference_are_not_forced_on_the_others() -> None:
+def test_samples_of_a_class_without_a_reference_are_not_forced_on_the_others() -> None:
     labels = torch.tensor([0, 1] * 30)
     reference, current = predicting(labels.tolist()), predicting([0, 1, 2] * 20)
     forced = estimate_harm_by_class(reference, current, labels, mix={0: 1, 1: 1})
@@ -146,7 +146,7 @@ def test_rows_of_a_class_without_a_reference_are_not_forced_on_the_others() -> N
 
 
 @pytest.mark.parametrize("order", ["sorted", "in turn"])
-def test_more_rows_than_are_dealt_at_once_say_the_same_in_any_order(
+def test_more_samples_than_are_dealt_at_once_say_the_same_in_any_order(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels in turn must not fall into step with the parts."""
@@ -175,7 +175,7 @@ def test_what_is_inferred_leaves_an_accuracy_that_exists() -> None:
     assert (harm.before, harm.without_labels) == (0, 0)
 
 
-def test_without_rows_on_a_side_there_is_no_answer() -> None:
+def test_without_samples_on_a_side_there_is_no_answer() -> None:
     logits, none = predicting([0, 1]), torch.empty(0, 3)
     labels, no_labels = torch.tensor([0, 1]), torch.empty(0, dtype=torch.int64)
     assert estimate_harm_by_class(logits, none, labels) == {}
@@ -192,7 +192,7 @@ def test_logits_that_are_no_numbers_are_refused(bad: float) -> None:
 
 def test_what_does_not_fit_together_is_refused() -> None:
     logits, labels = predicting([0, 1]), torch.tensor([0, 1])
-    with pytest.raises(UserError, match="one label from 0 up for each of 2 rows"):
+    with pytest.raises(UserError, match="one label from 0 up for each of 2 samples"):
         estimate_harm_by_class(logits, logits, labels[:1])
     with pytest.raises(UserError, match="one label from 0 up"):
         estimate_harm_by_class(logits, logits, -labels)

@@ -55,9 +55,9 @@ def scipys_exact(first: Tensor, second: Tensor) -> float | None:
     return None if told else p_value
 
 
-def normal(rows: int, shift: float, seed: int) -> Tensor:
+def normal(samples: int, shift: float, seed: int) -> Tensor:
     draw = torch.Generator().manual_seed(seed)
-    return torch.randn(rows, generator=draw, dtype=torch.float64) + shift
+    return torch.randn(samples, generator=draw, dtype=torch.float64) + shift
 
 
 @settings(max_examples=150, deadline=None)
@@ -105,7 +105,7 @@ def test_classes_of_all_sizes_and_shifts_agree_with_scipy_in_one_call() -> None:
 
 
 @pytest.mark.parametrize(("n", "m"), [(600, 601), (9999, 2), (10_000, 10_000), (10_001, 3)])
-def test_large_samples_have_scipys_p_value_exact_up_to_ten_thousand_rows(n: int, m: int) -> None:
+def test_large_samples_have_scipys_p_value_exact_up_to_ten_thousand_samples(n: int, m: int) -> None:
     pair = normal(n, 0, 1), normal(m, 0.05, 2)
     ((statistic, p_value),) = kolmogorov_smirnov([pair])
     expected = stats.ks_2samp(pair[0].numpy(), pair[1].numpy())
@@ -141,10 +141,10 @@ def test_no_overlap_has_the_smallest_p_value(n: int, m: int) -> None:
 
 
 def test_samples_of_one_size_that_hardly_differ_have_p_value_one_without_a_warning() -> None:
-    for rows in range(2, 40):  # rounding would push some of the exact p-values past one
-        first = torch.arange(rows).double()
+    for samples in range(2, 40):  # rounding would push some of the exact p-values past one
+        first = torch.arange(samples).double()
         ((statistic, p_value),) = kolmogorov_smirnov([(first, first + 0.5)])
-        assert statistic == pytest.approx(1 / rows)
+        assert statistic == pytest.approx(1 / samples)
         assert p_value == pytest.approx(1, abs=1e-12)
         assert p_value <= 1
 
@@ -155,9 +155,9 @@ def test_ks_of_a_sample_with_itself_finds_nothing(sample: Tensor) -> None:
     assert kolmogorov_smirnov([(sample, sample)]) == [Evidence(0.0, 1.0)]
 
 
-@pytest.mark.parametrize("rows", [4, 20_000])
-def test_scores_that_cannot_be_ordered_are_refused(rows: int) -> None:
-    scores = torch.arange(rows).double()
+@pytest.mark.parametrize("samples", [4, 20_000])
+def test_scores_that_cannot_be_ordered_are_refused(samples: int) -> None:
+    scores = torch.arange(samples).double()
     with pytest.raises(UserError, match="NaN"):
         kolmogorov_smirnov([(scores, scores.clone().fill_(torch.nan))])
     with pytest.raises(UserError, match="empty"):

@@ -18,22 +18,22 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def features(rows: int, width: int, seed: int, shift: float = 0.0) -> Tensor:
-    return torch.randn(rows, width, generator=generator(seed), dtype=torch.float64) + shift
+def features(samples: int, width: int, seed: int, shift: float = 0.0) -> Tensor:
+    return torch.randn(samples, width, generator=generator(seed), dtype=torch.float64) + shift
 
 
 def literal_mmd(reference: list[list[float]], current: list[list[float]]) -> float:
-    """Three double loops over the pairs of rows."""
+    """Three double loops over the pairs of samples."""
     pooled = reference + current
     bandwidth = statistics.median_low(
         math.dist(a, b) ** 2 for i, a in enumerate(pooled) for b in pooled[:i]
     )
 
-    def within(rows: list[list[float]]) -> float:
+    def within(samples: list[list[float]]) -> float:
         kernels = [
             math.exp(-(math.dist(a, b) ** 2) / bandwidth)
-            for i, a in enumerate(rows)
-            for j, b in enumerate(rows)
+            for i, a in enumerate(samples)
+            for j, b in enumerate(samples)
             if i != j
         ]
         return statistics.fmean(kernels)
@@ -65,7 +65,7 @@ def test_the_p_value_is_the_observed_rank_among_itself_and_the_permuted_splits(
     assert p_value == pytest.approx((1 + at_least) / 61)
 
 
-def test_splits_keep_their_sizes_begin_as_observed_and_treat_all_rows_alike() -> None:
+def test_splits_keep_their_sizes_begin_as_observed_and_treat_all_samples_alike() -> None:
     splits = random_splits(2, 3000, (6, 4), generator())
     assert splits.shape == (2, 3001, 10)
     assert splits[:, 0].tolist() == [[False] * 6 + [True] * 4] * 2
@@ -89,7 +89,7 @@ def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
 
 
 def test_ties_between_splits_raise_no_false_alarms() -> None:
-    """Two against two rows: a third of all splits are as good as the observed one."""
+    """Two against two samples: a third of all splits are as good as the observed one."""
     pairs = [
         (features(2, 3, seed).float(), features(2, 3, seed + 500).float()) for seed in range(200)
     ]
@@ -169,7 +169,7 @@ def test_draws_come_from_the_generator_alone() -> None:
     [
         (torch.zeros(4, 3), torch.zeros(4, 2), "one width"),
         (torch.zeros(4), torch.zeros(4), "one width"),
-        (torch.zeros(1, 3), torch.zeros(4, 3), "two rows"),
+        (torch.zeros(1, 3), torch.zeros(4, 3), "two samples"),
         (torch.zeros(4, 3), torch.full((4, 3), torch.nan), "NaN"),
         (torch.zeros(4, 3), torch.full((4, 3), torch.inf), "NaN"),
         (torch.zeros(4, 3), torch.full((4, 3), 1e30), "huge"),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from driftwise.stats.scores import SCORES, energy, entropy, margin, max_probability
 
-logit_rows = st.lists(
+logit_samples = st.lists(
     st.lists(st.floats(-30, 30, width=32), min_size=4, max_size=4), min_size=1, max_size=5
 )
 
@@ -49,15 +49,15 @@ def test_every_score_of_the_table_is_checked_here() -> None:
 
 
 @pytest.mark.parametrize(("score", "literal"), LITERAL)
-def test_a_score_is_its_definition_row_by_row(
+def test_a_score_is_its_definition_sample_by_sample(
     score: Callable[[Tensor], Tensor], literal: Callable[[list[float]], float]
 ) -> None:
     @settings(deadline=None, max_examples=50)
-    @given(logit_rows)
-    def check(rows: list[list[float]]) -> None:
-        found = score(torch.tensor(rows))
+    @given(logit_samples)
+    def check(samples: list[list[float]]) -> None:
+        found = score(torch.tensor(samples))
         assert found.dtype == torch.float64
-        assert found.tolist() == pytest.approx([literal(row) for row in rows], abs=1e-9)
+        assert found.tolist() == pytest.approx([literal(sample) for sample in samples], abs=1e-9)
 
     check()
 

@@ -1,4 +1,4 @@
-"""Tiny pictures of several domains, and streams that play events over them."""
+"""Tiny images of several domains, and streams that play events over them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from driftwise.streams import (
     make_script,
     transforms,
 )
-from driftwise.types import Dataset, Parts, Rows
+from driftwise.types import Dataset, Parts, Samples
 
 PARTS = ("train", "monitored", "reference", "test")
 DOMAINS = ("photo", "cartoon", "sketch")
 ROWS = {"photo": 45, "cartoon": 31, "sketch": 20}
-"""rows of every class in each domain"""
+"""samples of every class in each domain"""
 TASKS = ((0, 1), (2,), (3,), (), ())
 NUM_CLASSES = 4
 PAIRS = tuple((2 * i, 2 * i + 1) for i in range(5))
@@ -38,8 +38,8 @@ every_part = pytest.mark.parametrize("part", PARTS)
 
 
 @functools.cache
-def pictures(*, missing: tuple[int, str] | None = None) -> Dataset:
-    """Noise of 6x6 pixels, rows shuffled; one class may be missing in one domain."""
+def make_images(*, missing: tuple[int, str] | None = None) -> Dataset:
+    """Noise of 6x6 pixels, samples shuffled; one class may be missing in one domain."""
     draw = np.random.RandomState(0)
     groups = [
         (label, DOMAINS.index(domain))
@@ -73,12 +73,12 @@ def script(*events: EventSpec, seed: int = 0, **changes: Any) -> Schedule:
 
 
 def stream_of(schedule: Schedule, *, dataset: Dataset | None = None, seed: int = 0) -> Stream:
-    dataset = dataset or pictures()
+    dataset = dataset or make_images()
     return Stream(dataset, parts_of(dataset), schedule, batch_size=4, seed=seed)
 
 
 def played(*events: EventSpec, **changes: Any) -> Stream:
-    """The pictures under these events."""
+    """The images under these events."""
     return stream_of(script(*events, **changes))
 
 
@@ -87,24 +87,24 @@ def natural(*events: EventSpec, **changes: Any) -> Stream:
     return played(*events, first_domain="photo", **changes)
 
 
-def original(rows: Rows) -> torch.Tensor:
-    """The data set's own pixels of some rows."""
-    return torch.from_numpy(pictures().images)[rows.ids]
+def original(samples: Samples) -> torch.Tensor:
+    """The data set's own pixels of some samples."""
+    return torch.from_numpy(make_images().images)[samples.ids]
 
 
-def domains_of(rows: Rows) -> list[str]:
-    domains = pictures().domains
+def domains_of(samples: Samples) -> list[str]:
+    domains = make_images().domains
     assert domains is not None
-    return [DOMAINS[number] for number in domains[rows.ids.numpy()]]
+    return [DOMAINS[number] for number in domains[samples.ids.numpy()]]
 
 
-def assert_equal(one: Rows, other: Rows) -> None:
-    for field in dataclasses.fields(Rows):
+def assert_equal(one: Samples, other: Samples) -> None:
+    for field in dataclasses.fields(Samples):
         assert torch.equal(getattr(one, field.name), getattr(other, field.name))
 
 
 def applied(images: torch.Tensor, *steps: Concept) -> torch.Tensor:
-    """The pictures after one step upon the other."""
+    """The images after one step upon the other."""
     for step in steps:
         images = transforms.apply(
             images, step.transform, step.severity, seed=step.seed, unit=step.unit
@@ -112,8 +112,8 @@ def applied(images: torch.Tensor, *steps: Concept) -> torch.Tensor:
     return images
 
 
-def ids_showing(rows: Rows, concept: int) -> set[int]:
-    return set(rows.ids[rows.concepts == concept].tolist())
+def ids_showing(samples: Samples, concept: int) -> set[int]:
+    return set(samples.ids[samples.concepts == concept].tolist())
 
 
 def placed(tasks: Any = PAIRS, **changes: Any) -> Schedule:

@@ -14,7 +14,7 @@ from driftwise.datasets.readers.digits import load_digits
 from driftwise.datasets.split import cut
 from driftwise.metrics import Ledger
 from driftwise.streams import Stream, TaskLabels, make_schedule
-from driftwise.types import Parts, Rows
+from driftwise.types import Parts, Samples
 
 EVENT = 3
 """the task at which classes 0 to 3 drift"""
@@ -51,13 +51,13 @@ def labels_of(task: int = EVENT, *, ledger: Ledger | None = None, seed: int = 0)
     )
 
 
-def ids(rows: Rows) -> list[int]:
-    return rows.ids.tolist()
+def ids(samples: Samples) -> list[int]:
+    return samples.ids.tolist()
 
 
 def pool(label: int) -> list[int]:
-    """All rows of a class whose label can be asked for."""
-    return ids(stream().rows("train", [label], EVENT))
+    """All samples of a class whose label can be asked for."""
+    return ids(stream().samples("train", [label], EVENT))
 
 
 questions = st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 25)), max_size=8)
@@ -66,7 +66,7 @@ questions = st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 25)
 
 @settings(max_examples=60, deadline=None)
 @given(questions, st.none() | st.integers(0, 60))
-def test_answers_are_bounded_by_the_question_the_rows_and_the_budget_and_booked(
+def test_answers_are_bounded_by_the_question_the_samples_and_the_budget_and_booked(
     asked: list[tuple[int, int | None]], budget: int | None
 ) -> None:
     ledger = Ledger(label_budget=budget)
@@ -82,19 +82,19 @@ def test_answers_are_bounded_by_the_question_the_rows_and_the_budget_and_booked(
         assert set(answer.labels.tolist()) <= {label}
         given[label] += ids(answer)
         assert ledger.labels["adaptation"] == sum(map(len, given.values()))
-    for label, rows in given.items():
-        assert len(rows) == len(set(rows))  # no row twice
-        assert set(rows) <= set(pool(label))
+    for label, samples in given.items():
+        assert len(samples) == len(set(samples))  # no sample twice
+        assert set(samples) <= set(pool(label))
 
 
-def test_asking_for_all_gives_every_incoming_row_once_and_then_nothing() -> None:
+def test_asking_for_all_gives_every_incoming_sample_once_and_then_nothing() -> None:
     labels = labels_of()
     assert sorted(ids(labels.ask(1, None))) == pool(1)
     assert len(labels.ask(1, None)) == 0
     assert len(labels.ask(1, 5)) == 0
 
 
-def test_a_choice_of_one_row_twice_is_refused() -> None:
+def test_a_choice_of_one_sample_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="3 different positions"):
         labels_of().ask(0, 3, choose=lambda images, count: torch.zeros(count, dtype=torch.int64))
 
@@ -133,7 +133,7 @@ def test_a_budget_is_spread_over_the_classes_in_proportion_and_can_be_asked_for(
         assert abs(count - full[label] * may / max(1, total)) < 1
 
 
-def test_rows_that_the_budget_refused_can_still_be_given_when_it_allows() -> None:
+def test_samples_that_the_budget_refused_can_still_be_given_when_it_allows() -> None:
     allowed = iter([0, 3])
     labels = TaskLabels(
         stream().task(EVENT), allowance=lambda _: next(allowed), book=lambda _: None, seed=0
@@ -142,13 +142,13 @@ def test_rows_that_the_budget_refused_can_still_be_given_when_it_allows() -> Non
     assert ids(labels.ask(0, 3)) == ids(labels_of().ask(0, 3))
 
 
-def test_rows_show_the_class_as_it_looks_during_the_task() -> None:
+def test_samples_show_the_class_as_it_looks_during_the_task() -> None:
     for task, concept in ((2, 0), (EVENT, 1), (5, 1)):
-        rows = labels_of(task).ask(0, None)
-        now = stream().rows("train", [0], task)
-        order = torch.argsort(rows.ids)
-        assert torch.equal(rows.images[order], now.images)
-        assert set(rows.concepts.tolist()) == {concept}
+        samples = labels_of(task).ask(0, None)
+        now = stream().samples("train", [0], task)
+        order = torch.argsort(samples.ids)
+        assert torch.equal(samples.images[order], now.images)
+        assert set(samples.concepts.tolist()) == {concept}
 
 
 def test_the_draw_depends_on_seed_task_and_class_and_on_nothing_asked_before() -> None:
@@ -160,11 +160,11 @@ def test_the_draw_depends_on_seed_task_and_class_and_on_nothing_asked_before() -
     assert ids(labels_of(4).ask(0, 8)) != first  # a fresh draw at every task
 
 
-def test_every_incoming_row_is_equally_likely_to_be_given() -> None:
+def test_every_incoming_sample_is_equally_likely_to_be_given() -> None:
     times = dict.fromkeys(pool(0), 0)
     for seed in range(600):
-        for row in ids(labels_of(seed=seed).ask(0, 6)):
-            times[row] += 1
+        for sample in ids(labels_of(seed=seed).ask(0, 6)):
+            times[sample] += 1
     share = 6 / len(times)
     five_deviations = 5 * (600 * share * (1 - share)) ** 0.5
     assert max(abs(count - 600 * share) for count in times.values()) < five_deviations

@@ -1,4 +1,4 @@
-"""The laws of mixed looks: how much of a class has moved, which rows, and what they show."""
+"""The laws of mixed looks: how much of a class has moved, which samples, and what they show."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from streams_builders import (
     domains_of,
     every_part,
     ids_showing,
+    make_images,
     natural,
     original,
-    pictures,
     played,
     script,
     stream_of,
@@ -42,7 +42,7 @@ from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.streams import Concept, DriftEvent, EventSpec, Schedule, Stream, transforms
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 BLURRED = (("defocus-blur", 5),)
 
@@ -54,8 +54,8 @@ BLURRED = (("defocus-blur", 5),)
 def test_sudden_drift_moves_the_whole_class_at_once(part: str) -> None:
     stream = played(EventSpec(task=3, classes=(0,), transforms=TURNED))
     for task in range(1, 6):
-        assert set(stream.rows(part, [0], task).concepts.tolist()) == {int(task >= 3)}
-        assert set(stream.rows(part, [1], task).concepts.tolist()) == {0}
+        assert set(stream.samples(part, [0], task).concepts.tolist()) == {int(task >= 3)}
+        assert set(stream.samples(part, [1], task).concepts.tolist()) == {0}
 
 
 @every_part
@@ -66,21 +66,21 @@ def test_gradual_drift_moves_an_evenly_rising_and_exact_share_of_every_class(
     event = EventSpec(task=2, classes=(0, 1), transforms=TURNED, share=share, over_tasks=over_tasks)
     stream = played(event)
     for label, task in itertools.product((0, 1), range(1, 6)):
-        rows = stream.rows(part, [label], task)
+        samples = stream.samples(part, [label], task)
         risen = min(max(task - 1, 0), over_tasks)  # tasks that have added their even part
-        moved = int((rows.concepts == 1).sum())
-        assert moved == round(share * (risen / over_tasks) * len(rows))
+        moved = int((samples.concepts == 1).sum())
+        assert moved == round(share * (risen / over_tasks) * len(samples))
         assert stream.schedule.mixture(label, task).get(1, 0.0) == pytest.approx(
             share * risen / over_tasks
         )
 
 
 @every_part
-def test_a_row_that_has_moved_stays_moved(part: str) -> None:
+def test_a_sample_that_has_moved_stays_moved(part: str) -> None:
     stream = played(EventSpec(task=2, classes=(0, 1), transforms=TURNED, share=0.9, over_tasks=4))
     before: set[int] = set()
     for task in range(1, 6):
-        moved = ids_showing(stream.rows(part, [0, 1], task), 1)
+        moved = ids_showing(stream.samples(part, [0, 1], task), 1)
         assert before <= moved
         before = moved
     assert before
@@ -89,7 +89,7 @@ def test_a_row_that_has_moved_stays_moved(part: str) -> None:
 @every_part
 def test_what_has_not_moved_stays_as_it_was_byte_by_byte(part: str) -> None:
     stream = played(EventSpec(task=3, classes=(0, 1), transforms=TURNED, share=0.4))
-    start, now = stream.rows(part, [0, 1], 1), stream.rows(part, [0, 1], 5)
+    start, now = stream.samples(part, [0, 1], 1), stream.samples(part, [0, 1], 5)
     moved = now.concepts == 1
     assert torch.equal(now.ids, start.ids)
     assert torch.equal(now.images[~moved], start.images[~moved])
@@ -98,25 +98,27 @@ def test_what_has_not_moved_stays_as_it_was_byte_by_byte(part: str) -> None:
     assert not moved.all()
 
 
-def test_every_row_is_equally_likely_to_move_first() -> None:
+def test_every_sample_is_equally_likely_to_move_first() -> None:
     event = EventSpec(task=2, classes=(0,), transforms=TURNED, share=0.25)
     times: Counter[int] = Counter()
     for seed in range(300):
-        rows = played(event, seed=seed).rows("train", [0], 2)
-        times.update(ids_showing(rows, 1))
-    share = round(0.25 * len(rows)) / len(rows)
+        samples = played(event, seed=seed).samples("train", [0], 2)
+        times.update(ids_showing(samples, 1))
+    share = round(0.25 * len(samples)) / len(samples)
     five_deviations = 5 * (300 * share * (1 - share)) ** 0.5
-    assert all(abs(times[row] - 300 * share) < five_deviations for row in rows.ids.tolist())
+    assert all(
+        abs(times[sample] - 300 * share) < five_deviations for sample in samples.ids.tolist()
+    )
 
 
-def test_concealed_drift_adds_hardly_a_row_per_task_and_still_arrives() -> None:
+def test_concealed_drift_adds_hardly_a_sample_per_task_and_still_arrives() -> None:
     tasks = ((0,), *[()] * 20)
     event = DriftEvent(task=2, concepts={0: 1}, over_tasks=20)
     stream = stream_of(
         Schedule(tasks=tasks, events=(event,), concepts=(Concept(transform="rotation"),))
     )
-    counts = [int(stream.rows("test", [0], task).concepts.sum()) for task in range(1, 22)]
-    size = len(stream.rows("test", [0], 1))
+    counts = [int(stream.samples("test", [0], task).concepts.sum()) for task in range(1, 22)]
+    size = len(stream.samples("test", [0], 1))
     assert counts[0] == 0
     assert counts[-1] == size
     steps = np.diff(counts)
@@ -134,9 +136,9 @@ def test_two_partial_events_draw_independent_lots() -> None:
     assert truth == {0: 0.25, 1: 0.25, 2: 0.5}
     kept = []
     for seed in range(200):
-        rows = played(*events, seed=seed).rows("train", [0], 3)
-        assert int((rows.concepts == 2).sum()) == round(0.5 * len(rows))
-        kept.append(int((rows.concepts == 1).sum()) / len(rows))
+        samples = played(*events, seed=seed).samples("train", [0], 3)
+        assert int((samples.concepts == 2).sum()) == round(0.5 * len(samples))
+        kept.append(int((samples.concepts == 1).sum()) / len(samples))
     assert abs(np.mean(kept) - 0.25) < 5 * np.std(kept) / len(kept) ** 0.5
     assert 0 < np.std(kept) < 0.1
 
@@ -160,10 +162,10 @@ def test_compound_drift_is_one_transform_after_the_other(part: str) -> None:
     made = stream.schedule.concepts
     assert [(step.transform, step.severity) for step in made] == list(steps)
     assert len({step.seed for step in made}) == 3
-    dataset = pictures()
+    dataset = make_images()
     for label in (0, 1):
         ids = torch.from_numpy(np.flatnonzero(dataset.labels == label))
-        # noise falls on all rows of a class at once, so the literal version takes them all, too
+        # noise falls on all samples of a class at once, so the literal version takes them all, too
         own = [
             dataclasses.replace(step, seed=rng.derive(step.seed, "class", label))
             if step.transform == "gaussian-noise"
@@ -171,8 +173,8 @@ def test_compound_drift_is_one_transform_after_the_other(part: str) -> None:
             for step in made
         ]
         literal = applied(torch.from_numpy(dataset.images)[ids], *own)
-        rows = stream.rows(part, [label], 2)
-        assert torch.equal(rows.images, literal[torch.searchsorted(ids, rows.ids)])
+        samples = stream.samples(part, [label], 2)
+        assert torch.equal(samples.images, literal[torch.searchsorted(ids, samples.ids)])
 
 
 @every_part
@@ -182,8 +184,8 @@ def test_a_recurring_look_is_the_earlier_one_byte_by_byte(part: str) -> None:
         EventSpec(task=3, classes=(0, 1), transforms=BLURRED),
         EventSpec(task=4, classes=(0,), to="noisy"),
     )
-    assert_equal(stream.rows(part, [0], 4), stream.rows(part, [0], 2))
-    assert_equal(stream.rows(part, [1], 4), stream.rows(part, [1], 3))
+    assert_equal(stream.samples(part, [0], 4), stream.samples(part, [0], 2))
+    assert_equal(stream.samples(part, [1], 4), stream.samples(part, [1], 3))
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
@@ -206,8 +208,8 @@ def test_returning_to_the_original_gives_back_the_start_byte_by_byte(part: str) 
         EventSpec(task=2, classes=(1,), domain="sketch"),
         EventSpec(task=4, classes=(0, 1), to="original"),
     )
-    assert_equal(stream.rows(part, [0, 1], 5), stream.rows(part, [0, 1], 1))
-    assert not torch.equal(stream.rows(part, [0], 3).images, stream.rows(part, [0], 1).images)
+    assert_equal(stream.samples(part, [0, 1], 5), stream.samples(part, [0, 1], 1))
+    assert not torch.equal(stream.samples(part, [0], 3).images, stream.samples(part, [0], 1).images)
 
 
 def test_returning_can_be_gradual_too() -> None:
@@ -215,22 +217,22 @@ def test_returning_can_be_gradual_too() -> None:
         EventSpec(task=2, classes=(0,), transforms=TURNED),
         EventSpec(task=3, classes=(0,), to="original", over_tasks=2),
     )
-    rows = stream.rows("test", [0], 3)
-    assert int((rows.concepts == 0).sum()) == round(len(rows) / 2)
-    back = rows.concepts == 0
-    assert torch.equal(rows.images[back], original(rows)[back])
+    samples = stream.samples("test", [0], 3)
+    assert int((samples.concepts == 0).sum()) == round(len(samples) / 2)
+    back = samples.concepts == 0
+    assert torch.equal(samples.images[back], original(samples)[back])
     assert stream.schedule.mixture(0, 4) == {0: 1}
 
 
 @pytest.mark.parametrize("transform", [t for t in transforms.TRANSFORMS if t != "identity"])
-def test_per_class_drift_gives_one_picture_another_look_for_every_class(transform: str) -> None:
+def test_per_class_drift_gives_one_image_another_look_for_every_class(transform: str) -> None:
     made = script(
         EventSpec(task=3, classes=(0, 1, 2), transforms=((transform, 3),), per_class=True),
         EventSpec(task=5, classes=(3,), transforms=((transform, 3),), per_class=True, seed=42),
     )
-    picture = torch.from_numpy(pictures().images[:1])
+    image = torch.from_numpy(make_images().images[:1])
     looks = [
-        applied(picture, made.concepts[number - 1]).flatten().tolist()
+        applied(image, made.concepts[number - 1]).flatten().tolist()
         for event in made.events
         for number in event.concepts.values()
     ]
@@ -280,31 +282,31 @@ def scripts(draw: st.DrawFn) -> Schedule:
 
 @settings(max_examples=40)
 @given(scripts())
-def test_every_row_is_there_at_most_once_under_a_look_of_its_own_domain(made: Schedule) -> None:
+def test_every_sample_is_there_at_most_once_under_a_look_of_its_own_domain(made: Schedule) -> None:
     stream = stream_of(made)
     for task in (1, 3, 5):
         ids = []
         for part in PARTS:
-            rows = stream.rows(part, range(4), task)
-            assert rows.ids.tolist() == sorted(set(rows.ids.tolist()))
-            assert np.array_equal(rows.labels, pictures().labels[rows.ids.numpy()])
-            shown = [made.domain_of(concept) for concept in rows.concepts.tolist()]
-            assert shown == domains_of(rows)
-            assert set(rows.concepts.tolist()) <= {
+            samples = stream.samples(part, range(4), task)
+            assert samples.ids.tolist() == sorted(set(samples.ids.tolist()))
+            assert np.array_equal(samples.labels, make_images().labels[samples.ids.numpy()])
+            shown = [made.domain_of(concept) for concept in samples.concepts.tolist()]
+            assert shown == domains_of(samples)
+            assert set(samples.concepts.tolist()) <= {
                 concept for label in range(4) for concept in made.mixture(label, task)
             }
-            ids += rows.ids.tolist()
-        assert len(ids) == len(set(ids))  # no row in two parts
+            ids += samples.ids.tolist()
+        assert len(ids) == len(set(ids))  # no sample in two parts
 
 
 @settings(max_examples=25)
 @given(scripts())
-def test_reading_in_any_order_or_portions_gives_the_same_rows(made: Schedule) -> None:
+def test_reading_in_any_order_or_portions_gives_the_same_samples(made: Schedule) -> None:
     forwards, backwards = stream_of(made, seed=0), stream_of(made, seed=1)
-    whole = {task: forwards.rows("test", range(4), task) for task in range(1, 6)}
+    whole = {task: forwards.samples("test", range(4), task) for task in range(1, 6)}
     for task, label in itertools.product(reversed(range(1, 6)), reversed(range(4))):
-        assert_equal(backwards.rows("test", [label], task), whole[task].of_class(label))
-    assert_equal(forwards.rows("test", range(4), 3), whole[3])
+        assert_equal(backwards.samples("test", [label], task), whole[task].of_class(label))
+    assert_equal(forwards.samples("test", range(4), 3), whole[3])
 
 
 @settings(max_examples=25)
@@ -313,8 +315,8 @@ def test_the_looks_of_any_script_come_back_from_json(made: Schedule) -> None:
     back = Schedule.from_json(json.loads(json.dumps(made.to_json())))
     assert back == made
     assert_equal(
-        stream_of(back, seed=9).rows("train", range(4), 5),
-        stream_of(made).rows("train", range(4), 5),
+        stream_of(back, seed=9).samples("train", range(4), 5),
+        stream_of(made).samples("train", range(4), 5),
     )
 
 
@@ -340,13 +342,13 @@ def test_the_truth_is_the_measured_share_of_every_look_in_every_part(
     )
     stream = natural(event)
     for part, label, task in itertools.product(PARTS, (0, 1, 2), (1, 2, 4, 5)):
-        rows = stream.rows(part, [label], task)
+        samples = stream.samples(part, [label], task)
         truth = stream.schedule.mixture(label, task)
         assert sum(truth.values()) == pytest.approx(1)
         for concept in range(len(stream.schedule.concepts) + 1):
-            measured = int((rows.concepts == concept).sum())
-            # as near as whole rows can come
-            assert abs(measured - truth.get(concept, 0.0) * len(rows)) <= 0.5 + 1e-9
+            measured = int((samples.concepts == concept).sum())
+            # as near as whole samples can come
+            assert abs(measured - truth.get(concept, 0.0) * len(samples)) <= 0.5 + 1e-9
 
 
 # A saved description
@@ -362,12 +364,12 @@ RICH = (
 
 
 def fingerprint(stream: Stream) -> str:
-    """A hash of all rows of all parts at all tasks."""
+    """A hash of all samples of all parts at all tasks."""
     digest = hashlib.sha256()
     for part, task in itertools.product(PARTS, range(1, 6)):
-        rows = stream.rows(part, range(4), task)
-        for field in fields(Rows):
-            digest.update(getattr(rows, field.name).numpy().tobytes())
+        samples = stream.samples(part, range(4), task)
+        for field in fields(Samples):
+            digest.update(getattr(samples, field.name).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -153,9 +153,11 @@ def test_a_drift_seed_of_42_gives_the_published_permutation_at_every_event_and_s
         made = placed(tasks, num_drifts=2, drift_seed=42, unit=unit, seed=seed)
         stream = stream_of(made)
         for label, task in ((0, 2), (1, 4), (2, 4)):
-            rows = stream.rows("test", [label], task)
-            assert len(rows)
-            for image, pixels in zip(rows.images.numpy(), original(rows).numpy(), strict=True):
+            samples = stream.samples("test", [label], task)
+            assert len(samples)
+            for image, pixels in zip(
+                samples.images.numpy(), original(samples).numpy(), strict=True
+            ):
                 x = pixels.reshape(num_units, -1).copy()
                 rs = np.random.RandomState(42)
                 s = rs.choice(num_units, num_units, replace=False)
@@ -196,7 +198,7 @@ def test_domains_are_taken_in_turn_one_per_event_without_a_transform() -> None:
         ({"max_classes_per_drift": 0}, "max_classes_per_drift must be at least 1; got 0"),
         ({"tasks": ((0, 1), (1, 2))}, "a class may arrive only once"),
         ({"transform": "rotate"}, "unknown transform 'rotate'; did you mean 'rotation'?"),
-        ({"unit": "rows"}, "unknown unit 'rows'; did you mean 'row'?"),
+        ({"unit": "rows"}, "unknown unit 'samples'; did you mean 'sample'?"),
         ({"share": 1.5}, "must lie above 0, up to 1; got 1.5"),
         ({"over_tasks": 0}, "over at least 1 task; got 0"),
     ],

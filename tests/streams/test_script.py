@@ -92,7 +92,7 @@ def test_the_events_of_the_documentation_can_be_played() -> None:
         ({"over_tasks": 1.5}, "over_tasks must be a number; got 1.5"),
         ({"over_steps": [3]}, "over_steps must be a number; got [3]"),
         ({"per_class": 1}, "per_class must be true or false; got 1"),
-        ({"unit": "rows"}, "unknown unit 'rows'; did you mean 'row'?"),
+        ({"unit": "rows"}, "unknown unit 'samples'; did you mean 'sample'?"),
         ({"seed": "x"}, "seed must be a number; got 'x'"),
         ({"transforms": None}, "an event takes transforms, a domain or both, or else `to`"),
         ({"to": "original"}, "an event takes transforms, a domain or both, or else `to`"),
@@ -123,14 +123,14 @@ def test_an_event_of_too_many_transforms_is_refused_in_one_line() -> None:
 def test_a_thousand_events_one_upon_the_other_can_be_played() -> None:
     images = np.arange(4 * 4, dtype=np.uint8).reshape(4, 2, 2, 1)
     data = Dataset(images=images, labels=np.arange(4) % 2, class_names=("a", "b"))
-    rows = np.arange(4)
-    parts = Parts(train=rows, monitored=rows[:0], reference=rows[:0], test=rows[:0])
+    samples = np.arange(4)
+    parts = Parts(train=samples, monitored=samples[:0], reference=samples[:0], test=samples[:0])
     again = EventSpec(task=2, classes=(0,), transforms=(("permutation", 5),))
     schedule = make_script([(0,), (1,)], [again] * 1000, seed=0)
     stream = Stream(data, parts, schedule, batch_size=2, seed=0)
-    drifted = stream.rows("train", [0], 2)
+    drifted = stream.samples("train", [0], 2)
     assert drifted.concepts.tolist() == [1000, 1000]
-    before = stream.rows("train", [0], 1).images.flatten(1).sort().values
+    before = stream.samples("train", [0], 1).images.flatten(1).sort().values
     assert torch.equal(drifted.images.flatten(1).sort().values, before)
 
 

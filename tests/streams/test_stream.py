@@ -24,7 +24,7 @@ from driftwise.datasets.readers import digits
 from driftwise.datasets.split import cut
 from driftwise.errors import UserError
 from driftwise.streams import Concept, DriftEvent, Schedule, Stream, make_schedule, transforms
-from driftwise.types import Dataset, Parts, Rows
+from driftwise.types import Dataset, Parts, Samples
 
 PARTS = ("train", "monitored", "reference", "test")
 PAIRS = tuple((2 * i, 2 * i + 1) for i in range(5))
@@ -61,13 +61,13 @@ def stream_of(
     )
 
 
-def assert_equal(one: Rows, other: Rows) -> None:
-    for field in fields(Rows):
+def assert_equal(one: Samples, other: Samples) -> None:
+    for field in fields(Samples):
         assert torch.equal(getattr(one, field.name), getattr(other, field.name))
 
 
-def changed_rows(one: Rows, other: Rows) -> torch.Tensor:
-    """Which rows show other pixels, bool (rows,)."""
+def changed_samples(one: Samples, other: Samples) -> torch.Tensor:
+    """Which samples show other pixels, bool (samples,)."""
     assert torch.equal(one.ids, other.ids)
     return (one.images != other.images).flatten(1).any(dim=1)
 
@@ -122,16 +122,16 @@ def test_another_seed_gives_another_drift_and_other_parts() -> None:
 
 
 @every_transform
-def test_it_does_not_matter_in_which_order_or_portions_rows_are_read(transform: str) -> None:
+def test_it_does_not_matter_in_which_order_or_portions_samples_are_read(transform: str) -> None:
     forwards = stream_of(transform=transform, num_drifts=2, scope="all-seen")
     backwards = stream_of(transform=transform, num_drifts=2, scope="all-seen")
     whole = {number: forwards.task(number).tests() for number in (1, 2, 4)}
     for number in (4, 2, 1):
         for label in reversed(range(2 * number)):
-            assert_equal(backwards.rows("test", [label], number), whole[number].of_class(label))
+            assert_equal(backwards.samples("test", [label], number), whole[number].of_class(label))
 
 
-def test_what_a_reader_does_to_its_rows_does_not_reach_the_stream() -> None:
+def test_what_a_reader_does_to_its_samples_does_not_reach_the_stream() -> None:
     stream = stream_of(transform="identity")
     for number in (1, 5):  # in which class 0 shows the data set's own pixels, and a concept's
         task = stream.task(number)
@@ -146,17 +146,19 @@ def test_what_a_reader_does_to_its_rows_does_not_reach_the_stream() -> None:
 def test_concepts_are_original_before_the_event_and_others_from_it_on() -> None:
     stream = stream_of(num_drifts=2, scope="all-seen")  # tasks 2 and 4
     for part, label in itertools.product(PARTS, (0, 1)):
-        shown = [set(stream.rows(part, [label], n).concepts.tolist()) for n in (1, 2, 3, 4, 5)]
+        shown = [set(stream.samples(part, [label], n).concepts.tolist()) for n in (1, 2, 3, 4, 5)]
         assert shown[0] == {0}
         assert shown[1] == shown[2] == {1}
         assert shown[3] == shown[4]
         assert shown[3] not in ({0}, {1})
 
 
-def test_the_scoring_rows_of_drifted_classes_change_in_every_earlier_task_and_no_others() -> None:
+def test_the_scoring_samples_of_drifted_classes_change_in_every_earlier_task_and_no_others() -> (
+    None
+):
     stream = stream_of()
     before, at_event, later = (stream.task(n).tests() for n in (2, 3, 5))
-    assert changed_rows(before, at_event[torch.isin(at_event.ids, before.ids)]).all()
+    assert changed_samples(before, at_event[torch.isin(at_event.ids, before.ids)]).all()
     assert set(before.labels.tolist()) == {0, 1, 2, 3}  # of task 1 and of task 2
     stable = torch.isin(later.labels, torch.tensor([4, 5, 6, 7, 8, 9]))
     original = torch.from_numpy(load_digits().images)[later.ids]
@@ -166,23 +168,25 @@ def test_the_scoring_rows_of_drifted_classes_change_in_every_earlier_task_and_no
 
 
 @every_transform
-def test_drifted_pixels_are_the_transform_of_all_rows_of_a_class_at_once(transform: str) -> None:
+def test_drifted_pixels_are_the_transform_of_all_samples_of_a_class_at_once(transform: str) -> None:
     stream = stream_of(transform=transform, severity=3)
     digits, seed = load_digits(), stream.schedule.concepts[0].seed
     for label in range(4):
         ids = np.flatnonzero(digits.labels == label)
-        # Noise is drawn for every picture, so each class has draws of its own.
+        # Noise is drawn for every image, so each class has draws of its own.
         drawn = rng.derive(seed, "class", label) if transform.endswith("-noise") else seed
         literal = transforms.apply(torch.from_numpy(digits.images[ids]), transform, 3, seed=drawn)
-        where = {int(row): position for position, row in enumerate(ids)}
+        where = {int(sample): position for position, sample in enumerate(ids)}
         for part in PARTS:
-            rows = stream.rows(part, [label], 3)
-            assert torch.equal(rows.images, literal[[where[row] for row in rows.ids.tolist()]])
+            samples = stream.samples(part, [label], 3)
+            assert torch.equal(
+                samples.images, literal[[where[sample] for sample in samples.ids.tolist()]]
+            )
 
 
 def test_a_second_drift_transforms_what_the_first_one_left() -> None:
     stream = stream_of(num_drifts=2, scope="all-seen")
-    once, twice = stream.rows("test", [0], 3), stream.rows("test", [0], 4)
+    once, twice = stream.samples("test", [0], 3), stream.samples("test", [0], 4)
     spec = stream.schedule.concepts[int(twice.concepts[0]) - 1]
     assert spec.parent == int(once.concepts[0])
     assert torch.equal(
@@ -201,22 +205,22 @@ def test_a_class_can_take_on_a_concept_that_grew_out_of_one_it_never_showed() ->
         )
     )
     for label, turns in ((0, 1), (1, 2)):
-        expected = stream.rows("test", [label], 1).images
+        expected = stream.samples("test", [label], 1).images
         for _ in range(turns):
             expected = transforms.apply(expected, "rotation", 2, seed=0)
-        assert torch.equal(stream.rows("test", [label], 3).images, expected)
+        assert torch.equal(stream.samples("test", [label], 3).images, expected)
 
 
 # What a task brings
 
 
-def test_training_rows_are_all_rows_of_the_new_classes_and_of_no_other() -> None:
+def test_training_samples_are_all_samples_of_the_new_classes_and_of_no_other() -> None:
     stream = stream_of()
     for task in stream.tasks():
-        rows = task.train()
-        assert set(rows.labels.tolist()) == set(task.new_classes)
-        assert (rows.concepts == 0).all()
-        assert_equal(rows, stream.rows("train", task.new_classes, 1))
+        samples = task.train()
+        assert set(samples.labels.tolist()) == set(task.new_classes)
+        assert (samples.concepts == 0).all()
+        assert_equal(samples, stream.samples("train", task.new_classes, 1))
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
@@ -231,37 +235,37 @@ def test_training_rows_are_all_rows_of_the_new_classes_and_of_no_other() -> None
     ],
     ids=str,
 )
-def test_every_look_of_a_row_is_labelled_once(changes: dict[str, Any], cumulative: bool) -> None:
+def test_every_look_of_a_sample_is_labelled_once(changes: dict[str, Any], cumulative: bool) -> None:
     stream = stream_of(**changes)
     stream.cumulative = cumulative
     given: set[tuple[int, int]] = set()
     for task in stream.tasks():
-        rows = task.train()
-        looks = set(zip(rows.ids.tolist(), rows.concepts.tolist(), strict=True))
+        samples = task.train()
+        looks = set(zip(samples.ids.tolist(), samples.concepts.tolist(), strict=True))
         assert task.new_labels() == len(looks - given)
         given |= looks
-    assert len({row for row, _ in given}) == len(stream.rows("train", range(10), 5))
+    assert len({sample for sample, _ in given}) == len(stream.samples("train", range(10), 5))
 
 
 def test_a_change_of_no_pixel_takes_no_new_label() -> None:
     stream = stream_of(transform="identity")
     stream.cumulative = True
     given = sum(task.new_labels() for task in stream.tasks())
-    assert given == len(stream.rows("train", range(10), 5))
+    assert given == len(stream.samples("train", range(10), 5))
 
 
 def test_recurring_classes_come_back_drifted_in_the_events_task_alone() -> None:
     plain, recurring = stream_of(), stream_of(recurring_in_training=True)
     for number in (1, 2, 4, 5):
         assert_equal(plain.task(number).train(), recurring.task(number).train())
-    rows = recurring.task(3).train()
-    back = rows.labels < 4
-    assert_equal(rows[~back], plain.task(3).train())
-    assert_equal(rows[back], plain.rows("train", [0, 1, 2, 3], 3))
-    assert (rows.concepts[back] == 1).all()
+    samples = recurring.task(3).train()
+    back = samples.labels < 4
+    assert_equal(samples[~back], plain.task(3).train())
+    assert_equal(samples[back], plain.samples("train", [0, 1, 2, 3], 3))
+    assert (samples.concepts[back] == 1).all()
 
 
-def test_monitored_rows_are_of_all_known_classes_and_of_no_new_one() -> None:
+def test_monitored_samples_are_of_all_known_classes_and_of_no_new_one() -> None:
     stream = stream_of()
     assert len(stream.task(1).monitored()) == 0
     for task in stream.tasks(after=1):
@@ -273,13 +277,13 @@ def test_everything_a_task_shows_comes_from_its_own_part_as_it_looks_now() -> No
     stream = stream_of()
     for task in stream.tasks(after=1):
         seen = (*task.known_classes, *task.new_classes)
-        assert_equal(task.monitored(), stream.rows("monitored", task.known_classes, task.number))
-        assert_equal(task.tests(), stream.rows("test", seen, task.number))
-        assert_equal(task.reference(0), stream.rows("reference", [0], task.number))
-        assert_equal(task.incoming(0), stream.rows("train", [0], task.number))
+        assert_equal(task.monitored(), stream.samples("monitored", task.known_classes, task.number))
+        assert_equal(task.tests(), stream.samples("test", seen, task.number))
+        assert_equal(task.reference(0), stream.samples("reference", [0], task.number))
+        assert_equal(task.incoming(0), stream.samples("train", [0], task.number))
     parts = parts_of_digits(0)
     for part in PARTS:
-        assert np.array_equal(stream.rows(part, range(10), 1).ids, getattr(parts, part))
+        assert np.array_equal(stream.samples(part, range(10), 1).ids, getattr(parts, part))
 
 
 def test_a_task_without_classes_brings_nothing_and_makes_no_batch() -> None:
@@ -316,33 +320,35 @@ def test_labels_without_a_name_are_refused() -> None:
 # Batches
 
 
-def test_batches_take_every_row_once_per_epoch_and_each_epoch_in_another_order() -> None:
+def test_batches_take_every_sample_once_per_epoch_and_each_epoch_in_another_order() -> None:
     task = stream_of().task(2)
-    rows = task.train()
+    samples = task.train()
     orders = []
     for epoch in (1, 2, 3):
-        batches = list(task.batches(rows, epoch=epoch))
+        batches = list(task.batches(samples, epoch=epoch))
         assert [len(batch) for batch in batches[:-1]] == [10] * (len(batches) - 1)
         order = torch.cat([batch.ids for batch in batches])
-        assert torch.equal(order.sort().values, rows.ids)
+        assert torch.equal(order.sort().values, samples.ids)
         orders.append(order.tolist())
-    assert len({tuple(order) for order in [*orders, rows.ids.tolist()]}) == 4
+    assert len({tuple(order) for order in [*orders, samples.ids.tolist()]}) == 4
     other_task = stream_of().task(3)
-    assert torch.cat([b.ids for b in other_task.batches(rows, epoch=1)]).tolist() != orders[0]
+    assert torch.cat([b.ids for b in other_task.batches(samples, epoch=1)]).tolist() != orders[0]
 
 
-def test_batches_keep_every_column_with_its_row_and_draw_from_no_global_state() -> None:
+def test_batches_keep_every_column_with_its_sample_and_draw_from_no_global_state() -> None:
     before = torch.get_rng_state()
     stream = stream_of()
-    rows = stream.task(3).tests()
-    position = {row: i for i, row in enumerate(rows.ids.tolist())}
-    for batch in stream.task(3).batches(rows, epoch=1):
-        assert_equal(batch, rows[torch.tensor([position[row] for row in batch.ids.tolist()])])
+    samples = stream.task(3).tests()
+    position = {sample: i for i, sample in enumerate(samples.ids.tolist())}
+    for batch in stream.task(3).batches(samples, epoch=1):
+        assert_equal(
+            batch, samples[torch.tensor([position[sample] for sample in batch.ids.tolist()])]
+        )
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(("side", "batches"), [(128, 4), (512, 1)])
-def test_large_pictures_are_not_gathered_many_batches_at_once(side: int, batches: int) -> None:
+def test_large_images_are_not_gathered_many_batches_at_once(side: int, batches: int) -> None:
     labels = np.zeros(120, dtype=np.int64)
     images = np.zeros((120, side, side, 3), dtype=np.uint8)
     data = Dataset(images=images, labels=labels, class_names=("cat",))
@@ -356,9 +362,9 @@ def test_large_pictures_are_not_gathered_many_batches_at_once(side: int, batches
 
 
 @pytest.mark.parametrize("encoder", ["learner", "random"])
-def test_no_row_trains_is_watched_is_compared_with_and_scores(encoder: str) -> None:
+def test_no_sample_trains_is_watched_is_compared_with_and_scores(encoder: str) -> None:
     stream = make_stream(resolve(RunConfig(encoder=encoder)), load_digits())
-    ids = [stream.rows(part, range(10), 1).ids for part in PARTS]
+    ids = [stream.samples(part, range(10), 1).ids for part in PARTS]
     together = torch.cat(ids)
     assert torch.equal(together.sort().values, torch.arange(1797))
-    assert (len(ids[2]) > 0) == (encoder == "learner")  # one that learns needs rows of its own
+    assert (len(ids[2]) > 0) == (encoder == "learner")  # one that learns needs samples of its own

@@ -36,7 +36,7 @@ def flat_images(level: int, num_pixels: int) -> Tensor:
     return torch.full((1, num_pixels, 1, 1), level, dtype=torch.uint8)
 
 
-# The definitions, one picture at a time
+# The definitions, one image at a time
 
 
 def literal_permutation(image: np.ndarray, share: float, seed: int, unit: str) -> np.ndarray:
@@ -267,7 +267,7 @@ def test_a_quarter_turn_of_an_even_square_shifts_by_a_pixel_and_replicates_the_e
     assert torch.equal(half_turn, image[0, :, :, 0][source][:, source])
 
 
-def test_flat_pictures_survive_rotation_and_blur() -> None:
+def test_flat_images_survive_rotation_and_blur() -> None:
     flat = torch.arange(256, dtype=torch.uint8).view(256, 1, 1, 1).expand(256, 6, 5, 1)
     for severity in SEVERITIES:
         assert torch.equal(apply(flat, "rotation", severity, seed=0), flat)
@@ -280,7 +280,7 @@ def test_a_full_permutation_moves_nearly_all_positions_and_loses_none(unit: str)
     drifted = apply(image, "permutation", 5, seed=42, unit=unit)
     assert torch.equal(drifted.flatten().sort().values, image.flatten())
     assert (drifted != image).float().mean() > 0.75
-    if unit == "row":  # rows of the picture stay whole
+    if unit == "row":  # rows of the image stay whole
         assert {tuple(r) for r in drifted[0, :, :, 0].tolist()} == {
             tuple(r) for r in image[0, :, :, 0].tolist()
         }
@@ -412,6 +412,6 @@ def test_a_severity_outside_one_to_five_is_refused(severity: int) -> None:
         (torch.zeros(2, 0, 2, 1, dtype=torch.uint8), r"got uint8 \(2, 0, 2, 1\)"),
     ],
 )
-def test_what_is_no_batch_of_pictures_is_refused(images: Tensor, got: str) -> None:
+def test_what_is_no_batch_of_images_is_refused(images: Tensor, got: str) -> None:
     with pytest.raises(ValueError, match=r"images must be uint8 \(rows, height, .*" + got):
         apply(images, "rotation", 1, seed=0)

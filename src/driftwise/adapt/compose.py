@@ -31,7 +31,7 @@ class BeyondOptions:
     """What can be chosen about the parts; those of parts that are not there do nothing."""
 
     full_from: float = 0.8
-    """partial: from this share of moved rows on, all of a class's rows in memory go"""
+    """partial: from this share of moved samples on, all of a class's samples in memory go"""
     choice: Literal["random", "diverse", "uncertain"] = "diverse"
     """chosen: which incoming samples are worth a label"""
     steps_per_class: int = 10
@@ -47,9 +47,9 @@ class BeyondOptions:
     looks: int = 3
     """remembered: earlier looks of a class that are kept"""
     same_below: float = 0.4
-    """remembered: share of moved rows below which a class looks as it did before"""
+    """remembered: share of moved samples below which a class looks as it did before"""
     begin: float = 0.3
-    """gradual: share of moved rows from which on a class is realigned"""
+    """gradual: share of moved samples from which on a class is realigned"""
     end: float = 0.15
     """gradual: share below which a class that was being realigned is left alone again"""
 

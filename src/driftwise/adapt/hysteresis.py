@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from driftwise.adapt.current_samples import current_rows
+from driftwise.adapt.current_samples import current_samples
 from driftwise.adapt.partial import FEWEST
 from driftwise.adapt.wrapped import load_state_of, state_of
 from driftwise.protocols import Adaptation, Workbench
@@ -52,11 +52,11 @@ class Steady:
 
 
 def _share(verdict: Verdict, bench: Workbench) -> float | None:
-    """How much of the class has moved: by the detector, or from memory's rows; None: unknown."""
+    """How much of the class has moved: by the detector, or from memory's samples; None: unknown."""
     if verdict.share is not None:
         return verdict.share
-    held, now = bench.memory.rows_of(verdict.label), current_rows(verdict.label, bench)
+    held, now = bench.memory.samples_of(verdict.label), current_samples(verdict.label, bench)
     if min(len(held), len(now)) < FEWEST:
         return None
-    kept, current = (bench.encode(rows.images).features for rows in (held, now))
+    kept, current = (bench.encode(samples.images).features for samples in (held, now))
     return bench.compare(kept, current).share

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from driftwise.adapt.current_samples import current_rows
+from driftwise.adapt.current_samples import current_samples
 from driftwise.protocols import Choose, Workbench
-from driftwise.types import Rows, Verdict
+from driftwise.types import Samples, Verdict
 
 FEWEST = 5
-"""rows on either side, below which nothing can be said of single ones"""
+"""samples on either side, below which nothing can be said of single ones"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,17 +20,17 @@ class Partly:
     """As much of a class's memory goes as of the class has moved, what fits least first."""
 
     full_from: float = 0.8
-    """from this share on all rows go: estimates of a whole drift fall short of 1"""
+    """from this share on all samples go: estimates of a whole drift fall short of 1"""
 
-    def outdated(self, verdict: Verdict, held: Rows, bench: Workbench) -> Tensor:
-        """The rows that have to go, bool (rows,)."""
+    def outdated(self, verdict: Verdict, held: Samples, bench: Workbench) -> Tensor:
+        """The samples that have to go, bool (samples,)."""
         everything = torch.ones(len(held), dtype=torch.bool)
         if self._surely_all(verdict):
             return everything
-        now = current_rows(verdict.label, bench)
+        now = current_samples(verdict.label, bench)
         if min(len(held), len(now)) < FEWEST:
             return everything
-        old, new = (bench.encode(rows.images).features for rows in (held, now))
+        old, new = (bench.encode(samples.images).features for samples in (held, now))
         share = bench.compare(old, new).share if verdict.share is None else verdict.share
         if share >= self.full_from:
             return everything
@@ -40,8 +40,8 @@ class Partly:
         return goes
 
     def choice(self, verdict: Verdict, bench: Workbench) -> Choose:
-        """Any fresh rows of the part that has moved; where all has, any at all."""
-        held = bench.memory.rows_of(verdict.label)
+        """Any fresh samples of the part that has moved; where all has, any at all."""
+        held = bench.memory.samples_of(verdict.label)
 
         def choose(images: Tensor, count: int) -> Tensor:
             anything = torch.arange(count)
@@ -59,5 +59,5 @@ class Partly:
         return choose
 
     def _surely_all(self, verdict: Verdict) -> bool:
-        """Whether the verdict says so, and nobody has to look at rows."""
+        """Whether the verdict says so, and nobody has to look at samples."""
         return verdict.share is not None and verdict.share >= self.full_from

@@ -10,7 +10,7 @@ import torch
 from driftwise import rng
 from driftwise.adapt.current_samples import a_few_of_each, has_labels
 from driftwise.protocols import Workbench
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
 """how sure the learner must be, the least demanding that is right often enough"""
@@ -19,7 +19,7 @@ CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
 class Guesses:
     """Unlabelled samples that the learner takes for one of some classes.
 
-    The guard: watched rows with labels, which nobody trains on, say how often such guesses are
+    The guard: watched samples with labels, which nobody trains on, say how often such guesses are
     right. Where they are wrong too often, or nobody can say, there are none.
     """
 
@@ -27,59 +27,59 @@ class Guesses:
         """`precision`: the share of right guesses that is asked for."""
         self._precision = precision
 
-    def rows(
+    def samples(
         self, classes: Sequence[int], bench: Workbench, *, most: int, seed: int
-    ) -> tuple[Rows | None, str]:
-        """The rows with guessed labels, if any are good enough, and what to tell of them.
+    ) -> tuple[Samples | None, str]:
+        """The samples with guessed labels, if any are good enough, and what to tell of them.
 
         At most so many samples are looked at, any of them.
         """
         watched = a_few_of_each(bench.watched())
         if not has_labels(watched):
-            return None, "no guessed labels: no labelled rows say how good they would be"
+            return None, "no guessed labels: no labelled samples say how good they would be"
         seen = _guess(watched, classes, bench)
         for confidence in CONFIDENCES:
             sure = seen.confidence >= confidence
-            right = (seen.rows.labels == watched.labels[seen.positions])[sure]
+            right = (seen.samples.labels == watched.labels[seen.positions])[sure]
             if len(right) and float(right.float().mean()) >= self._precision:
                 break
         else:
             asked = f"{100 * self._precision:.0f} %"
             return None, f"no guessed labels: fewer than {asked} of them would be right"
         guessed = _guess(_samples(classes, bench, most=most, seed=seed), classes, bench)
-        rows = guessed.rows[guessed.confidence >= confidence]
-        if not len(rows):
+        samples = guessed.samples[guessed.confidence >= confidence]
+        if not len(samples):
             return None, "no guessed labels: nothing looked like the renewed classes"
         share = 100 * float(right.float().mean())
-        return rows, f"{len(rows)} guessed labels, {share:.1f} % right among watched rows"
+        return samples, f"{len(samples)} guessed labels, {share:.1f} % right among watched samples"
 
 
-def _samples(classes: Sequence[int], bench: Workbench, *, most: int, seed: int) -> Rows:
-    """Unlabelled rows that memory does not have: those it has are rehearsed by their labels."""
-    rows = bench.labels.unlabelled()
-    held = torch.cat([bench.memory.rows_of(label).ids for label in classes])
-    rows = rows[~torch.isin(rows.ids, held)]
-    if len(rows) <= most:
-        return rows
-    any_of_them = torch.randperm(len(rows), generator=rng.fork(seed, "guesses"))[:most]
-    return rows[any_of_them.sort().values]
+def _samples(classes: Sequence[int], bench: Workbench, *, most: int, seed: int) -> Samples:
+    """Unlabelled samples that memory does not have: those it has are rehearsed by their labels."""
+    samples = bench.labels.unlabelled()
+    held = torch.cat([bench.memory.samples_of(label).ids for label in classes])
+    samples = samples[~torch.isin(samples.ids, held)]
+    if len(samples) <= most:
+        return samples
+    any_of_them = torch.randperm(len(samples), generator=rng.fork(seed, "guesses"))[:most]
+    return samples[any_of_them.sort().values]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Guessed:
-    rows: Rows
+    samples: Samples
     """with the labels they are taken for"""
     confidence: torch.Tensor
     positions: torch.Tensor
 
 
-def _guess(rows: Rows, classes: Sequence[int], bench: Workbench) -> _Guessed:
-    """Rows that the learner takes for one of the classes."""
-    p = bench.encode(rows.images).logits.softmax(dim=1)
+def _guess(samples: Samples, classes: Sequence[int], bench: Workbench) -> _Guessed:
+    """Samples that the learner takes for one of the classes."""
+    p = bench.encode(samples.images).logits.softmax(dim=1)
     confidence, taken_for = p.max(dim=1)
     (positions,) = torch.isin(taken_for, torch.tensor(classes)).nonzero(as_tuple=True)
     return _Guessed(
-        rows=dataclasses.replace(rows, labels=taken_for)[positions],
+        samples=dataclasses.replace(samples, labels=taken_for)[positions],
         confidence=confidence[positions],
         positions=positions,
     )

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from driftwise.protocols import Choose, Workbench
-from driftwise.types import Repair, Rows, Verdict
+from driftwise.types import Repair, Samples, Verdict
 
-Outdated = Callable[[Verdict, Rows, Workbench], Tensor]
-"""Which of a drifted class's rows in memory have to go: a mask, bool (rows,)."""
+Outdated = Callable[[Verdict, Samples, Workbench], Tensor]
+"""Which of a drifted class's samples in memory have to go: a mask, bool (samples,)."""
 
 
-def all_of_them(verdict: Verdict, held: Rows, bench: Workbench) -> Tensor:
-    """No row outlives a drift of its class, as published."""
+def all_of_them(verdict: Verdict, held: Samples, bench: Workbench) -> Tensor:
+    """No sample outlives a drift of its class, as published."""
     del verdict, bench
     return torch.ones(len(held), dtype=torch.bool)
 
 
 class Realign:
-    """Throws a drifted class's rows out of memory and puts as many fresh ones in their place."""
+    """Throws a drifted class's samples out of memory and puts as many fresh ones in their place."""
 
     def __init__(
         self,
@@ -29,17 +29,17 @@ class Realign:
         outdated: Outdated = all_of_them,
         choice: Callable[[Verdict, Workbench], Choose] | None = None,
     ) -> None:
-        """`choice` says which fresh rows are worth a label; None: any of them."""
+        """`choice` says which fresh samples are worth a label; None: any of them."""
         self._outdated = outdated
         self._choice = choice
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
-        """Ask for exactly as many labels as the drifted classes have outdated rows."""
+        """Ask for exactly as many labels as the drifted classes have outdated samples."""
         notes: list[str] = []
-        goes = self._outdated_rows(drifted, bench, notes)
+        goes = self._outdated_samples(drifted, bench, notes)
         wanted = {label: int(mask.sum()) for label, mask in goes.items()}
         shares = bench.labels.spread({**wanted})
-        refilled: list[Rows] = []
+        refilled: list[Samples] = []
         renewed: list[int] = []
         for verdict in drifted:
             label = verdict.label
@@ -50,45 +50,45 @@ class Realign:
             if not len(fresh):
                 # Dropping without anything to put in would lose the class altogether.
                 notes.append(
-                    f"class {label}: no fresh rows were granted, its {wanted[label]} old ones stay"
+                    f"class {label}: no fresh samples were granted, its {wanted[label]} old ones stay"
                 )
                 continue
-            # What came lately may be there already, and stay: no row is to be there twice.
-            again = _among(bench.memory.rows_of(label), fresh)
+            # What came lately may be there already, and stay: no sample is to be there twice.
+            again = _among(bench.memory.samples_of(label), fresh)
             bench.memory.drop(label, goes[label] | again)
             bench.memory.put(fresh, bench.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
             if len(fresh) < wanted[label]:
                 notes.append(
-                    f"class {label}: {len(fresh)} fresh rows were granted for {wanted[label]} slots"
+                    f"class {label}: {len(fresh)} fresh samples were granted for {wanted[label]} slots"
                 )
         return Repair(
-            refilled=Rows.concat(refilled) if refilled else None,
+            refilled=Samples.concat(refilled) if refilled else None,
             renewed=tuple(renewed),
             notes=tuple(notes),
         )
 
-    def _outdated_rows(
+    def _outdated_samples(
         self, drifted: Sequence[Verdict], bench: Workbench, notes: list[str]
     ) -> dict[int, Tensor]:
-        """The rows of each class that have to go, where there are any."""
+        """The samples of each class that have to go, where there are any."""
         goes = {}
         for verdict in drifted:
-            held = bench.memory.rows_of(verdict.label)
+            held = bench.memory.samples_of(verdict.label)
             if not len(held):
-                notes.append(f"class {verdict.label} has no rows in memory: nothing to realign")
+                notes.append(f"class {verdict.label} has no samples in memory: nothing to realign")
                 continue
             mask = self._outdated(verdict, held, bench)
             if mask.any():
                 goes[verdict.label] = mask
             else:
-                notes.append(f"class {verdict.label}: its {len(held)} rows still fit")
+                notes.append(f"class {verdict.label}: its {len(held)} samples still fit")
         return goes
 
 
-def _among(rows: Rows, others: Rows) -> Tensor:
-    """Which rows are among the others, looking the same, bool (rows,)."""
-    looks = 1 + int(torch.cat([rows.concepts, others.concepts]).max())
-    keys = (each.ids * looks + each.concepts for each in (rows, others))
+def _among(samples: Samples, others: Samples) -> Tensor:
+    """Which samples are among the others, looking the same, bool (samples,)."""
+    looks = 1 + int(torch.cat([samples.concepts, others.concepts]).max())
+    keys = (each.ids * looks + each.concepts for each in (samples, others))
     return torch.isin(*keys)

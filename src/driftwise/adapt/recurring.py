@@ -6,30 +6,30 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from driftwise.adapt.current_samples import current_rows
+from driftwise.adapt.current_samples import current_samples
 from driftwise.adapt.partial import FEWEST
 from driftwise.adapt.wrapped import load_state_of, state_of
 from driftwise.protocols import Adaptation, Workbench
-from driftwise.types import Repair, Rows, Verdict
+from driftwise.types import Repair, Samples, Verdict
 
 
 class Remember:
-    """Keeps the rows that a realignment throws out, and puts them back when their look returns."""
+    """Keeps the samples that a realignment throws out, and puts them back when their look returns."""
 
     def __init__(self, inner: Adaptation, *, looks: int = 3, same_below: float = 0.4) -> None:
         """`looks`: how many earlier ones are kept of each class, the newest ones.
 
-        A look returns if less than `same_below` of the class's current rows have moved from it.
+        A look returns if less than `same_below` of the class's current samples have moved from it.
         """
         self._inner = inner
         self._looks = looks
         self._same_below = same_below
-        self._archive: dict[int, list[Rows]] = {}
+        self._archive: dict[int, list[Samples]] = {}
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Restore what has returned, leave the rest to the inner repair, and keep what goes."""
-        before = {verdict.label: bench.memory.rows_of(verdict.label) for verdict in drifted}
-        restored: dict[int, Rows] = {}
+        before = {verdict.label: bench.memory.samples_of(verdict.label) for verdict in drifted}
+        restored: dict[int, Samples] = {}
         strangers: list[Verdict] = []
         for verdict in drifted:
             look = self._returned(verdict.label, len(before[verdict.label]), bench)
@@ -46,20 +46,20 @@ class Remember:
             return repair
         parts = [*restored.values(), *([] if repair.refilled is None else [repair.refilled])]
         notes = [
-            f"class {label} looks as it did before: {len(rows)} rows restored, no labels asked for"
-            for label, rows in restored.items()
+            f"class {label} looks as it did before: {len(samples)} samples restored, no labels asked for"
+            for label, samples in restored.items()
         ]
         return dataclasses.replace(
             repair,
-            refilled=Rows.concat(parts),
+            refilled=Samples.concat(parts),
             renewed=(*restored, *repair.renewed),
             notes=(*notes, *repair.notes),
         )
 
-    def _returned(self, label: int, slots: int, bench: Workbench) -> Rows | None:
+    def _returned(self, label: int, slots: int, bench: Workbench) -> Samples | None:
         """The earlier look that the class has taken on again; it leaves the archive."""
         looks = self._archive.get(label, [])
-        now = current_rows(label, bench) if looks and slots else None
+        now = current_samples(label, bench) if looks and slots else None
         if now is None or len(now) < FEWEST:
             return None
         current = bench.encode(now.images).features
@@ -71,16 +71,16 @@ class Remember:
             return None
         return looks.pop(nearest)[:slots]
 
-    def _keep(self, label: int, rows: Rows) -> None:
-        if len(rows) >= FEWEST:
+    def _keep(self, label: int, samples: Samples) -> None:
+        if len(samples) >= FEWEST:
             looks = self._archive.setdefault(label, [])
-            looks.append(rows)
+            looks.append(samples)
             del looks[: -self._looks]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         archive = {
-            str(label): [dict(vars(rows)) for rows in looks]
+            str(label): [dict(vars(samples)) for samples in looks]
             for label, looks in self._archive.items()
         }
         return {"archive": archive, "inner": state_of(self._inner)}
@@ -88,7 +88,7 @@ class Remember:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
         self._archive = {
-            int(label): [Rows.restored(rows) for rows in looks]
+            int(label): [Samples.restored(samples) for samples in looks]
             for label, looks in state["archive"].items()
         }
         load_state_of(self._inner, state["inner"])

@@ -14,7 +14,7 @@ from driftwise.adapt.pseudo_labels import Guesses
 from driftwise.adapt.rehearsal_batch import one_of_each
 from driftwise.adapt.wrapped import load_state_of, state_of
 from driftwise.protocols import Adaptation, Workbench
-from driftwise.types import Repair, Rows, Verdict
+from driftwise.types import Repair, Samples, Verdict
 
 ROUND = 10
 """steps between two looks at whether the classes have recovered"""
@@ -35,8 +35,8 @@ Accuracies = Mapping[int, float]
 class Recover:
     """Rehearses until renewed classes gain nothing more, and again after tasks that disturb them.
 
-    Steps are on memory alone; after tasks also on guessed rows, one of each renewed class, if there
-    are `guesses`. (Rows of every class equally often were tried: no better than plain draws.)
+    Steps are on memory alone; after tasks also on guessed samples, one of each renewed class, if there
+    are `guesses`. (Samples of every class equally often were tried: no better than plain draws.)
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Recover:
         follow_up_share: float = 0.5,
         guesses: Guesses | None = None,
     ) -> None:
-        """At once, up to `steps_per_class`, fewer if `patience` rounds in a row bring no gain.
+        """At once, up to `steps_per_class`, fewer if `patience` rounds in a sample bring no gain.
 
         Then, after each of the next `follow_ups` tasks, a share of its steps, at a falling rate.
         """
@@ -104,12 +104,14 @@ class Recover:
         guessed = None
         if self._guesses is not None and self._may_guess:
             many = GUESSES * steps * len(bench.memory.counts())
-            guessed, note = self._guesses.rows(self._renewed, bench, most=many, seed=self._phases)
+            guessed, note = self._guesses.samples(
+                self._renewed, bench, most=many, seed=self._phases
+            )
             notes.append(note)
         watched = a_few_of_each(bench.watched())
         before = _accuracies(watched, bench) if has_labels(watched) else None
         self._phases += 1
-        beside: Iterator[Rows | None] = repeat(None)
+        beside: Iterator[Samples | None] = repeat(None)
         if guessed is not None:
             beside = one_of_each(guessed, seed=self._phases)
         for step, batch in zip(range(steps), beside, strict=False):
@@ -129,13 +131,13 @@ class Recover:
         return tuple(notes)
 
     def _annotate_anew(self, labels: Sequence[int], bench: Workbench) -> None:
-        """What memory keeps beside fresh rows was said by a network that did not know them yet."""
+        """What memory keeps beside fresh samples was said by a network that did not know them yet."""
         for label in labels:
-            rows = bench.memory.rows_of(label)
-            extras = bench.annotate(rows) if len(rows) else {}
+            samples = bench.memory.samples_of(label)
+            extras = bench.annotate(samples) if len(samples) else {}
             if extras:
                 bench.memory.drop(label)
-                bench.memory.put(rows, extras)
+                bench.memory.put(samples, extras)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -157,8 +159,8 @@ class Recover:
         load_state_of(self._inner, state["inner"])
 
 
-def _judges(repair: Repair, bench: Workbench) -> tuple[Rows, str]:
-    """Rows of the renewed classes by which recovery is seen, and what to say of them.
+def _judges(repair: Repair, bench: Workbench) -> tuple[Samples, str]:
+    """Samples of the renewed classes by which recovery is seen, and what to say of them.
 
     Watched ones, if they have labels; what memory was refilled with flatters, being rehearsed.
     """
@@ -167,15 +169,15 @@ def _judges(repair: Repair, bench: Workbench) -> tuple[Rows, str]:
         watched = watched[torch.isin(watched.labels, torch.tensor(repair.renewed))]
         if len(watched):
             return watched, ""
-    assert repair.refilled is not None, "a class is renewed by fresh rows"
-    return repair.refilled, " (by the rows that are rehearsed: there are no other labels)"
+    assert repair.refilled is not None, "a class is renewed by fresh samples"
+    return repair.refilled, " (by the samples that are rehearsed: there are no other labels)"
 
 
-def _accuracies(rows: Rows, bench: Workbench) -> Accuracies:
-    right = bench.encode(rows.images).logits.argmax(dim=1) == rows.labels
+def _accuracies(samples: Samples, bench: Workbench) -> Accuracies:
+    right = bench.encode(samples.images).logits.argmax(dim=1) == samples.labels
     return {
-        label: 100 * float(right[rows.labels == label].float().mean())
-        for label in sorted(set(rows.labels.tolist()))
+        label: 100 * float(right[samples.labels == label].float().mean())
+        for label in sorted(set(samples.labels.tolist()))
     }
 
 

@@ -5,36 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftwise.protocols import Workbench
-from driftwise.types import Repair, Rows, Verdict
+from driftwise.types import Repair, Samples, Verdict
 
 
 class Relearn:
-    """Goes on from the current network by default and leaves stale rows in memory, as published."""
+    """Goes on from the current network by default and leaves stale samples in memory, as published."""
 
     def __init__(self, *, flush: bool = False, from_scratch: bool = False) -> None:
-        """`flush` drops the drifted classes' old rows; `from_scratch` forgets the weights."""
+        """`flush` drops the drifted classes' old samples; `from_scratch` forgets the weights."""
         self._flush = flush
         self._from_scratch = from_scratch
 
     def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
         """Ask for all there is of each drifted class."""
-        extra: list[Rows] = []
+        extra: list[Samples] = []
         renewed: list[int] = []
         notes: list[str] = []
         shares = bench.labels.spread({verdict.label: None for verdict in drifted})
         for label, share in shares.items():
             fresh = bench.labels.ask(label, share)
             if not len(fresh):
-                notes.append(f"class {label}: no fresh rows were granted, nothing to relearn")
+                notes.append(f"class {label}: no fresh samples were granted, nothing to relearn")
                 continue
             if share is not None:
-                notes.append(f"class {label}: the budget allows {len(fresh)} fresh rows, not all")
+                notes.append(
+                    f"class {label}: the budget allows {len(fresh)} fresh samples, not all"
+                )
             if self._flush:
                 bench.memory.drop(label)
             extra.append(fresh)
             renewed.append(label)
         return Repair(
-            extra=Rows.concat(extra) if extra else None,
+            extra=Samples.concat(extra) if extra else None,
             from_scratch=self._from_scratch and bool(extra),
             renewed=tuple(renewed),
             notes=tuple(notes),

@@ -34,7 +34,7 @@ def uncertain(verdict: Verdict, bench: Workbench) -> Choose:
 
 
 def _medoids(features: Tensor, count: int, *, seed: int) -> Tensor:
-    """Positions of distinct rows, (count,), each the one nearest to a k-means centre."""
+    """Positions of distinct samples, (count,), each the one nearest to a k-means centre."""
     if count in (0, len(features)):
         return torch.arange(count)
     centres = features[_far_apart(features, count, seed)]
@@ -46,19 +46,19 @@ def _medoids(features: Tensor, count: int, *, seed: int) -> Tensor:
         centres = torch.where(filled[:, None], sums / sizes.clamp(min=1)[:, None], centres)
     distances = torch.cdist(centres, features)
     picked: list[int] = []
-    for row in distances:  # a row may be the nearest to two centres
-        row[picked] = torch.inf
-        picked.append(int(row.argmin()))
+    for sample in distances:  # a sample may be the nearest to two centres
+        sample[picked] = torch.inf
+        picked.append(int(sample.argmin()))
     return torch.tensor(picked)
 
 
 def _far_apart(features: Tensor, count: int, seed: int) -> Tensor:
-    """Rows to begin with, (count,): each the one farthest from those before it."""
+    """Samples to begin with, (count,): each the one farthest from those before it."""
     picked = [int(torch.randint(len(features), (1,), generator=rng.fork(seed, "medoids")))]
     nearest = torch.full((len(features),), torch.inf)
     while len(picked) < count:
         distance = (features - features[picked[-1]]).square().sum(dim=1)
         nearest = torch.minimum(nearest, distance)
-        nearest[picked] = -1  # copies of a picture are as near as can be, and yet others
+        nearest[picked] = -1  # copies of an image are as near as can be, and yet others
         picked.append(int(nearest.argmax()))
     return torch.tensor(picked)

@@ -17,16 +17,16 @@ from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
 from driftwise.types import Dataset
 
 TILE = 72
-"""Pixels that the longer side of a picture takes, roughly: small ones grow by a whole factor."""
+"""Pixels that the longer side of an image takes, roughly: small ones grow by a whole factor."""
 PER_BLOCK = 3
 """Transforms side by side; six of them at five severities would make a sheet too wide to read."""
 MAX_PER_DOMAIN = 4
-"""Pictures of one class in one domain."""
+"""Images of one class in one domain."""
 MAX_ACROSS = 16
-"""Pictures across all domains; of more domains than that some are taken at even steps."""
+"""Images across all domains; of more domains than that some are taken at even steps."""
 
 _BLANK = 235
-"""grey where a domain has no picture of a class"""
+"""grey where a domain has no image of a class"""
 
 
 def contact_sheet(dataset: Dataset, *, classes: int = 10, seed: int = 0, out: Path) -> Path:
@@ -46,7 +46,7 @@ def contact_sheet(dataset: Dataset, *, classes: int = 10, seed: int = 0, out: Pa
     with replacing(out) as file, warnings.catch_warnings():
         # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
         warnings.filterwarnings("ignore", message="Glyph")
-        # Without the version of matplotlib equal pictures are equal files.
+        # Without the version of matplotlib equal images are equal files.
         figure.savefig(file, format="png", dpi="figure", metadata={"Software": None})
     return out
 
@@ -60,7 +60,7 @@ def _spread(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterator[Block]:
-    """The first picture of each class as it is and under every transform."""
+    """The first image of each class as it is and under every transform."""
     rows = [int(np.argmax(dataset.labels == label)) for label in chosen]
     originals = torch.from_numpy(dataset.images[rows])
     original = Group(heading="original", captions=("",), columns=(tiles_of(originals.numpy()),))
@@ -86,7 +86,7 @@ def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterat
 
 
 def _domain_blocks(dataset: Dataset, chosen: np.ndarray) -> Iterator[Block]:
-    """Some pictures of each class in each domain; nothing for a data set without domains."""
+    """Some images of each class in each domain; nothing for a data set without domains."""
     if dataset.domains is None:
         return
     shown = _spread(np.arange(len(dataset.domain_names)), MAX_ACROSS)
@@ -105,7 +105,7 @@ def _domain_blocks(dataset: Dataset, chosen: np.ndarray) -> Iterator[Block]:
 
 
 def _examples(dataset: Dataset, label: int, domain: int, count: int) -> np.ndarray:
-    """Tiles of one class in one domain, blank ones where there are too few pictures."""
+    """Tiles of one class in one domain, blank ones where there are too few images."""
     assert dataset.domains is not None
     rows = _spread(np.flatnonzero((dataset.labels == label) & (dataset.domains == domain)), count)
     shape = tiles_of(dataset.images[:1]).shape[1:]
@@ -116,7 +116,7 @@ def _examples(dataset: Dataset, label: int, domain: int, count: int) -> np.ndarr
 
 
 def tiles_of(images: np.ndarray, longer_side: int = TILE) -> np.ndarray:
-    """Pictures at about the size they are shown in, always in colour."""
+    """Images at about the size they are shown in, always in colour."""
     height, width = images.shape[1:3]
     side = max(height, width)
     coloured = np.broadcast_to(images, (*images.shape[:3], 3))
@@ -125,5 +125,5 @@ def tiles_of(images: np.ndarray, longer_side: int = TILE) -> np.ndarray:
         # Pixels are repeated, not smoothed: what a transform does to them must stay visible.
         return coloured.repeat(factor, axis=1).repeat(factor, axis=2)
     size = (max(1, round(width * longer_side / side)), max(1, round(height * longer_side / side)))
-    shrunk = [Image.fromarray(picture).resize(size, Image.Resampling.BOX) for picture in coloured]
-    return np.stack([np.asarray(picture) for picture in shrunk])
+    shrunk = [Image.fromarray(image).resize(size, Image.Resampling.BOX) for image in coloured]
+    return np.stack([np.asarray(image) for image in shrunk])

@@ -35,14 +35,14 @@ def add_data_command(commands: Any) -> None:
     fetch.add_argument("name", metavar="NAME", help=f"one of {', '.join(_fetchable())}")
     _add_output_flags(fetch)
 
-    verify = _add(actions, "verify", _verify, "checksums, counts, pictures that do not decode")
-    verify.add_argument("name", metavar="NAME|PATH", help="a known data set, or pictures of yours")
+    verify = _add(actions, "verify", _verify, "checksums, counts, images that do not decode")
+    verify.add_argument("name", metavar="NAME|PATH", help="a known data set, or images of yours")
     _add_data_flag(verify)
     _add_output_flags(verify)
 
     show = _add(actions, "show", _show, "a contact sheet: classes, transforms, severities, domains")
     show.add_argument(
-        "name", metavar="NAME|BENCHMARK|PATH", help="a data set, a benchmark, or pictures of yours"
+        "name", metavar="NAME|BENCHMARK|PATH", help="a data set, a benchmark, or images of yours"
     )
     _add_data_flag(show)
     show.add_argument("--out", type=Path, metavar="FILE.png", help="where to write (NAME.png)")
@@ -50,7 +50,7 @@ def add_data_command(commands: Any) -> None:
         "--classes", type=int, default=10, metavar="N", help="classes on it (default: 10)"
     )
     show.add_argument(
-        "--size", type=int, metavar="N", help="side that pictures of yours are brought to"
+        "--size", type=int, metavar="N", help="side that images of yours are brought to"
     )
     _add_output_flags(show)
 
@@ -200,7 +200,7 @@ def _dataset(arguments: argparse.Namespace, stages: Stages) -> tuple[str, Datase
         known = recognise(path)
     if known is not None:
         if arguments.size is not None:
-            raise UserError(f"--size is for pictures of yours; {known.name} has a size of its own")
+            raise UserError(f"--size is for images of yours; {known.name} has a size of its own")
         return known.name, load(known.name, path, progress=stages.progress, warn=stages.warn)
     size = arguments.size
     return path.stem, load_own(path, size=size, progress=stages.progress, warn=stages.warn)

@@ -1,4 +1,4 @@
-"""`driftwise detect`: which classes of one set of pictures no longer look like another's."""
+"""`driftwise detect`: which classes of one set of images no longer look like another's."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FILES = ("report.json", "drift.png", "index.html")
 """What is written, the page last: whoever sees it finds the rest beside it."""
 
 TILE = 96
-"""Pixels that the longer side of a picture takes on the page, roughly."""
+"""Pixels that the longer side of an image takes on the page, roughly."""
 MAX_SHOWN = 20
-"""Classes whose pictures are shown; of more, those with the smallest p-values are."""
+"""Classes whose images are shown; of more, those with the smallest p-values are."""
 
 
 def add_detect_command(commands: Any) -> None:
     """Register `detect` with the subparsers of the command line."""
-    summary = "compare two sets of pictures, class by class: has a class drifted?"
+    summary = "compare two sets of images, class by class: has a class drifted?"
     detect = commands.add_parser(
         "detect",
         help=summary,
@@ -54,7 +54,7 @@ def add_detect_command(commands: Any) -> None:
             side,
             type=Path,
             metavar=side.upper(),
-            help=f"the pictures {what}: a folder class/*.jpg, or an .npz file",
+            help=f"the images {what}: a folder class/*.jpg, or an .npz file",
         )
     detect.add_argument(
         "--detector",
@@ -78,14 +78,14 @@ def add_detect_command(commands: Any) -> None:
         help="promised chance of a false alarm in any class (default: 0.05)",
     )
     detect.add_argument(
-        "--max-rows",
+        "--max-samples",
         type=int,
         default=500,
         metavar="N",
-        help="pictures of a class compared on either side, a random sample (default: 500)",
+        help="images of a class compared on either side, a random sample (default: 500)",
     )
     detect.add_argument(
-        "--size", type=int, metavar="N", help="side that the pictures of folders are brought to"
+        "--size", type=int, metavar="N", help="side that the images of folders are brought to"
     )
     detect.add_argument(
         "--channels", type=int, metavar="N", help="1: all in grey, 3: all in colour (folders only)"
@@ -93,7 +93,7 @@ def add_detect_command(commands: Any) -> None:
     detect.add_argument(
         "--skip-bad",
         action="store_true",
-        help="name and leave out files that are no usable pictures instead of stopping at one",
+        help="name and leave out files that are no usable images instead of stopping at one",
     )
     detect.add_argument(
         "--self-check",
@@ -124,15 +124,15 @@ def _detect(arguments: argparse.Namespace) -> int:
 
     if options := arguments.options.get("detector"):
         raise UserError(
-            f"--detector.{next(iter(options))} is for runs; here there are --level and --max-rows"
+            f"--detector.{next(iter(options))} is for runs; here there are --level and --max-samples"
         )
     refuse_part_options(arguments)
-    # Before the pictures are read: what is wrong with the call is told at once.
+    # Before the images are read: what is wrong with the call is told at once.
     detector = DriftDetector(
         detector=arguments.detector,
         level=arguments.level,
         encoder=arguments.encoder,
-        max_rows=arguments.max_rows,
+        max_samples=arguments.max_samples,
     )
     if arguments.self_check < 0:
         raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
@@ -172,9 +172,9 @@ class _Side:
     path: Path
     dataset: Dataset
     files: Sequence[Path] | None
-    """of each row; None: the pictures do not come from files of their own"""
+    """of each row; None: the images do not come from files of their own"""
     left_out: Sequence[str] = ()
-    """files that are no usable pictures"""
+    """files that are no usable images"""
 
     def names(self, rows: Sequence[int]) -> list[str] | None:
         """The files of some rows."""
@@ -186,15 +186,15 @@ class _Side:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, int]:
-    """What pictures in folders are brought to; refused where there is no folder."""
+    """What images in folders are brought to; refused where there is no folder."""
     from driftwise.datasets.own import kind_of
 
     wishes = {"size": arguments.size, "channels": arguments.channels}
     settings = {name: value for name, value in wishes.items() if value is not None}
     kinds = {kind_of(path.expanduser()) for path in (arguments.reference, arguments.current)}
-    if settings and "a folder of pictures" not in kinds:
+    if settings and "a folder of images" not in kinds:
         flags = " and ".join(f"--{name}" for name in settings)
-        raise UserError(f"{flags} can be set for folders of pictures only; neither side is one")
+        raise UserError(f"{flags} can be set for folders of images only; neither side is one")
     return settings
 
 
@@ -203,14 +203,14 @@ def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: 
     from driftwise.datasets.readers.folders import list_folder
 
     path = path.expanduser().absolute()
-    if kind_of(path) != "a folder of pictures":
+    if kind_of(path) != "a folder of images":
         dataset = load_own(path, progress=stages.progress, warn=stages.warn)
         return _Side(path=path, dataset=dataset, files=None)
     bad: list[Skipped] = []
 
-    def leave_out(picture: Skipped) -> None:
-        bad.append(picture)
-        stages.say(f"left out: {picture}")
+    def leave_out(image: Skipped) -> None:
+        bad.append(image)
+        stages.say(f"left out: {image}")
 
     dataset = load_own(
         path,
@@ -252,7 +252,7 @@ def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
         side = min(*shapes[0][:2], *shapes[1][:2])
         hint = f"--size {side} (resampling one side only can itself look like drift)"
     raise UserError(
-        f"the reference's pictures are {told[0]} ({reference.path}), the current ones {told[1]}"
+        f"the reference's images are {told[0]} ({reference.path}), the current ones {told[1]}"
         f" ({current.path}); bring both to one, say {hint}"
     )
 
@@ -267,7 +267,7 @@ def _refuse_silence(outcome: Mapping[str, Any]) -> None:
         why = f"{untested[0]['name']}: {untested[0]['reason']}"
     else:
         why = "the two sides have no class name in common"
-    raise UserError(f"no class could be tested ({why}); give more pictures, or check the folders")
+    raise UserError(f"no class could be tested ({why}); give more images, or check the folders")
 
 
 # --- what is written ----------------------------------------------------------------------------
@@ -294,15 +294,15 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
     ]
     page = build_drift_page(outcome, telling)
     sheet = _sheet(shown, reference.dataset, current.dataset) if shown else None
-    numbers, picture, index = (out / name for name in FILES)
+    numbers, image, index = (out / name for name in FILES)
     with _folder_or_nothing(out):
         manifest = Manifest(out)
         manifest.add(FILES)
         write_json(numbers, outcome)
         if sheet is not None:
-            _save(sheet, picture)
+            _save(sheet, image)
         else:
-            manifest.remove([picture.name])  # an earlier one would contradict the page
+            manifest.remove([image.name])  # an earlier one would contradict the page
         with replacing(index) as file:
             file.write(page.encode(errors="replace"))
 
@@ -318,7 +318,7 @@ def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _sheet(shown: Sequence[Mapping[str, Any]], reference: Dataset, current: Dataset) -> Figure:
-    """A line per class: its most telling pictures on both sides."""
+    """A line per class: its most telling images on both sides."""
     import numpy as np
 
     from driftwise.cli.tile_page import Block, Group, draw
@@ -338,7 +338,7 @@ def _sheet(shown: Sequence[Mapping[str, Any]], reference: Dataset, current: Data
 
 
 def _tile(image: np.ndarray) -> np.ndarray:
-    """A picture at the size it is shown in, always in colour."""
+    """An image at the size it is shown in, always in colour."""
     from driftwise.cli.contact_sheet import tiles_of
 
     tile: np.ndarray = tiles_of(image[None], TILE)[0]
@@ -426,7 +426,7 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
         print("an AUC below 0.5 says what 0.5 does: the two sides cannot be told apart")
     if outcome["left_out"]:
-        print(f"{len(outcome['left_out']):,} files left out, since they are no usable pictures")
+        print(f"{len(outcome['left_out']):,} files left out, since they are no usable images")
     if outcome["self_check"] is not None:
         print(measured_false_alarms(outcome))
     print(seen_by(outcome))

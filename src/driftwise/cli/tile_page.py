@@ -1,7 +1,7 @@
-"""Rows of picture tiles under headings, as one figure.
+"""Rows of image tiles under headings, as one figure.
 
-Everything is placed in whole pixels, so that no picture is resampled and nothing depends on a
-layout pass. Ink is black and grey only: the colours on the page are the pictures' own.
+Everything is placed in whole pixels, so that no image is resampled and nothing depends on a
+layout pass. Ink is black and grey only: the colours on the page are the images' own.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def draw(blocks: Sequence[Block]) -> Figure:
     names = [name for block in blocks for name in (block.captions_mean, *block.row_names)]
     label_width = max(pen.width(pen.fit(name, _LABEL_WIDTH, _PLAIN), _PLAIN) for name in names)
     left = _MARGIN + label_width + _GAP * 3
-    pictures: list[tuple[int, int, np.ndarray]] = []
+    images: list[tuple[int, int, np.ndarray]] = []
     top, right = _MARGIN, 0
     for block in blocks:
         if block.title:
             pen.write(_MARGIN, top, block.title, _TITLE, width=None)
             top += _LINE + _GAP
-        top = _draw_block(block, pen, pictures, left=left, top=top)
-        right = max(right, max(x + tile.shape[1] for x, _, tile in pictures))
+        top = _draw_block(block, pen, images, left=left, top=top)
+        right = max(right, max(x + tile.shape[1] for x, _, tile in images))
     canvas = np.full((top, right + _MARGIN, 3), 255, dtype=np.uint8)
-    for x, y, tile in pictures:
+    for x, y, tile in images:
         height, width = tile.shape[:2]
-        # A hairline, so that a white picture has an edge on white paper.
+        # A hairline, so that a white image has an edge on white paper.
         canvas[y - 1 : y + height + 1, x - 1 : x + width + 1] = _HAIRLINE
         canvas[y : y + height, x : x + width] = tile
     return pen.figure_over(canvas)
@@ -78,7 +78,7 @@ def draw(blocks: Sequence[Block]) -> Figure:
 def _draw_block(
     block: Block,
     pen: _Pen,
-    pictures: list[tuple[int, int, np.ndarray]],
+    images: list[tuple[int, int, np.ndarray]],
     *,
     left: int,
     top: int,
@@ -98,7 +98,7 @@ def _draw_block(
             centred = x + (width - pen.width(caption, _PLAIN)) // 2
             pen.write(max(x, centred), top + _LINE, caption, _PLAIN, width=width)
             for index, tile in enumerate(column):
-                pictures.append((x, first_row + index * pitch + (row_height - height) // 2, tile))
+                images.append((x, first_row + index * pitch + (row_height - height) // 2, tile))
             x += width + _GAP
         x += _GROUP_GAP - _GAP
     pen.write(_MARGIN, top + _LINE, block.captions_mean, _PLAIN, width=left - _MARGIN)

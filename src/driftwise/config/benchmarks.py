@@ -34,29 +34,29 @@ def digits(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
     del tell
     if path is not None:
         raise UserError(
-            f"digits-cd comes inside a package and is read from nowhere else; for pictures of your "
+            f"digits-cd comes inside a package and is read from nowhere else; for images of your "
             f'own: benchmark="{"npz" if path.is_file() else "folder"}", data="{path}"'
         )
     return load_digits()
 
 
 def fashion_mnist(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
-    """60,000 + 10,000 grey pictures of clothes, 28x28."""
+    """60,000 + 10,000 grey images of clothes, 28x28."""
     return library.load("fashion-mnist", path, progress=tell.progress, warn=tell.warn)
 
 
 def cifar10(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
-    """50,000 + 10,000 colour pictures, 32x32."""
+    """50,000 + 10,000 colour images, 32x32."""
     return library.load("cifar-10", path, progress=tell.progress, warn=tell.warn)
 
 
 def cifar100(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
-    """50,000 + 10,000 colour pictures, 32x32, in 100 classes."""
+    """50,000 + 10,000 colour images, 32x32, in 100 classes."""
     return library.load("cifar-100", path, progress=tell.progress, warn=tell.warn)
 
 
 def tiny_imagenet(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
-    """100,000 + 10,000 colour pictures, 64x64, in 200 classes."""
+    """100,000 + 10,000 colour images, 64x64, in 200 classes."""
     return library.load("tiny-imagenet", path, progress=tell.progress, warn=tell.warn)
 
 
@@ -69,7 +69,7 @@ def clear10(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
 
 
 def pacs(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
-    """9,991 pictures of 7 classes as photos, art paintings, cartoons and sketches, 64x64."""
+    """9,991 images of 7 classes as photos, art paintings, cartoons and sketches, 64x64."""
     return library.load("pacs", path, progress=tell.progress, warn=tell.warn)
 
 
@@ -79,9 +79,9 @@ def yearbook(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
 
 
 def group_domains(dataset: Dataset, groups: dict[str, str]) -> Dataset:
-    """Each group of `groups` (domain -> group) as one domain, all other rows as one more.
+    """Each group of `groups` (domain -> group) as one domain, all other samples as one more.
 
-    Nothing is left out: dropping rows would copy pixels that may be larger than memory, and a
+    Nothing is left out: dropping samples would copy pixels that may be larger than memory, and a
     stream shows only the domains that its schedule names.
     """
     assert dataset.domains is not None, "only a data set with domains can be grouped"
@@ -97,16 +97,16 @@ def group_domains(dataset: Dataset, groups: dict[str, str]) -> Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderOptions:
-    """How a folder of pictures is read."""
+    """How a folder of images is read."""
 
     size: int | None = None
-    """side that every picture is brought to; None: they must all have one size already"""
+    """side that every image is brought to; None: they must all have one size already"""
     channels: int | None = None
-    """1 for grey, 3 for colour; None: grey if all pictures are"""
+    """1 for grey, 3 for colour; None: grey if all images are"""
     layout: Layout = "auto"
     """what the levels of folders stand for"""
     fit: Fit = "crop"
-    """how a picture is brought to the size"""
+    """how an image is brought to the size"""
 
 
 def folder(
@@ -118,9 +118,9 @@ def folder(
     layout: Layout = "auto",
     fit: Fit = "crop",
 ) -> Dataset:
-    """Pictures of one's own in folders."""
+    """Images of one's own in folders."""
     if path is None:
-        raise UserError('benchmark folder needs data="FOLDER", the folder with your pictures')
+        raise UserError('benchmark folder needs data="FOLDER", the folder with your images')
     if path.is_file():
         raise UserError(f"benchmark folder reads folders and {path} is a file; for .npz: npz")
     return load_own(
@@ -143,9 +143,9 @@ class NpzOptions:
 
 
 def npz(path: Path | None = None, *, tell: Tell = QUIET, group_years: int | None = None) -> Dataset:
-    """Pictures of one's own in an .npz file."""
+    """Images of one's own in an .npz file."""
     if path is None:
-        raise UserError('benchmark npz needs data="FILE.npz", the file with your pictures')
+        raise UserError('benchmark npz needs data="FILE.npz", the file with your images')
     if path.is_dir():
         raise UserError(f"benchmark npz reads a file and {path} is a folder; for folders: folder")
     return load_own(path, group_years=group_years, progress=tell.progress, warn=tell.warn)

@@ -51,7 +51,7 @@ from driftwise.learner import Learner
 from driftwise.methods import Objective
 from driftwise.metrics import FlopMeter, Ledger, Scores, score
 from driftwise.part_state import PartState
-from driftwise.protocols import Adaptation, HasRows, Workbench
+from driftwise.protocols import Adaptation, HasSamples, Workbench
 from driftwise.runs.store import read_config
 from driftwise.stats.fraction import estimate_shares
 from driftwise.streams import (
@@ -64,7 +64,7 @@ from driftwise.streams import (
     read_event,
 )
 from driftwise.streams.placement import split_classes, told_of_sizes
-from driftwise.types import Dataset, Encoding, Parts, Rows, StepReport
+from driftwise.types import Dataset, Encoding, Parts, Samples, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ def assemble(
         dataset, parts, [label for task in stream.schedule.tasks for label in task]
     )
     measured = None
-    if config.normalise:  # by the first task that brings pictures
+    if config.normalise:  # by the first task that brings images
         first = next(task for task in stream.tasks() if task.new_classes)
         measured = channel_statistics(first.train())
     learner = make_learner(
@@ -174,7 +174,7 @@ def assemble(
         caches.append(Cached(made))
         return caches[0]
 
-    def rehearse(batch: Rows | None, *, rate: float = 1.0) -> StepReport:
+    def rehearse(batch: Samples | None, *, rate: float = 1.0) -> StepReport:
         ledger.add_step()
         return learner.rehearse(batch, rate=rate)
 
@@ -253,8 +253,8 @@ def assemble(
 
 def make_reference(
     config: RunConfig, encoder: Callable[[], Encoder], learner: Learner
-) -> HasRows | HeldOutReference | FingerprintReference:
-    """What current rows are compared with."""
+) -> HasSamples | HeldOutReference | FingerprintReference:
+    """What current samples are compared with."""
     match config.reference:
         case "held-out":
             return HeldOutReference()
@@ -302,12 +302,12 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
     learns = not fixed and not looks_at_pixels(config)
     if detector.watches and learns and config.reference == "memory":
         warnings.append(
-            "the encoder has trained on the memory's rows, so they look more certain to it than "
+            "the encoder has trained on the memory's samples, so they look more certain to it than "
             'fresh ones although nothing drifted: expect false alarms (use reference="held-out")'
         )
     if detector.watches and fixed and config.reference == "memory" and asks_learner(config):
         warnings.append(
-            "the learner has trained on the memory's rows, so it is better at them than at fresh "
+            "the learner has trained on the memory's samples, so it is better at them than at fresh "
             "ones although nothing drifted: expect false alarms, and harm where there is none (use "
             'reference="held-out")'
         )
@@ -323,7 +323,7 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
         )
     if detector.watches and config.monitor == "test":
         warnings.append(
-            "the detector watches the rows that score the run, as the published experiments did: "
+            "the detector watches the samples that score the run, as the published experiments did: "
             'what is adapted to them is also scored on them (use monitor="holdout")'
         )
     if (
@@ -336,12 +336,12 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
             f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
             f" where data lie, or choose encoder {PUBLISHED_ENCODER}"
         )
-    draw = objective.rows_per_draw(
+    draw = objective.samples_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
     )
     if draw > settled(config.buffer_size):
         warnings.append(
-            f"a draw of {draw} rows is larger than the memory, which holds "
+            f"a draw of {draw} samples is larger than the memory, which holds "
             f"{config.buffer_size}: every step draws all there are"
         )
     return tuple(warnings)

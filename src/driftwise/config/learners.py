@@ -20,7 +20,7 @@ from driftwise.models.compiled import refuse_without_compiler
 from driftwise.models.head import find_head
 from driftwise.models.inputs import to_input
 from driftwise.models.prepared import Prepared
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 _MEMORY_FORMATS = {
     "channels-last": torch.channels_last,
@@ -44,9 +44,9 @@ def make_learner(
     network: nn.Module | None = None,
     max_gradient: float | None = None,
 ) -> Learner:
-    """A fresh learner for pictures of that shape, or for floats of a shape that networks take.
+    """A fresh learner for images of that shape, or for floats of a shape that networks take.
 
-    `statistics` of the pictures are needed only where weights are not loaded afterwards. `network`
+    `statistics` of the images are needed only where weights are not loaded afterwards. `network`
     takes the place of the config's backbone; to start afresh means to go back to its weights.
     """
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
@@ -71,7 +71,7 @@ def make_learner(
             augmentation=config.augmentation,
             rate=_rate(config),
             annotate_in_training=config.realigned_logits == "training",
-            compiled_rows=_full_steps(config) if config.compile else (),
+            compiled_samples=_full_steps(config) if config.compile else (),
             max_gradient=max_gradient,
         ),
         seed=config.seed,
@@ -85,7 +85,7 @@ def make_learner(
 
 
 def _full_steps(config: RunConfig) -> tuple[int, ...]:
-    """How many rows a network is given at once in full steps, whatever the method."""
+    """How many samples a network is given at once in full steps, whatever the method."""
     refuse_without_compiler(pick_device(config.device))
     batch, size = settled(config.batch_size), settled(config.buffer_size)
     drawn = min(settled(config.minibatch_size), size)
@@ -110,7 +110,7 @@ def network_maker(
     channels = data_channels if config.channels is None else config.channels
     if channels != data_channels and (data_channels != 1 or len(sides) != 2):
         raise UserError(
-            f"channels {channels}: only grey pictures can be repeated; these have {data_channels}"
+            f"channels {channels}: only grey images can be repeated; these have {data_channels}"
         )
 
     def bare(attempt: int) -> nn.Module:
@@ -193,10 +193,12 @@ def _rate(config: RunConfig) -> learning_rates.Rate:
     return learning_rates.constant
 
 
-def channel_statistics(rows: Rows) -> Statistics:
+def channel_statistics(samples: Samples) -> Statistics:
     """Of images as bytes, of float images (channels first) or of vectors, a portion at a time."""
-    are_bytes = rows.images.dtype == torch.uint8
-    images = rows.images if are_bytes or rows.images.ndim < 3 else rows.images.movedim(1, -1)
+    are_bytes = samples.images.dtype == torch.uint8
+    images = (
+        samples.images if are_bytes or samples.images.ndim < 3 else samples.images.movedim(1, -1)
+    )
     total = torch.zeros(images.shape[-1], dtype=torch.float64)
     squares = torch.zeros_like(total)
     for part in torch.split(images, 4096):

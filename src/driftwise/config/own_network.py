@@ -13,7 +13,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.models.norm import take_single_rows
+from driftwise.models.norm import take_single_samples
 from driftwise.runs.checkpoint import flatten
 
 
@@ -39,7 +39,7 @@ def taken_over(network: object, name: str) -> nn.Module:
     for key, weight in network.named_parameters():
         if is_lazy(weight):
             raise UserError(
-                f"{name} does not know the shape of {key} yet; pass it a batch of pictures first"
+                f"{name} does not know the shape of {key} yet; pass it a batch of images first"
             )
         if weight.requires_grad and weight.dtype != torch.float32:
             raise UserError(
@@ -55,37 +55,37 @@ def taken_over(network: object, name: str) -> nn.Module:
         raise UserError(
             f"{name} cannot be copied and saved, as it must: {first_line(error)}"
         ) from error
-    take_single_rows(taken)
+    take_single_samples(taken)
     return taken
 
 
-def check_head(network: nn.Module, pictures: Tensor, num_classes: int) -> None:
-    """Refuse a network that does not give each picture a logit per class, in either mode.
+def check_head(network: nn.Module, images: Tensor, num_classes: int) -> None:
+    """Refuse a network that does not give each image a logit per class, in either mode.
 
     `num_classes` 0: nobody knows how many, and the network did not say.
     """
-    rows, *shape = pictures.shape
+    samples, *shape = images.shape
     probe = copy.deepcopy(network)
     for training in (False, True):
         when = " in training" if training else ""
         try:
             with torch.no_grad(), rng.as_global(rng.fork(0, "probe")):
-                said = probe.train(training)(pictures)
+                said = probe.train(training)(images)
         except Exception as error:  # anybody's code runs here, and may raise anything
             raise UserError(
-                f"the network cannot take pictures of shape {tuple(shape)} "
+                f"the network cannot take images of shape {tuple(shape)} "
                 f"(channels, height, width){when}: {first_line(error)}"
             ) from error
         if not isinstance(said, Tensor):
             raise UserError(
-                f"the network must return a tensor of logits, ({rows}, {num_classes or 'classes'}) "
-                f"for {rows} pictures; it returned a {type(said).__name__}{when}: wrap it "
+                f"the network must return a tensor of logits, ({samples}, {num_classes or 'classes'}) "
+                f"for {samples} images; it returned a {type(said).__name__}{when}: wrap it "
                 "in a module that picks out the logits"
             )
-        if said.shape != (rows, num_classes):
+        if said.shape != (samples, num_classes):
             raise UserError(
-                f"the network's head must give {num_classes or 'a row of'} logits, one per class "
-                f"of the stream; for {rows} pictures{when} it gave the shape {tuple(said.shape)}"
+                f"the network's head must give {num_classes or 'a sample of'} logits, one per class "
+                f"of the stream; for {samples} images{when} it gave the shape {tuple(said.shape)}"
             )
 
 

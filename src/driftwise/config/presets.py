@@ -305,7 +305,7 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
             ' picks rows by their true classes; use checked="all-known"'
         )
     if config.reference == "fingerprint":
-        _refuse_questions_about_pictures(config)
+        _refuse_questions_about_images(config)
     if config.scheduler != "steps" and config.lr_milestones:
         raise UserError(
             f"lr_milestones belong to scheduler steps; leave them out with {config.scheduler}"
@@ -352,7 +352,7 @@ def asks_learner(config: RunConfig) -> bool:
 
 
 def looks_at_pixels(config: RunConfig) -> bool:
-    """Whether the detector learns from pictures itself: nobody's encodings matter to it."""
+    """Whether the detector learns from images itself: nobody's encodings matter to it."""
     return config.detector == "reconstruction"
 
 
@@ -379,21 +379,21 @@ def _refuse_what_the_detector_cannot(config: RunConfig) -> None:
         )
     if config.reference == "fingerprint" and looks_at_pixels(config):
         raise UserError(
-            f"the detector {config.detector} learns from pictures, and a fingerprint holds none;"
+            f"the detector {config.detector} learns from images, and a fingerprint holds none;"
             ' use reference="held-out" or reference="memory"'
         )
 
 
-def _refuse_questions_about_pictures(config: RunConfig) -> None:
+def _refuse_questions_about_images(config: RunConfig) -> None:
     """A fingerprint holds encodings only: the learner cannot be asked about what it was made of."""
     if config.monitor_labels == "predicted":
         raise UserError(
-            "a fingerprint holds no pictures whose labels could be predicted; use "
+            "a fingerprint holds no images whose labels could be predicted; use "
             'reference="held-out", or monitor_labels="unknown"'
         )
     if config.min_harm is not None:
         raise UserError(
-            "a fingerprint holds no pictures on which the learner's accuracy could be measured,"
+            "a fingerprint holds no images on which the learner's accuracy could be measured,"
             ' and min_harm compares with it; use reference="held-out"'
         )
 
@@ -405,7 +405,7 @@ def _settle_drift(config: RunConfig, values: dict[str, Any]) -> None:
     if config.domains is not None or "domains" in values:
         if (config.transform or config.severity) is not None:
             raise UserError(
-                "natural drift shows pictures of other domains as they are: leave out either "
+                "natural drift shows images of other domains as they are: leave out either "
                 "domains, or transform and severity"
             )
     else:

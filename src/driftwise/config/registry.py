@@ -78,12 +78,12 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="driftwise.config.benchmarks:yearbook",
         ),
         "folder": Entry(
-            summary="pictures of one's own: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
+            summary="images of one's own: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
             target="driftwise.config.benchmarks:folder",
             options="driftwise.config.benchmarks:FolderOptions",
         ),
         "npz": Entry(
-            summary="pictures of one's own in an .npz: images, labels, optional domain or year",
+            summary="images of one's own in an .npz: images, labels, optional domain or year",
             target="driftwise.config.benchmarks:npz",
             options="driftwise.config.benchmarks:NpzOptions",
         ),
@@ -94,7 +94,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     },
     "method": {
         "er": Entry(
-            summary="experience replay: one cross-entropy over stream and memory rows",
+            summary="experience replay: one cross-entropy over stream and memory samples",
             target="driftwise.methods.er:ER",
         ),
         "er-ace": Entry(
@@ -102,7 +102,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="driftwise.methods.er_ace:ERACE",
         ),
         "der++": Entry(
-            summary="replay of rows together with the logits once given to them",
+            summary="replay of samples together with the logits once given to them",
             target="driftwise.methods.derpp:DERpp",
             options="driftwise.methods.derpp:DERppOptions",
         ),
@@ -135,7 +135,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="driftwise.adapt.relearn:Relearn",
         ),
         "fr-flush": Entry(
-            summary="full relearning that also throws the stale rows out of memory",
+            summary="full relearning that also throws the stale samples out of memory",
             target="driftwise.adapt.relearn:Relearn",
             fixed={"flush": True},
         ),
@@ -218,7 +218,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             options="driftwise.detect.reconstruction:ReconstructionOptions",
         ),
         "sequential": Entry(
-            summary="evidence that adds up row by row; its level holds once for the whole stream",
+            summary="evidence that adds up sample by sample; its level holds once for the whole stream",
             target="driftwise.detect.sequential:SequentialDetector",
             options="driftwise.detect.sequential:SequentialOptions",
         ),
@@ -266,12 +266,12 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             options="driftwise.models.cnn:CNNOptions",
         ),
         "resnet18": Entry(
-            summary="ResNet-18 for small pictures: 3x3 stem, no max-pool",
+            summary="ResNet-18 for small images: 3x3 stem, no max-pool",
             target="driftwise.models.resnet:ResNet18",
             options="driftwise.models.resnet:ResNetOptions",
         ),
         "resnet152": Entry(
-            summary="ResNet-152 for small pictures: bottlenecks, 3x3 stem, no max-pool",
+            summary="ResNet-152 for small images: bottlenecks, 3x3 stem, no max-pool",
             target="driftwise.models.resnet:ResNet152",
             options="driftwise.models.resnet:ResNetOptions",
         ),
@@ -288,7 +288,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     },
     "buffer_policy": {
         "reservoir": Entry(
-            summary="every row of the stream equally likely to be kept",
+            summary="every sample of the stream equally likely to be kept",
             target="driftwise.memory.policies:Reservoir",
         ),
         "balanced": Entry(

@@ -24,7 +24,7 @@ class Settings:
     data: str | None = None
     """where the data lies; None: looked for in the usual places, then downloaded"""
     max_per_class: int | None = None
-    """at most so many pictures of each class to learn from, and the same share of its test; None:
+    """at most so many images of each class to learn from, and the same share of its test; None:
     all"""
     method: str = "er"
     """how the learner rehearses"""
@@ -33,26 +33,26 @@ class Settings:
     detector: str | None = None
     """what tells drifted classes from others; as a rule, ks"""
     encoder: str | None = None
-    """what turns pictures into the scores that a detector compares; as a rule, learner"""
+    """what turns images into the scores that a detector compares; as a rule, learner"""
     reference: Literal["memory", "held-out", "fingerprint"] | None = None
-    """what current rows are compared with; as a rule, memory where neither encoder nor questions to
-    the learner forbid it, else rows that nobody trains on; fingerprint: encodings kept of each
+    """what current samples are compared with; as a rule, memory where neither encoder nor questions to
+    the learner forbid it, else samples that nobody trains on; fingerprint: encodings kept of each
     class as it was learned"""
     fingerprint_size: int = 50
-    """rows that a fingerprint keeps of each class"""
+    """samples that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
-    """which rows a detector watches: as a rule rows held out for it; or, as published, the test"""
+    """which samples a detector watches: as a rule samples held out for it; or, as published, the test"""
     monitor_labels: Literal["given", "predicted", "unknown"] = "given"
-    """what is known of watched rows: their classes, which are booked as labels; what the learner
+    """what is known of watched samples: their classes, which are booked as labels; what the learner
     takes them for; or nothing, so that all classes are checked, and answered, as one, and a mix of
     classes that changes counts as drift"""
     checked: Literal["all-known", "just-drifted"] | None = None
     """which classes are checked: as a rule all seen so far; or, as published, those that the
     schedule has just drifted"""
     buffer_size: int | None = None
-    """rows the memory holds"""
+    """samples the memory holds"""
     buffer_policy: str | None = None
-    """which rows the memory keeps; as a rule, reservoir"""
+    """which samples the memory keeps; as a rule, reservoir"""
     num_tasks: int | None = None
     """how many tasks the classes are split into, as evenly as can be"""
     class_order: tuple[int, ...] | None = None
@@ -63,13 +63,13 @@ class Settings:
     num_drifts: int | None = None
     """drift events, spread over the tasks as in the paper"""
     transform: str | None = None
-    """what drift does to the pictures; as a rule, permutation, where drift is not natural"""
+    """what drift does to the images; as a rule, permutation, where drift is not natural"""
     severity: int | None = None
     """how strongly, 1 to 5; as a rule, 5"""
     domains: tuple[str, ...] | None = None
-    """natural drift: the event's classes come back as pictures of the next of these domains"""
+    """natural drift: the event's classes come back as images of the next of these domains"""
     first_domain: str | None = None
-    """the domain whose pictures are learned first; None: all pictures"""
+    """the domain whose images are learned first; None: all images"""
     scope: Literal["since-last-event", "all-seen"] | None = None
     """which classes an event drifts: as a rule those learned since the previous one (as the
     published numbers were made), or all seen so far"""
@@ -91,7 +91,7 @@ class Settings:
     """drifted classes come back, labelled, in the training data of the event's task"""
     min_harm: float | None = None
     """adapt only to drift that costs the learner at least so many points of accuracy on the class,
-    as estimated on watched rows; None: to all drift"""
+    as estimated on watched samples; None: to all drift"""
     realigned_logits: Literal["evaluation", "training"] | None = None
     """how the network gives stored logits to samples that adaptation puts into the buffer: as a
     rule in evaluation mode; or, as published, in training mode, a class at a time, which also moves
@@ -101,11 +101,11 @@ class Settings:
     backbone: str | None = None
     """the network"""
     epochs: int | None = None
-    """times over the rows of a task"""
+    """times over the samples of a task"""
     batch_size: int | None = None
-    """stream rows in a step"""
+    """stream samples in a step"""
     minibatch_size: int | None = None
-    """memory rows in a step"""
+    """memory samples in a step"""
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     """what moves the weights"""
     lr: float | None = None
@@ -123,15 +123,15 @@ class Settings:
     weight_decay: float = 0.0
     """weight decay"""
     augmentation: Literal["none", "flip", "crop", "crop-flip"] = "none"
-    """random changes to training pictures, those from memory included"""
+    """random changes to training images, those from memory included"""
     normalise: bool = False
-    """take out mean and spread per channel, as measured on the first task's training pictures"""
+    """take out mean and spread per channel, as measured on the first task's training images"""
     channels: int | None = None
-    """channels that the network sees: 3 repeats grey pictures; None: those of the data"""
+    """channels that the network sees: 3 repeats grey images; None: those of the data"""
     precision: Literal["fp32", "bf16"] = "fp32"
     """of forwards; bf16 pays only where the processor has instructions for it"""
     memory_format: Literal["contiguous", "channels-last"] = "contiguous"
-    """how pictures lie in memory: channels-last suits wide convolutions; late digits differ"""
+    """how images lie in memory: channels-last suits wide convolutions; late digits differ"""
     compile: bool = False
     """training forwards through torch.compile; the first steps take minutes, and whether later ones
     gain must be measured; late digits differ"""
@@ -140,7 +140,7 @@ class Settings:
     threads: int | None = None
     """threads torch may use; sums come out in another order, so late digits depend on it"""
     keep_features: bool = False
-    """after each task, keep what the network makes of the first task's test pictures"""
+    """after each task, keep what the network makes of the first task's test images"""
     preset: str = "auto"
     """where settings that are not given come from; auto: benchmark, method and buffer size;
     published: also stream and detector as in the published experiments (expect it to miss classes:

@@ -1,1 +1,1 @@
-"""Pictures and labels as uint8 arrays: readers, downloads, the cache, and how rows are cut."""
+"""Images and labels as uint8 arrays: readers, downloads, the cache, and how samples are cut."""

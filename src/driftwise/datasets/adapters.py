@@ -1,4 +1,4 @@
-"""Data sets of other libraries, copied row by row into pictures and labels at rest."""
+"""Data sets of other libraries, copied sample by sample into images and labels at rest."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def from_torch_dataset(
     class_names: Sequence[str] | None = None,
     allocate: Allocate = empty,
 ) -> Dataset:
-    """Any torch data set of (picture, label), copied once; `test` becomes the test part.
+    """Any torch data set of (image, label), copied once; `test` becomes the test part.
 
-    A picture is a PIL image, an array (height, width[, 1 or 3]) or a tensor (1 or 3, height,
+    An image is a PIL image, an array (height, width[, 1 or 3]) or a tensor (1 or 3, height,
     width), uint8 or floats in [0, 1]; all of one size. Without `class_names` the `classes` that
     torchvision's sets carry are taken, or the labels' own numbers.
     """
     parts = [_sized(dataset)] + ([] if test is None else [_sized(test)])
-    num_rows = [len(part) for part in parts]
-    rows = _Rows(sum(num_rows), allocate)
+    num_samples = [len(part) for part in parts]
+    samples = _Rows(sum(num_samples), allocate)
     for part in parts:
         for index in range(len(part)):
-            rows.add(*_pair(part[index], rows.filled))
+            samples.add(*_pair(part[index], samples.filled))
     if class_names is None:
         class_names = getattr(dataset, "classes", None)
     return Dataset(
-        images=rows.images,
-        labels=rows.labels,
-        class_names=_names(rows.labels, class_names),
-        is_test=None if test is None else np.arange(sum(num_rows)) >= num_rows[0],
+        images=samples.images,
+        labels=samples.labels,
+        class_names=_names(samples.labels, class_names),
+        is_test=None if test is None else np.arange(sum(num_samples)) >= num_samples[0],
     )
 
 
@@ -79,19 +79,19 @@ def read_huggingface(
         _Split.of(path, table, is_test, image=image, label=label)
         for table, is_test in _in_order(loaded if isinstance(loaded, Mapping) else {"": loaded})
     ]
-    rows = _Rows(sum(len(split.labels) for split in splits), allocate)
+    samples = _Rows(sum(len(split.labels) for split in splits), allocate)
     names = splits[0].class_names or _distinct(path, splits)
     number_of = {name: number for number, name in enumerate(names)}
     for split in splits:
         for index, value in enumerate(split.labels):
-            rows.add(split.picture(index), number_of.get(value, value))
+            samples.add(split.image(index), number_of.get(value, value))
     is_test = np.repeat(
         [split.is_test for split in splits], [len(split.labels) for split in splits]
     )
     return Dataset(
-        images=rows.images,
-        labels=rows.labels,
-        class_names=_names(rows.labels, [str(name) for name in names]),
+        images=samples.images,
+        labels=samples.labels,
+        class_names=_names(samples.labels, [str(name) for name in names]),
         is_test=is_test if is_test.any() else None,
     )
 
@@ -116,7 +116,7 @@ class _Split:
     """numbers, or names"""
     class_names: Sequence[str] | None
     """what the numbers stand for, where the set says so"""
-    picture: Callable[[int], Any]
+    image: Callable[[int], Any]
     is_test: bool
 
     @staticmethod
@@ -127,10 +127,10 @@ class _Split:
                     f"{path}: has the columns {', '.join(table.column_names)}; expected {column!r}"
                 )
         return _Split(
-            # One column at a time: a row of the table would decode the picture with its label.
+            # One column at a time: a sample of the table would decode the image with its label.
             labels=list(table[label]),
             class_names=getattr(table.features[label], "names", None),
-            picture=lambda index: table[index][image],
+            image=lambda index: table[index][image],
             is_test=is_test,
         )
 
@@ -155,36 +155,36 @@ def _in_order(splits: Mapping[str, Any]) -> list[tuple[Any, bool]]:
 
 
 class _Rows:
-    """Pictures and labels as they come in; the first picture says the shape of all."""
+    """Images and labels as they come in; the first image says the shape of all."""
 
-    def __init__(self, num_rows: int, allocate: Allocate) -> None:
-        if not num_rows:
+    def __init__(self, num_samples: int, allocate: Allocate) -> None:
+        if not num_samples:
             raise UserError("expected a data set with at least one sample, got an empty one")
         self._allocate = allocate
         self._images: np.ndarray | None = None
-        self.labels = np.empty(num_rows, dtype=np.int64)
+        self.labels = np.empty(num_samples, dtype=np.int64)
         self.filled = 0
 
     @property
     def images(self) -> np.ndarray:
-        """uint8 (rows, height, width, channels)"""
-        assert self._images is not None, "there is at least one row"
+        """uint8 (samples, height, width, channels)"""
+        assert self._images is not None, "there is at least one sample"
         return self._images
 
-    def add(self, picture: object, label: object) -> None:
-        """The next row."""
-        row = self.filled
+    def add(self, image: object, label: object) -> None:
+        """The next sample."""
+        sample = self.filled
         channels = None if self._images is None else self._images.shape[3]
-        pixels = _pixels(picture, row, channels)
+        pixels = _pixels(image, sample, channels)
         if self._images is None:
             self._images = self._allocate((len(self.labels), *pixels.shape))
         if pixels.shape != self._images.shape[1:]:
             raise UserError(
-                f"sample {row} is {_size(pixels.shape)}, sample 0 {_size(self._images.shape[1:])};"
+                f"sample {sample} is {_size(pixels.shape)}, sample 0 {_size(self._images.shape[1:])};"
                 " expected one size and kind: resize or convert them in the data set's transform"
             )
-        self._images[row] = pixels
-        self.labels[row] = _number(label, row)
+        self._images[sample] = pixels
+        self.labels[sample] = _number(label, sample)
         self.filled += 1
 
 
@@ -197,80 +197,78 @@ def _sized(dataset: MapStyle) -> MapStyle:
     return dataset
 
 
-def _pair(sample: object, row: int) -> tuple[object, object]:
+def _pair(sample: object, number: int) -> tuple[object, object]:
     if not isinstance(sample, (tuple, list)) or len(sample) != 2:
         raise UserError(
-            f"sample {row} is {type(sample).__name__}, expected a pair (picture, label)"
+            f"sample {number} is {type(sample).__name__}, expected a pair (image, label)"
         )
     return sample[0], sample[1]
 
 
-def _pixels(picture: object, row: int, channels: int | None) -> np.ndarray:
-    """uint8 (height, width, channels); `channels` of the rows before, for what can be either."""
-    refuse_odd(picture, f"sample {row}")
-    if isinstance(picture, Image.Image):
-        mode: Literal["L", "RGB"] = (
-            "L" if has_no_colour(picture) and channels in (None, 1) else "RGB"
-        )
-        # By the rules for picture files: transparency, sixteen bits.
-        plain = converted(Path(f"sample {row}"), picture, mode)
-        return np.asarray(plain).reshape(picture.height, picture.width, -1)
-    if isinstance(picture, torch.Tensor):
+def _pixels(image: object, sample: int, channels: int | None) -> np.ndarray:
+    """uint8 (height, width, channels); `channels` of the samples before, for what can be either."""
+    refuse_odd(image, f"sample {sample}")
+    if isinstance(image, Image.Image):
+        mode: Literal["L", "RGB"] = "L" if has_no_colour(image) and channels in (None, 1) else "RGB"
+        # By the rules for image files: transparency, sixteen bits.
+        plain = converted(Path(f"sample {sample}"), image, mode)
+        return np.asarray(plain).reshape(image.height, image.width, -1)
+    if isinstance(image, torch.Tensor):
         # Torch puts channels first; a tensor that cannot be meant so has them last.
-        values = picture.detach().cpu()
+        values = image.detach().cpu()
         if values.ndim == 3 and values.shape[0] in (1, 3):
             values = values.permute(1, 2, 0)
         # numpy has no bfloat16
         array = (values.float() if values.is_floating_point() else values).numpy()
-    elif isinstance(picture, np.ndarray):
-        array = picture
+    elif isinstance(image, np.ndarray):
+        array = image
     else:
         raise UserError(
-            f"sample {row} has a picture of type {type(picture).__name__}; expected a PIL image,"
+            f"sample {sample} has an image of type {type(image).__name__}; expected a PIL image,"
             " an array or a tensor (say, from torchvision's ToTensor)"
         )
     if array.ndim == 2:
         array = array[..., np.newaxis]
     if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:
         raise UserError(
-            f"sample {row} has a picture of shape {tuple(array.shape)}; expected (height, width, 1"
+            f"sample {sample} has an image of shape {tuple(array.shape)}; expected (height, width, 1"
             " or 3), or a tensor (1 or 3, height, width)"
         )
-    return array if array.dtype == np.uint8 else _as_bytes(array, row)
+    return array if array.dtype == np.uint8 else _as_bytes(array, sample)
 
 
-def _as_bytes(values: np.ndarray, row: int) -> np.ndarray:
+def _as_bytes(values: np.ndarray, sample: int) -> np.ndarray:
     """Floats in [0, 1] as the nearest of 256 steps."""
     # Written so that NaN is outside too: every comparison with it is false.
     if values.dtype.kind != "f" or not ((values >= 0) & (values <= 1)).all():
         span = f"{values.min()} to {values.max()}"
         raise UserError(
-            f"sample {row} is {values.dtype} from {span}; expected uint8, or floats in [0, 1]:"
+            f"sample {sample} is {values.dtype} from {span}; expected uint8, or floats in [0, 1]:"
             " leave Normalize out of its transform"
         )
     return np.rint(values.astype(np.float32) * 255).astype(np.uint8)
 
 
-def _number(label: object, row: int) -> int:
+def _number(label: object, sample: int) -> int:
     value = label
-    refuse_odd(label, f"the label of sample {row}")
+    refuse_odd(label, f"the label of sample {sample}")
     if isinstance(label, (torch.Tensor, np.ndarray, np.generic)):
         value = label.item() if np.asarray(label).size == 1 else label
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         came = " ".join(repr(value).split())[:60]
-        raise UserError(f"sample {row} has the label {came}; expected a class number from 0")
+        raise UserError(f"sample {sample} has the label {came}; expected a class number from 0")
     return value
 
 
 def _names(labels: np.ndarray, class_names: Sequence[str] | None) -> tuple[str, ...]:
     """One name per label, each of them in use; the numbers themselves where nobody gave names."""
-    # Without names the labels must count from 0, so that there cannot be more of them than rows.
+    # Without names the labels must count from 0, so that there cannot be more of them than samples.
     top = len(labels) if class_names is None else len(class_names)
     if labels.max() >= top:
-        row = int(np.argmax(labels >= top))
+        sample = int(np.argmax(labels >= top))
         limit = f"{top} samples" if class_names is None else f"{top} class names"
         raise UserError(
-            f"sample {row} has the label {labels[row]}; expected 0..{top - 1} ({limit})"
+            f"sample {sample} has the label {labels[sample]}; expected 0..{top - 1} ({limit})"
         )
     if class_names is None:
         class_names = [str(number) for number in range(int(labels.max()) + 1)]

@@ -16,6 +16,6 @@ def empty(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def discard(shape: tuple[int, ...]) -> np.ndarray:
-    """An array for pixels that nobody wants: all of its rows are the same piece of memory."""
-    row = np.empty(shape[1:], dtype=np.uint8)
-    return np.lib.stride_tricks.as_strided(row, shape=shape, strides=(0, *row.strides))
+    """An array for pixels that nobody wants: all of its samples are the same piece of memory."""
+    sample = np.empty(shape[1:], dtype=np.uint8)
+    return np.lib.stride_tricks.as_strided(sample, shape=shape, strides=(0, *sample.strides))

@@ -2,7 +2,7 @@
 
 A cache is a folder that appears whole or not at all, with every byte under a checksum:
 
-    images.u8     the pixels, raw, (rows, height, width, channels)
+    images.u8     the pixels, raw, (samples, height, width, channels)
     labels.npy    and is_test.npy, domains.npy where the data set has them
     meta.json     shape, names, what it was made from, size and checksum of the files above
 
@@ -278,11 +278,11 @@ class _Desk:
 def _write_rest(folder: Path, dataset: Dataset, source: Source, content: str) -> None:
     """Everything but the pixels, and wait until all of it is on the disk."""
     columns = {column: getattr(dataset, column) for column in COLUMNS}
-    present = {column: rows for column, rows in columns.items() if rows is not None}
+    present = {column: samples for column, samples in columns.items() if samples is not None}
     assert dataset.images.dtype == np.uint8, dataset.images.dtype
-    assert all(len(rows) == len(dataset.images) for rows in present.values())
-    for column, rows in present.items():
-        np.save(folder / f"{column}.npy", rows, allow_pickle=False)
+    assert all(len(samples) == len(dataset.images) for samples in present.values())
+    for column, samples in present.items():
+        np.save(folder / f"{column}.npy", samples, allow_pickle=False)
     files = [folder / IMAGES, *(folder / f"{column}.npy" for column in present)]
     meta = {
         "format": FORMAT,

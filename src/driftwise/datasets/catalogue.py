@@ -66,8 +66,8 @@ class KnownSet:
     """what to download; none: it cannot be fetched automatically"""
     contents: Mapping[str, str] = field(default_factory=dict)
     """MD5 sums of official files as they lie on disk, unzipped, by name"""
-    num_rows: tuple[int, int] | None = None
-    """pictures in the official training and test part, where both are known"""
+    num_samples: tuple[int, int] | None = None
+    """images in the official training and test part, where both are known"""
     by_hand: tuple[str, ...] = ()
     """further ways to get it; `{place}` stands for where to put it"""
 
@@ -90,7 +90,7 @@ class KnownSet:
     def read(
         self, path: Path, allocate: Allocate, progress: StageProgress | None = None
     ) -> Dataset:
-        """Read it from where it lies; `progress` is told of pictures where there are files."""
+        """Read it from where it lies; `progress` is told of images where there are files."""
         module, _, name = self.reader.partition(":")
         dataset: Dataset = getattr(importlib.import_module(module), name)(path, allocate, progress)
         return dataset
@@ -151,7 +151,7 @@ def _holds_cifar100(path: Path) -> bool:
 
 
 def _holds_portraits(path: Path) -> bool:
-    """Whether an `.npz` file has pictures by year, with the classes and years of the portraits."""
+    """Whether an `.npz` file has images by year, with the classes and years of the portraits."""
     try:
         with zipfile.ZipFile(path) as archive:
             if not {"images.npy", "labels.npy", "year.npy"} <= set(archive.namelist()):
@@ -183,7 +183,7 @@ _ALL = (
         licence="CC BY 4.0",
         homepage="https://archive.ics.uci.edu/dataset/80",
         reader="driftwise.datasets.readers.official:digits",
-        num_rows=(1797, 0),
+        num_samples=(1797, 0),
     ),
     KnownSet(
         name="fashion-mnist",
@@ -228,7 +228,7 @@ _ALL = (
             "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
             "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
         },
-        num_rows=(60_000, 10_000),
+        num_samples=(60_000, 10_000),
         by_hand=("apt-get install dataset-fashion-mnist   (Debian, Ubuntu)",),
     ),
     KnownSet(
@@ -259,7 +259,7 @@ _ALL = (
             "test_batch": "40351d587109b95175f43aff81a1287e",
             "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
         },
-        num_rows=(50_000, 10_000),
+        num_samples=(50_000, 10_000),
     ),
     KnownSet(
         name="cifar-100",
@@ -285,7 +285,7 @@ _ALL = (
             "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
             "meta": "7973b15100ade9c7d40fb424638fde48",
         },
-        num_rows=(50_000, 10_000),
+        num_samples=(50_000, 10_000),
     ),
     KnownSet(
         name="tiny-imagenet",
@@ -308,7 +308,7 @@ _ALL = (
                 extract=True,
             ),
         ),
-        num_rows=(100_000, 10_000),
+        num_samples=(100_000, 10_000),
     ),
     KnownSet(
         name="clear-10",
@@ -344,7 +344,7 @@ _ALL = (
         inner=("kfold",),
         looks_right=_holds_folder("photo/giraffe", "sketch/giraffe"),
         sources=("art_painting", "cartoon", "photo", "sketch"),
-        num_rows=(9_991, 0),
+        num_samples=(9_991, 0),
         by_hand=(
             "get PACS from https://dali-dl.github.io/project_iccv2017.html and unpack it so that"
             " {place}/photo, art_painting, cartoon and sketch are folders",

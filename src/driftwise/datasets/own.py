@@ -1,4 +1,4 @@
-"""Anybody's own pictures: a folder, an `.npz` file or a Hugging Face data set, decoded once."""
+"""Anybody's own images: a folder, an `.npz` file or a Hugging Face data set, decoded once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Goes up when the readers give other pixels for the same files."""
 
-Kind = Literal["a folder of pictures", "an .npz file", "a Hugging Face data set"]
+Kind = Literal["a folder of images", "an .npz file", "a Hugging Face data set"]
 """What can be read, in the words in which errors speak of it."""
 
 
@@ -43,7 +43,7 @@ def load_own(
     A folder is read by `read_folder` (size, channels, layout, fit), a file by `read_npz`
     (group_years), what Hugging Face's `save_to_disk` wrote by `read_huggingface`. A setting that
     has no meaning there is refused. Changed files, or other settings, make it anew. `warn` is told
-    of pictures that are missing or left out. A file in a folder that is no usable picture is an
+    of images that are missing or left out. A file in a folder that is no usable image is an
     error, or told to `on_bad` and left out, and so are classes that have none.
     """
     from driftwise.datasets.cache import cached, source_of
@@ -54,9 +54,9 @@ def load_own(
     kind = kind_of(path)
     for_folders = {"size": size, "channels": channels, "layout": layout, "fit": fit}
     unchanged = {"size": None, "channels": None, "layout": "auto", "fit": "crop"}
-    if kind != "a folder of pictures":
+    if kind != "a folder of images":
         changed = [name for name, value in for_folders.items() if value != unchanged[name]]
-        _refuse(path, kind, changed, "a folder of pictures")
+        _refuse(path, kind, changed, "a folder of images")
     if kind != "an .npz file":
         _refuse(path, kind, [] if group_years is None else ["group_years"], "an .npz file")
     # Before anything is looked up: in the name of a copy "32" and 32 are the same.
@@ -65,7 +65,7 @@ def load_own(
     settings = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
     left_out: set[Path] = set()
     skip_bad = on_bad is not None
-    if kind == "a folder of pictures" and (warn is not None or skip_bad):
+    if kind == "a folder of images" and (warn is not None or skip_bad):
         listing = list_folder(path, layout, skip_empty=skip_bad)
         if on_bad is not None:
             from driftwise.datasets.readers.decode import undecodable
@@ -78,7 +78,7 @@ def load_own(
             if warn is not None:
                 warn(remark)
     if left_out:
-        settings += " without bad pictures"
+        settings += " without bad images"
 
     def read(allocate: Allocate) -> Dataset:
         if kind == "an .npz file":
@@ -109,17 +109,17 @@ def load_own(
 def kind_of(path: Path) -> Kind:
     """What lies at a path, by a look at names alone; nothing there is an error."""
     if not path.exists():
-        raise UserError(f"expected a folder of pictures or an .npz file at {path}, found nothing")
+        raise UserError(f"expected a folder of images or an .npz file at {path}, found nothing")
     if path.is_file():
         _refuse_archive(path)
         return "an .npz file"
     if is_huggingface(path):
         return "a Hugging Face data set"
-    return "a folder of pictures"
+    return "a folder of images"
 
 
 def _refuse_archive(path: Path) -> None:
-    """An error for an archive of pictures: an .npz file is a zip, too, but holds arrays."""
+    """An error for an archive of images: an .npz file is a zip, too, but holds arrays."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -130,7 +130,7 @@ def _refuse_archive(path: Path) -> None:
         return  # what is wrong with it is told by whoever reads it
     if is_archive:
         raise UserError(
-            f"{path} is an archive without arrays; unpack it, and give the folder of pictures"
+            f"{path} is an archive without arrays; unpack it, and give the folder of images"
             " (class/*.jpg)"
         )
 
@@ -144,7 +144,7 @@ def copy_name(path: Path) -> str:
 def is_huggingface(path: Path) -> bool:
     """Whether a folder is one that Hugging Face's `save_to_disk` wrote: by what it leaves there."""
     return (path / "dataset_dict.json").is_file() or all(
-        # Either of these alone may well lie in a folder of pictures.
+        # Either of these alone may well lie in a folder of images.
         (path / name).is_file()
         for name in ("dataset_info.json", "state.json")
     )

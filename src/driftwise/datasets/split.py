@@ -1,4 +1,4 @@
-"""Cuts a data set's rows into disjoint parts, each class (and domain) in the same proportions."""
+"""Cuts a data set's samples into disjoint parts, each class (and domain) in the same proportions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRAIN, MONITORED, TEST = 0.6, 0.2, 0.2
 """How a data set without a test part of its own is cut."""
 
 HELD_OUT = 1 / 6
-"""The share of the training rows that is held out to be watched, where a test part is given."""
+"""The share of the training samples that is held out to be watched, where a test part is given."""
 
 
 def cut(
@@ -24,11 +24,11 @@ def cut(
     generator: torch.Generator,
     groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Row numbers of one disjoint, stratified part per fraction, ascending; every row is in one.
+    """Sample numbers of one disjoint, stratified part per fraction, ascending; every sample is in one.
 
     A class is cut at the rounded cumulative fractions, so that none of its parts is off by more
-    than one row. `groups` (domains) are spread over the parts in the same proportions as far as
-    whole rows allow: however small they are, no part of the class goes short because of them.
+    than one sample. `groups` (domains) are spread over the parts in the same proportions as far as
+    whole samples allow: however small they are, no part of the class goes short because of them.
     Fractions must add up to one.
 
     >>> labels = np.array([0] * 10 + [1] * 10)
@@ -39,29 +39,29 @@ def cut(
         raise ValueError(f"fractions must be positive and add up to 1; got {tuple(fractions)}")
     pieces: list[list[np.ndarray]] = [[] for _ in fractions]
     for label in np.unique(classes):
-        rows = np.flatnonzero(classes == label)
-        rows = rows[torch.randperm(len(rows), generator=generator).numpy()]
+        samples = np.flatnonzero(classes == label)
+        samples = samples[torch.randperm(len(samples), generator=generator).numpy()]
         if groups is not None:
-            rows = _interleaved(rows, groups[rows], generator)
-        edges = np.rint(np.cumsum(fractions)[:-1] * len(rows)).astype(int)
-        for piece, part in zip(pieces, np.split(rows, edges), strict=True):
+            samples = _interleaved(samples, groups[samples], generator)
+        edges = np.rint(np.cumsum(fractions)[:-1] * len(samples)).astype(int)
+        for piece, part in zip(pieces, np.split(samples, edges), strict=True):
             piece.append(part)
     empty = np.empty(0, dtype=np.int64)
     return tuple(np.sort(np.concatenate([empty, *piece])) for piece in pieces)
 
 
-def _interleaved(rows: np.ndarray, groups: np.ndarray, generator: torch.Generator) -> np.ndarray:
-    """The rows in an order in which every stretch holds each group by its share of the whole."""
+def _interleaved(samples: np.ndarray, groups: np.ndarray, generator: torch.Generator) -> np.ndarray:
+    """The samples in an order in which every stretch holds each group by its share of the whole."""
     names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) == 1:
-        return rows
-    position = np.empty(len(rows))
+        return samples
+    position = np.empty(len(samples))
     by_group = np.argsort(group, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    position[by_group] = np.arange(len(rows)) - starts[group[by_group]]
-    # A group of few rows must not always have them at the same places.
+    position[by_group] = np.arange(len(samples)) - starts[group[by_group]]
+    # A group of few samples must not always have them at the same places.
     offset = torch.rand(len(names), generator=generator).numpy()
-    return rows[np.argsort((position + offset[group]) / sizes[group], kind="stable")]
+    return samples[np.argsort((position + offset[group]) / sizes[group], kind="stable")]
 
 
 def make_parts(
@@ -74,28 +74,32 @@ def make_parts(
 ) -> Parts:
     """The parts of a run.
 
-    A test part that came with the data is kept; a share of the other rows is held out to be
-    watched, and of these, with `keep_reference`, every other row says how a class looked.
+    A test part that came with the data is kept; a share of the other samples is held out to be
+    watched, and of these, with `keep_reference`, every other sample says how a class looked.
     `watch_test` watches the scoring test instead, as the published experiments did, and holds
-    nothing out. `max_per_class` takes at most so many rows of a class that are not for the test,
-    and of its test rows the same share.
+    nothing out. `max_per_class` takes at most so many samples of a class that are not for the test,
+    and of its test samples the same share.
     """
 
     def parts_of(
-        rows: np.ndarray, fractions: Sequence[float], generator: torch.Generator
+        samples: np.ndarray, fractions: Sequence[float], generator: torch.Generator
     ) -> list[np.ndarray]:
-        domains = None if dataset.domains is None else dataset.domains[rows]
-        return [rows[part] for part in cut(dataset.labels[rows], fractions, generator, domains)]
+        domains = None if dataset.domains is None else dataset.domains[samples]
+        return [
+            samples[part] for part in cut(dataset.labels[samples], fractions, generator, domains)
+        ]
 
-    rows = np.arange(len(dataset.labels))
+    samples = np.arange(len(dataset.labels))
     if max_per_class is not None:
-        rows = _thinned(dataset, max_per_class, rng.fork(seed, "fewer rows"))
+        samples = _thinned(dataset, max_per_class, rng.fork(seed, "fewer rows"))
     draw = rng.fork(seed, "parts")
     if dataset.is_test is None:
-        train, monitored, test = parts_of(rows, (TRAIN, MONITORED, TEST), draw)
+        train, monitored, test = parts_of(samples, (TRAIN, MONITORED, TEST), draw)
     else:
-        test = rows[dataset.is_test[rows]]
-        train, monitored = parts_of(rows[~dataset.is_test[rows]], (1 - HELD_OUT, HELD_OUT), draw)
+        test = samples[dataset.is_test[samples]]
+        train, monitored = parts_of(
+            samples[~dataset.is_test[samples]], (1 - HELD_OUT, HELD_OUT), draw
+        )
     if watch_test:
         train, monitored = np.sort(np.concatenate([train, monitored])), test
     reference = np.empty(0, dtype=np.int64)
@@ -106,9 +110,9 @@ def make_parts(
 
 
 def _thinned(dataset: Dataset, max_per_class: int, generator: torch.Generator) -> np.ndarray:
-    """Row numbers, ascending: of each class at most so many that are not for the test.
+    """Sample numbers, ascending: of each class at most so many that are not for the test.
 
-    The same share of its test rows stays; groups (domains) keep their shares as far as whole rows
+    The same share of its test samples stays; groups (domains) keep their shares as far as whole samples
     allow.
     """
     is_test = dataset.is_test
@@ -118,29 +122,29 @@ def _thinned(dataset: Dataset, max_per_class: int, generator: torch.Generator) -
         scored = np.zeros(len(mine), dtype=bool) if is_test is None else is_test[mine]
         learned = len(mine) * (1 - TEST) if is_test is None else np.count_nonzero(~scored)
         share = min(1.0, max_per_class / learned) if learned else 1.0
-        for rows in (mine[~scored], mine[scored]):
-            groups = None if dataset.domains is None else dataset.domains[rows]
-            part, _ = cut(dataset.labels[rows], (share, 1 - share), generator, groups)
-            kept.append(rows[part])
+        for samples in (mine[~scored], mine[scored]):
+            groups = None if dataset.domains is None else dataset.domains[samples]
+            part, _ = cut(dataset.labels[samples], (share, 1 - share), generator, groups)
+            kept.append(samples[part])
     return np.sort(np.concatenate(kept))
 
 
 def shortages(dataset: Dataset, parts: Parts, classes: Sequence[int]) -> tuple[str, ...]:
-    """What a person should know about classes that lack rows; UserError where a run is futile."""
+    """What a person should know about classes that lack samples; UserError where a run is futile."""
     train, test = (
-        np.bincount(dataset.labels[rows], minlength=len(dataset.class_names))
-        for rows in (parts.train, parts.test)
+        np.bincount(dataset.labels[samples], minlength=len(dataset.class_names))
+        for samples in (parts.train, parts.test)
     )
     names = dataset.class_names
     if untrained := [names[label] for label in classes if not train[label]]:
         raise UserError(
-            f"{_some(untrained)} has no pictures to train on; add some, or leave the class out"
+            f"{_some(untrained)} has no images to train on; add some, or leave the class out"
         )
     unscored = [names[label] for label in classes if not test[label]]
     if len(unscored) == len(classes):
-        raise UserError("no class has test pictures, so that nothing can be scored; add some")
+        raise UserError("no class has test images, so that nothing can be scored; add some")
     if unscored:
-        return (f"{_some(unscored)} has no test pictures and is not scored",)
+        return (f"{_some(unscored)} has no test images and is not scored",)
     return ()
 
 

@@ -22,12 +22,12 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             f"{source}: expected a driftwise.types.Dataset; got {type(dataset).__name__}"
         )
     images, labels = dataset.images, dataset.labels
-    _check_array(images, "images", np.uint8, 4, "(rows, height, width, channels)", source)
+    _check_array(images, "images", np.uint8, 4, "(samples, height, width, channels)", source)
     _check_array(labels, "labels", np.int64, 1, "(rows,)", source)
     if 0 in images.shape[1:]:
         raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
     if not len(labels):
-        raise UserError(f"{source}: the data set has no rows")
+        raise UserError(f"{source}: the data set has no samples")
     last = len(dataset.class_names) - 1
     if not 0 <= labels.min() <= labels.max() <= last:
         raise UserError(
@@ -52,7 +52,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
     if not present.all():
         absent = [dataset.class_names[label] for label in np.flatnonzero(~present)[:5]]
         raise UserError(
-            f"{source}: class {', '.join(map(repr, absent))} has no pictures; "
+            f"{source}: class {', '.join(map(repr, absent))} has no images; "
             "add some, or leave the class out"
         )
     arrays = {"images": images, "is_test": dataset.is_test, **columns}

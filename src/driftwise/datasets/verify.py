@@ -1,4 +1,4 @@
-"""Is a data set on disk what it should be? Checksums, counts, and pictures that do not decode."""
+"""Is a data set on disk what it should be? Checksums, counts, and images that do not decode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from driftwise.errors import UserError
 from driftwise.types import Dataset
 
 Counts = Mapping[str, tuple[int, ...]]
-"""Pictures per class, by part: `train` and `test`, or `all`; then each domain."""
+"""Images per class, by part: `train` and `test`, or `all`; then each domain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
         notes += found.remarks
         if found.num_hidden:
             notes.append(f"hidden files that are left out: {found.num_hidden:,}")
-        skipped = _odd_pictures(found.files, progress)
+        skipped = _odd_images(found.files, progress)
         problems += [str(bad) for bad in skipped if not bad.is_wrong_size]
         notes += _about_sizes([bad for bad in skipped if bad.is_wrong_size])
     problems += _cache_problems(copy_name(path))
@@ -112,7 +112,7 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
 
 
 def count(dataset: Dataset | Listing) -> Counts:
-    """Pictures per class in every part and in every domain."""
+    """Images per class in every part and in every domain."""
     everywhere = np.ones(len(dataset.labels), dtype=bool)
     parts = {"all": everywhere}
     if dataset.is_test is not None:
@@ -149,8 +149,8 @@ def _verify_read(known: KnownSet, found: Path, progress: Progress | None) -> Ver
     try:
         dataset = known.read(found, discard, _about(known.name, progress))
     except BadPicture as error:
-        files = sorted(_pictures_in(existing_sources(known, found)))
-        bad = undecodable(files, _about("all pictures", progress))
+        files = sorted(_images_in(existing_sources(known, found)))
+        bad = undecodable(files, _about("all images", progress))
         # The first one may decode well and have the wrong size.
         problems = dict.fromkeys([str(error), *map(str, bad)])
         return Verification(name=known.name, path=path, problems=tuple(problems))
@@ -163,12 +163,11 @@ def _about_size(known: KnownSet, dataset: Dataset) -> list[str]:
     """Whether this is the whole official set."""
     num_test = 0 if dataset.is_test is None else int(dataset.is_test.sum())
     here = (len(dataset.labels) - num_test, num_test)
-    if known.num_rows in (None, here):
+    if known.num_samples in (None, here):
         return []
-    official = f"{known.num_rows[0]:,} + {known.num_rows[1]:,}"
+    official = f"{known.num_samples[0]:,} + {known.num_samples[1]:,}"
     return [
-        f"{here[0]:,} + {here[1]:,} pictures to train and to test on; the official set has"
-        f" {official}"
+        f"{here[0]:,} + {here[1]:,} images to train and to test on; the official set has {official}"
     ]
 
 
@@ -218,16 +217,16 @@ def _md5(stream: IO[bytes] | gzip.GzipFile) -> str:
     return digest.hexdigest()
 
 
-def _odd_pictures(files: Sequence[Path], progress: Progress | None) -> list[Skipped]:
-    """Every file that is no usable picture, or one of another size than the first that is."""
+def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[Skipped]:
+    """Every file that is no usable image, or one of another size than the first that is."""
     height, width = _first_size(files)
     out = discard((len(files), height, width, 3))
-    told = _about("all pictures", progress)
+    told = _about("all images", progress)
     return decode_all(files, out, fit="exact", on_bad="skip", progress=told)
 
 
 def _first_size(files: Sequence[Path]) -> tuple[int, int]:
-    """The height and width of the first usable picture, anything if there is none."""
+    """The height and width of the first usable image, anything if there is none."""
     for file in files:
         with contextlib.suppress(BadPicture):
             height, width, _ = decode(file, channels=3).shape
@@ -236,16 +235,16 @@ def _first_size(files: Sequence[Path]) -> tuple[int, int]:
 
 
 def _about_sizes(others: Sequence[Skipped]) -> list[str]:
-    """What pictures of another size than the first mean for whoever loads them, in one line."""
+    """What images of another size than the first mean for whoever loads them, in one line."""
     if not others:
         return []
     return [
-        f"pictures differ in size, so that a size must be given to load them: {others[0].file}:"
+        f"images differ in size, so that a size must be given to load them: {others[0].file}:"
         f" {others[0].reason}"
     ]
 
 
-def _pictures_in(paths: Sequence[Path]) -> Iterator[Path]:
+def _images_in(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         for folder, _, names in os.walk(path):
             yield from (Path(folder, name) for name in names if name.lower().endswith(SUFFIXES))

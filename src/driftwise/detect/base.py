@@ -1,4 +1,4 @@
-"""The per-class detector: distinct rows of every class, encoded in one pass, and judged."""
+"""The per-class detector: distinct samples of every class, encoded in one pass, and judged."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from torch import Tensor
 
 from driftwise.detect.class_tests import Judge
 from driftwise.detect.encoders import Encodes, LearnerEncoder
-from driftwise.detect.grouping import KnownLabels, group_of_rows, groups_among
+from driftwise.detect.grouping import KnownLabels, group_of_samples, groups_among
 from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import UserError
-from driftwise.protocols import HasRows
+from driftwise.protocols import HasSamples
 from driftwise.stats.class_mix import in_that_mix, shares_in_stream
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.harm import estimate_harm_by_class
-from driftwise.types import Encoding, Rows, Verdict
+from driftwise.types import Encoding, Samples, Verdict
 
-Reference = HasRows | FingerprintReference
-"""What current rows are compared with: rows, or what a fixed encoder once made of them."""
+Reference = HasSamples | FingerprintReference
+"""What current samples are compared with: samples, or what a fixed encoder once made of them."""
 
 
 class Detector(Protocol):
     """Anything that gives a verdict on every class it is asked about."""
 
     watches: bool
-    """whether it reads the monitored rows (and their labels must be booked)"""
+    """whether it reads the monitored samples (and their labels must be booked)"""
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
         """One verdict per class, in the order of `classes`.
 
-        Where no labels of monitored rows were paid for, all of them are -1.
+        Where no labels of monitored samples were paid for, all of them are -1.
         """
         ...
 
@@ -56,14 +56,14 @@ class HasState(Protocol):
 
 @runtime_checkable
 class GoesOn(HasState, Protocol):
-    """A detector whose evidence adds up from check to check, row by row."""
+    """A detector whose evidence adds up from check to check, sample by sample."""
 
-    def renew(self, labels: Sequence[int], learned: Rows) -> None:
-        """These classes were just learned, from these rows: what came before is void."""
+    def renew(self, labels: Sequence[int], learned: Samples) -> None:
+        """These classes were just learned, from these samples: what came before is void."""
         ...
 
     def onset(self, label: int) -> int | None:
-        """The id of the row with which a change has begun, if there is one; None: no row yet."""
+        """The id of the sample with which a change has begun, if there is one; None: no sample yet."""
         ...
 
 
@@ -81,15 +81,15 @@ class Setting:
     """What a detector is given to work with."""
 
     encoder: Callable[[], Encodes]
-    """makes the encoder; only detectors that look at pictures need one"""
+    """makes the encoder; only detectors that look at images need one"""
     drifting: Callable[[int], Sequence[int]]
     """the truth, task -> classes that drift there; for the oracle alone"""
     seed: int = 0
     """what tests that draw permutations draw them from"""
     labels: KnownLabels = "given"
-    """what is known of monitored rows"""
+    """what is known of monitored samples"""
     learner: Callable[[Tensor], Encoding] | None = None
-    """the learner's own network, where it may be asked what it makes of rows"""
+    """the learner's own network, where it may be asked what it makes of samples"""
     grows: bool = False
     """whether outputs may be added: with one alone there is nothing to be uncertain about yet"""
     usual: Callable[[int], float] | None = None
@@ -100,7 +100,7 @@ class Setting:
 
 
 class TwoSampleDetector:
-    """Compares each class's current rows with its reference rows."""
+    """Compares each class's current samples with its reference samples."""
 
     watches = True
 
@@ -113,7 +113,7 @@ class TwoSampleDetector:
         learner: Callable[[Tensor], Encoding] | None = None,
         usual: Callable[[int], float] | None = None,
     ) -> None:
-        """`learner` says what it takes rows for; a `LearnerEncoder` says so without being asked.
+        """`learner` says what it takes samples for; a `LearnerEncoder` says so without being asked.
 
         `usual`: see `Setting`; where labels are given, it makes no difference.
         """
@@ -124,9 +124,9 @@ class TwoSampleDetector:
         self._usual = usual if labels == "predicted" else None
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
-        """One verdict per class; a class with too few distinct rows is not testable."""
+        """One verdict per class; a class with too few distinct samples is not testable."""
         all_kept, all_now = self._sides(classes, monitored.distinct(), reference)
         groups = groups_among(classes, self._labels)
         compared, shares = all_kept, None
@@ -161,8 +161,8 @@ class TwoSampleDetector:
         """What the changes cost the learner, if it was asked about both sides.
 
         Where no labels are given, classes come in the `shares` that predictions speak for; None: as
-        often as in the reference, if held-out rows are as mixed as the stream. A class without
-        reference rows comes as often as others do.
+        often as in the reference, if held-out samples are as mixed as the stream. A class without
+        reference samples comes as often as others do.
         """
         if kept.opinions is None or now.opinions is None or not len(kept.labels):
             return verdicts
@@ -189,17 +189,17 @@ class TwoSampleDetector:
         ]
 
     def _sides(
-        self, classes: Sequence[int], current: Rows, reference: Reference
+        self, classes: Sequence[int], current: Samples, reference: Reference
     ) -> tuple[_Side, _Side]:
-        """Reference and current rows of all classes, from one pass over both."""
+        """Reference and current samples of all classes, from one pass over both."""
         if not isinstance(reference, FingerprintReference):
-            kept = [rows for c in classes if len(rows := reference.rows_of(c).distinct())]
+            kept = [samples for c in classes if len(samples := reference.samples_of(c).distinct())]
             both = self._look([*kept, current], classes)
             num_kept = sum(map(len, kept))
             return both[:num_kept], both[num_kept:]
         if self._labels == "predicted":
             raise UserError(
-                "a fingerprint holds no pictures, so that nobody can predict their labels; use"
+                "a fingerprint holds no images, so that nobody can predict their labels; use"
                 ' reference="held-out"'
             )
         if self._labels == "unknown":
@@ -213,31 +213,31 @@ class TwoSampleDetector:
             encoding=Encoding.concat(list(prints.values())),
             labels=labels,
             ids=torch.full_like(labels, -1),
-            groups=group_of_rows(labels, None, classes, self._labels),
+            groups=group_of_samples(labels, None, classes, self._labels),
         )
         now = self._look([current], classes)
-        # As coarse as what is kept: or a picture would differ from itself by the rounding.
+        # As coarse as what is kept: or an image would differ from itself by the rounding.
         return side, replace(now, encoding=reference.rounded(now.encoding))
 
-    def _look(self, parts: Sequence[Rows], classes: Sequence[int]) -> _Side:
+    def _look(self, parts: Sequence[Samples], classes: Sequence[int]) -> _Side:
         some = [part for part in parts if len(part)]
         if not some:
             nothing = torch.empty(0, 1)
             encoding = Encoding(logits=nothing, features=nothing)
             none = torch.empty(0, dtype=torch.int64)
             return _Side(encoding=encoding, labels=none, ids=none, groups=none)
-        rows = Rows.concat(some)
-        encoding = self._encoder.encode(rows.images)
+        samples = Samples.concat(some)
+        encoding = self._encoder.encode(samples.images)
         opinions = None
         if isinstance(self._encoder, LearnerEncoder):
             opinions = encoding.logits
         elif self._learner is not None:
-            opinions = self._learner(rows.images).logits
+            opinions = self._learner(samples.images).logits
         return _Side(
             encoding=encoding,
-            labels=rows.labels,
-            ids=rows.ids,
-            groups=group_of_rows(rows.labels, opinions, classes, self._labels),
+            labels=samples.labels,
+            ids=samples.ids,
+            groups=group_of_samples(samples.labels, opinions, classes, self._labels),
             opinions=opinions,
         )
 
@@ -245,7 +245,7 @@ class TwoSampleDetector:
 def _with_shares(
     verdicts: list[Verdict], kept: Mapping[int, _Side], now: Mapping[int, _Side]
 ) -> list[Verdict]:
-    """Of every drifted group, how much has moved, and which rows; one row alone cannot say."""
+    """Of every drifted group, how much has moved, and which samples; one sample alone cannot say."""
     drifted = [
         verdict.label
         for verdict in verdicts
@@ -268,15 +268,15 @@ def _with_shares(
 
 @dataclass(frozen=True, kw_only=True)
 class _Side:
-    """What is made of rows of all classes."""
+    """What is made of samples of all classes."""
 
     encoding: Encoding
     labels: Tensor
-    """(rows,); -1: not known"""
+    """(samples,); -1: not known"""
     ids: Tensor
-    """(rows,); -1: not known"""
+    """(samples,); -1: not known"""
     groups: Tensor
-    """(rows,): with which other rows they are compared"""
+    """(samples,): with which other samples they are compared"""
     opinions: Tensor | None = None
     """the learner's logits, where it was asked"""
 
@@ -290,5 +290,5 @@ class _Side:
         )
 
     def of_group(self, group: int) -> _Side:
-        """The rows of one group."""
+        """The samples of one group."""
         return self[self.groups == group]

@@ -1,4 +1,4 @@
-"""Uniform samples of a class's rows, of bounded size, whatever number goes by."""
+"""Uniform samples of a class's samples, of bounded size, whatever number goes by."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from driftwise.types import Encoding
 
 
 class _Kept:
-    """Rows with the smallest keys of all: encodings and row numbers, never pictures."""
+    """Samples with the smallest keys of all: encodings and sample numbers, never images."""
 
     def __init__(self) -> None:
         self.seen = 0
         self._keys = torch.empty(0, dtype=torch.float64)
         self._staying = torch.empty(0, dtype=torch.int64)
-        self.rows = torch.empty(0, dtype=torch.int64)
+        self.samples = torch.empty(0, dtype=torch.int64)
         self.encoding = Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
 
-    def _choose(self, keys: Tensor, max_rows: int) -> Tensor:
-        """Which of further rows, whose keys these are, come in; `_staying` are not pushed out."""
+    def _choose(self, keys: Tensor, max_samples: int) -> Tensor:
+        """Which of further samples, whose keys these are, come in; `_staying` are not pushed out."""
         keys = torch.cat([self._keys, keys])
-        # The rows with the smallest of independent random keys are a uniform sample of all.
-        chosen = keys.argsort(stable=True)[:max_rows].sort().values
+        # The samples with the smallest of independent random keys are a uniform sample of all.
+        chosen = keys.argsort(stable=True)[:max_samples].sort().values
         is_kept = chosen < len(self._keys)
         self._staying, coming = chosen[is_kept], chosen[~is_kept] - len(self._keys)
         self._keys = keys[chosen]
         return coming
 
-    def put(self, encoding: Encoding, rows: Tensor) -> None:
-        """The rows that `offer` asked for, whatever they have pushed out being forgotten."""
-        if len(self.rows):
+    def put(self, encoding: Encoding, samples: Tensor) -> None:
+        """The samples that `offer` asked for, whatever they have pushed out being forgotten."""
+        if len(self.samples):
             encoding = Encoding.concat([self.encoding[self._staying], encoding])
-            rows = torch.cat([self.rows[self._staying], rows])
-        self.encoding, self.rows = encoding, rows
+            samples = torch.cat([self.samples[self._staying], samples])
+        self.encoding, self.samples = encoding, samples
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         return {
             "seen": self.seen,
             "keys": self._keys,
-            "rows": self.rows,
+            "rows": self.samples,
             "logits": self.encoding.logits,
             "features": self.encoding.features,
         }
@@ -56,26 +56,26 @@ class _Kept:
     def restored(cls, state: Mapping[str, Any]) -> Self:
         """As `state_dict` left it."""
         sample = cls()
-        sample.seen, sample.rows, sample._keys = state["seen"], state["rows"], state["keys"]
+        sample.seen, sample.samples, sample._keys = state["seen"], state["rows"], state["keys"]
         sample.encoding = Encoding(logits=state["logits"], features=state["features"])
         return sample
 
 
 class Sample(_Kept):
-    """A uniform sample of the rows of one class."""
+    """A uniform sample of the samples of one class."""
 
-    def offer(self, count: int, max_rows: int, draw: torch.Generator) -> Tensor:
-        """Which of `count` further rows are to be `put`, and nothing but them."""
+    def offer(self, count: int, max_samples: int, draw: torch.Generator) -> Tensor:
+        """Which of `count` further samples are to be `put`, and nothing but them."""
         self.seen += count
-        return self._choose(torch.rand(count, dtype=torch.float64, generator=draw), max_rows)
+        return self._choose(torch.rand(count, dtype=torch.float64, generator=draw), max_samples)
 
 
 class DistinctSample(_Kept):
-    """A uniform sample of the different pictures of one class: copies of one count once.
+    """A uniform sample of the different images of one class: copies of one count once.
 
-    The random key of a picture is made of its content, so that a copy has its original's: either
+    The random key of an image is made of its content, so that a copy has its original's: either
     that is still kept, or neither of them ever will be. What is kept is all that has to be
-    remembered, and no copy passes for another picture however much came between them.
+    remembered, and no copy passes for another image however much came between them.
     """
 
     def __init__(self, salt: bytes = b"") -> None:
@@ -86,20 +86,22 @@ class DistinctSample(_Kept):
 
     @property
     def contents(self) -> Set[bytes]:
-        """What the kept rows show, by name."""
+        """What the kept samples show, by name."""
         return self._times.keys()
 
     @property
     def num_copies(self) -> int:
-        """Rows that came and show what a kept one shows."""
+        """Samples that came and show what a kept one shows."""
         return sum(self._times.values()) - len(self._times)
 
-    def offer(self, contents: Sequence[bytes], max_rows: int) -> Tensor:
-        """Which of further rows, given what they show, are to be `put`, and nothing but them."""
+    def offer(self, contents: Sequence[bytes], max_samples: int) -> Tensor:
+        """Which of further samples, given what they show, are to be `put`, and nothing but them."""
         self.seen += len(contents)
         times = Counter(contents)
         fresh = [content for content in times if content not in self._times]
-        coming = [fresh[place] for place in self._choose(self._keys_of(fresh), max_rows).tolist()]
+        coming = [
+            fresh[place] for place in self._choose(self._keys_of(fresh), max_samples).tolist()
+        ]
         kept = list(self._times)
         staying = [kept[place] for place in self._staying.tolist()]
         self._times = {each: self._times.get(each, 0) + times[each] for each in staying + coming}
@@ -107,7 +109,7 @@ class DistinctSample(_Kept):
         return torch.tensor([first[content] for content in coming], dtype=torch.int64)
 
     def _keys_of(self, contents: Sequence[bytes]) -> Tensor:
-        """Uniform numbers in [0, 1), as good as random, (rows,)."""
+        """Uniform numbers in [0, 1), as good as random, (samples,)."""
         digests = [
             hashlib.blake2b(each, digest_size=8, key=self._salt).digest() for each in contents
         ]

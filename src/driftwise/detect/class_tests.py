@@ -1,6 +1,6 @@
 """From encodings to verdicts: test every class, merge what several tests say, correct for both.
 
-Nothing here knows where rows come from or what encoded them.
+Nothing here knows where samples come from or what encoded them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_SPLITS = 2_000_000
 """random ones of all classes of a check together: a minute, should every class look drifted"""
 
 CLEARLY = 1e-3
-"""so far below a threshold must held-out rows be able to get: only clear cases reach the least"""
+"""so far below a threshold must held-out samples be able to get: only clear cases reach the least"""
 
 CALIBRATIONS = ("test", "asymptotic", "split")
 SPENDINGS = ("none", "inverse-square")
@@ -42,13 +42,13 @@ class ComparisonOptions:
     """how the level is shared among the checks of a stream: none promises it for each check alone,
     inverse-square once for all of them together"""
     min_rows: int = 5
-    """a class with fewer distinct rows on either side is not testable"""
+    """a class with fewer distinct samples on either side is not testable"""
     calibration: Literal["test", "asymptotic", "split"] = "test"
     """what a p-value is measured against: the test's own null distribution; its limit for many
     samples (ks only), as published; or the reference split against itself"""
     max_statistic: float | None = None
     """flag where the statistic exceeds this, whatever the p-value; None: go by the p-value"""
-    fewest_rows: ClassVar[int] = 2
+    fewest_samples: ClassVar[int] = 2
     """what the test needs on either side: no `min_rows` may lie below"""
 
     def __post_init__(self) -> None:
@@ -60,9 +60,9 @@ class ComparisonOptions:
             raise unknown_name("spending", self.spending, SPENDINGS)
         if self.calibration not in CALIBRATIONS:
             raise unknown_name("calibration", self.calibration, CALIBRATIONS)
-        if self.min_rows < self.fewest_rows:
+        if self.min_rows < self.fewest_samples:
             raise UserError(
-                f"the detector's min_rows must be at least {self.fewest_rows}; got {self.min_rows}"
+                f"the detector's min_rows must be at least {self.fewest_samples}; got {self.min_rows}"
             )
 
 
@@ -71,7 +71,7 @@ class Judge:
 
     The more classes share a level, the finer p-values must be: tests that draw random splits draw
     as many as the strictest threshold asks for, up to `MAX_SPLITS`, but never fewer than their own
-    number. Where that is not enough, or too slow, tests on held-out rows take their place.
+    number. Where that is not enough, or too slow, tests on held-out samples take their place.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Judge:
         """`merge` makes one p-value of several comparisons'; a single one needs none.
 
         `quick_splits`: random ones of all classes of a check together, beyond which tests on held-
-        out rows are preferred where they see enough; None: the most that are ever drawn.
+        out samples are preferred where they see enough; None: the most that are ever drawn.
         """
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
@@ -100,9 +100,9 @@ class Judge:
         self._quick_splits = quick_splits
 
     def verdicts(self, task: int, sides: Mapping[int, tuple[Encoding, Encoding]]) -> list[Verdict]:
-        """One verdict per class, given distinct rows (reference, current) of each, in that order.
+        """One verdict per class, given distinct samples (reference, current) of each, in that order.
 
-        A class that could not have been flagged, whatever its rows look like, is not testable.
+        A class that could not have been flagged, whatever its samples look like, is not testable.
         """
         level = self._level(task)
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
@@ -174,17 +174,17 @@ class Judge:
         quick = MAX_SPLITS if self._quick_splits is None else self._quick_splits
         if (panel := self._panel.reaching(needed, max_splits=quick // rivals)) is not None:
             return panel
-        held_out = self._panel.on_held_out_rows()
+        held_out = self._panel.on_held_out_samples()
         if all(held_out.smallest_without_one(both) < CLEARLY * needed for both in sizes.values()):
             return held_out
         most = MAX_SPLITS // rivals
         return self._panel.reaching(needed, max_splits=most) or self._panel.refined(most)
 
     def _shortages(self, sizes: Mapping[int, Sizes]) -> dict[int, str]:
-        """Classes with too few rows, and why they cannot be tested."""
+        """Classes with too few samples, and why they cannot be tested."""
         least = self._options.min_rows
         return {
-            label: f"fewer than {least} distinct {'reference' if kept < least else 'current'} rows"
+            label: f"fewer than {least} distinct {'reference' if kept < least else 'current'} samples"
             for label, (kept, now) in sizes.items()
             if min(kept, now) < least
         }
@@ -192,7 +192,7 @@ class Judge:
     def _out_of_reach(
         self, panel: Panel, sizes: Mapping[int, Sizes], level: float
     ) -> dict[int, str]:
-        """Of classes with enough rows, those no p-value of which can be flagged, and why."""
+        """Of classes with enough samples, those no p-value of which can be flagged, and why."""
         if self._options.max_statistic is not None:
             return {}
         obstacles = {}
@@ -266,4 +266,4 @@ def _obstacle(panel: Panel, sizes: Sizes, threshold: float, rivals: int) -> str:
             "raise the detector's level or its permutations"
         )
     kept, now = sizes
-    return f"{kept} against {now} distinct rows cannot reach the level among {rivals}"
+    return f"{kept} against {now} distinct samples cannot reach the level among {rivals}"

@@ -25,7 +25,7 @@ from driftwise.stats.calibration import (
 from driftwise.stats.combine import COMBINATIONS
 from driftwise.stats.held_out import (
     Learn,
-    by_held_out_rows,
+    by_held_out_samples,
     separating,
     smallest_held_out_p_value,
     witness,
@@ -70,8 +70,8 @@ class KSOptions(ComparisonOptions):
     """What can be chosen about the Kolmogorov-Smirnov detector."""
 
     score: Literal["entropy", "margin", "energy", "max-probability"] = "entropy"
-    """what is compared: one number per row, from the encoder's logits"""
-    fewest_rows: ClassVar[int] = 1
+    """what is compared: one number per sample, from the encoder's logits"""
+    fewest_samples: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ def ks_on(score: str, *, grows: bool = False) -> Comparison:
 
 
 def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
-    """Kolmogorov-Smirnov on any score, (rows,)."""
+    """Kolmogorov-Smirnov on any score, (samples,)."""
 
     def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
         del generator
@@ -209,13 +209,13 @@ def _on_features(
         splits=permuted.splits,
         finer=permuted.finer,
         by_splits=_by_splits(split_test, permutations),
-        held_out=_on_held_out_rows(learn),
+        held_out=_on_held_out_samples(learn),
     )
 
 
-def _on_held_out_rows(learn: Learn) -> Calibrated:
+def _on_held_out_samples(learn: Learn) -> Calibrated:
     def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        return by_held_out_rows(pairs, learn=learn, generator=generator)
+        return by_held_out_samples(pairs, learn=learn, generator=generator)
 
     return Calibrated(test=test, smallest_p_value=smallest_held_out_p_value)
 

@@ -1,4 +1,4 @@
-"""What turns pictures into the logits and features that a test compares."""
+"""What turns images into the logits and features that a test compares."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Surroundings:
 
 
 class Encodes(Protocol):
-    """Anything that encodes pictures without changing by it."""
+    """Anything that encodes images without changing by it."""
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, height, width, channels) -> logits and features, on the CPU, no gradients."""
+        """(samples, height, width, channels) -> logits and features, on the CPU, no gradients."""
         ...
 
 
@@ -47,7 +47,7 @@ class Encoder(Encodes, Protocol):
     name: str
     """what it is, exactly: encodings of another one cannot be compared"""
     fixed: ClassVar[bool]
-    """whether it never learns: only then may rows that the learner trained on be a reference"""
+    """whether it never learns: only then may samples that the learner trained on be a reference"""
     networks: Sequence[nn.Module]
     """networks of its own, whose FLOPs are to be counted"""
 
@@ -64,7 +64,7 @@ class LearnerEncoder:
 
 
 class OwnEncoder:
-    """Anybody's network or function: floats (rows, channels, height, width) in, (rows, d) out.
+    """Anybody's network or function: floats (samples, channels, height, width) in, (samples, d) out.
 
     Features are what a network's head reads, or else what comes out.
     """
@@ -85,7 +85,7 @@ class OwnEncoder:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, height, width, channels) -> logits and features."""
+        """(samples, height, width, channels) -> logits and features."""
         parts = [to_input(part) for part in torch.split(images, 512)]
         for network in self.networks:
             if not self._searched:
@@ -123,19 +123,19 @@ class Scaled:
 
     @classmethod
     def by(cls, encoder: Encoder, vectors: Tensor) -> Scaled:
-        """Scaled by what some vectors, (rows, features), show."""
+        """Scaled by what some vectors, (samples, features), show."""
         std, mean = torch.std_mean(vectors.double(), dim=0, correction=0)
         # A feature that is always the same has no spread, on whatever scale it is.
         std[std <= 1e-6 * mean.abs()] = 1.0
         return cls(encoder, mean.float(), std.float())
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, features) -> logits and features."""
+        """(samples, features) -> logits and features."""
         return self._encoder.encode((images - self.mean) / self.std)
 
 
 class RandomEncoder:
-    """A small network that is never trained: fixed by its seed; with convolutions for pictures."""
+    """A small network that is never trained: fixed by its seed; with convolutions for images."""
 
     fixed: ClassVar[bool] = True
     blind_to: str = (
@@ -164,5 +164,5 @@ class RandomEncoder:
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, height, width, channels) -> logits (rows, outputs), features (rows, 4 width)."""
+        """(samples, height, width, channels) -> logits (samples, outputs), features (samples, 4 width)."""
         return encode_all(self._network, [to_input(part) for part in torch.split(images, 512)])

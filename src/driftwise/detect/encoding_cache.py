@@ -1,4 +1,4 @@
-"""Encodings kept by content: a picture that comes back is not encoded again."""
+"""Encodings kept by content: an image that comes back is not encoded again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from driftwise.errors import UserError
 from driftwise.types import Encoding
 
 PORTION = 32
-"""Rows that the encoder is asked about at a time, never more and never fewer."""
+"""Samples that the encoder is asked about at a time, never more and never fewer."""
 
 KEY_BYTES = 16
 BOOKKEEPING = 200
@@ -22,12 +22,12 @@ BOOKKEEPING = 200
 
 
 class Cached:
-    """A fixed encoder that is asked about each picture once, as long as there is room.
+    """A fixed encoder that is asked about each image once, as long as there is room.
 
-    How many rows a network is given at once shows in the last digits of what it says of each: the
-    fastest way to multiply depends on it. Were only the rows that are missing passed on, an
+    How many samples a network is given at once shows in the last digits of what it says of each: the
+    fastest way to multiply depends on it. Were only the samples that are missing passed on, an
     encoding would depend on what the cache held, and a resumed run could differ from one that was
-    never stopped. So the encoder is always asked about `PORTION` rows, filled up with blank ones.
+    never stopped. So the encoder is always asked about `PORTION` samples, filled up with blank ones.
     """
 
     fixed: ClassVar[bool] = True
@@ -36,7 +36,7 @@ class Cached:
         """At most `max_bytes` are kept; then the oldest encodings make room."""
         if not encoder.fixed:
             raise UserError(
-                f"the encoder {encoder.name} learns, so that what it said of a picture expires;"
+                f"the encoder {encoder.name} learns, so that what it said of an image expires;"
                 " expected one that is fixed"
             )
         if max_bytes < 1:
@@ -47,26 +47,26 @@ class Cached:
         self._kept = _Kept(max_bytes)
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, height, width, channels) -> logits and features, in the order of the rows."""
+        """(samples, height, width, channels) -> logits and features, in the order of the samples."""
         if not len(images):
             return self._encoder.encode(images)
         keys = keys_of(images)
-        first_row: dict[bytes, int] = {}
-        for row, key in enumerate(keys):
-            first_row.setdefault(key, row)
-        known = [key for key in first_row if key in self._kept]
-        missing = [key for key in first_row if key not in self._kept]
+        first_sample: dict[bytes, int] = {}
+        for sample, key in enumerate(keys):
+            first_sample.setdefault(key, sample)
+        known = [key for key in first_sample if key in self._kept]
+        missing = [key for key in first_sample if key not in self._kept]
         parts = [self._kept.get(known)] if known else []
         if missing:
-            rows = torch.tensor([first_row[key] for key in missing])
-            fresh = self._encode(images.index_select(0, rows))
+            samples = torch.tensor([first_sample[key] for key in missing])
+            fresh = self._encode(images.index_select(0, samples))
             self._kept.put(missing, fresh)  # after `get`: it may push out what is known
             parts.append(fresh)
         place = {key: number for number, key in enumerate([*known, *missing])}
         return Encoding.concat(parts)[torch.tensor([place[key] for key in keys])]
 
     def _encode(self, images: Tensor) -> Encoding:
-        """In portions of one size, so that each row's encoding depends on that row alone."""
+        """In portions of one size, so that each sample's encoding depends on that sample alone."""
         parts = []
         for part in torch.split(images, PORTION):
             blank = part.new_zeros(PORTION - len(part), *part.shape[1:])
@@ -87,13 +87,13 @@ class Cached:
 
 
 def keys_of(images: Tensor) -> list[bytes]:
-    """A name for each row's content: equal for equal rows of equal shape and type, and only then.
+    """A name for each sample's content: equal for equal samples of equal shape and type, and only then.
 
-    A cryptographic digest: no two pictures that anybody has made share one.
+    A cryptographic digest: no two images that anybody has made share one.
     """
     kind = f"{images.dtype} {tuple(images.shape[1:])}".encode()
-    rows = images.contiguous().reshape(len(images), -1).view(torch.uint8).numpy()
-    return [hashlib.blake2b(row, digest_size=KEY_BYTES, key=kind).digest() for row in rows]
+    samples = images.contiguous().reshape(len(images), -1).view(torch.uint8).numpy()
+    return [hashlib.blake2b(sample, digest_size=KEY_BYTES, key=kind).digest() for sample in samples]
 
 
 class _Kept:
@@ -108,7 +108,9 @@ class _Kept:
         self._slot_of: dict[bytes, int] = {}
         self._keys: list[bytes] = []  # by slot
         self._next = 0  # the slot to be filled, once all are taken that of the oldest
-        self._encoding: Encoding | None = None  # by slot; made when the first rows tell its shape
+        self._encoding: Encoding | None = (
+            None  # by slot; made when the first samples tell its shape
+        )
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._slot_of
@@ -137,11 +139,11 @@ class _Kept:
         self._next = (slots[-1] + 1) % capacity
 
     def _room_for(self, like: Encoding) -> Encoding:
-        """Room for as many such rows as may be kept; the system lends it as it is filled."""
-        row_bytes = BOOKKEEPING + sum(
+        """Room for as many such samples as may be kept; the system lends it as it is filled."""
+        sample_bytes = BOOKKEEPING + sum(
             tensor[0].numel() * tensor.element_size() for tensor in (like.logits, like.features)
         )
-        capacity = max(1, self._max_bytes // row_bytes)
+        capacity = max(1, self._max_bytes // sample_bytes)
         return Encoding(
             logits=like.logits.new_empty(capacity, *like.logits.shape[1:]),
             features=like.features.new_empty(capacity, *like.features.shape[1:]),

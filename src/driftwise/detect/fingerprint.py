@@ -13,7 +13,7 @@ from driftwise.types import Encoding
 
 
 class Fingerprints:
-    """A uniform sample of at most `size` encoded rows per class, whatever number went by.
+    """A uniform sample of at most `size` encoded samples per class, whatever number went by.
 
     Only a fixed encoder's encodings stay comparable; they are kept in half precision, so that a
     class takes a few kilobytes.
@@ -22,18 +22,18 @@ class Fingerprints:
     def __init__(self, encoder: str, *, size: int = 50, seed: int = 0) -> None:
         """`encoder`: what made the encodings; others are refused."""
         if size < 2:
-            raise UserError(f"a fingerprint needs at least 2 rows per class; got {size}")
+            raise UserError(f"a fingerprint needs at least 2 samples per class; got {size}")
         self._encoder = encoder
         self._size = size
         self._seed = seed
         self._samples: dict[int, Sample] = {}
 
     def seen(self, label: int) -> int:
-        """Rows of a class that went by since it was last forgotten."""
+        """Samples of a class that went by since it was last forgotten."""
         return self._samples[label].seen if label in self._samples else 0
 
     def add(self, label: int, encoding: Encoding) -> None:
-        """More rows of a class; each row so far is kept with the same chance."""
+        """More samples of a class; each sample so far is kept with the same chance."""
         draw = rng.fork(self._seed, "fingerprint", label, self.seen(label))
         sample = self._samples.setdefault(label, Sample())
         numbers = sample.seen + torch.arange(len(encoding))
@@ -45,7 +45,7 @@ class Fingerprints:
         self._samples.pop(label, None)
 
     def encoding_of(self, label: int) -> Encoding | None:
-        """The rows kept of a class, in single precision; None: nothing is known of it."""
+        """The samples kept of a class, in single precision; None: nothing is known of it."""
         if label not in self._samples:
             return None
         return in_single(self._samples[label].encoding)

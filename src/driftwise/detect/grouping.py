@@ -1,4 +1,4 @@
-"""Which rows are compared with which: class by class, or all with all."""
+"""Which samples are compared with which: class by class, or all with all."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import Tensor
 from driftwise.errors import UserError
 
 KnownLabels = Literal["given", "predicted", "unknown"]
-"""What is known of monitored rows: their classes; what the learner takes them for; nothing."""
+"""What is known of monitored samples: their classes; what the learner takes them for; nothing."""
 
 WHOLE = -1
-"""the one group of rows of which nothing is known: a mix of classes that changes is drift of it"""
+"""the one group of samples of which nothing is known: a mix of classes that changes is drift of it"""
 
 
 def groups_among(classes: Sequence[int], known: KnownLabels) -> tuple[int, ...]:
-    """The groups that rows of these classes fall into."""
+    """The groups that samples of these classes fall into."""
     return (WHOLE,) if known == "unknown" else tuple(classes)
 
 
-def group_of_rows(
+def group_of_samples(
     labels: Tensor, opinions: Tensor | None, classes: Sequence[int], known: KnownLabels
 ) -> Tensor:
-    """The group of each row, (rows,), by its label or by the learner's logits, `opinions`.
+    """The group of each sample, (samples,), by its label or by the learner's logits, `opinions`.
 
-    Rows of a class that the learner mistakes for others are in the others' groups. As that happens
-    to reference and current rows alike, it is no drift, if both are new to the learner. A class
+    Samples of a class that the learner mistakes for others are in the others' groups. As that happens
+    to reference and current samples alike, it is no drift, if both are new to the learner. A class
     that has no output yet is never predicted.
     """
     if known == "given":
@@ -36,7 +36,7 @@ def group_of_rows(
     if known == "unknown":
         return torch.full_like(labels, WHOLE)
     if opinions is None:
-        raise ValueError("rows cannot be grouped by predictions that were not made")
+        raise ValueError("samples cannot be grouped by predictions that were not made")
     columns = torch.tensor([label for label in classes if label < opinions.shape[1]])
     if not len(columns):
         raise UserError(

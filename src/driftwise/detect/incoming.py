@@ -1,4 +1,4 @@
-"""Pictures as anybody has them, all at once or batch by batch, in blocks of one size."""
+"""Images as anybody has them, all at once or batch by batch, in blocks of one size."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from driftwise.types import Dataset
 
 Array = np.ndarray | Tensor
 Batch = tuple[Array, Array] | list[Array]
-"""Pictures, uint8 (rows, height, width, 1 or 3) or floats in [0, 1], or vectors of any numbers
-(rows, features), and labels, whole numbers (rows,). Channels may also come first, as torch has
+"""Images, uint8 (samples, height, width, 1 or 3) or floats in [0, 1], or vectors of any numbers
+(samples, features), and labels, whole numbers (samples,). Channels may also come first, as torch has
 them, where it is plain that they do."""
 Data = Dataset | Batch | Iterable[Batch]
 """All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
 
 _BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 18
-"""encoded at once, whatever batches they came in: memory is bounded, and how the rows were cut into
+"""encoded at once, whatever batches they came in: memory is bounded, and how the samples were cut into
 batches cannot make a difference, not even in the last digit"""
 
 
 class Block(NamedTuple):
-    """Rows that are encoded at once."""
+    """Samples that are encoded at once."""
 
     start: int
-    """the number of its first row"""
+    """the number of its first sample"""
     images: Tensor
-    """uint8 (rows, height, width, channels), or float32 (rows, features)"""
+    """uint8 (samples, height, width, channels), or float32 (samples, features)"""
     labels: Tensor
-    """int64 (rows,)"""
+    """int64 (samples,)"""
 
 
 class Incoming(NamedTuple):
@@ -58,8 +58,8 @@ def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming
     blocks = _told_of(side, _blocks_of(_batches_of(data)))
     first = next(blocks, None)
     if first is None:
-        hint = ": an iterator gives its pictures only once" if isinstance(data, Iterator) else ""
-        raise UserError(f"{side}: expected pictures, got none{hint}")
+        hint = ": an iterator gives its images only once" if isinstance(data, Iterator) else ""
+        raise UserError(f"{side}: expected images, got none{hint}")
     image_shape = tuple(first.images.shape[1:])
     return Incoming(_naming(class_names), image_shape, first, itertools.chain([first], blocks))
 
@@ -113,7 +113,7 @@ def _is_batch(data: object) -> TypeGuard[Batch]:
 
 
 def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
-    """The same rows in blocks of one size, the last one shorter, however they came."""
+    """The same samples in blocks of one size, the last one shorter, however they came."""
     waiting: list[tuple[Tensor, Tensor]] = []
     shape: tuple[int, ...] | None = None
     start = 0
@@ -122,10 +122,10 @@ def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
             shape = tuple(images.shape[1:])
         elif tuple(images.shape[1:]) != shape:
             raise UserError(
-                f"pictures must all have one size; got {size_in_words(shape)}, then"
+                f"images must all have one size; got {size_in_words(shape)}, then"
                 f" {size_in_words(tuple(images.shape[1:]))}"
             )
-        size = _block_rows(shape)
+        size = _block_samples(shape)
         waiting.append((images, labels))
         while sum(len(part) for _, part in waiting) >= size:
             pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
@@ -137,7 +137,7 @@ def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
         yield Block(start, pixels, numbers)
 
 
-def _block_rows(shape: tuple[int, ...]) -> int:
+def _block_samples(shape: tuple[int, ...]) -> int:
     return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, math.prod(shape[:2]))))
 
 
@@ -147,33 +147,33 @@ def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
         if not _is_batch(batch):
             raise UserError(
                 "expected batches of (images, labels), both arrays; got"
-                f" {type(batch).__name__}: a data set of single pictures goes into a DataLoader"
+                f" {type(batch).__name__}: a data set of single images goes into a DataLoader"
             )
         images, labels = batch
         refuse_odd(images, "images")
         numbers = _label_numbers(labels)
         if not images.ndim:
-            raise UserError("expected images or vectors, (rows, ...); got a single number")
+            raise UserError("expected images or vectors, (samples, ...); got a single number")
         if len(images) != len(numbers):
-            raise UserError(f"{len(numbers)} labels for {len(images)} pictures")
+            raise UserError(f"{len(numbers)} labels for {len(images)} images")
         for begin in range(0, len(numbers), _BLOCK_ROWS):
             piece = slice(begin, begin + _BLOCK_ROWS)
             yield _pixels(images[piece]), numbers[piece]
 
 
 def _label_numbers(labels: Array) -> Tensor:
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     refuse_odd(labels, "labels")
     try:
         array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"expected labels as whole numbers (rows,); got a {type(labels).__name__} of several "
+            f"expected labels as whole numbers (samples,); got a {type(labels).__name__} of several "
             "lengths or kinds"
         ) from error
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise UserError(
-            f"expected labels as whole numbers (rows,); got {array.dtype} {array.shape}"
+            f"expected labels as whole numbers (samples,); got {array.dtype} {array.shape}"
         )
     if (array < 0).any():
         raise UserError(
@@ -184,7 +184,7 @@ def _label_numbers(labels: Array) -> Tensor:
 
 
 def _pixels(images: Array) -> Tensor:
-    """uint8 (rows, height, width, channels), or float32 (rows, features)"""
+    """uint8 (samples, height, width, channels), or float32 (samples, features)"""
     if images.ndim == 2 and images.shape[1]:
         return _vectors(images)
     if isinstance(images, np.ndarray):
@@ -197,7 +197,7 @@ def _pixels(images: Array) -> Tensor:
     shape = tuple(pixels.shape)
     if len(shape) != 4 or not {shape[1], shape[3]} & {1, 3} or not all(shape[1:]):
         raise UserError(
-            "expected images (rows, height, width, 1 or 3), or vectors (rows, features); got"
+            "expected images (samples, height, width, 1 or 3), or vectors (samples, features); got"
             f" {shape}"
         )
     if pixels.shape[3] not in (1, 3):
@@ -216,13 +216,13 @@ def _pixels(images: Array) -> Tensor:
 
 
 def _vectors(values: Array) -> Tensor:
-    """float32 (rows, features), if they are finite numbers."""
+    """float32 (samples, features), if they are finite numbers."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind not in "fiub":
-            raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
+            raise UserError(f"expected vectors of numbers (samples, features); got {values.dtype}")
         values = torch.from_numpy(values.astype(np.float32))
     if values.is_complex():
-        raise UserError(f"expected vectors of numbers (rows, features); got {values.dtype}")
+        raise UserError(f"expected vectors of numbers (samples, features); got {values.dtype}")
     vectors = values.detach().cpu().float()
     if not vectors.isfinite().all():
         raise UserError(
@@ -240,7 +240,7 @@ def _not_pixels(dtype: object) -> UserError:
 
 
 def size_in_words(shape: tuple[int, ...]) -> str:
-    """A picture's size in words, or a vector's.
+    """An image's size in words, or a vector's.
 
     >>> size_in_words((8, 12, 1)), size_in_words((6,))
     ('8 x 12 in grey', 'vectors of 6')

@@ -16,8 +16,8 @@ from driftwise.detect.grouping import KnownLabels
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.errors import UserError
 from driftwise.part_state import PartState
-from driftwise.protocols import HasRows, Watched
-from driftwise.types import Rows, Verdict
+from driftwise.protocols import HasSamples, Watched
+from driftwise.types import Samples, Verdict
 
 
 def _checked(
@@ -74,20 +74,20 @@ def _plain(verdict: Verdict, name: str) -> Verdict:
 class Monitor:
     """Checks every class seen so far, and keeps its reference up to date.
 
-    The labels by which rows are told apart by class are labels too: each use is booked.
+    The labels by which samples are told apart by class are labels too: each use is booked.
     """
 
     def __init__(
         self,
         detector: Detector,
-        reference: HasRows | HeldOutReference | FingerprintReference,
+        reference: HasSamples | HeldOutReference | FingerprintReference,
         *,
         book: Callable[[int], None],
         labels: KnownLabels = "given",
         min_harm: float | None = None,
         just_drifted: Callable[[int], Sequence[int]] | None = None,
     ) -> None:
-        """Unless true `labels` of monitored rows are paid for, the detector does not see them.
+        """Unless true `labels` of monitored samples are paid for, the detector does not see them.
 
         Drift that is known to cost the learner fewer than `min_harm` points on the class is spared.
 
@@ -114,8 +114,8 @@ class Monitor:
         verdicts = _checked(answer, task.number, classes, self._detector)
         return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
 
-    def as_seen(self, task: Watched) -> Rows:
-        """The rows that are checked; labels that nobody has paid for are -1."""
+    def as_seen(self, task: Watched) -> Samples:
+        """The samples that are checked; labels that nobody has paid for are -1."""
         monitored = task.monitored()
         if self._just_drifted is not None:
             monitored = monitored[
@@ -137,10 +137,10 @@ class Monitor:
             return False
         return known < self._min_harm
 
-    def renew(self, task: Watched, labels: Sequence[int], learned: Rows) -> None:
+    def renew(self, task: Watched, labels: Sequence[int], learned: Samples) -> None:
         """These classes have just been learned, or learned anew, as they look during the task.
 
-        Held-out rows take labels of their own; a fingerprint is taken of the `learned` rows, whose
+        Held-out samples take labels of their own; a fingerprint is taken of the `learned` samples, whose
         labels have been paid for.
         """
         if not self._detector.watches:
@@ -149,14 +149,14 @@ class Monitor:
             self._detector.renew(labels, learned)
         for label in labels:
             if isinstance(self._reference, HeldOutReference):
-                rows = task.reference(label)
-                self._book(len(rows))
-                self._reference.renew(label, rows)
+                samples = task.reference(label)
+                self._book(len(samples))
+                self._reference.renew(label, samples)
             elif isinstance(self._reference, FingerprintReference):
                 self._reference.renew(label, learned.of_class(label).distinct())
 
     def onset(self, label: int) -> int | None:
-        """The id of the row with which a drifted class has begun to drift; None: nobody can say."""
+        """The id of the sample with which a drifted class has begun to drift; None: nobody can say."""
         return self._detector.onset(label) if isinstance(self._detector, GoesOn) else None
 
     def state_dict(self) -> dict[str, Any]:

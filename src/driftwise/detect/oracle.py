@@ -1,4 +1,4 @@
-"""Detectors that look at no picture: perfect and useless detection, to compare with."""
+"""Detectors that look at no image: perfect and useless detection, to compare with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from driftwise import rng
 from driftwise.detect.base import Reference, Setting
 from driftwise.errors import UserError
-from driftwise.types import Rows, Verdict
+from driftwise.types import Samples, Verdict
 
 
 class FixedDetector(ABC):
@@ -27,9 +27,9 @@ class FixedDetector(ABC):
         """The classes to be flagged at a task."""
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
-        """One verdict per class, without a look at the rows."""
+        """One verdict per class, without a look at the samples."""
         del monitored, reference
         flagged = self.flagged(task, classes)
         return [Verdict(task=task, label=label, drifted=label in flagged) for label in classes]

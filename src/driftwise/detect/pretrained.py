@@ -1,6 +1,6 @@
 """Encoders that learned from ImageNet, photographs of 1,000 kinds of things, and learn no more.
 
-Small pictures are enlarged first: at their own size, five halvings would leave one pixel of them.
+Small images are enlarged first: at their own size, five halvings would leave one pixel of them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from driftwise.types import Encoding
 SIZE = 96
 """Side of the input, in pixels. At 64, 96 and 128 a linear classifier on EfficientNet's features
 got .83, .84, .84 on Fashion-MNIST; .50, .61, .59 on ten classes of Tiny-ImageNet at 32x32 (one
-split, 300 rows to score: within some .03). From 96 to 128 only the time grows, about twofold.
+split, 300 samples to score: within some .03). From 96 to 128 only the time grows, about twofold.
 """
 
 PORTION = 32
-"""Rows per pass; on one thread of a CPU, more were no faster."""
+"""Samples per pass; on one thread of a CPU, more were no faster."""
 
 INSTALL = "pip install 'driftwise[imagenet]'"
 LITE0_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -53,15 +53,15 @@ class Resized(nn.Module):
         self._size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (rows, channels, height, width) -> (rows, classes)."""
+        """Logits, (samples, channels, height, width) -> (samples, classes)."""
         side = (self._size, self._size)
-        # Antialiased: no difference to pictures that grow; shrunk ones keep what lies between.
+        # Antialiased: no difference to images that grow; shrunk ones keep what lies between.
         logits: Tensor = self.network(F.interpolate(x, side, mode="bilinear", antialias=True))
         return logits
 
 
 class PretrainedEncoder:
-    """A network for square colour pictures, asked about those of any size, grey or not."""
+    """A network for square colour images, asked about those of any size, grey or not."""
 
     fixed: ClassVar[bool] = True
     blind_to: ClassVar[str] = (
@@ -80,7 +80,7 @@ class PretrainedEncoder:
         std: Sequence[float],
     ) -> None:
         """`mean` and `std` of the input, of values in [0, 1]."""
-        _check_pictures(surroundings.image_shape, name)
+        _check_images(surroundings.image_shape, name)
         means, stds = (torch.tensor(values)[:, None, None] for values in (mean, std))
         prepared = Prepared(network, channels=3, mean=means, std=stds)
         self._network = Resized(prepared, size=size).eval().requires_grad_(False)
@@ -88,7 +88,7 @@ class PretrainedEncoder:
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, height, width, 1 or 3) -> logits (rows, 1000), features (rows, d)."""
+        """(samples, height, width, 1 or 3) -> logits (samples, 1000), features (samples, d)."""
         if not len(images):  # of which not every network makes nothing
             return self.encode(images.new_zeros(1, *images.shape[1:]))[:0]
         return encode_all(self._network, [to_input(part) for part in torch.split(images, PORTION)])
@@ -127,10 +127,10 @@ class ResNet18Encoder(PretrainedEncoder):
 
 
 def _efficientnet_lite0(size: int) -> nn.Module:
-    """The network for pictures of that size, with its weights."""
+    """The network for images of that size, with its weights."""
     architecture, weights = _packages()
     with torch.device("meta"):  # no weights to draw: every one is about to be replaced
-        # Its paddings go by the size of the picture.
+        # Its paddings go by the size of the image.
         network: nn.Module = architecture.from_name("efficientnet-lite0", image_size=size)
     network.load_state_dict(_read_pinned(Path(weights.get_model_file_path())), assign=True)
     return network
@@ -177,9 +177,9 @@ def _check_size(size: int) -> None:
         raise UserError(f"the encoder's size must be 32 to 1024 pixels; got {size}")
 
 
-def _check_pictures(shape: tuple[int, ...], name: str) -> None:
+def _check_images(shape: tuple[int, ...], name: str) -> None:
     if len(shape) != 3 or shape[2] not in (1, 3):
         raise UserError(
-            f"the encoder {name.split()[0]} needs pictures, (height, width, 1 or 3 channels); these"
-            f" rows are {shape}: use the encoder random"
+            f"the encoder {name.split()[0]} needs images, (height, width, 1 or 3 channels); these"
+            f" samples are {shape}: use the encoder random"
         )

@@ -1,8 +1,8 @@
 """Drift by reconstruction: what a small autoencoder has not learned to draw, it draws badly.
 
 At a check an autoencoder learns half of each class's reference, and its errors on the other half
-are compared with those on the current rows. It has seen neither, so that errors differ only where
-rows do, whatever the learner may have trained on. The price is half of the reference.
+are compared with those on the current samples. It has seen neither, so that errors differ only where
+samples do, whatever the learner may have trained on. The price is half of the reference.
 
 Training is in the seconds of a check but not in its FLOPs, which count a run's own networks.
 """
@@ -22,7 +22,7 @@ from driftwise.detect.detectors import by_ks
 from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import UserError
 from driftwise.models.inputs import to_input
-from driftwise.types import Encoding, Rows, Verdict
+from driftwise.types import Encoding, Samples, Verdict
 
 _BATCH_ROWS = 32
 _RATE = 5e-3
@@ -37,7 +37,7 @@ class ReconstructionOptions(ComparisonOptions):
     steps: int = 200
     """of training the autoencoder, at every check"""
     width: int = 8
-    """maps of its first layer, twice those of its bottleneck; of tables, numbers that a row is
+    """maps of its first layer, twice those of its bottleneck; of tables, numbers that a sample is
     squeezed into"""
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ def reconstruction(setting: Setting, options: ReconstructionOptions) -> Reconstr
 
 
 class ReconstructionDetector:
-    """Compares how well an autoencoder draws current rows and reference rows, both unseen."""
+    """Compares how well an autoencoder draws current samples and reference samples, both unseen."""
 
     watches = True
 
@@ -71,13 +71,13 @@ class ReconstructionDetector:
         self._judge = Judge([comparison], options, seed=seed)
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
-        """One verdict per class, on the half of its distinct reference rows that is not learned."""
+        """One verdict per class, on the half of its distinct reference samples that is not learned."""
         if isinstance(reference, FingerprintReference):
             raise UserError(
-                "the detector by reconstruction learns from rows, and fingerprints hold none; keep "
-                "held-out rows or the memory as the reference"
+                "the detector by reconstruction learns from samples, and fingerprints hold none; keep "
+                "held-out samples or the memory as the reference"
             )
         current = monitored.distinct()
         now = [current.of_class(label).images for label in classes]
@@ -85,7 +85,7 @@ class ReconstructionDetector:
         draw = rng.fork(self._seed, "autoencoder", task)
         learned, unseen = [], []
         for label in classes:
-            kept = reference.rows_of(label).distinct().images
+            kept = reference.samples_of(label).distinct().images
             order = torch.randperm(len(kept), generator=draw)
             learned.append(kept[order[: len(kept) // 2]])
             unseen.append(kept[order[len(kept) // 2 :]])
@@ -101,11 +101,13 @@ class ReconstructionDetector:
     def _errors(
         self, learned: Sequence[Tensor], sides: Sequence[Tensor], draw: torch.Generator
     ) -> list[Encoding]:
-        """Of each set of rows; an encoding's only number."""
-        rows = [part for part in learned if len(part)]
-        if rows:
+        """Of each set of samples; an encoding's only number."""
+        samples = [part for part in learned if len(part)]
+        if samples:
             options = self._options
-            fitted = fit(torch.cat(rows), steps=options.steps, width=options.width, generator=draw)
+            fitted = fit(
+                torch.cat(samples), steps=options.steps, width=options.width, generator=draw
+            )
             columns = [fitted.errors(side)[:, None] for side in sides]
         else:  # nothing to learn from, and so nothing to compare with: no class will be judged
             columns = [torch.zeros(len(side), 1) for side in sides]
@@ -118,39 +120,43 @@ class Autoencoder:
 
     network: nn.Module
     mean: Tensor
-    """of each number of a row"""
+    """of each number of a sample"""
     deviation: Tensor
     """from it: one for all pixels, or one for each column of a table"""
 
     @torch.no_grad()
     def errors(self, images: Tensor) -> Tensor:
-        """Mean squared error of each row's reconstruction, (rows, ...) -> (rows,)."""
+        """Mean squared error of each sample's reconstruction, (samples, ...) -> (samples,)."""
         parts = [torch.empty(0)]
         for chunk in torch.split(images, _CHUNK_ROWS) if len(images) else ():
-            rows = (to_input(chunk) - self.mean) / self.deviation
-            parts.append((self.network(rows) - rows).square().flatten(start_dim=1).mean(dim=1))
+            samples = (to_input(chunk) - self.mean) / self.deviation
+            parts.append(
+                (self.network(samples) - samples).square().flatten(start_dim=1).mean(dim=1)
+            )
         return torch.cat(parts)
 
 
 def fit(images: Tensor, *, steps: int, width: int, generator: torch.Generator) -> Autoencoder:
-    """Train an autoencoder on rows as they are stored: pictures, or float vectors.
+    """Train an autoencoder on samples as they are stored: images, or float vectors.
 
     All randomness is the generator's, and gradients reach nothing else.
     """
     # A check may be made where nobody needs gradients.
     with torch.inference_mode(mode=False), torch.enable_grad():
-        rows = to_input(images)
-        mean = rows.mean(dim=0)
+        samples = to_input(images)
+        mean = samples.mean(dim=0)
         # Columns of a table have units of their own; pixels share theirs, lest those that hardly
         # vary weigh as much as the others.
-        variance = (rows - mean).square().mean(dim=0 if rows.ndim == 2 else None)
+        variance = (samples - mean).square().mean(dim=0 if samples.ndim == 2 else None)
         deviation = torch.where(variance > 0, variance.sqrt(), 1.0)
-        rows = (rows - mean) / deviation
+        samples = (samples - mean) / deviation
         with rng.as_global(generator):
-            network = _for_tables(rows, width) if rows.ndim == 2 else _for_pictures(rows, width)
+            network = (
+                _for_tables(samples, width) if samples.ndim == 2 else _for_images(samples, width)
+            )
         optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
         for _ in range(steps):
-            batch = rows[torch.randint(len(rows), (_BATCH_ROWS,), generator=generator)]
+            batch = samples[torch.randint(len(samples), (_BATCH_ROWS,), generator=generator)]
             loss = (network(batch) - batch).square().mean()
             optimiser.zero_grad()
             loss.backward()
@@ -158,14 +164,14 @@ def fit(images: Tensor, *, steps: int, width: int, generator: torch.Generator) -
     return Autoencoder(network=network, mean=mean, deviation=deviation)
 
 
-def _for_pictures(rows: Tensor, width: int) -> nn.Module:
-    """Two convolutions that halve the picture, and two that bring it back, of any size."""
-    _, channels, *size = rows.shape
+def _for_images(samples: Tensor, width: int) -> nn.Module:
+    """Two convolutions that halve the image, and two that bring it back, of any size."""
+    _, channels, *size = samples.shape
     half = [(side + 1) // 2 for side in size]
     narrow = max(1, width // 2)
 
     def back(maps_in: int, maps_out: int, size: Sequence[int]) -> nn.Module:
-        # An even side needs the row that halving an odd one does not lose.
+        # An even side needs the sample that halving an odd one does not lose.
         height, wide = (1 - side % 2 for side in size)
         return nn.ConvTranspose2d(
             maps_in, maps_out, 3, stride=2, padding=1, output_padding=(height, wide)
@@ -181,9 +187,9 @@ def _for_pictures(rows: Tensor, width: int) -> nn.Module:
     )
 
 
-def _for_tables(rows: Tensor, width: int) -> nn.Module:
+def _for_tables(samples: Tensor, width: int) -> nn.Module:
     """Fully connected; a bottleneck as wide as the table would be none."""
-    columns = rows.shape[1]
+    columns = samples.shape[1]
     narrow = max(1, min(width, columns // 2))
     return nn.Sequential(
         nn.Linear(columns, 4 * width),

@@ -10,42 +10,42 @@ import torch
 from driftwise import rng
 from driftwise.detect.encoders import Encoder
 from driftwise.detect.fingerprint import Fingerprints, in_half, in_single
-from driftwise.types import Encoding, Rows
+from driftwise.types import Encoding, Samples
 
 
 class HeldOutReference:
-    """Rows that nobody trains on: a valid reference for an encoder that learns.
+    """Samples that nobody trains on: a valid reference for an encoder that learns.
 
     They are encoded anew at every check, as what it once said of them expires.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, Rows] = {}
+        self._samples: dict[int, Samples] = {}
 
-    def renew(self, label: int, rows: Rows) -> None:
-        """From now on `rows` say what the class looks like."""
-        self._rows[label] = rows
+    def renew(self, label: int, samples: Samples) -> None:
+        """From now on `samples` say what the class looks like."""
+        self._samples[label] = samples
 
-    def rows_of(self, label: int) -> Rows:
-        """The rows kept for a class; none for one that has not been learned."""
-        if label in self._rows:
-            return self._rows[label]
+    def samples_of(self, label: int) -> Samples:
+        """The samples kept for a class; none for one that has not been learned."""
+        if label in self._samples:
+            return self._samples[label]
         none = torch.empty(0, dtype=torch.int64)
-        return Rows(images=none.to(torch.uint8), labels=none, ids=none, concepts=none)
+        return Samples(images=none.to(torch.uint8), labels=none, ids=none, concepts=none)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return {str(label): dict(vars(rows)) for label, rows in self._rows.items()}
+        return {str(label): dict(vars(samples)) for label, samples in self._samples.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self._rows = {int(label): Rows.restored(rows) for label, rows in state.items()}
+        self._samples = {int(label): Samples.restored(samples) for label, samples in state.items()}
 
 
 class FingerprintReference:
-    """Encodings of rows that were learned from: small, and independent of the replay memory.
+    """Encodings of samples that were learned from: small, and independent of the replay memory.
 
-    Valid for a fixed encoder only, to which learned rows look no different from fresh ones.
+    Valid for a fixed encoder only, to which learned samples look no different from fresh ones.
     """
 
     def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
@@ -54,16 +54,16 @@ class FingerprintReference:
         self._prints = Fingerprints(encoder.name, size=size, seed=seed)
         self._came: dict[int, int] = {}
 
-    def renew(self, label: int, rows: Rows) -> None:
-        """From now on `rows` say what the class looks like; without any, what was known stays."""
-        if len(rows):
+    def renew(self, label: int, samples: Samples) -> None:
+        """From now on `samples` say what the class looks like; without any, what was known stays."""
+        if len(samples):
             self._prints.forget(label)
-            self._prints.add(label, self._encoder.encode(rows.images))
-            # A repair asks for few rows of a class, however often it comes.
-            self._came[label] = max(len(rows), self._came.get(label, 0))
+            self._prints.add(label, self._encoder.encode(samples.images))
+            # A repair asks for few samples of a class, however often it comes.
+            self._came[label] = max(len(samples), self._came.get(label, 0))
 
     def encoding_of(self, label: int) -> Encoding:
-        """What is kept of a class; no rows for one that has not been learned."""
+        """What is kept of a class; no samples for one that has not been learned."""
         kept = self._prints.encoding_of(label)
         if kept is None:
             return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
@@ -72,7 +72,7 @@ class FingerprintReference:
     def like_the_stream(self, classes: Sequence[int]) -> dict[int, Encoding]:
         """What is kept of the classes, thinned to the mix in which they came to be learned.
 
-        What is kept is as many rows of a rare class as of a frequent one: compared with a stream
+        What is kept is as many samples of a rare class as of a frequent one: compared with a stream
         that nobody tells apart by class, the mix alone would look like drift.
         """
         kept = {label: print_ for label in classes if len(print_ := self.encoding_of(label))}

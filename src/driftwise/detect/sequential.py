@@ -1,6 +1,6 @@
-"""Evidence that adds up row by row: the level is promised once for a stream without end.
+"""Evidence that adds up sample by sample: the level is promised once for a stream without end.
 
-Every class is tested for exchangeability since it was last renewed: `ranking` turns its rows into
+Every class is tested for exchangeability since it was last renewed: `ranking` turns its samples into
 p-values, `betting` turns those into money, and a class has drifted when one of its scores has won
 so much that, all classes, scores and renewals taken together, it happens with a chance of at most
 the level, however long the stream is and however often one looks.
@@ -11,7 +11,7 @@ that. Nobody needs to know how many classes will come. An average over scores wo
 factor of two, and does not hold: the ranks by one score tell something of the next one's by
 another, so that what both have won together is no martingale.
 
-The encoder must be fixed: to one that learns, earlier rows and later ones do not look alike.
+The encoder must be fixed: to one that learns, earlier samples and later ones do not look alike.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import RunFailure, UserError
 from driftwise.stats.e_values import Bets, share_of
 from driftwise.stats.rank_p_values import SCORES, Floats, Ranker
-from driftwise.types import Encoding, Rows, Verdict
+from driftwise.types import Encoding, Samples, Verdict
 
 MAX_KEPT = 2000
-"""rows of a class at most, to rank others among and to know a picture again"""
+"""samples of a class at most, to rank others among and to know an image again"""
 
 MAX_WIDTH = 256
 """features, beyond which they are first thrown together at random: exact all the same"""
@@ -47,25 +47,25 @@ class SequentialOptions:
     level: float = 0.05
     """promised chance of any false alarm in the whole stream"""
     min_rows: int = 5
-    """a class with fewer distinct reference rows is not testable"""
-    kept_rows: int = 300
-    """rows of a class, at most, that new ones are ranked among"""
+    """a class with fewer distinct reference samples is not testable"""
+    kept_samples: int = 300
+    """samples of a class, at most, that new ones are ranked among"""
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
             raise UserError(f"the detector's level must lie between 0 and 1; got {self.level}")
         if self.min_rows < 2:
             raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
-        if not 20 <= self.kept_rows <= MAX_KEPT:
+        if not 20 <= self.kept_samples <= MAX_KEPT:
             raise UserError(
-                f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_rows}"
+                f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_samples}"
             )
 
 
 class SequentialDetector:
-    """Takes each check's rows as the next ones of a stream; evidence is kept between checks.
+    """Takes each check's samples as the next ones of a stream; evidence is kept between checks.
 
-    A picture that comes back pixel by pixel says nothing new, and is left out.
+    An image that comes back pixel by pixel says nothing new, and is left out.
     """
 
     watches = True
@@ -74,7 +74,7 @@ class SequentialDetector:
         if setting.labels != "given":
             raise UserError(
                 f"the detector sequential goes by given labels, not {setting.labels} ones: what a "
-                'learner takes rows for changes while it learns; use monitor_labels="given", or '
+                'learner takes samples for changes while it learns; use monitor_labels="given", or '
                 "another detector"
             )
         self._encoder = setting.encoder()
@@ -85,7 +85,7 @@ class SequentialDetector:
         self._begun = 0
 
     def check(
-        self, task: int, classes: Sequence[int], monitored: Rows, reference: Reference
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
         """One verdict per class, on all that has come of it since it was renewed."""
         kept = {label: self._begin(label, reference) for label in classes}
@@ -112,31 +112,33 @@ class SequentialDetector:
 
     @property
     def _shortage(self) -> str:
-        return f"fewer than {self._options.min_rows} distinct reference rows"
+        return f"fewer than {self._options.min_rows} distinct reference samples"
 
-    def renew(self, labels: Sequence[int], learned: Rows) -> None:
-        """These classes were just learned, from these rows: what came before is void.
+    def renew(self, labels: Sequence[int], learned: Samples) -> None:
+        """These classes were just learned, from these samples: what came before is void.
 
-        Learned rows teach the ranks what to look at, and are not ranked: they may be as hand-picked
+        Learned samples teach the ranks what to look at, and are not ranked: they may be as hand-picked
         as they like.
         """
         for label in labels:
             self._tests.pop(label, None)
-            rows = learned.of_class(label).distinct()
+            samples = learned.of_class(label).distinct()
             draw = self._draw("lesson", self._begun, label)
-            rows = rows[torch.randperm(len(rows), generator=draw)[: self._options.kept_rows]]
+            samples = samples[
+                torch.randperm(len(samples), generator=draw)[: self._options.kept_samples]
+            ]
             self._lessons[label] = _Lesson(
-                keys=keys_of(rows.images) if len(rows) else [],
-                features=self._features(self._encoded(rows)),
+                keys=keys_of(samples.images) if len(samples) else [],
+                features=self._features(self._encoded(samples)),
             )
 
     def onset(self, label: int) -> int | None:
-        """The id of the row with which a change has begun, if there is one; None: no row yet."""
+        """The id of the sample with which a change has begun, if there is one; None: no sample yet."""
         test = self._tests.get(label)
         return None if test is None else max(bets.onset for bets in test.bets)[1]
 
     def _begin(self, label: int, reference: Reference) -> int:
-        """Begin a class's test, if there is none, with what it looked like; so many rows they were.
+        """Begin a class's test, if there is none, with what it looked like; so many samples they were.
 
         They are only ranked among: that they look as the class did is known, and nothing is bet.
         """
@@ -145,20 +147,20 @@ class SequentialDetector:
         if isinstance(reference, FingerprintReference):
             encoding, known = reference.encoding_of(label), set[bytes]()
         else:
-            rows = reference.rows_of(label).distinct()
-            encoding = self._encoded(rows)
-            known = set(keys_of(rows.images)) if len(rows) else set()
+            samples = reference.samples_of(label).distinct()
+            encoding = self._encoded(samples)
+            known = set(keys_of(samples.images)) if len(samples) else set()
         if len(encoding) < self._options.min_rows:
             return len(encoding)
         self._begun += 1
         features = self._features(encoding)
-        test = _Test(self._begun, features.shape[1], self._options.kept_rows)
+        test = _Test(self._begun, features.shape[1], self._options.kept_samples)
         test.know(known)
         if label in self._lessons and known:
             lesson = self._lessons[label]
-            for key, row in zip(lesson.keys, lesson.features, strict=True):
-                if key not in known:  # a row that others are ranked among must not have taught
-                    test.ranker.teach(row)
+            for key, sample in zip(lesson.keys, lesson.features, strict=True):
+                if key not in known:  # a sample that others are ranked among must not have taught
+                    test.ranker.teach(sample)
         order = torch.randperm(len(features), generator=self._draw(test.number, "reference"))
         for place in order.tolist():
             test.ranker.take(features[place], self._draw(test.number, test.next_row()))
@@ -166,42 +168,44 @@ class SequentialDetector:
         self._tests[label] = test
         return len(encoding)
 
-    def _news(self, label: int, monitored: Rows) -> Rows:
-        """The monitored rows of a class that have not come before."""
-        rows = monitored.of_class(label)
-        return rows[self._tests[label].know(keys_of(rows.images))] if len(rows) else rows
+    def _news(self, label: int, monitored: Samples) -> Samples:
+        """The monitored samples of a class that have not come before."""
+        samples = monitored.of_class(label)
+        return (
+            samples[self._tests[label].know(keys_of(samples.images))] if len(samples) else samples
+        )
 
-    def _feed(self, news: dict[int, Rows], reference: Reference) -> None:
+    def _feed(self, news: dict[int, Samples], reference: Reference) -> None:
         if not any(map(len, news.values())):
             return
-        encoding = self._encoded(Rows.concat(list(news.values())))
+        encoding = self._encoded(Samples.concat(list(news.values())))
         if isinstance(reference, FingerprintReference):
             encoding = reference.rounded(encoding)  # as coarse as what was kept
         features = self._features(encoding)
         start = 0
-        for label, rows in news.items():
+        for label, samples in news.items():
             test = self._tests[label]
             # What comes at once has no order, whatever order it lies in.
-            draw = self._draw(test.number, "order", test.rows)
-            for place in torch.randperm(len(rows), generator=draw).tolist():
+            draw = self._draw(test.number, "order", test.samples)
+            for place in torch.randperm(len(samples), generator=draw).tolist():
                 draw = self._draw(test.number, test.next_row())
-                test.take(features[start + place], draw, row=int(rows.ids[place]))
-            start += len(rows)
+                test.take(features[start + place], draw, sample=int(samples.ids[place]))
+            start += len(samples)
 
-    def _encoded(self, rows: Rows) -> Encoding:
-        if not len(rows):
+    def _encoded(self, samples: Samples) -> Encoding:
+        if not len(samples):
             return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
-        return self._encoder.encode(rows.images)
+        return self._encoder.encode(samples.images)
 
     def _features(self, encoding: Encoding) -> Floats:
-        """(rows, width), of bounded width."""
+        """(samples, width), of bounded width."""
         features = encoding.features.double()
         if features.shape[1] > MAX_WIDTH:
             shape = features.shape[1], MAX_WIDTH
             mix = torch.randn(shape, generator=self._draw("mix"), dtype=torch.float64)
             features = features @ mix / math.sqrt(MAX_WIDTH)
         if not features.isfinite().all():
-            raise RunFailure("features are not finite: leave such rows out, or mend the encoder")
+            raise RunFailure("features are not finite: leave such samples out, or mend the encoder")
         found: Floats = features.numpy()
         return found
 
@@ -224,7 +228,7 @@ class SequentialDetector:
         )
 
     def _draw(self, *path: str | int) -> torch.Generator:
-        """A generator of each row's own: how rows are cut into checks makes no difference to it."""
+        """A generator of each sample's own: how samples are cut into checks makes no difference to it."""
         return rng.fork(self._seed, "sequential", *path)
 
     def state_dict(self) -> dict[str, Any]:
@@ -241,7 +245,7 @@ class SequentialDetector:
         self._tests = {}
         for label, kept in state["tests"].items():
             width = kept["ranker"]["kept"].shape[1]
-            test = _Test(kept["number"], width, self._options.kept_rows)
+            test = _Test(kept["number"], width, self._options.kept_samples)
             test.load_state_dict(kept)
             self._tests[int(label)] = test
         self._lessons = {
@@ -250,11 +254,11 @@ class SequentialDetector:
 
 
 class _Lesson(NamedTuple):
-    """Rows from which a class was learned, until its test begins."""
+    """Samples from which a class was learned, until its test begins."""
 
     keys: list[bytes]
     features: Floats
-    """(rows, width)"""
+    """(samples, width)"""
 
     def state_dict(self) -> dict[str, Any]:
         return {"keys": _packed(self.keys), "features": torch.from_numpy(self.features.copy())}
@@ -277,27 +281,27 @@ def _unpacked(keys: torch.Tensor) -> list[bytes]:
 class _Test:
     """All that is known of one class since it was renewed."""
 
-    def __init__(self, number: int, width: int, kept_rows: int) -> None:
+    def __init__(self, number: int, width: int, kept_samples: int) -> None:
         self.number = number
-        self.rows = 0
-        self.ranker = Ranker(width, kept_rows=kept_rows)
-        # Rows that move on lie ahead; farther from the centre or nearer to it is a change as well.
+        self.samples = 0
+        self.ranker = Ranker(width, kept_samples=kept_samples)
+        # Samples that move on lie ahead; farther from the centre or nearer to it is a change as well.
         self.bets = (Bets(both_ends=False), Bets(both_ends=True))
         self._known: dict[bytes, None] = {}
 
     def next_row(self) -> int:
-        """The number of a row that comes, counted from 1."""
-        self.rows += 1
-        return self.rows
+        """The number of a sample that comes, counted from 1."""
+        self.samples += 1
+        return self.samples
 
-    def take(self, features: Floats, draw: torch.Generator, *, row: int) -> None:
-        """A row has come: rank it, and bet on the ranks."""
+    def take(self, features: Floats, draw: torch.Generator, *, sample: int) -> None:
+        """A sample has come: rank it, and bet on the ranks."""
         p_values = self.ranker.take(features, draw)
         for bets, p_value in zip(self.bets, p_values or (), strict=False):
-            bets.bet(p_value, row)
+            bets.bet(p_value, sample)
 
     def know(self, keys: Collection[bytes]) -> torch.Tensor:
-        """bool (rows,): which pictures are new; from now on they are known, the latest at least."""
+        """bool (samples,): which images are new; from now on they are known, the latest at least."""
         new = torch.zeros(len(keys), dtype=torch.bool)
         for place, key in enumerate(keys):
             new[place] = key not in self._known
@@ -310,7 +314,7 @@ class _Test:
         """Everything that changes."""
         return {
             "number": self.number,
-            "rows": self.rows,
+            "rows": self.samples,
             "ranker": self.ranker.state_dict(),
             "bets": [bets.state_dict() for bets in self.bets],
             "known": _packed(self._known),
@@ -318,7 +322,7 @@ class _Test:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self.rows = state["rows"]
+        self.samples = state["rows"]
         self.ranker.load_state_dict(state["ranker"])
         for bets, kept in zip(self.bets, state["bets"], strict=True):
             bets.load_state_dict(kept)

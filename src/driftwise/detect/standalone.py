@@ -1,10 +1,10 @@
-"""Drift detection by itself: fit to pictures as they were, check pictures as they are.
+"""Drift detection by itself: fit to images as they were, check images as they are.
 
 >>> import numpy as np
->>> pictures = np.random.default_rng(0).integers(0, 100, (60, 8, 8, 1), dtype=np.uint8)
+>>> images = np.random.default_rng(0).integers(0, 100, (60, 8, 8, 1), dtype=np.uint8)
 >>> labels = np.arange(60) % 2
->>> detector = DriftDetector(encoder="random").fit((pictures[:40], labels[:40]))
->>> brighter = pictures[40:] + 100 * (labels[40:, None, None, None] == 1).astype(np.uint8)
+>>> detector = DriftDetector(encoder="random").fit((images[:40], labels[:40]))
+>>> brighter = images[40:] + 100 * (labels[40:, None, None, None] == 1).astype(np.uint8)
 >>> [(each.name, each.verdict) for each in detector.check((brighter, labels[40:])).classes]
 [('0', 'same'), ('1', 'drifted')]
 """
@@ -38,7 +38,7 @@ from driftwise.types import Encoding, Verdict
 State = Literal["drifted", "same", "not testable", "new", "missing"]
 
 MAX_TELLING = 8
-"""rows on either side that are named as the most telling"""
+"""samples on either side that are named as the most telling"""
 MIN_PERMUTATIONS = 1_000
 """more classes, or a smaller level, make it more"""
 
@@ -56,7 +56,7 @@ class ClassReport:
 
     name: str
     verdict: State
-    """not testable: too few rows for any answer; new, missing: on one side only, which is not
+    """not testable: too few samples for any answer; new, missing: on one side only, which is not
     drift"""
     p_value: float | None = None
     """how often two samples of one distribution would differ as much"""
@@ -65,34 +65,34 @@ class ClassReport:
     p_values: Mapping[str, float] | None = None
     """by test"""
     auc: float | None = None
-    """effect size: how often a linear classifier that has seen neither ranks a current row above a
-    reference row; at 0.5 or less the sides cannot be told apart, at 1 without fail"""
+    """effect size: how often a linear classifier that has seen neither ranks a current sample above a
+    reference sample; at 0.5 or less the sides cannot be told apart, at 1 without fail"""
     ks_gap: float | None = None
     """effect size: largest difference of the two sides' distribution functions of the entropy of
     the encoder's predictions, 0 to 1"""
     share: float | None = None
-    """of a drifted class, the estimated share of current rows that look new, at least about"""
+    """of a drifted class, the estimated share of current samples that look new, at least about"""
     share_error: float | None = None
     """its standard error"""
     moved: tuple[int, ...] = ()
-    """of a drifted class, the current rows compared that more likely than not look new: their
+    """of a drifted class, the current samples compared that more likely than not look new: their
     numbers, counted from 0 in the order in which they came"""
     num_reference: int = 0
-    """rows that came"""
+    """samples that came"""
     num_current: int = 0
     num_kept_reference: int = 0
-    """different pictures among them, or a uniform sample of `max_rows`: those to be compared"""
+    """different images among them, or a uniform sample of `max_rows`: those to be compared"""
     num_kept_current: int = 0
     num_copies_reference: int = 0
-    """rows that came and equal a kept one pixel by pixel; a picture counts once"""
+    """samples that came and equal a kept one pixel by pixel; an image counts once"""
     num_copies_current: int = 0
     num_shared: int = 0
-    """kept reference pictures that are among the current ones too: drift looks smaller by them"""
+    """kept reference images that are among the current ones too: drift looks smaller by them"""
     telling_reference: tuple[int, ...] = ()
-    """rows least like the current ones, the most telling first: their numbers, counted from 0 in
+    """samples least like the current ones, the most telling first: their numbers, counted from 0 in
     the order in which they came"""
     telling_current: tuple[int, ...] = ()
-    """rows least like the reference, likewise"""
+    """samples least like the reference, likewise"""
     reason: str | None = None
     """why the class could not be tested"""
 
@@ -137,13 +137,13 @@ class SelfCheck:
     checks: int
     """checks at which some class could be tested"""
     num_classes: int
-    """classes with rows enough to be split"""
-    half_rows: tuple[int, int]
-    """rows in a half of a class: the fewest, the most"""
+    """classes with samples enough to be split"""
+    half_samples: tuple[int, int]
+    """samples in a half of a class: the fewest, the most"""
 
 
 class DriftDetector:
-    """Compares pictures with those it was fitted to, class by class; classes go by their names."""
+    """Compares images with those it was fitted to, class by class; classes go by their names."""
 
     def __init__(
         self,
@@ -152,32 +152,32 @@ class DriftDetector:
         level: float = 0.05,
         correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm",
         encoder: str | nn.Module | Callable[[Tensor], Any] | Encoder = "auto",
-        max_rows: int = 500,
+        max_samples: int = 500,
         seed: int = 0,
     ) -> None:
         """`encoder`: `auto` takes the one that sees most of those that are installed, in this
         order: `efficientnet`, `resnet18-imagenet`, `random`; any of them by its name; a torch
-        module or function from float images (rows, channels, height, width) in [0, 1] to (rows, d);
+        module or function from float images (samples, channels, height, width) in [0, 1] to (samples, d);
         or any fixed `Encoder`.
 
         With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
-        At most `max_rows` different pictures of a class are kept on either side, a uniform sample,
-        as encodings; copies of a picture, pixel by pixel, count once.
+        At most `max_rows` different images of a class are kept on either side, a uniform sample,
+        as encodings; copies of an image, pixel by pixel, count once.
         """
         if detector not in _COMPARISONS:
             raise unknown_name("detector", detector, _COMPARISONS)
         options = ComparisonOptions(level=level, correction=correction)
-        if max_rows < options.min_rows:
-            raise UserError(f"max_rows must be at least {options.min_rows}; got {max_rows}")
+        if max_samples < options.min_rows:
+            raise UserError(f"max_rows must be at least {options.min_rows}; got {max_samples}")
         self._detector = detector
         self._options = options
         self._make_encoder = _encoder_maker(encoder)
-        self._max_rows = max_rows
+        self._max_samples = max_samples
         self._seed = seed
         self._fitted: _Fitted | None = None
 
     def fit(self, reference: Data, *, class_names: Sequence[str] | None = None) -> DriftDetector:
-        """Take these pictures for how each class looks; what was known before is forgotten.
+        """Take these images for how each class looks; what was known before is forgotten.
 
         Labels of batches are named by `class_names`, or else by their numbers.
         """
@@ -190,14 +190,14 @@ class DriftDetector:
         return self
 
     def check(self, current: Data, *, class_names: Sequence[str] | None = None) -> DriftReport:
-        """Compare these pictures with the reference; neither they nor anything else is kept."""
+        """Compare these images with the reference; neither they nor anything else is kept."""
         if self._fitted is None:
             raise UserError("the detector has no reference yet; call fit(reference) first")
         image_shape, encoder, kept = self._fitted
-        came = opened(current, class_names, "the current pictures")
+        came = opened(current, class_names, "the current images")
         if came.image_shape != image_shape:
             raise UserError(
-                f"the reference's pictures are {size_in_words(image_shape)}, the current ones "
+                f"the reference's images are {size_in_words(image_shape)}, the current ones "
                 f"{size_in_words(came.image_shape)}; bring both to one size and one number of"
                 " channels"
             )
@@ -211,19 +211,19 @@ class DriftDetector:
             correction=self._options.correction,
         )
 
-    def self_check(self, rounds: int = 100, *, max_rows: int = 50) -> SelfCheck:
+    def self_check(self, rounds: int = 100, *, max_samples: int = 50) -> SelfCheck:
         """Measure false alarms: the reference split against itself, at random, `rounds` times.
 
-        Each class is cut into two halves of at most `max_rows` rows, which is quicker than a check.
+        Each class is cut into two halves of at most `max_rows` samples, which is quicker than a check.
         """
         if self._fitted is None:
             raise UserError("the detector has no reference yet; call fit(reference) first")
         if rounds < 1:
             raise UserError(f"a self-check needs at least 1 round; got {rounds}")
-        if max_rows < self._options.min_rows:
+        if max_samples < self._options.min_rows:
             raise UserError(
                 f"max_rows of a self-check must be at least {self._options.min_rows}; got"
-                f" {max_rows}"
+                f" {max_samples}"
             )
         kept = [sample.encoding for sample in self._fitted.samples.values()]
         least = 2 * self._options.min_rows
@@ -233,16 +233,16 @@ class DriftDetector:
         alarms = checks = 0
         for number in range(1, rounds + 1):
             draw = rng.fork(self._seed, "standalone", "self-check", number)
-            sides = {label: _halves(each, max_rows, draw) for label, each in testable.items()}
+            sides = {label: _halves(each, max_samples, draw) for label, each in testable.items()}
             found = [each.drifted for each in judge.verdicts(number, sides)]
             checks += any(answer is not None for answer in found)
             alarms += any(found)
-        halves = [min(len(each) // 2, max_rows) for each in testable.values()] or [0]
+        halves = [min(len(each) // 2, max_samples) for each in testable.values()] or [0]
         return SelfCheck(
             alarms=alarms,
             checks=checks,
             num_classes=len(testable),
-            half_rows=(min(halves), max(halves)),
+            half_samples=(min(halves), max(halves)),
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class DriftDetector:
     ) -> tuple[dict[str, DistinctSample], dict[str, set[bytes]]]:
         """A bounded sample of every class that occurs, and what of the others' came too, by name.
 
-        Seeds, sides and classes draw independently: or pictures of both sides would meet oftener.
+        Seeds, sides and classes draw independently: or images of both sides would meet oftener.
         """
         samples: dict[str, DistinctSample] = {}
         shared: dict[str, set[bytes]] = {}
@@ -300,20 +300,20 @@ class DriftDetector:
                     samples[name] = DistinctSample(salt)
                     shared[name] = set()
                 mine = (block.labels == label).nonzero().squeeze(1)
-                shown = [contents[row] for row in mine.tolist()]
+                shown = [contents[place] for place in mine.tolist()]
                 if others is not None and name in others:
                     shared[name].update(others[name].contents & set(shown))
                 sample = samples[name]
-                offers.append((sample, mine[sample.offer(shown, self._max_rows)]))
-            # Only what is going to be kept: of a large class, ever fewer rows are.
-            wanted = torch.cat([rows for _, rows in offers])
+                offers.append((sample, mine[sample.offer(shown, self._max_samples)]))
+            # Only what is going to be kept: of a large class, ever fewer samples are.
+            wanted = torch.cat([places for _, places in offers])
             if not len(wanted):
                 continue
             parts = encoder.encode(block.images[wanted])
             end = 0
-            for sample, rows in offers:
-                begin, end = end, end + len(rows)
-                sample.put(parts[begin:end], block.start + rows)
+            for sample, places in offers:
+                begin, end = end, end + len(places)
+                sample.put(parts[begin:end], block.start + places)
         return samples, shared
 
     def _class_reports(
@@ -344,8 +344,8 @@ class DriftDetector:
                 report,
                 num_reference=before.seen,
                 num_current=after.seen,
-                num_kept_reference=len(before.rows),
-                num_kept_current=len(after.rows),
+                num_kept_reference=len(before.samples),
+                num_kept_current=len(after.samples),
                 num_copies_reference=before.num_copies,
                 num_copies_current=after.num_copies,
                 num_shared=len(shared.get(name, ())),
@@ -363,7 +363,7 @@ class DriftDetector:
         kept: DistinctSample,
         now: DistinctSample,
     ) -> ClassReport:
-        """The verdict, how large the difference is, and which rows show it."""
+        """The verdict, how large the difference is, and which samples show it."""
         only = _COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name
         effect = _effect(
             kept.encoding, now.encoding, rng.fork(self._seed, "standalone", "effect", name)
@@ -371,9 +371,9 @@ class DriftDetector:
         share, error, moved = None, None, torch.empty(0, dtype=torch.int64)
         if verdict.drifted:
             (found,) = estimate_shares([(kept.encoding.features, now.encoding.features)])
-            share, error, moved = found.share, found.error, now.rows[found.evidence > 0.5]
-        telling_reference = effect.scores[: len(kept.rows)].argsort(stable=True)
-        telling_current = effect.scores[len(kept.rows) :].argsort(stable=True, descending=True)
+            share, error, moved = found.share, found.error, now.samples[found.evidence > 0.5]
+        telling_reference = effect.scores[: len(kept.samples)].argsort(stable=True)
+        telling_current = effect.scores[len(kept.samples) :].argsort(stable=True, descending=True)
         return ClassReport(
             name=name,
             verdict="drifted" if verdict.drifted else "same",
@@ -385,8 +385,8 @@ class DriftDetector:
             share=share,
             share_error=error,
             moved=tuple(moved.sort().values.tolist()),
-            telling_reference=tuple(kept.rows[telling_reference[:MAX_TELLING]].tolist()),
-            telling_current=tuple(now.rows[telling_current[:MAX_TELLING]].tolist()),
+            telling_reference=tuple(kept.samples[telling_reference[:MAX_TELLING]].tolist()),
+            telling_current=tuple(now.samples[telling_current[:MAX_TELLING]].tolist()),
         )
 
 
@@ -431,7 +431,7 @@ class _Fitted(NamedTuple):
 
 
 _RIDGE = 1.0
-"""stronger than the test's: of digits that were inverted in one row out of six, 99 % of the rows
+"""stronger than the test's: of digits that were inverted in one sample out of six, 99 % of the samples
 named as the most telling were inverted ones, instead of 49 %"""
 
 
@@ -439,7 +439,7 @@ class _Effect(NamedTuple):
     auc: float
     ks_gap: float
     scores: Tensor
-    """(reference + current rows,): how much each looks like a current one, judged unseen"""
+    """(reference + current samples,): how much each looks like a current one, judged unseen"""
 
 
 def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
@@ -451,9 +451,11 @@ def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
     return _Effect(float(areas_under_curve(scores, is_current)), gap, scores[0, 0])
 
 
-def _halves(encoding: Encoding, max_rows: int, draw: torch.Generator) -> tuple[Encoding, Encoding]:
-    """Two random samples of equal size that have no row in common."""
-    size = min(len(encoding) // 2, max_rows)
+def _halves(
+    encoding: Encoding, max_samples: int, draw: torch.Generator
+) -> tuple[Encoding, Encoding]:
+    """Two random samples of equal size that have no sample in common."""
+    size = min(len(encoding) // 2, max_samples)
     order = torch.randperm(len(encoding), generator=draw)
     return encoding[order[:size]], encoding[order[size : 2 * size]]
 
@@ -466,4 +468,4 @@ def _by_number(name: str) -> tuple[bool, int, str]:
 
 def no_learner(images: Tensor) -> Encoding:
     """Stands where a fixed encoder is given a learner, which it never asks."""
-    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} rows")
+    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} samples")

@@ -20,7 +20,7 @@ Merge = Callable[[Sequence[float]], float]
 """The p-values of one class by several tests -> one p-value."""
 
 Sizes = tuple[int, int]
-"""distinct reference rows and current rows of a class"""
+"""distinct reference samples and current samples of a class"""
 
 _ENDLESS = 10**9
 
@@ -34,7 +34,7 @@ class Calibrated:
 
     test: Test
     smallest_p_value: Callable[[int, int], float]
-    """by rows on both sides: no test of such sizes gets below it"""
+    """by samples on both sides: no test of such sizes gets below it"""
     splits: int = 0
     """random ones that it draws; 0: none"""
     finer: Callable[[int], Calibrated] | None = None
@@ -47,7 +47,7 @@ class Comparison(Calibrated):
 
     name: str
     measure: Callable[[Encoding], Tensor]
-    """what is compared: (rows,) scores or (rows, d) features"""
+    """what is compared: (samples,) scores or (samples, d) features"""
     asymptotic: Calibrated | None = None
     """the same statistic, measured against its limit for many samples; None: no such"""
     by_splits: Calibrated | None = None
@@ -71,7 +71,7 @@ class Comparison(Calibrated):
             held_out=None,
         )
 
-    def on_held_out_rows(self) -> Comparison:
+    def on_held_out_samples(self) -> Comparison:
         """What takes its place, if anything does."""
         by = self.held_out
         if by is None:
@@ -103,7 +103,7 @@ class Comparison(Calibrated):
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Several comparisons of the same rows, whose p-values become one."""
+    """Several comparisons of the same samples, whose p-values become one."""
 
     comparisons: tuple[Comparison, ...]
     merge: Merge | None
@@ -128,9 +128,9 @@ class Panel:
         )
         return None if splits > most else self.refined(splits)
 
-    def on_held_out_rows(self) -> Panel:
+    def on_held_out_samples(self) -> Panel:
         """The panel without random splits, as far as something can take their place."""
-        held_out = tuple(each.on_held_out_rows() for each in self.comparisons)
+        held_out = tuple(each.on_held_out_samples() for each in self.comparisons)
         return replace(self, comparisons=held_out)
 
     def refined(self, splits: int) -> Panel:
@@ -138,7 +138,7 @@ class Panel:
         return replace(self, comparisons=tuple(each.refined(splits) for each in self.comparisons))
 
     def smallest(self, sizes: Sizes) -> float:
-        """No rows of such sizes have a smaller p-value."""
+        """No samples of such sizes have a smaller p-value."""
         return self.merged([each.smallest_p_value(*sizes) for each in self.comparisons])
 
     def smallest_without_one(self, sizes: Sizes) -> float:
@@ -150,5 +150,5 @@ class Panel:
         return max(self.merge([*smallest[:i], 1.0, *smallest[i + 1 :]]) for i in places)
 
     def lacks_splits(self, sizes: Sizes, p_value: float) -> bool:
-        """Whether more random splits would bring rows of such sizes down to a p-value."""
+        """Whether more random splits would bring samples of such sizes down to a p-value."""
         return self.refined(_ENDLESS).smallest_without_one(sizes) <= p_value

@@ -1,4 +1,4 @@
-"""A learner beside a running model: it predicts, watches, mends and learns as rows come in."""
+"""A learner beside a running model: it predicts, watches, mends and learns as samples come in."""
 
 from driftwise.live.events import Event
 from driftwise.live.label_requests import Request

@@ -1,4 +1,4 @@
-"""From a config to the parts of a live learner, once the shape of its rows is known."""
+"""From a config to the parts of a live learner, once the shape of its samples is known."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from driftwise.live.settings import LiveSettings
 from driftwise.metrics import Ledger
 from driftwise.models.prepared import Prepared
 from driftwise.part_state import PartState
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 QUICK_SPLITS = 40_000
 """random ones of a check, which take about as long as a step of a ResNet-18"""
@@ -43,12 +43,12 @@ class LiveParts:
     learner: Learner
     ledger: Ledger
     given: Care
-    """looks after the learner by watched rows with labels"""
+    """looks after the learner by watched samples with labels"""
     guessed: Care | None
-    """by watched rows without, told apart by what they are taken for; None: the detector cannot"""
+    """by watched samples without, told apart by what they are taken for; None: the detector cannot"""
     adaptation_state: PartState
     counts: Tally
-    """how many labelled rows of each class have come"""
+    """how many labelled samples of each class have come"""
     seen: Seen
     """what has come, by feature"""
 
@@ -99,8 +99,8 @@ def monitor_of(care: Care) -> Monitor:
     return care.monitor
 
 
-def _picture(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
-    """Of a row as it came: (height, width, channels), or (features,) of what is no picture."""
+def _image(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
+    """Of a sample as it came: (height, width, channels), or (features,) of what is no image."""
     if dtype == torch.uint8:
         return shape
     if len(shape) == 3:
@@ -122,12 +122,12 @@ def _follow_closely(network: nn.Module) -> None:
 
 def make_parts(
     config: RunConfig,
-    first: Rows,
+    first: Samples,
     outputs: int,
     network: nn.Module | None,
     settings: LiveSettings,
 ) -> LiveParts:
-    """All parts, for rows like the `first` ones and so many classes."""
+    """All parts, for samples like the `first` ones and so many classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
     seen = Seen(shape, dtype, factor=settings.outlier_factor)
     learner = make_learner(
@@ -150,9 +150,7 @@ def make_parts(
     @functools.cache  # one for both ways of watching
     def encoder() -> Encoder:
         made: Encoder = registry.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(
-                learner=learner.encode, image_shape=_picture(shape, dtype), seed=config.seed
-            )
+            Surroundings(learner=learner.encode, image_shape=_image(shape, dtype), seed=config.seed)
         )
         return Cached(made) if made.fixed else made
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 PREFIX = "driftwise_"
 
 COUNTERS: Mapping[str, str] = {
-    "rows_total": "rows that came in",
-    "rows_refused_total": "rows with values that are not finite, or too large",
+    "rows_total": "samples that came in",
+    "rows_refused_total": "samples with values that are not finite, or too large",
     "rows_quarantined_total": "samples far outside what has been seen, left alone",
-    "rows_labelled_total": "rows that came with a label",
-    "correct_total": "labelled rows that were predicted right before they were learned",
+    "rows_labelled_total": "samples that came with a label",
+    "correct_total": "labelled samples that were predicted right before they were learned",
     "steps_total": "gradient steps",
     "restored_total": "times that the network went back to its last good snapshot",
     "checks_total": "checks for drift",
@@ -19,7 +19,7 @@ COUNTERS: Mapping[str, str] = {
     "repairs_total": "classes realigned",
     "labels_asked_total": "labels asked for",
     "labels_given_total": "labels given",
-    "labels_late_total": "labels that came later than their rows",
+    "labels_late_total": "labels that came later than their samples",
     "label_failures_total": "times that asking for labels failed",
     "callback_failures_total": "times that a callback on an event failed",
     "log_failures_total": "times that events could not be written to the log",
@@ -28,10 +28,10 @@ COUNTERS: Mapping[str, str] = {
 }
 GAUGES: Mapping[str, str] = {
     "classes": "classes seen so far",
-    "memory_rows": "rows in the replay memory",
+    "memory_rows": "samples in the replay memory",
     "classes_waiting": "classes that have drifted and wait for labels",
     "classes_untestable": "classes that the last check could say nothing about",
-    "accuracy_recent": "share of right predictions among the last labelled rows",
+    "accuracy_recent": "share of right predictions among the last labelled samples",
 }
 """A gauge is told once it is known how things stand."""
 

@@ -26,7 +26,7 @@ from driftwise.live.window import Track, Window
 from driftwise.protocols import Workbench
 from driftwise.runs.task_state import verdict_from
 from driftwise.stats.fraction import estimate_shares
-from driftwise.types import Repair, Rows, Verdict
+from driftwise.types import Repair, Samples, Verdict
 
 MOST_REPLAY_STEPS, FEW_REPLAY_STEPS = 8, 2
 """for small networks, and for others: a ResNet-18 must keep up with its stream"""
@@ -41,16 +41,16 @@ class Done:
     """What was done with one batch."""
 
     predicted: Tensor
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     new_classes: tuple[int, ...] = ()
     verdicts: list[Verdict] = field(default_factory=list)
     repaired: list[int] = field(default_factory=list)
-    extra: list[Rows] = field(default_factory=list)
-    """rows that repairs want trained on"""
+    extra: list[Samples] = field(default_factory=list)
+    """samples that repairs want trained on"""
     quarantined: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     """int64: positions of samples that lie far outside what has been seen, and were left alone"""
-    given: list[Rows] = field(default_factory=list)
-    """rows with labels that were asked for, of which no repair had use"""
+    given: list[Samples] = field(default_factory=list)
+    """samples with labels that were asked for, of which no repair had use"""
     losses: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Upkeep:
         *,
         outputs: int,
         own_outputs: int,
-        nothing: Rows,
+        nothing: Samples,
         asker: Asker | None,
         last_good: Callable[[], nn.Module | None],
     ) -> None:
@@ -87,7 +87,7 @@ class Upkeep:
         self.classes: set[int] = set()
         self.waiting: dict[int, Verdict] = {}
         self.untestable: set[int] = set()
-        """classes that the last check could say nothing about, although rows enough had come"""
+        """classes that the last check could say nothing about, although samples enough had come"""
         self.checks = 0
         trusts = config.min_harm is None
         self.window = Window(nothing, settings, trust_guesses=trusts, seen=parts.counts)
@@ -101,11 +101,11 @@ class Upkeep:
         self._catch_up_steps = settings.catch_up_steps
         self._behind = 0
         """steps by which the network is behind a realigned memory"""
-        self._check_rows = settings.check_rows
+        self._check_samples = settings.check_rows
         self._reference_size = settings.reference_size
         self._seed = config.seed
-        self._step_rows = settings.batch_size
-        self._extra_rows = settled(config.batch_size)
+        self._step_samples = settings.batch_size
+        self._extra_samples = settled(config.batch_size)
         weights = sum(each.numel() for each in parts.learner.network.parameters())
         usual = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
         given_steps = settings.replay_steps
@@ -124,7 +124,7 @@ class Upkeep:
         return self._answers
 
     def predict(self, images: Tensor) -> Tensor:
-        """Classes, (rows,), by the averaged weights; -1: nothing has been learned yet."""
+        """Classes, (samples,), by the averaged weights; -1: nothing has been learned yet."""
         if not len(images) or not bool(self.answers.any()):
             return torch.full((len(images),), UNKNOWN)
         learner, averaged = self.parts.learner, self._last_good()
@@ -136,27 +136,27 @@ class Upkeep:
         may = self.answers[: logits.shape[1]]
         return logits.masked_fill(~may, -torch.inf).argmax(dim=1)
 
-    def observe(self, rows: Rows, answers: list[Answer], *, next_row: int) -> Done:
+    def observe(self, samples: Samples, answers: list[Answer], *, next_row: int) -> Done:
         """Everything that is to be done about a batch and about labels that came since."""
-        far = self.parts.seen.far(rows.images)
+        far = self.parts.seen.far(samples.images)
         if is_first := not self.parts.seen.count:  # the first samples are scaled by themselves
-            self.parts.take_in(rows.images[~far])
-        done = Done(predicted=self.predict(rows.images))
+            self.parts.take_in(samples.images[~far])
+        done = Done(predicted=self.predict(samples.images))
         give_way()
-        outlying = self._outlying(rows, far, done.predicted)
+        outlying = self._outlying(samples, far, done.predicted)
         if not is_first:
-            self._take_in(rows.images, far)
+            self._take_in(samples.images, far)
         self._report_scale(done)
         predicted = done.predicted
         if bool(outlying.any()):
             done.quarantined = outlying.nonzero().squeeze(1)
-            rows, predicted = rows[~outlying], predicted[~outlying]
-        has_label = rows.labels >= 0
+            samples, predicted = samples[~outlying], predicted[~outlying]
+        has_label = samples.labels >= 0
         mixed = not bool(has_label.all())  # if not, there is nothing to be told apart, nor copied
-        learn, watch = self.window.split(rows[has_label] if mixed else rows)
+        learn, watch = self.window.split(samples[has_label] if mixed else samples)
         self.window.watch(watch)
         if mixed:
-            self._watch_unlabelled(rows[~has_label], predicted[~has_label], done)
+            self._watch_unlabelled(samples[~has_label], predicted[~has_label], done)
         late = self._take_up(answers, done)
         waited = set(self.waiting)
 
@@ -176,9 +176,9 @@ class Upkeep:
         give_way()
         return done
 
-    def _outlying(self, rows: Rows, far: Tensor, predicted: Tensor) -> Tensor:
+    def _outlying(self, samples: Samples, far: Tensor, predicted: Tensor) -> Tensor:
         """bool (samples,): single outliers. What a class agrees on is drift, and goes on."""
-        classes = torch.where(rows.labels >= 0, rows.labels, predicted)
+        classes = torch.where(samples.labels >= 0, samples.labels, predicted)
         return far & ~self.parts.seen.agrees(classes, far)
 
     def _take_in(self, images: Tensor, far: Tensor) -> None:
@@ -215,48 +215,48 @@ class Upkeep:
             return False
         return True
 
-    def fit_reference(self, rows: Rows) -> tuple[int, ...]:
-        """From now on the classes of these samples are compared with them; the classes."""
-        rows = rows[~self.parts.seen.far(rows.images)]
-        self.parts.take_in(rows.images)
-        classes = tuple(sorted(set(rows.labels.tolist())))
-        samples = {label: self._sampled(rows.of_class(label)) for label in classes}
-        learned = [self.parts.learner.memory.rows_of(label) for label in classes]
+    def fit_reference(self, samples: Samples) -> tuple[int, ...]:
+        """From now on the classes of these drawn are compared with them; the classes."""
+        samples = samples[~self.parts.seen.far(samples.images)]
+        self.parts.take_in(samples.images)
+        classes = tuple(sorted(set(samples.labels.tolist())))
+        drawn = {label: self._sampled(samples.of_class(label)) for label in classes}
+        learned = [self.parts.learner.memory.samples_of(label) for label in classes]
         for care, track in self._ways():
             for label in classes:
-                track.adopt(label, samples[label])
-            care.settle(_Collected(samples), classes, Rows.concat(learned))
+                track.adopt(label, drawn[label])
+            care.settle(_Collected(drawn), classes, Samples.concat(learned))
         return classes
 
-    def _sampled(self, rows: Rows) -> Rows:
+    def _sampled(self, samples: Samples) -> Samples:
         """At most as many as a reference has, any of them."""
-        label = int(rows.labels[0])
+        label = int(samples.labels[0])
         draw = rng.fork(self._seed, "history", label)
-        chosen = torch.randperm(len(rows), generator=draw)[: self._reference_size].sort().values
+        chosen = torch.randperm(len(samples), generator=draw)[: self._reference_size].sort().values
         # Numbers that no sample of the stream has, nor one of another class.
         ids = -2 - label * 2**32 - torch.arange(len(chosen))
-        return replace(rows[chosen], ids=ids)
+        return replace(samples[chosen], ids=ids)
 
-    def _watch_unlabelled(self, rows: Rows, guesses: Tensor, done: Done) -> None:
-        if not len(rows):
+    def _watch_unlabelled(self, samples: Samples, guesses: Tensor, done: Done) -> None:
+        if not len(samples):
             return
-        self.window.wait(rows)
+        self.window.wait(samples)
         if self.parts.guessed is not None:
             told = guesses != UNKNOWN
-            self.window.watch_guessed(rows[told], guesses[told])
+            self.window.watch_guessed(samples[told], guesses[told])
         elif not self._told_of_unwatched:
             self._told_of_unwatched = True
-            done.notes.append("this detector goes by labels: rows without are not watched")
+            done.notes.append("this detector goes by labels: samples without are not watched")
 
     def _ways(self) -> list[tuple[Care, Track]]:
-        """The ways in which rows are watched."""
+        """The ways in which samples are watched."""
         ways = [(self.parts.given, self.window.given)]
         if self.parts.guessed is not None:
             ways.append((self.parts.guessed, self.window.guessed))
         return ways
 
-    def _take_up(self, answers: list[Answer], done: Done) -> list[Rows]:
-        """Rows to learn from whose labels came late."""
+    def _take_up(self, answers: list[Answer], done: Done) -> list[Samples]:
+        """Samples to learn from whose labels came late."""
         taken = take_up(answers, self.window, self.parts.ledger)
         asked, unasked, gone, outdated = (
             sum(getattr(late, name) for late in taken)
@@ -265,9 +265,11 @@ class Upkeep:
         if taken:
             done.tell("answered", given=asked, late=asked + unasked, gone=gone, outdated=outdated)
         if gone:
-            done.notes.append(f"{gone} labels came for rows that are no longer kept")
+            done.notes.append(f"{gone} labels came for samples that are no longer kept")
         if outdated:
-            done.notes.append(f"{outdated} labels came for rows that show how classes used to look")
+            done.notes.append(
+                f"{outdated} labels came for samples that show how classes used to look"
+            )
         return [late.learn for late in taken]
 
     # Watching and mending
@@ -284,7 +286,7 @@ class Upkeep:
             )
             bench = self._bench(care, look, labels, done)
             if track is self.window.given or not self.window.given.follows:
-                # Rows with labels say what it brings: where they come, it waits for them.
+                # Samples with labels say what it brings: where they come, it waits for them.
                 done.notes += care.follow_up(bench)
             verdicts, repair = care.attend(look, bench)
             if track is self.window.guessed and not self._tells_harm:
@@ -319,7 +321,7 @@ class Upkeep:
 
         A class that one of several checks had something to say about was testable.
         """
-        enough = self._check_rows // 2
+        enough = self._check_samples // 2
         tested = {each.label for each in done.verdicts if each.drifted is not None}
         dumb = {
             each.label: each.reason
@@ -335,16 +337,16 @@ class Upkeep:
             done.tell("untestable", classes=new, text=text)
 
     def _onset_by(self, care: Care, track: Track) -> Callable[[int], int]:
-        """The row with which a class has begun to drift, as a check of it knows."""
+        """The sample with which a class has begun to drift, as a check of it knows."""
 
         def onset(label: int) -> int:
             since = self.window.since(label)
-            if label in self.waiting:  # it has drifted before the rows that were checked now
+            if label in self.waiting:  # it has drifted before the samples that were checked now
                 return since
             if (told := monitor_of(care).onset(label)) is not None:
                 return told
-            # Rows from before those that were checked show how the class looked earlier.
-            return max(since, since if (row := track.began(label)) is None else row)
+            # Samples from before those that were checked show how the class looked earlier.
+            return max(since, since if (sample := track.began(label)) is None else sample)
 
         return onset
 
@@ -392,11 +394,11 @@ class Upkeep:
             done.extra.append(self._not_in_memory(repair.extra))
         done.given += labels.to_learn()
 
-    def _not_in_memory(self, rows: Rows) -> Rows:
-        """Rows that memory has were learned, and are replayed: none is to be there twice."""
+    def _not_in_memory(self, samples: Samples) -> Samples:
+        """Samples that memory has were learned, and are replayed: none is to be there twice."""
         memory = self.parts.learner.memory
-        held = [memory.rows_of(label).ids for label in memory.counts()]
-        return rows[~torch.isin(rows.ids, torch.cat(held))] if held else rows
+        held = [memory.samples_of(label).ids for label in memory.counts()]
+        return samples[~torch.isin(samples.ids, torch.cat(held))] if held else samples
 
     def _labels(
         self,
@@ -420,7 +422,7 @@ class Upkeep:
     def _bench(self, care: Care, look: _Look, labels: LiveLabels, done: Done) -> Workbench:
         learner, ledger = self.parts.learner, self.parts.ledger
 
-        def rehearse(batch: Rows | None, *, rate: float = 1.0) -> None:
+        def rehearse(batch: Samples | None, *, rate: float = 1.0) -> None:
             ledger.add_step()
             if batch is not None:
                 self.window.forget(batch.ids)
@@ -439,28 +441,28 @@ class Upkeep:
 
     # Learning
 
-    def _teach(self, batches: Sequence[Rows], done: Done) -> None:
-        """Steps on what repairs want trained on, then one or more on the labelled rows."""
-        rows = [each for each in batches if len(each)]
-        for each in (*done.extra, *rows):
+    def _teach(self, batches: Sequence[Samples], done: Done) -> None:
+        """Steps on what repairs want trained on, then one or more on the labelled samples."""
+        samples = [each for each in batches if len(each)]
+        for each in (*done.extra, *samples):
             self._meet(set(each.labels.tolist()), done)
         with self.parts.ledger.phase("train"):
             while done.extra:
-                self._steps(done.extra.pop(0), self._extra_rows, done)
-            if rows:
-                batch = Rows.concat(rows)
+                self._steps(done.extra.pop(0), self._extra_samples, done)
+            if samples:
+                batch = Samples.concat(samples)
                 self.window.learned.add(batch)
-                self._steps(batch, self._step_rows or len(batch), done)
+                self._steps(batch, self._step_samples or len(batch), done)
 
-    def _steps(self, rows: Rows, size: int, done: Done) -> None:
+    def _steps(self, samples: Samples, size: int, done: Done) -> None:
         """Steps on so many samples at a time, each followed by replay steps in proportion."""
-        for start in range(0, len(rows), size):
-            batch = rows[start : start + size]
+        for start in range(0, len(samples), size):
+            batch = samples[start : start + size]
             if not self._guard(partial(self._step, batch, done), done):
                 return
             self._replay(-(-self._replay_steps * len(batch) // size), done)
 
-    def _step(self, batch: Rows, done: Done) -> None:
+    def _step(self, batch: Samples, done: Done) -> None:
         done.losses.append(self.parts.given.teach(batch).loss)
 
     def _replay(self, steps: int, done: Done) -> None:
@@ -470,7 +472,7 @@ class Upkeep:
             recent = self.window.recent(self._replay_size, draw)
             self._guard(partial(self._rehearse, done, recent), done)
 
-    def _rehearse(self, done: Done, batch: Rows | None = None) -> None:
+    def _rehearse(self, done: Done, batch: Samples | None = None) -> None:
         some = batch if batch is not None and len(batch) > 1 else None
         done.losses.append(self.parts.learner.rehearse(some).loss)
         self.parts.ledger.add_step()
@@ -504,14 +506,14 @@ class Upkeep:
             done.tell("grown", outputs=self.outputs)
 
     def _settle(self, done: Done) -> None:
-        """Classes of which enough rows have been collected are watched from here on."""
+        """Classes of which enough samples have been collected are watched from here on."""
         for care, track in self._ways():
             if not (complete := track.complete()):
                 continue
-            rows = {label: track.settle(label) for label in complete}
-            look = _Collected(rows)
+            samples = {label: track.settle(label) for label in complete}
+            look = _Collected(samples)
             memory = self.parts.learner.memory
-            care.settle(look, complete, Rows.concat([memory.rows_of(c) for c in complete]))
+            care.settle(look, complete, Samples.concat([memory.samples_of(c) for c in complete]))
             if track is self.window.given:
                 done.tell("watched", classes=complete)
 
@@ -572,15 +574,15 @@ class _Look:
     known_classes: tuple[int, ...]
     track: Track
 
-    def monitored(self) -> Rows:
+    def monitored(self) -> Samples:
         return self.track.current(self.known_classes)
 
     def began(self, *, default: int) -> int:
-        """The row from which on all of the classes are looked at."""
-        rows = (self.track.began(label) for label in self.known_classes)
-        return max((row for row in rows if row is not None), default=default)
+        """The sample from which on all of the classes are looked at."""
+        samples = (self.track.began(label) for label in self.known_classes)
+        return max((sample for sample in samples if sample is not None), default=default)
 
-    def reference(self, label: int) -> Rows:
+    def reference(self, label: int) -> Samples:
         raise AssertionError(f"a check renews nothing, nor class {label}")
 
 
@@ -590,11 +592,11 @@ class _Collected:
     number = 1
     known_classes: tuple[int, ...] = ()
 
-    def __init__(self, rows: dict[int, Rows]) -> None:
-        self._rows = rows
+    def __init__(self, samples: dict[int, Samples]) -> None:
+        self._samples = samples
 
-    def monitored(self) -> Rows:
-        return Rows.concat(list(self._rows.values()))
+    def monitored(self) -> Samples:
+        return Samples.concat(list(self._samples.values()))
 
-    def reference(self, label: int) -> Rows:
-        return self._rows[label]
+    def reference(self, label: int) -> Samples:
+        return self._samples[label]

@@ -42,9 +42,9 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     been trained before, and all of them are known from the first. Outputs whose label is not known
     are not predicted; what the network gives them is shared out among the others.
 
-    >>> rows = np.eye(3).repeat(20, axis=0)
+    >>> samples = np.eye(3).repeat(20, axis=0)
     >>> names = np.array(["ant", "bee", "cat"]).repeat(20)
-    >>> KeeperClassifier().fit(rows, names).predict(rows[::20])
+    >>> KeeperClassifier().fit(samples, names).predict(samples[::20])
     array(['ant', 'bee', 'cat'], dtype='<U3')
     """
 
@@ -65,7 +65,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Parameters are the `Keeper`'s, `settings` all those that have no place of their own.
 
-        `fit` goes over the rows once, in batches and in random order, then `epochs` - 1 times over
+        `fit` goes over the samples once, in batches and in random order, then `epochs` - 1 times over
         the memory. Samples without a label have -1 for one, by scikit-learn's convention, or None
         or NaN; they are watched for drift and not learned from. `unlabelled` is another mark in
         the place of -1, or None where there is none and -1 is a label.
@@ -85,35 +85,35 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Learning
 
     def fit(self, X: Any, y: Any) -> KeeperClassifier:  # noqa: N803
-        """Learn from rows and their labels, whatever was before.
+        """Learn from samples and their labels, whatever was before.
 
-        Rows are (rows, features); pictures are floats (rows[, channels], height, width) or bytes
-        (rows, height, width[, channels]).
+        Samples are (samples, features); images are floats (samples[, channels], height, width) or bytes
+        (samples, height, width[, channels]).
         """
         if y is None:
             raise UserError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         with self._unless_refused():
-            rows, labels, known = self._taken(X, y, reset=True)
+            samples, labels, known = self._taken(X, y, reset=True)
             if not len(labels):
-                raise UserError("y has no label: expected one for some rows at least")
+                raise UserError("y has no label: expected one for some samples at least")
             if len(set(labels.tolist())) == 1 and self.unlabelled in set(np.asarray(y).tolist()):
                 raise UserError(
                     f"y has one label beside {self.unlabelled!r}, which marks samples without one; "
                     "if it is a label, give unlabelled=None"
                 )
             draw = check_random_state(self.random_state)
-            self._begin(draw, rows)
+            self._begin(draw, samples)
             self._meet(labels, are_all=True)
             outputs = self._outputs_for(labels, known)
-            # Labelled rows first: what the others look like can be told only from there on.
-            order = draw.permutation(len(rows))
+            # Labelled samples first: what the others look like can be told only from there on.
+            order = draw.permutation(len(samples))
             order = order[np.argsort(~known[order], kind="stable")]
-            for start in range(0, len(rows), self.batch_size):
+            for start in range(0, len(samples), self.batch_size):
                 some = order[start : start + self.batch_size]
-                self.keeper_.observe(rows[some], outputs[some])
-            steps = -(-min(self.buffer_size, len(rows)) // self.batch_size)
+                self.keeper_.observe(samples[some], outputs[some])
+            steps = -(-min(self.buffer_size, len(samples)) // self.batch_size)
             self.keeper_.rehearse((self.epochs - 1) * steps)
         return self
 
@@ -130,9 +130,9 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         with self._unless_refused():
             is_first = not hasattr(self, "keeper_")
-            rows, labels, known = self._taken(X, y, reset=is_first)
+            samples, labels, known = self._taken(X, y, reset=is_first)
             if is_first:
-                self._begin(check_random_state(self.random_state), rows)
+                self._begin(check_random_state(self.random_state), samples)
             if classes is not None:
                 announced = _of_one_kind(column_or_1d(np.asarray(classes)))
                 if not _is_known(announced, self.unlabelled).all():
@@ -150,7 +150,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if strangers or (len(labels) and self._keeps_outputs is None):
                 self._meet(labels)
             outputs = self._outputs_for(labels, known)
-            self.observation_: Observation = self.keeper_.observe(rows, outputs)
+            self.observation_: Observation = self.keeper_.observe(samples, outputs)
         return self
 
     @contextlib.contextmanager
@@ -167,15 +167,15 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Predicting
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """The labels, (rows,)."""
+        """The labels, (samples,)."""
         probabilities = self.predict_proba(X)
         labels: np.ndarray = self.classes_[probabilities.argmax(axis=1)]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Probabilities, (rows, classes), in the order of `classes_`; a row's sum is 1."""
+        """Probabilities, (samples, classes), in the order of `classes_`; a sample's sum is 1."""
         check_is_fitted(self)
-        said = self.keeper_.predict_proba(self._rows(X, reset=False))
+        said = self.keeper_.predict_proba(self._samples(X, reset=False))
         outputs = np.array([self._output_of[label] for label in self.classes_.tolist()], int)
         # A class that is announced, and has not come, may lie beyond the network's outputs.
         is_there = outputs < said.shape[1]
@@ -189,8 +189,8 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # What is within
 
-    def _begin(self, draw: np.random.RandomState, rows: np.ndarray) -> None:
-        """A keeper that has seen nothing, for rows like these."""
+    def _begin(self, draw: np.random.RandomState, samples: np.ndarray) -> None:
+        """A keeper that has seen nothing, for samples like these."""
         counts = {
             name: _count(name, getattr(self, name))
             for name in ("buffer_size", "epochs", "batch_size")
@@ -212,7 +212,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         outputs = self._max_outputs = 0
         if isinstance(self.network, nn.Module):
-            first = torch.from_numpy(rows[:2].copy())
+            first = torch.from_numpy(samples[:2].copy())
             outputs = outputs_of(self.network, first)
             grows = settings.get("grow", LiveSettings.grow) and can_grow(self.network, first)
             most = settings.get("max_classes", LiveSettings.max_classes)
@@ -289,7 +289,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._output_of = outputs
 
     def _outputs_for(self, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """int64 (rows,), UNKNOWN where there is no label."""
+        """int64 (samples,), UNKNOWN where there is no label."""
         outputs = np.full(len(known), UNKNOWN)
         names, where = np.unique(labels, return_inverse=True)
         outputs[known] = np.array([self._output_of[name] for name in names.tolist()], int)[where]
@@ -302,35 +302,35 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         reset: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows as a keeper takes them, the labels that are known, bool (rows,): of which rows."""
-        rows = self._rows(X, reset=reset)
+        """Samples as a keeper takes them, the labels that are known, bool (samples,): of which samples."""
+        samples = self._samples(X, reset=reset)
         if np.ndim(self.unlabelled):
             raise UserError(
                 "unlabelled must be one label, a number or a text, or None; got "
-                f"{shown(self.unlabelled)}: mark all rows without a label alike"
+                f"{shown(self.unlabelled)}: mark all samples without a label alike"
             )
         if y is None:
-            return rows, np.empty(0, dtype=int), np.zeros(len(rows), dtype=bool)
+            return samples, np.empty(0, dtype=int), np.zeros(len(samples), dtype=bool)
         refuse_odd(y, "y")
         labels = column_or_1d(y, warn=True)
-        check_consistent_length(rows, labels)
+        check_consistent_length(samples, labels)
         known = _is_known(labels, self.unlabelled)
         labels = _of_one_kind(labels[known])
         if len(labels):
             assert_all_finite(labels, input_name="y")
             check_classification_targets(labels)
-        return rows, labels, known
+        return samples, labels, known
 
-    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
-        """Floats as networks take them, or pictures as bytes."""
+    def _samples(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
+        """Floats as networks take them, or images as bytes."""
         refuse_odd(X, "X")
-        rows: np.ndarray = validate_data(
+        samples: np.ndarray = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.uint8], allow_nd=True
         )
-        is_bytes = rows.dtype == np.uint8
-        if rows.ndim == 3:
-            return rows[..., None] if is_bytes else rows[:, None]
-        return rows.astype(np.float32) if is_bytes and rows.ndim == 2 else rows
+        is_bytes = samples.dtype == np.uint8
+        if samples.ndim == 3:
+            return samples[..., None] if is_bytes else samples[:, None]
+        return samples.astype(np.float32) if is_bytes and samples.ndim == 2 else samples
 
 
 def _count(name: str, value: Any) -> int:
@@ -352,7 +352,7 @@ def _is_whole(labels: np.ndarray, *, below: int) -> np.ndarray:
 
 
 def _is_known(labels: np.ndarray, unlabelled: Any) -> np.ndarray:
-    """bool (rows,): which are labels."""
+    """bool (samples,): which are labels."""
     if labels.dtype == object:
         is_missing = [
             label is None or label == unlabelled or (isinstance(label, float) and label != label)

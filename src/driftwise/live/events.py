@@ -14,8 +14,8 @@ from driftwise.files import JSON
 from driftwise.runs.store import RunFolder
 
 EVENTS: Mapping[str, str] = {
-    "observed": "rows came in: how many, how many were predicted right, the loss, all counters",
-    "refused": "rows with values that are not finite, or too large, were left out",
+    "observed": "samples came in: how many, how many were predicted right, the loss, all counters",
+    "refused": "samples with values that are not finite, or too large, were left out",
     "quarantined": "samples far outside what has been seen were left alone",
     "restored": "the network had diverged and went back to its last good snapshot",
     "classes": "labels of classes came that had never been seen",
@@ -23,11 +23,11 @@ EVENTS: Mapping[str, str] = {
     "watched": "enough is known of classes to see them drift",
     "checked": "classes were checked for drift",
     "drifted": "classes were found drifted",
-    "realigned": "drifted classes were met with fresh rows",
+    "realigned": "drifted classes were met with fresh samples",
     "waiting": "drifted classes wait for labels to realign with",
     "asked": "labels were asked for",
     "pending": "labels that were asked for may still come",
-    "answered": "labels came for rows that had none",
+    "answered": "labels came for samples that had none",
     "untestable": "what came cannot say whether classes have drifted",
     "trouble": "asking for labels failed",
     "saved": "everything was saved",

@@ -1,4 +1,4 @@
-"""What comes in from outside: pictures or vectors, and labels for some of them."""
+"""What comes in from outside: images or vectors, and labels for some of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from driftwise.array_checks import refuse_odd
 from driftwise.errors import UserError
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 UNKNOWN = -1
-"""the label of a row that nobody has labelled"""
+"""the label of a sample that nobody has labelled"""
 
 
 HUGE = 1e19
@@ -24,35 +24,35 @@ HUGE = 1e19
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Rows that can be worked with, and those that cannot."""
+    """Samples that can be worked with, and those that cannot."""
 
     ids: Tensor
-    """int64 (rows,): the numbers of all rows that came"""
-    rows: Rows
+    """int64 (samples,): the numbers of all samples that came"""
+    samples: Samples
     """those that can be worked with"""
     usable: Tensor
-    """bool (rows,): which of all that came they are"""
+    """bool (samples,): which of all that came they are"""
 
     @cached_property
     def refused(self) -> tuple[int, ...]:
-        """Positions of rows with values that are not finite."""
+        """Positions of samples with values that are not finite."""
         return tuple((~self.usable).nonzero().squeeze(1).tolist())
 
 
 class Intake:
-    """Turns what it is given into rows, each with a number of its own."""
+    """Turns what it is given into samples, each with a number of its own."""
 
     def __init__(self) -> None:
         self.count = 0
-        """rows that have come, refused ones included"""
+        """samples that have come, refused ones included"""
         self.shape: tuple[int, ...] | None = None
-        """of a row, by the first ones"""
+        """of a sample, by the first ones"""
         self.dtype = torch.uint8
 
     def take(self, x: Any, y: Any = None, *, max_label: int) -> Taken:
-        """Rows with labels where `y` has them; what is refused as a whole leaves no trace.
+        """Samples with labels where `y` has them; what is refused as a whole leaves no trace.
 
-        The rows are copies: whoever brought them may write over theirs.
+        The samples are copies: whoever brought them may write over theirs.
         """
         images = self._checked(_tensor(x)).clone()
         labels = labels_from(y, len(images), max_label=max_label)
@@ -60,38 +60,42 @@ class Intake:
         self.count += len(images)
         self.shape, self.dtype = tuple(images.shape[1:]), images.dtype
         usable = _finite(images)
-        rows = Rows(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
-        return Taken(ids=ids, rows=rows if bool(usable.all()) else rows[usable], usable=usable)
+        samples = Samples(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
+        return Taken(
+            ids=ids, samples=samples if bool(usable.all()) else samples[usable], usable=usable
+        )
 
     def images(self, x: Any) -> Tensor:
-        """Pictures or vectors to be asked about, of the shape that is known, if one is."""
+        """Images or vectors to be asked about, of the shape that is known, if one is."""
         images = self._checked(_tensor(x))
         if images.dtype == torch.uint8:
             return images
         if not bool((usable := _finite(images)).all()):
             first = int((~usable).nonzero()[0])
-            raise UserError(f"row {first} holds values that are not finite; leave such rows out")
+            raise UserError(
+                f"sample {first} holds values that are not finite; leave such samples out"
+            )
         return images
 
     def _checked(self, images: Tensor) -> Tensor:
         if images.dtype == torch.uint8 and images.ndim != 4:
             raise UserError(
-                "pictures as bytes are (rows, height, width, channels); got the shape "
+                "images as bytes are (samples, height, width, channels); got the shape "
                 f"{tuple(images.shape)}"
             )
         if self.shape is None and images.dtype == torch.uint8 and _has_channels_first(images):
             raise UserError(
-                "pictures as bytes are (rows, height, width, channels); got the shape "
+                "images as bytes are (samples, height, width, channels); got the shape "
                 f"{tuple(images.shape)}, with channels first: give x.permute(0, 2, 3, 1)"
             )
         if images.ndim < 2 or 0 in images.shape[1:]:
             raise UserError(
-                f"expected rows of numbers, (rows, ...); got the shape {tuple(images.shape)}"
+                f"expected samples of numbers, (samples, ...); got the shape {tuple(images.shape)}"
             )
         shape = tuple(images.shape[1:])
         if self.shape is not None and (shape, images.dtype) != (self.shape, self.dtype):
             raise UserError(
-                f"rows were {_kind(self.dtype)} of shape {self.shape} at first; got "
+                f"samples were {_kind(self.dtype)} of shape {self.shape} at first; got "
                 f"{_kind(images.dtype)} of shape {shape}: bring them to one size and type"
             )
         return images
@@ -114,16 +118,16 @@ class Intake:
         self.dtype = torch.uint8 if state["bytes"] else torch.float32
 
 
-def _has_channels_first(pictures: Tensor) -> bool:
-    """Whether bytes can hardly be meant as (rows, height, width, channels)."""
-    _, height, width, channels = pictures.shape
+def _has_channels_first(images: Tensor) -> bool:
+    """Whether bytes can hardly be meant as (samples, height, width, channels)."""
+    _, height, width, channels = images.shape
     return height in (1, 3) and min(width, channels) > 4
 
 
-def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
-    """int64 (rows,), UNKNOWN where there is none: None, NaN or -1."""
+def labels_from(y: Any, samples: int, *, max_label: int) -> Tensor:
+    """int64 (samples,), UNKNOWN where there is none: None, NaN or -1."""
     if y is None:
-        return torch.full((rows,), UNKNOWN)
+        return torch.full((samples,), UNKNOWN)
     refuse_odd(y, "labels are whole numbers, None where there is none")
     if isinstance(y, np.ndarray) and y.dtype == object:
         y = y.tolist()
@@ -135,9 +139,9 @@ def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
             "labels are whole numbers, None where there is none; got truth values: give "
             "y.astype(int) if 0 and 1 are classes"
         )
-    if labels.shape != (rows,):
+    if labels.shape != (samples,):
         raise UserError(
-            f"expected a label for each of {rows} rows, None where there is none; got the shape "
+            f"expected a label for each of {samples} samples, None where there is none; got the shape "
             f"{tuple(labels.shape)}"
         )
     if labels.is_floating_point():
@@ -157,8 +161,8 @@ def labels_from(y: Any, rows: int, *, max_label: int) -> Tensor:
 
 
 def ids_from(ids: Any) -> Tensor:
-    """int64 (rows,): numbers of rows, as `Observation` and `Request` have them."""
-    complaint = "rows are told by their numbers, see Observation.ids"
+    """int64 (samples,): numbers of samples, as `Observation` and `Request` have them."""
+    complaint = "samples are told by their numbers, see Observation.ids"
     numbers = _numbers(ids, complaint)
     if numbers.shape == (0,):  # an empty list has no type
         return numbers.to(torch.int64)
@@ -175,7 +179,7 @@ def _tensor(x: Any) -> Tensor:
     values = _numbers(x, f"expected an array or a tensor of numbers; got {type(x).__name__}")
     if values.ndim == 4 and values.dtype != torch.uint8 and not values.is_floating_point():
         raise UserError(
-            f"pictures are bytes (uint8), or floats as the network takes them; got {values.dtype}"
+            f"images are bytes (uint8), or floats as the network takes them; got {values.dtype}"
         )
     return values if values.dtype == torch.uint8 else values.float()
 
@@ -203,7 +207,7 @@ def _numbers(values: Any, complaint: str) -> Tensor:
 
 
 def _finite(images: Tensor) -> Tensor:
-    """Which rows have finite values only, and none whose square is not, bool (rows,)."""
+    """Which samples have finite values only, and none whose square is not, bool (samples,)."""
     if images.dtype == torch.uint8:
         return torch.ones(len(images), dtype=torch.bool)
     return (images.flatten(1).abs() < HUGE).all(dim=1)

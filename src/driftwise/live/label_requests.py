@@ -17,7 +17,7 @@ from driftwise.config.own_network import first_line
 from driftwise.errors import UserError
 from driftwise.live.inputs import UNKNOWN, labels_from
 from driftwise.live.priority import PREDICTIONS_FIRST
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 CLOSED = "the keeper has been closed; go on with Keeper.load, or make a new one"
 
@@ -27,39 +27,39 @@ MOST_ANSWERS = 100_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
-    """Rows that somebody is asked to label: rows that look like a class that has drifted."""
+    """Samples that somebody is asked to label: samples that look like a class that has drifted."""
 
     label: int
     """the class that has drifted"""
     ids: np.ndarray
-    """int64 (rows,): by which labels that come later are told, see `Keeper.answer`"""
+    """int64 (samples,): by which labels that come later are told, see `Keeper.answer`"""
     images: np.ndarray
-    """as they came, (rows, ...)"""
+    """as they came, (samples, ...)"""
     predicted: np.ndarray
-    """int64 (rows,): what the learner takes them for"""
+    """int64 (samples,): what the learner takes them for"""
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-def request_for(rows: Rows, label: int) -> Request:
-    """Rows that the learner takes for a class."""
+def request_for(samples: Samples, label: int) -> Request:
+    """Samples that the learner takes for a class."""
     return Request(
         label=label,
-        ids=rows.ids.numpy().copy(),
-        images=rows.images.numpy().copy(),
-        predicted=np.full(len(rows), label),
+        ids=samples.ids.numpy().copy(),
+        images=samples.images.numpy().copy(),
+        predicted=np.full(len(samples), label),
     )
 
 
 Callback = Callable[[Request], Any]
-"""Gives a label per row (None where nobody knows), a mapping of ids to labels (those left out may
+"""Gives a label per sample (None where nobody knows), a mapping of ids to labels (those left out may
 come later), or None: all of them may."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Labels by row number."""
+    """Labels by sample number."""
 
     ids: Tensor
     """int64 (labels,)"""
@@ -193,7 +193,7 @@ class Asker:
         if isinstance(said, Mapping):
             known = set(request.ids.tolist())
             if strangers := [key for key in said if key not in known]:
-                raise UserError(f"row {strangers[0]!r} was not asked for")
+                raise UserError(f"sample {strangers[0]!r} was not asked for")
             ids = torch.tensor(list(said), dtype=torch.int64)
             said = list(said.values())
         labels = labels_from(said, len(ids), max_label=self._max_label())
@@ -201,7 +201,7 @@ class Asker:
 
 
 def _failed(request: Request) -> Answer:
-    """No labels for these rows."""
+    """No labels for these samples."""
     ids = torch.from_numpy(request.ids)
     return Answer(ids=ids, labels=torch.full_like(ids, UNKNOWN), failed=True)
 

@@ -1,4 +1,4 @@
-"""Where a repair in a live stream gets its labels: rows that had one, then whoever can be asked."""
+"""Where a repair in a live stream gets its labels: samples that had one, then whoever can be asked."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from driftwise.live.label_requests import Answer, Asker, request_for
 from driftwise.live.window import Late, Window
 from driftwise.metrics import Ledger
 from driftwise.protocols import Choose
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 FEWEST_FRESH = 10
-"""fresh rows, below which a class waits for more: its old rows would go for next to nothing"""
+"""fresh samples, below which a class waits for more: its old samples would go for next to nothing"""
 
 
 class Tell(Protocol):
@@ -30,7 +30,7 @@ class Tell(Protocol):
 
 
 class LiveLabels:
-    """A label source for one repair: recent labelled rows first, which cost nothing, then the
+    """A label source for one repair: recent labelled samples first, which cost nothing, then the
     callback."""
 
     def __init__(
@@ -44,9 +44,9 @@ class LiveLabels:
         onset: Callable[[int], int | None] = lambda _: None,
         now: int = 0,
     ) -> None:
-        """`asker` None: nobody is asked. `onset`: the row with which a class has begun to drift.
+        """`asker` None: nobody is asked. `onset`: the sample with which a class has begun to drift.
 
-        `now`: the row from which on all that comes shows how classes look at present.
+        `now`: the sample from which on all that comes shows how classes look at present.
         """
         self._window = window
         self._ledger = ledger
@@ -56,32 +56,32 @@ class LiveLabels:
         self._onset = onset
         self._now = now
         self._wanted: dict[int, int | None] = {}
-        self._given: list[Rows] = []
+        self._given: list[Samples] = []
         self._delivered = torch.empty(0, dtype=torch.int64)
         self.unmet: set[int] = set()
-        """classes for which there were no rows, or too few"""
+        """classes for which there were no samples, or too few"""
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
-        """Up to `count` fresh rows of a class (None: all there are); none rather than a few.
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
+        """Up to `count` fresh samples of a class (None: all there are); none rather than a few.
 
-        No row is given twice.
+        No sample is given twice.
         """
         free = self._fresh(label)
         if count is not None and len(free) >= count:
-            given, rows = free[:0], _newest(free, count, choose)
+            given, samples = free[:0], _newest(free, count, choose)
         else:
             given = self._ask(label, None if count is None else count - len(free), choose)
-            rows = Rows.concat([free, given.of_class(label)])
+            samples = Samples.concat([free, given.of_class(label)])
         self._given.append(given[given.labels != label])
-        # A budget that does for a share of what is wanted makes a few rows no more than a few.
+        # A budget that does for a share of what is wanted makes a few samples no more than a few.
         wanted = self._wanted.get(label, count)
-        if len(rows) < (FEWEST_FRESH if wanted is None else max(1, min(wanted, FEWEST_FRESH))):
+        if len(samples) < (FEWEST_FRESH if wanted is None else max(1, min(wanted, FEWEST_FRESH))):
             self.unmet.add(label)
             self._given.append(given.of_class(label))
-            return rows[:0]
+            return samples[:0]
         self.unmet.discard(label)
-        self._delivered = torch.cat([self._delivered, rows.ids])
-        return rows
+        self._delivered = torch.cat([self._delivered, samples.ids])
+        return samples
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """As many as are wanted, or what has labels and a share of what the budget still has."""
@@ -103,44 +103,46 @@ class LiveLabels:
             for label, count in wanted.items()
         }
 
-    def unlabelled(self) -> Rows:
-        """What has come since the rows that are checked began to; labels are -1."""
-        rows = self._window.unlabelled.rows()
-        return rows[(rows.ids >= self._now) & ~self._window.guessed.refers_to(rows.ids)]
+    def unlabelled(self) -> Samples:
+        """What has come since the samples that are checked began to; labels are -1."""
+        samples = self._window.unlabelled.samples()
+        return samples[(samples.ids >= self._now) & ~self._window.guessed.refers_to(samples.ids)]
 
-    def _fresh(self, label: int) -> Rows:
-        """Labelled rows of a class that show it as it looks now, as far as that is known."""
-        if (row := self._onset(label)) is not None:
-            self._window.unchanged_until([label], row)
-        rows = self._window.fresh(label)
-        return rows[~torch.isin(rows.ids, self._delivered)]
+    def _fresh(self, label: int) -> Samples:
+        """Labelled samples of a class that show it as it looks now, as far as that is known."""
+        if (sample := self._onset(label)) is not None:
+            self._window.unchanged_until([label], sample)
+        samples = self._window.fresh(label)
+        return samples[~torch.isin(samples.ids, self._delivered)]
 
-    def to_learn(self) -> list[Rows]:
-        """Rows with labels that were given, of which the repair had no use."""
-        return [rows for rows in self._given if len(rows)]
+    def to_learn(self) -> list[Samples]:
+        """Samples with labels that were given, of which the repair had no use."""
+        return [samples for samples in self._given if len(samples)]
 
-    def _ask(self, label: int, count: int | None, choose: Choose | None) -> Rows:
-        """Rows that look like the class, with the labels that the callback gives them."""
+    def _ask(self, label: int, count: int | None, choose: Choose | None) -> Samples:
+        """Samples that look like the class, with the labels that the callback gives them."""
         if self._asker is None or count == 0:
-            return self._window.unlabelled.rows()[:0]
+            return self._window.unlabelled.samples()[:0]
         pool = self._unasked(label)
         wanted = self._allowance(len(pool) if count is None else min(count, len(pool)))
         if not wanted:
             return pool[:0]
-        rows = _newest(pool, wanted, choose)
-        request = request_for(rows, label)
+        samples = _newest(pool, wanted, choose)
+        request = request_for(samples, label)
         # Requests that are no longer kept may still be answered: they are spent.
-        self._ledger.book_labels("adaptation", self._window.ask_for(rows))
-        self._tell("asked", rows=len(rows), label=label)
+        self._ledger.book_labels("adaptation", self._window.ask_for(samples))
+        self._tell("asked", samples=len(samples), label=label)
         try:
             answer = self._asker.ask(request)
         except UserError as error:
-            self._window.take_back(rows.ids)
+            self._window.take_back(samples.ids)
             self._tell("trouble", label=label, text=f"class {label}: {error}")
-            return rows[:0]
+            return samples[:0]
         if answer is None:
-            self._tell("pending", rows=len(rows), label=label, text=_pending(label, len(rows)))
-            return rows[:0]
+            self._tell(
+                "pending", samples=len(samples), label=label, text=_pending(label, len(samples))
+            )
+            return samples[:0]
         known = answer.labels != UNKNOWN
         late = self._window.answered(answer.ids[known], answer.labels[known])
         self._ledger.book_labels("adaptation", late.asked)
@@ -148,12 +150,12 @@ class LiveLabels:
         self._window.asked.remove(answer.ids[~known])
         told = {} if late.asked == len(answer.ids) else {"text": _fewer(label, answer)}
         self._tell("answered", given=late.asked, late=0, label=label, **told)
-        if open_still := len(rows) - len(answer.ids):
-            self._tell("pending", rows=open_still, label=label, text=_pending(label, open_still))
+        if open_still := len(samples) - len(answer.ids):
+            self._tell("pending", samples=open_still, label=label, text=_pending(label, open_still))
         return late.learn
 
-    def _unasked(self, label: int) -> Rows:
-        """Rows that look like the class, and nobody has been asked to label."""
+    def _unasked(self, label: int) -> Samples:
+        """Samples that look like the class, and nobody has been asked to label."""
         pool = self._window.unasked(label)
         return pool[self._predict(pool.images) == label]
 
@@ -171,18 +173,18 @@ def _fewer(label: int, answer: Answer) -> str:
     return f"class {label}: {known} of {len(answer.ids)} labels that were asked for came"
 
 
-def _pending(label: int, rows: int) -> str:
-    return f"class {label}: {rows} labels were asked for and may still come"
+def _pending(label: int, samples: int) -> str:
+    return f"class {label}: {samples} labels were asked for and may still come"
 
 
-def _newest(rows: Rows, count: int, choose: Choose | None) -> Rows:
-    """So many of the rows, in the order in which they came: the last ones, or what is chosen.
+def _newest(samples: Samples, count: int, choose: Choose | None) -> Samples:
+    """So many of the samples, in the order in which they came: the last ones, or what is chosen.
 
     Whoever takes any of them has the newest to begin with: they show best how a class looks now.
     """
     if choose is None:
-        return rows[len(rows) - count :]
-    newest_first = rows[torch.arange(len(rows)).flip(0)]
+        return samples[len(samples) - count :]
+    newest_first = samples[torch.arange(len(samples)).flip(0)]
     chosen = newest_first[choose(newest_first.images, count)]
     return chosen[chosen.ids.argsort()]
 

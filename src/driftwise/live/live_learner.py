@@ -42,13 +42,13 @@ from driftwise.live.observation import Observation
 from driftwise.live.outputs import can_grow, outputs_of
 from driftwise.live.priority import PREDICTIONS_FIRST, QUICK_TURNS
 from driftwise.live.reporter import Teller
-from driftwise.live.sample_queue import no_rows
+from driftwise.live.sample_queue import no_samples
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
 from driftwise.live.snapshot import Edition, Published
 from driftwise.models.head import Features, with_features
 from driftwise.runs.checkpoint import taking_up
 from driftwise.runs.store import RunFolder, is_run, read_config
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 RETRY_SECONDS = 10.0
 """between attempts to save what could not be saved; made by `observe`"""
@@ -191,9 +191,9 @@ class Keeper:
     # What it does
 
     def observe(self, x: Any, y: Any = None) -> Observation:
-        """Predict rows, then watch, mend and learn; `y` may be missing, or None for some rows.
+        """Predict samples, then watch, mend and learn; `y` may be missing, or None for some samples.
 
-        `x`: pictures as bytes, (rows, height, width, channels), or floats as the network takes
+        `x`: images as bytes, (samples, height, width, channels), or floats as the network takes
         them. What cannot be used at all is a UserError, and leaves everything as it was.
         """
         with self._alone(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
@@ -241,7 +241,7 @@ class Keeper:
                 taken, upkeep = self._take(x, y, is_history=True)
             assert upkeep is not None, "history has samples"
             with self._whole():
-                classes = upkeep.fit_reference(taken.rows)
+                classes = upkeep.fit_reference(taken.samples)
                 self._publish(upkeep)
             self._announce("watched", classes=list(classes))
 
@@ -252,9 +252,9 @@ class Keeper:
         try:
             if is_history:
                 self._intake.count = before["count"]  # no part of the stream
-                if not len(taken.rows) or not bool((taken.rows.labels >= 0).all()):
+                if not len(taken.samples) or not bool((taken.samples.labels >= 0).all()):
                     raise UserError("a reference needs samples of finite values, a label for each")
-            return taken, self._begun(taken.rows) if len(taken.rows) else self._upkeep
+            return taken, self._begun(taken.samples) if len(taken.samples) else self._upkeep
         except BaseException:
             self._intake.load_state_dict(before)
             raise
@@ -266,7 +266,7 @@ class Keeper:
             done = Done(predicted=torch.empty(0, dtype=torch.int64))
         else:
             steps = upkeep.parts.learner.steps
-            done = upkeep.observe(taken.rows, answers, next_row=self._intake.count)
+            done = upkeep.observe(taken.samples, answers, next_row=self._intake.count)
             # Samples without labels change how inputs are scaled, too.
             if upkeep.parts.learner.steps > steps or done.repaired or upkeep.parts.scales:
                 self._publish(upkeep)
@@ -295,7 +295,7 @@ class Keeper:
             raise
 
     def answer(self, ids: Any, labels: Any) -> None:
-        """Labels for rows that came without, by the ids of `Observation` or `Request`.
+        """Labels for samples that came without, by the ids of `Observation` or `Request`.
 
         May be called from any thread; they are taken up, in order, by the next `observe`.
         """
@@ -303,7 +303,7 @@ class Keeper:
         numbers = ids_from(ids)
         known = labels_from(labels, len(numbers), max_label=self._max_label(self._upkeep))
         if len(numbers) and int(numbers.max()) >= self._intake.count:
-            raise UserError(f"row {int(numbers.max())} has not come yet; see Observation.ids")
+            raise UserError(f"sample {int(numbers.max())} has not come yet; see Observation.ids")
         self._inbox.add(Answer(ids=numbers, labels=known))
 
     def rehearse(self, steps: int = 1) -> float | None:
@@ -327,12 +327,12 @@ class Keeper:
             return sum(done.losses) / len(done.losses) if done.losses else None
 
     def predict(self, x: Any) -> np.ndarray:
-        """Classes, int64 (rows,). From any thread; it waits for no step."""
+        """Classes, int64 (samples,). From any thread; it waits for no step."""
         with self._reading(x) as (images, edition, learner):
             return _logits(images, edition, learner).argmax(dim=1).numpy()
 
     def predict_proba(self, x: Any) -> np.ndarray:
-        """Probabilities, (rows, outputs); 0 for classes that nobody has seen. From any thread."""
+        """Probabilities, (samples, outputs); 0 for classes that nobody has seen. From any thread."""
         with self._reading(x) as (images, edition, learner):
             return _logits(images, edition, learner).softmax(dim=1).numpy()
 
@@ -343,8 +343,8 @@ class Keeper:
     # How it stands
 
     @property
-    def rows(self) -> int:
-        """Rows that have come so far, refused ones included: where a stream is to be taken up."""
+    def samples(self) -> int:
+        """Samples that have come so far, refused ones included: where a stream is to be taken up."""
         return self._intake.count
 
     @property
@@ -359,23 +359,23 @@ class Keeper:
 
     @property
     def open_requests(self) -> tuple[Request, ...]:
-        """Rows that somebody was asked to label and has not, by what they are taken for now.
+        """Samples that somebody was asked to label and has not, by what they are taken for now.
 
         They can be answered with `answer`, also after a restart.
         """
         with self._alone():
             if self._upkeep is None:
                 return ()
-            rows = self._upkeep.window.asked.rows()
-            guesses = self._upkeep.predict(rows.images)
+            samples = self._upkeep.window.asked.samples()
+            guesses = self._upkeep.predict(samples.images)
             return tuple(
-                request_for(rows[guesses == label], label)
+                request_for(samples[guesses == label], label)
                 for label in sorted(set(guesses.tolist()))
             )
 
     @property
     def accuracy(self) -> float | None:
-        """Share of right predictions among the last 1,000 labelled rows; None: there were none."""
+        """Share of right predictions among the last 1,000 labelled samples; None: there were none."""
         return self._teller.accuracy
 
     @property
@@ -447,7 +447,7 @@ class Keeper:
 
     def _announce(self, kind: str, **details: Any) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
-        for failure in self._teller.tell(kind, rows=self._intake.count, **details):
+        for failure in self._teller.tell(kind, samples=self._intake.count, **details):
             warn_caller(failure)
 
     def _let_go(self) -> None:
@@ -516,7 +516,7 @@ class Keeper:
         self._teller.load_state_dict(state["teller"])
         if state["parts"] is not None:
             assert self._intake.shape is not None
-            nothing = no_rows(self._intake.shape, self._intake.dtype)
+            nothing = no_samples(self._intake.shape, self._intake.dtype)
             self._upkeep = self._begin(nothing, state["first_outputs"])
             self._upkeep.parts.load_state_dict(state["parts"])
             self._upkeep.load_state_dict(state["upkeep"])
@@ -540,8 +540,8 @@ class Keeper:
 
     # How it begins
 
-    def _begun(self, first: Rows) -> Upkeep:
-        """The parts, made when the first rows say what they look like."""
+    def _begun(self, first: Samples) -> Upkeep:
+        """The parts, made when the first samples say what they look like."""
         if self._upkeep is None:
             if self._network is not None:
                 outputs = outputs_of(self._network, first.images)
@@ -558,7 +558,7 @@ class Keeper:
             self._preview = None
         return self._upkeep
 
-    def _begin(self, first: Rows, outputs: int) -> Upkeep:
+    def _begin(self, first: Samples, outputs: int) -> Upkeep:
         self._first_outputs = outputs
         return Upkeep(
             make_parts(self._config, first, outputs, self._network, self._settings),
@@ -627,7 +627,7 @@ class Keeper:
             assert self._upkeep is not None, "what is published is kept up"
             return self._published, self._upkeep
         if self._network is None or not len(images):
-            raise UserError("nothing has been learned yet: observe labelled rows first")
+            raise UserError("nothing has been learned yet: observe labelled samples first")
         kind = (tuple(images.shape[1:]), images.dtype)
         if self._preview is None or self._preview.kind != kind:
             upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
@@ -650,7 +650,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, kw_only=True)
 class _Preview:
-    """What answers before the first rows have come, which decide what a keeper is made for."""
+    """What answers before the first samples have come, which decide what a keeper is made for."""
 
     kind: tuple[tuple[int, ...], torch.dtype]
     published: Published
@@ -664,7 +664,7 @@ def _network_of(upkeep: Upkeep) -> nn.Module:
 
 
 def _logits(images: Tensor, edition: Edition, learner: Learner) -> Tensor:
-    """(rows, outputs) on the CPU, as the learner itself would say it."""
+    """(samples, outputs) on the CPU, as the learner itself would say it."""
     if not len(images):
         return torch.empty(0, len(edition.silent))
     return learner.said_by(edition.network, images).masked_fill(edition.silent, -torch.inf)
@@ -692,6 +692,6 @@ def _backbone(network: object) -> str:
     raise UserError(f"expected a torch module or a backbone's name; got {type(network).__name__}")
 
 
-def _unlabelled(images: Tensor) -> Rows:
+def _unlabelled(images: Tensor) -> Samples:
     none = torch.full((len(images),), UNKNOWN)
-    return Rows(images=images, labels=none, ids=none, concepts=none)
+    return Samples(images=images, labels=none, ids=none, concepts=none)

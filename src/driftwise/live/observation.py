@@ -16,18 +16,18 @@ class Observation:
     step: int
     """the number of the call, counted from 1"""
     ids: np.ndarray
-    """int64 (rows,): by which labels that come later are told, see `Keeper.answer`"""
+    """int64 (samples,): by which labels that come later are told, see `Keeper.answer`"""
     predicted: np.ndarray
-    """int64 (rows,): the classes, before anything was learned of the batch; -1: the row was
+    """int64 (samples,): the classes, before anything was learned of the batch; -1: the sample was
     refused, or there was no class to predict yet"""
     labelled: int
-    """rows that came with a label"""
+    """samples that came with a label"""
     correct: int
     """of those, the ones that were predicted right"""
     loss: float | None
     """mean over the gradient steps; None: none was made"""
     refused: tuple[int, ...]
-    """positions of rows with values that are not finite, or too large: they were left out"""
+    """positions of samples with values that are not finite, or too large: they were left out"""
     quarantined: tuple[int, ...]
     """positions of samples far outside what has been seen: they were predicted and left alone"""
     new_classes: tuple[int, ...]
@@ -35,7 +35,7 @@ class Observation:
     verdicts: tuple[Verdict, ...]
     """of the checks that were due"""
     repaired: tuple[int, ...]
-    """classes that were met with fresh rows"""
+    """classes that were met with fresh samples"""
     waiting: tuple[int, ...]
     """classes that have drifted, and there are no labels to realign them with"""
     notes: tuple[str, ...]
@@ -48,5 +48,5 @@ class Observation:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of right predictions among rows that came with a label; None: none did."""
+        """Share of right predictions among samples that came with a label; None: none did."""
         return self.correct / self.labelled if self.labelled else None

@@ -14,7 +14,7 @@ from driftwise.live.inputs import Taken
 from driftwise.live.observation import Observation
 
 RECENT = 1000
-"""labelled rows over which recent accuracy is counted"""
+"""labelled samples over which recent accuracy is counted"""
 
 
 class Teller:
@@ -29,7 +29,7 @@ class Teller:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of right predictions among the last labelled rows; None: there were none."""
+        """Share of right predictions among the last labelled samples; None: there were none."""
         return sum(self._hits) / len(self._hits) if self._hits else None
 
     def tell(self, kind: str, **details: Any) -> list[str]:
@@ -47,14 +47,16 @@ class Teller:
         """Count a batch and what was done with it, tell it, and say it all in one."""
         predicted = torch.full((len(taken.usable),), -1)
         predicted[taken.usable] = done.predicted
-        has_label = taken.rows.labels >= 0
-        hits = (done.predicted == taken.rows.labels)[has_label].tolist()
+        has_label = taken.samples.labels >= 0
+        hits = (done.predicted == taken.samples.labels)[has_label].tolist()
         loss = sum(done.losses) / len(done.losses) if done.losses else None
         self._hits.extend(hits)
         self._count(taken, done, hits)
         self.gauge(upkeep)
         if taken.refused:
-            done.notes.append(f"{len(taken.refused)} rows were refused: not finite, or too large")
+            done.notes.append(
+                f"{len(taken.refused)} samples were refused: not finite, or too large"
+            )
             done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
         quarantined = taken.usable.nonzero().squeeze(1)[done.quarantined].tolist()
         if quarantined:

@@ -1,4 +1,4 @@
-"""Rows that wait, in the order in which they came, and how many of each class there are."""
+"""Samples that wait, in the order in which they came, and how many of each class there are."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
-def no_rows(shape: tuple[int, ...], dtype: torch.dtype) -> Rows:
-    """Rows of a shape, none of them."""
+def no_samples(shape: tuple[int, ...], dtype: torch.dtype) -> Samples:
+    """Samples of a shape, none of them."""
     none = torch.empty(0, dtype=torch.int64)
-    return Rows(images=torch.empty(0, *shape, dtype=dtype), labels=none, ids=none, concepts=none)
+    return Samples(images=torch.empty(0, *shape, dtype=dtype), labels=none, ids=none, concepts=none)
 
 
 class Pile:
-    """Rows as they came; the newest ones, where only so many are kept."""
+    """Samples as they came; the newest ones, where only so many are kept."""
 
-    def __init__(self, nothing: Rows, *, most: int | None = None) -> None:
+    def __init__(self, nothing: Samples, *, most: int | None = None) -> None:
         self._nothing = nothing
         self._most = most
-        self._parts: list[Rows] = []
+        self._parts: list[Samples] = []
         self._count = 0
 
     def __len__(self) -> int:
         return self._count if self._most is None else min(self._count, self._most)
 
-    def add(self, rows: Rows) -> None:
-        """Put rows on top."""
-        if not len(rows):
+    def add(self, samples: Samples) -> None:
+        """Put samples on top."""
+        if not len(samples):
             return
-        if self._most is not None and len(rows) > self._most:
+        if self._most is not None and len(samples) > self._most:
             # By their numbers, not as a slice: that would keep the others' memory, too.
-            rows = rows[torch.arange(len(rows) - self._most, len(rows))]
-        self._parts.append(rows)
-        self._count += len(rows)
+            samples = samples[torch.arange(len(samples) - self._most, len(samples))]
+        self._parts.append(samples)
+        self._count += len(samples)
         while self._most is not None and self._count - len(self._parts[0]) >= self._most:
             self._count -= len(self._parts.pop(0))
 
-    def rows(self) -> Rows:
+    def samples(self) -> Samples:
         """All of them, the oldest first."""
         if len(self._parts) != 1 or self._count != len(self):
-            everything = Rows.concat([self._nothing, *self._parts])
+            everything = Samples.concat([self._nothing, *self._parts])
             self._set(everything[self._count - len(self) :])
         return self._parts[0] if self._parts else self._nothing
 
-    def sample(self, count: int, generator: torch.Generator) -> Rows:
+    def sample(self, count: int, generator: torch.Generator) -> Samples:
         """So many of them at random, or all; the others are not copied."""
-        # Of the first part the oldest rows may be too many.
+        # Of the first part the oldest samples may be too many.
         places = torch.randperm(len(self), generator=generator)[:count].sort().values
         places += self._count - len(self)
         ends = list(itertools.accumulate(len(part) for part in self._parts))
         owners = np.searchsorted(ends, places.numpy(), side="right")
-        return Rows.concat(
+        return Samples.concat(
             [self._nothing]
             + [
                 self._parts[owner][
@@ -67,56 +67,56 @@ class Pile:
             ]
         )
 
-    def remove(self, ids: Tensor) -> Rows:
-        """Take out the rows with these numbers; they are returned."""
+    def remove(self, ids: Tensor) -> Samples:
+        """Take out the samples with these numbers; they are returned."""
         if not self._count or not len(ids):
             return self._nothing
-        rows = self.rows()
-        goes = torch.isin(rows.ids, ids)
-        taken = rows[goes]
+        samples = self.samples()
+        goes = torch.isin(samples.ids, ids)
+        taken = samples[goes]
         if len(taken):
-            self._set(rows[~goes])
+            self._set(samples[~goes])
         return taken
 
-    def remove_classes(self, labels: list[int]) -> Rows:
-        """Take out the rows of these classes; they are returned."""
-        rows = self.rows()
-        goes = torch.isin(rows.labels, torch.tensor(labels, dtype=torch.int64))
-        self._set(rows[~goes])
-        return rows[goes]
+    def remove_classes(self, labels: list[int]) -> Samples:
+        """Take out the samples of these classes; they are returned."""
+        samples = self.samples()
+        goes = torch.isin(samples.labels, torch.tensor(labels, dtype=torch.int64))
+        self._set(samples[~goes])
+        return samples[goes]
 
-    def _set(self, rows: Rows) -> None:
-        self._parts = [rows] if len(rows) else []
-        self._count = len(rows)
+    def _set(self, samples: Samples) -> None:
+        self._parts = [samples] if len(samples) else []
+        self._count = len(samples)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return dict(vars(self.rows()))
+        return dict(vars(self.samples()))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
-        self._set(Rows.restored(state, like=self._nothing))
+        self._set(Samples.restored(state, like=self._nothing))
 
 
 class Tally:
-    """How many rows there have been of each class."""
+    """How many samples there have been of each class."""
 
     def __init__(self) -> None:
         self._counts = torch.zeros(0, dtype=torch.int64)
 
     def number(self, labels: Tensor) -> Tensor:
-        """(rows,): how many rows of its class have come before each; they count from now on."""
+        """(samples,): how many samples of its class have come before each; they count from now on."""
         numbers = self.at(labels) + occurrences(labels)
         self._counts.index_add_(0, labels, torch.ones_like(labels))
         return numbers
 
     def add(self, labels: Tensor, *, sign: int = 1) -> None:
-        """Count rows in, or out."""
+        """Count samples in, or out."""
         self.at(labels)
         self._counts.index_add_(0, labels, torch.full_like(labels, sign))
 
     def at(self, labels: Tensor) -> Tensor:
-        """(rows,): the count of each row's class."""
+        """(samples,): the count of each sample's class."""
         missing = (int(labels.max()) + 1 if len(labels) else 0) - len(self._counts)
         if missing > 0:
             self._counts = torch.cat([self._counts, torch.zeros(missing, dtype=torch.int64)])
@@ -149,7 +149,7 @@ class Tally:
 
 
 def occurrences(labels: Tensor) -> Tensor:
-    """(rows,): how many rows before each one have its label.
+    """(samples,): how many samples before each one have its label.
 
     >>> occurrences(torch.tensor([4, 4, 0, 4, 0])).tolist()
     [0, 1, 0, 2, 1]
@@ -162,8 +162,8 @@ def occurrences(labels: Tensor) -> Tensor:
     return torch.empty_like(places).scatter_(0, order, places - first)
 
 
-def with_labels(rows: Rows, ids: Tensor, labels: Tensor) -> Rows:
-    """The rows with the labels that stand beside their numbers; the last one counts."""
+def with_labels(samples: Samples, ids: Tensor, labels: Tensor) -> Samples:
+    """The samples with the labels that stand beside their numbers; the last one counts."""
     known = dict(zip(ids.tolist(), labels.tolist(), strict=True))
-    theirs = [known[number] for number in rows.ids.tolist()]
-    return replace(rows, labels=torch.tensor(theirs, dtype=torch.int64))
+    theirs = [known[number] for number in samples.ids.tolist()]
+    return replace(samples, labels=torch.tensor(theirs, dtype=torch.int64))

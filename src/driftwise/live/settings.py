@@ -40,13 +40,13 @@ OF_RUNS = (
 """Settings of a run that mean something without tasks, epochs and a schedule."""
 
 _NOT_LIVE = {
-    "method": {"joint": "trains on all rows ever seen, which a live learner does not keep"},
+    "method": {"joint": "trains on all samples ever seen, which a live learner does not keep"},
     "detector": {"oracle": "knows the schedule of a benchmark, and a live stream has none"},
 }
 
 
 _ROW_BY_ROW = {"reference_size": 10, "check_rows": 1}
-"""Where evidence adds up: a class is watched from few rows on, and every row is looked at."""
+"""Where evidence adds up: a class is watched from few samples on, and every sample is looked at."""
 
 
 ADAM_RATES = {"adam": 0.003, "adamw": 0.003}
@@ -77,15 +77,15 @@ class LiveSettings:
     max_gradient: float | None = 10.0
     """longer gradients are shortened to this norm; None: none are"""
     watch_every: int = 6
-    """of so many labelled rows of a class one is watched, and never trained on"""
+    """of so many labelled samples of a class one is watched, and never trained on"""
     reference_size: int = 100
-    """rows of a class that say what it looked like when it was learned; as a rule 10 for the
-    detector sequential, which goes on to compare rows with all that came before"""
+    """samples of a class that say what it looked like when it was learned; as a rule 10 for the
+    detector sequential, which goes on to compare samples with all that came before"""
     check_rows: int = 50
-    """rows of a class since its last check that make a check due; as a rule 1 for the detector
+    """samples of a class since its last check that make a check due; as a rule 1 for the detector
     sequential"""
     recent_rows: int = 2000
-    """labelled rows, and unlabelled ones, that are kept for realignment and for late answers"""
+    """labelled samples, and unlabelled ones, that are kept for realignment and for late answers"""
     catch_up_steps: int = 100
     """steps that the network needs to follow a realigned memory: until so many are made, a batch
     that brings nothing to learn from is answered by one on memory alone"""

@@ -1,4 +1,4 @@
-"""The replay memory: a fixed number of rows, and the policies that say which rows stay."""
+"""The replay memory: a fixed number of samples, and the policies that say which samples stay."""
 
 from driftwise.memory.buffer import Memory, Stored
 from driftwise.memory.policies import POLICIES, Balanced, Policy, Reservoir

@@ -1,4 +1,4 @@
-"""The memory: what is kept of the rows that went by."""
+"""The memory: what is kept of the samples that went by."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from driftwise.errors import UserError
 from driftwise.memory.draws import Draws, Picks
 from driftwise.memory.policies import Policy
 from driftwise.memory.slots import Ints, Slots
-from driftwise.types import Extras, Rows
+from driftwise.types import Extras, Samples
 
 _Array: TypeAlias = npt.NDArray[Any]
 _NO_EXTRAS: Extras = MappingProxyType({})
 _EXTRA = "extras."
-"""Marks the columns that a method brought, beside those every row has."""
+"""Marks the columns that a method brought, beside those every sample has."""
 _STATE_KEYS = ("policy", "capacity", "seen", "slots", "columns", "generators")
 _FORMER_KEYS = ("step", "steps")
 """which states of earlier versions have, and nobody reads"""
@@ -31,33 +31,33 @@ _FORMER_KEYS = ("step", "steps")
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Rows as the memory gives them back; every field has one entry per row."""
+    """Samples as the memory gives them back; every field has one entry per sample."""
 
-    rows: Rows
+    samples: Samples
     extras: dict[str, Tensor]
-    """the columns that were offered beside the rows"""
+    """the columns that were offered beside the samples"""
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.samples)
 
 
 class Memory:
-    """A fixed number of slots for rows, kept as they came (uint8 images, float vectors).
+    """A fixed number of slots for samples, kept as they came (uint8 images, float vectors).
 
-    The first rows decide shapes, dtypes and extra columns; all later ones must bring the same.
+    The first samples decide shapes, dtypes and extra columns; all later ones must bring the same.
 
     >>> from driftwise.memory.policies import Reservoir
     >>> column = torch.arange(6)
     >>> images = torch.zeros(6, 2, 2, 3, dtype=torch.uint8)
     >>> memory = Memory(4, policy=Reservoir(), seed=0)
-    >>> memory.offer(Rows(images=images, labels=column % 2, ids=column, concepts=column * 0))
+    >>> memory.offer(Samples(images=images, labels=column % 2, ids=column, concepts=column * 0))
     >>> len(memory), memory.seen, len(memory.sample(3))
     (4, 6, 3)
     """
 
     def __init__(self, capacity: int, *, policy: Policy, seed: int) -> None:
         if capacity < 1:
-            raise UserError(f"buffer_size must be at least 1 row; got {capacity}")
+            raise UserError(f"buffer_size must be at least 1 sample; got {capacity}")
         self._policy = policy
         self._slots = Slots(capacity)
         self._seen = 0
@@ -76,45 +76,45 @@ class Memory:
 
     @property
     def free(self) -> int:
-        """Slots without a row."""
+        """Slots without a sample."""
         return self.capacity - len(self)
 
     @property
     def seen(self) -> int:
-        """Rows offered so far; dropping and putting do not count."""
+        """Samples offered so far; dropping and putting do not count."""
         return self._seen
 
-    def offer(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
+    def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Let the policy keep what it wants of a batch."""
-        labels = rows.labels.numpy()
+        labels = samples.labels.numpy()
         if not len(labels):
             return
-        incoming = self._admit(rows, extras, len(labels))
+        incoming = self._admit(samples, extras, len(labels))
         slots, kept = self._policy.place(self._slots, labels, seen=self._seen, draws=self._draws)
         self._seen += len(labels)
         if kept is None or len(kept):
             for column, values in incoming:
                 column.write(slots, values, kept)
 
-    def put(self, rows: Rows, extras: Extras = _NO_EXTRAS) -> None:
+    def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first; the policy is not asked and `seen` stays."""
-        if len(rows) > self.free:
+        if len(samples) > self.free:
             raise ValueError(
-                f"expected at most {self.free} rows, one per free slot; got {len(rows)}: "
+                f"expected at most {self.free} samples, one per free slot; got {len(samples)}: "
                 "drop a class first"
             )
-        if len(rows) == 0:
+        if len(samples) == 0:
             return
-        incoming = self._admit(rows, extras, len(rows))
-        slots = np.sort(self._slots.free)[: len(rows)]
-        self._slots.write(slots, rows.labels.numpy())
+        incoming = self._admit(samples, extras, len(samples))
+        slots = np.sort(self._slots.free)[: len(samples)]
+        self._slots.write(slots, samples.labels.numpy())
         for column, values in incoming:
             column.write(slots, values)
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
         """Free the slots of one class; how many there were.
 
-        `only`, a mask over the class's rows as `rows_of` gives them, limits it to some of them.
+        `only`, a mask over the class's samples as `rows_of` gives them, limits it to some of them.
         """
         slots = self._slots.of_class(label)
         if only is not None:
@@ -123,9 +123,9 @@ class Memory:
         return len(slots)
 
     def sample(self, count: int) -> Stored:
-        """Draw min(count, len) rows without replacement, every subset equally likely."""
+        """Draw min(count, len) samples without replacement, every subset equally likely."""
         slots = self._draw(count)
-        return Stored(rows=self._rows(slots), extras=self._extras(slots))
+        return Stored(samples=self._samples(slots), extras=self._extras(slots))
 
     def recall(self, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """What a training step needs of a `sample`: its images, labels and extras.
@@ -138,7 +138,7 @@ class Memory:
 
     def _draw(self, count: int) -> Ints:
         if count < 0:
-            raise ValueError(f"expected a count of at least 0 rows; got {count}")
+            raise ValueError(f"expected a count of at least 0 samples; got {count}")
         held = len(self._slots)
         return self._slots.order[self._picks.take(min(count, held), held)]
 
@@ -146,17 +146,17 @@ class Memory:
         return {name: column.read(slots) for name, column in self._extra_columns.items()}
 
     def widen(self, width: int) -> None:
-        """Columns of one number per class get more of them, 0 in every row that is there."""
+        """Columns of one number per class get more of them, 0 in every sample that is there."""
         wider = {name: column.widened(width) for name, column in self._extra_columns.items()}
         self._take_columns(self._columns | {_EXTRA + name: each for name, each in wider.items()})
 
     def counts(self) -> dict[int, int]:
-        """Rows per class, in ascending order, only classes with rows."""
+        """Samples per class, in ascending order, only classes with samples."""
         return self._slots.counts()
 
-    def rows_of(self, label: int) -> Rows:
-        """The rows of one class, in slot order."""
-        return self._rows(self._slots.of_class(label))
+    def samples_of(self, label: int) -> Samples:
+        """The samples of one class, in slot order."""
+        return self._samples(self._slots.of_class(label))
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of everything that changes; free slots take no room in it."""
@@ -197,32 +197,36 @@ class Memory:
             if name.startswith(_EXTRA)
         }
 
-    def _admit(self, rows: Rows, extras: Extras, num_rows: int) -> list[tuple[_Column, _Array]]:
-        """What is to be written where, if it is what the memory keeps; the first rows decide."""
-        incoming = {"images": rows.images, "ids": rows.ids, "concepts": rows.concepts}
+    def _admit(
+        self, samples: Samples, extras: Extras, num_samples: int
+    ) -> list[tuple[_Column, _Array]]:
+        """What is to be written where, if it is what the memory keeps; the first samples decide."""
+        incoming = {"images": samples.images, "ids": samples.ids, "concepts": samples.concepts}
         for name, values in extras.items():
             incoming[_EXTRA + name] = values
         columns = self._columns
         if not columns:
-            _check_lengths(incoming, num_rows)
+            _check_lengths(incoming, num_samples)
             columns = self._columns_like(incoming)
         if incoming.keys() != columns.keys():
             raise ValueError(
                 f"expected the columns {', '.join(columns)}, as at first; got {', '.join(incoming)}"
             )
         admitted = [
-            (column, column.admit(name, incoming[name], num_rows))
+            (column, column.admit(name, incoming[name], num_samples))
             for name, column in columns.items()
         ]
         if columns is not self._columns:
             self._take_columns(columns)
         return admitted
 
-    def _rows(self, slots: Ints) -> Rows:
+    def _samples(self, slots: Ints) -> Samples:
         labels = torch.from_numpy(self._slots.labels[slots])
-        if not self._columns:  # nothing has come yet: no rows, and nobody knows their shape
-            return Rows(images=labels.to(torch.uint8), labels=labels, ids=labels, concepts=labels)
-        return Rows(
+        if not self._columns:  # nothing has come yet: no samples, and nobody knows their shape
+            return Samples(
+                images=labels.to(torch.uint8), labels=labels, ids=labels, concepts=labels
+            )
+        return Samples(
             images=self._columns["images"].read(slots),
             labels=labels,
             ids=self._columns["ids"].read(slots),
@@ -233,13 +237,13 @@ class Memory:
 class _Column:
     """One value per slot, and one for the slot that is nobody's, of one shape and dtype.
 
-    Kept in numpy, which reads and writes whole rows by their numbers where torch goes element by
+    Kept in numpy, which reads and writes whole samples by their numbers where torch goes element by
     element. What is not integers is kept as integers of the same width: numpy does not know all of
     torch's dtypes, and integers carry no graph. A large column lies in a file.
     """
 
     def __init__(self, like: Tensor, capacity: int) -> None:
-        """For values such as these, (rows, ...)."""
+        """For values such as these, (samples, ...)."""
         if like.itemsize not in _SAME_WIDTH:
             raise ValueError(f"expected numbers of at most 8 bytes each; got {like.dtype}")
         self._dtype = like.dtype
@@ -247,24 +251,24 @@ class _Column:
         is_plain = like.dtype in (torch.uint8, torch.int64)
         self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
         self._values = allocation.room_for((capacity + 1, *self._shape), self._stand_in).numpy()
-        row_bytes = max(1, math.prod(self._shape) * self._dtype.itemsize)
-        self._most_at_once = allocation.MOST_IN_MEMORY // row_bytes
+        sample_bytes = max(1, math.prod(self._shape) * self._dtype.itemsize)
+        self._most_at_once = allocation.MOST_IN_MEMORY // sample_bytes
 
-    def admit(self, name: str, values: Tensor, rows: int) -> _Array:
-        """The values as they are kept; refused if of another shape or dtype, or not one per row."""
+    def admit(self, name: str, values: Tensor, samples: int) -> _Array:
+        """The values as they are kept; refused if of another shape or dtype, or not one per sample."""
         if values.dtype is self._dtype:
             kept_as = values if self._stand_in is self._dtype else values.view(self._stand_in)
             array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
-            if array.shape == (rows, *self._shape):
+            if array.shape == (samples, *self._shape):
                 return array
-        _check_lengths({name: values}, rows)
+        _check_lengths({name: values}, samples)
         raise ValueError(
-            f"expected {name} of {self._dtype} {self._shape} per row, as at first; "
+            f"expected {name} of {self._dtype} {self._shape} per sample, as at first; "
             f"got {values.dtype} {tuple(values.shape[1:])}"
         )
 
     def widened(self, width: int) -> _Column:
-        """One with more entries per row, all 0; itself, if it keeps no lists of numbers."""
+        """One with more entries per sample, all 0; itself, if it keeps no lists of numbers."""
         if len(self._shape) != 1 or self._shape[0] >= width:
             return self
         capacity, before = len(self._values) - 1, self._shape[0]
@@ -295,10 +299,12 @@ _SLOTS_AT_ONCE = 4096
 _SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def _check_lengths(columns: Mapping[str, Tensor], rows: int) -> None:
+def _check_lengths(columns: Mapping[str, Tensor], samples: int) -> None:
     for name, values in columns.items():
-        if values.shape[0] != rows:
-            raise ValueError(f"expected {rows} entries in {name}, one per row; got {len(values)}")
+        if values.shape[0] != samples:
+            raise ValueError(
+                f"expected {samples} entries in {name}, one per sample; got {len(values)}"
+            )
 
 
 def _check_state(state: Mapping[str, Any], *, policy: str, capacity: int) -> None:

@@ -102,14 +102,14 @@ class Slots:
         return np.flatnonzero((self.labels == label) & (self._position < self._held))
 
     def counts(self) -> dict[int, int]:
-        """Rows per class, in ascending order, only classes with rows."""
+        """Samples per class, in ascending order, only classes with samples."""
         labels, counts = np.unique(self.labels[self.occupied], return_counts=True)
         return dict(zip(labels.tolist(), counts.tolist(), strict=True))
 
     def write(self, slots: Ints | slice, labels: Ints) -> None:
-        """Put `labels` (rows,) into `slots` (rows,), free or occupied or nobody's.
+        """Put `labels` (samples,) into `slots` (samples,), free or occupied or nobody's.
 
-        Of several rows for one slot the last one stands, as numpy assigns them.
+        Of several samples for one slot the last one stands, as numpy assigns them.
         """
         if isinstance(slots, slice):
             if self._in_order and slots.start == self._held and self._lists is None:

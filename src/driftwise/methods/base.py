@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.methods.logit_cache import Looks
-from driftwise.models.plain import treats_rows_apart
+from driftwise.models.plain import treats_samples_apart
 from driftwise.types import Extras
 
 
 class Inputs:
-    """Rows as a network takes them, on its device."""
+    """Samples as a network takes them, on its device."""
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class Inputs:
     ) -> None:
         """`convert` makes of bytes what a network takes."""
         self.y = y
-        """int64 (rows,)"""
+        """int64 (samples,)"""
         self.extras = extras
-        """the columns that the method had kept with these rows (draws from memory only)"""
+        """the columns that the method had kept with these samples (draws from memory only)"""
         self.looks = looks
-        """which pictures these are, where the same ones will come again; None: they will not"""
+        """which images these are, where the same ones will come again; None: they will not"""
         self._images = images
         self._convert = convert
         self._x: Tensor | None = None
@@ -41,7 +41,7 @@ class Inputs:
 
     @property
     def x(self) -> Tensor:
-        """Floats (rows, channels, height, width), the same ones every time."""
+        """Floats (samples, channels, height, width), the same ones every time."""
         if self._x is None and self._whole is not None:
             floats, start = self._whole
             self._x = floats[start : start + len(self.y)]
@@ -61,7 +61,7 @@ class Inputs:
         if len(waiting) < len(parts):
             return torch.cat([part.x for part in parts])
         whole = parts[0]._convert(torch.cat(waiting))
-        # Who asks for a part later must see the same pictures, however they were augmented. Most
+        # Who asks for a part later must see the same images, however they were augmented. Most
         # methods do not ask: cutting it now would cost 12 us.
         start = 0
         for part in parts:
@@ -75,11 +75,11 @@ class Inputs:
 
 
 def said_to_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
-    """What a network says to each of several sets of rows, (rows, classes) each.
+    """What a network says to each of several sets of samples, (samples, classes) each.
 
     Each in a forward of its own, unless it surely says the same to all of them in one.
     """
-    if len(parts) == 1 or not treats_rows_apart(network):
+    if len(parts) == 1 or not treats_samples_apart(network):
         return tuple(network(part.x) for part in parts)
     said: Tensor = network(Inputs.together(*parts))
     return torch.split(said, [len(part.y) for part in parts])
@@ -92,11 +92,11 @@ class Outcome:
     loss: Tensor
     """one number, to be differentiated"""
     logits: Tensor
-    """(stream rows, classes): what the network said to the stream batch"""
+    """(stream samples, classes): what the network said to the stream batch"""
 
 
 class Draw(Protocol):
-    """Draws rows from memory: `minibatch_size` of them, or `count`; None while it is empty."""
+    """Draws samples from memory: `minibatch_size` of them, or `count`; None while it is empty."""
 
     def __call__(self, count: int | None = None) -> Inputs | None:
         """A fresh draw without replacement, independent of earlier ones."""
@@ -107,7 +107,7 @@ class Objective(ABC):
     """A method. Nothing in it knows of drift; most override `outcome` alone."""
 
     rehearses: ClassVar[bool] = True
-    """whether stream rows are offered to the memory"""
+    """whether stream samples are offered to the memory"""
     cumulative: ClassVar[bool] = False
     """whether a task trains on every class seen so far, and not on its new ones only"""
     starts_afresh: bool = False
@@ -117,13 +117,13 @@ class Objective(ABC):
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """The loss of one step, and the logits of the stream batch."""
 
-    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
-        """How many memory rows a draw asks for; 0: the method draws none."""
+    def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+        """How many memory samples a draw asks for; 0: the method draws none."""
         del batch_size
         return minibatch_size
 
     def columns(self, logits: Tensor) -> Extras:
-        """What to keep in memory beside rows that the network just gave these logits."""
+        """What to keep in memory beside samples that the network just gave these logits."""
         del logits
         return {}
 

@@ -21,7 +21,7 @@ class Finetune(Objective):
         logits = network(stream.x)
         return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
 
-    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+    def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
         """None."""
         del minibatch_size, batch_size
         return 0

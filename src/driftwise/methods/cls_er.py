@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Objective, Outcome
-from driftwise.models.plain import treats_rows_apart
+from driftwise.models.plain import treats_samples_apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class CLSER(Objective):
             logits = network(stream.x)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         target = self._better(replay)
-        again = None if treats_rows_apart(network) else network(replay.x)
+        again = None if treats_samples_apart(network) else network(replay.x)
         said = network(Inputs.together(stream, replay))
         logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
         loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
@@ -77,7 +77,7 @@ class CLSER(Objective):
 
     @torch.no_grad()
     def _better(self, replay: Inputs) -> Tensor:
-        """(rows, classes): of each row, the logits of the average that is surer of its class."""
+        """(samples, classes): of each sample, the logits of the average that is surer of its class."""
         stable, plastic = self._averages["stable"](replay.x), self._averages["plastic"](replay.x)
         right = replay.y[:, None]
         # In float32: bfloat16 probabilities near 1 would tie, and ties all go one way.

@@ -1,4 +1,4 @@
-"""DER++: memory rows keep the logits that the network once gave them, and their labels."""
+"""DER++: memory samples keep the logits that the network once gave them, and their labels."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class DERppOptions:
     """The weights of the terms beside the stream's own."""
 
     alpha: float = 0.2
-    """weight of the squared distance to the logits kept with memory rows"""
+    """weight of the squared distance to the logits kept with memory samples"""
     beta: float = 0.5
-    """weight of the cross-entropy on memory rows"""
+    """weight of the cross-entropy on memory samples"""
     one_forward: bool = False
     """one draw for both terms, in one forward with the stream, instead of two draws and three
-    forwards as published: two thirds of the work; batch norm sees all rows at once"""
+    forwards as published: two thirds of the work; batch norm sees all samples at once"""
 
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.beta < 0:

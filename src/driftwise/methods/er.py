@@ -1,4 +1,4 @@
-"""Experience replay: stream and memory rows in one forward, one mean cross-entropy."""
+"""Experience replay: stream and memory samples in one forward, one mean cross-entropy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ER(Objective):
     """Replays plainly, from the very first step on."""
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        """Cross-entropy over the stream batch and one draw, every row weighing the same."""
+        """Cross-entropy over the stream batch and one draw, every sample weighing the same."""
         replay = draw()
         if replay is None:
             logits = network(stream.x)

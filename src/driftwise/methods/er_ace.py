@@ -1,4 +1,4 @@
-"""ER-ACE: stream rows compete only with their own kind, memory rows with every class."""
+"""ER-ACE: stream samples compete only with their own kind, memory samples with every class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ERACE(Objective):
         self._place: Tensor | None = None
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        """Masked cross-entropy on the stream plus a full one on a draw, as two sets of rows."""
+        """Masked cross-entropy on the stream plus a full one on a draw, as two sets of samples."""
         replay = draw() if self._tasks >= 2 else None
         logits, *replayed = said_to_each(
             network, *([stream] if replay is None else [stream, replay])

@@ -1,4 +1,4 @@
-"""What a network that does not change said to each picture, so that it is asked once."""
+"""What a network that does not change said to each image, so that it is asked once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ kept"""
 
 
 class Looks(NamedTuple):
-    """Which pictures these are; every field has one entry per row, on the CPU."""
+    """Which images these are; every field has one entry per sample, on the CPU."""
 
     ids: Tensor
     concepts: Tensor
 
 
 class Kept:
-    """Answers by row and look. They grow with what is asked: for tasks that have an end.
+    """Answers by sample and look. They grow with what is asked: for tasks that have an end.
 
     >>> kept, looks = Kept(), Looks(torch.tensor([7, 2]), torch.tensor([0, 0]))
     >>> kept.said(looks, lambda: torch.tensor([[1.0], [2.0]])).tolist()
@@ -48,7 +48,7 @@ class Kept:
         return None if self._answers is None else self._answers.shape[1]
 
     def said(self, looks: Looks, ask: Callable[[], Tensor]) -> Tensor:
-        """The answers to these rows, (rows, numbers), asked for if one of them is missing."""
+        """The answers to these samples, (samples, numbers), asked for if one of them is missing."""
         if not self._has_places(looks):
             return ask()
         place = self._place[looks.concepts, looks.ids]
@@ -81,7 +81,7 @@ class Kept:
             self._keep(state["looks"], state["answers"].to(device))
 
     def _has_places(self, looks: Looks) -> bool:
-        """Make room in the table; False: these rows are not to be kept."""
+        """Make room in the table; False: these samples are not to be kept."""
         needs = []
         for need, numbers in zip(self._needs, (looks.concepts, looks.ids), strict=True):
             low, high = (int(end) for end in numbers.aminmax())
@@ -89,7 +89,7 @@ class Kept:
                 return False
             needs.append(max(need, high + 1))
         # By what was needed so far, not by how large the table happens to be: who goes on from a
-        # checkpoint must keep the same rows.
+        # checkpoint must keep the same samples.
         if needs[0] * needs[1] > MOST_PLACES:
             return False
         self._needs = (needs[0], needs[1])
@@ -103,7 +103,7 @@ class Kept:
         return True
 
     def _keep(self, looks: Tensor, answers: Tensor) -> None:
-        """Append answers, (rows, numbers), to looks (2, rows)."""
+        """Append answers, (samples, numbers), to looks (2, samples)."""
         start, end = self._count, self._count + len(answers)
         if self._answers is None or end > len(self._answers):
             room = max(end, 2 * start)
@@ -112,15 +112,15 @@ class Kept:
         self._looks[:, start:end] = looks
         self._answers[start:end] = answers
         self._count = end
-        # Of a picture that came twice in a batch the last answer stands, however many threads.
+        # Of an image that came twice in a batch the last answer stands, however many threads.
         concepts, ids = looks
         flat = concepts * self._place.shape[1] + ids
         self._place.view(-1).scatter_reduce_(0, flat, torch.arange(start, end), "amax")
 
 
-def _enlarged(values: Tensor | None, like: Tensor, rows: int) -> Tensor:
-    """Room for so many rows, the first ones as they were."""
-    larger = like.new_empty((rows, *like.shape[1:]))
+def _enlarged(values: Tensor | None, like: Tensor, samples: int) -> Tensor:
+    """Room for so many samples, the first ones as they were."""
+    larger = like.new_empty((samples, *like.shape[1:]))
     if values is not None:
         larger[: len(values)] = values
     return larger

@@ -1,4 +1,4 @@
-"""SER: the network stays near what it said, on memory rows and on the stream alike."""
+"""SER: the network stays near what it said, on memory samples and on the stream alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Objective, Outcome, said_to_each
 from driftwise.methods.logit_cache import Kept
-from driftwise.models.plain import asks_rows_apart
+from driftwise.models.plain import asks_samples_apart
 from driftwise.types import Extras
 
 
@@ -23,7 +23,7 @@ class SEROptions:
     """The weights of the two distances."""
 
     alpha: float = 0.2
-    """weight of the squared distance to the logits kept with memory rows"""
+    """weight of the squared distance to the logits kept with memory samples"""
     beta: float = 0.2
     """weight of the squared distance to what the network frozen after the last task says"""
 
@@ -71,13 +71,13 @@ class SER(Objective):
         """The frozen network's logits; in later epochs those of the first."""
         frozen = self._frozen
         assert frozen is not None, "the method has not been attached to a network"
-        if stream.looks is None or not asks_rows_apart(frozen):
+        if stream.looks is None or not asks_samples_apart(frozen):
             return _said_by(frozen, stream)
         if self._kept.width != outputs:  # nothing is kept, or less than the head has grown to
             self._kept.clear()
         return self._kept.said(stream.looks, lambda: _said_by(frozen, stream))
 
-    def rows_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+    def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
         """As many as the stream batch has."""
         del minibatch_size
         return batch_size
@@ -122,6 +122,6 @@ class SER(Objective):
         self._kept.load_state_dict(state.get("kept", {}), device)
 
 
-def _said_by(network: nn.Module, rows: Inputs) -> Tensor:
-    said: Tensor = network(rows.x)
+def _said_by(network: nn.Module, samples: Inputs) -> Tensor:
+    said: Tensor = network(samples.x)
     return said

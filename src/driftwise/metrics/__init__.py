@@ -1,7 +1,7 @@
 """How good a run was and what it cost: scores, matrix summaries, detection quality, the ledger."""
 
 from driftwise.metrics.detection import DetectionQuality, detection_quality
-from driftwise.metrics.flops import FlopMeter, FlopsPerRow, per_row
+from driftwise.metrics.flops import FlopMeter, FlopsPerSample, per_sample
 from driftwise.metrics.ledger import LABEL_KINDS, PHASES, Ledger
 from driftwise.metrics.matrix import (
     accuracy_matrix,
@@ -20,7 +20,7 @@ __all__ = [
     "Calibration",
     "DetectionQuality",
     "FlopMeter",
-    "FlopsPerRow",
+    "FlopsPerSample",
     "Ledger",
     "Recovery",
     "Scores",
@@ -32,7 +32,7 @@ __all__ = [
     "final_average_accuracy",
     "forgetting",
     "forgetting_since",
-    "per_row",
+    "per_sample",
     "recoveries",
     "score",
 ]

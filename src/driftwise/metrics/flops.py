@@ -1,7 +1,7 @@
 """FLOPs of everything a network computes, from one measurement on a throwaway copy.
 
-A forward costs the same for every row of one shape, so a network is measured once and afterwards
-only its rows are counted. Counted are matrix products, convolutions and attention (a multiplication
+A forward costs the same for every sample of one shape, so a network is measured once and afterwards
+only its samples are counted. Counted are matrix products, convolutions and attention (a multiplication
 and an addition are two FLOPs); activations and normalisation are not.
 """
 
@@ -19,58 +19,58 @@ from torch.utils.flop_counter import FlopCounterMode
 from driftwise import rng
 
 _NUM_ROWS = 2
-"""Batch norm in training cannot work on a single row."""
+"""Batch norm in training cannot work on a single sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlopsPerRow:
-    """What one row costs."""
+class FlopsPerSample:
+    """What one sample costs."""
 
     forward: int
     backward: int
     """beyond the forward; 0 if no parameter can be trained"""
 
 
-def per_row(network: nn.Module, row_shape: tuple[int, ...]) -> FlopsPerRow:
-    """Measure a network on rows of `row_shape` (float, no batch dimension), leaving it as it is.
+def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSample:
+    """Measure a network on samples of `row_shape` (float, no batch dimension), leaving it as it is.
 
     >>> per_row(nn.Linear(8, 4), (8,))
-    FlopsPerRow(forward=64, backward=64)
+    FlopsPerSample(forward=64, backward=64)
     """
     # Training mode throughout: in eval mode some layers take a fused path that counts as nothing.
     probe = copy.deepcopy(network).cpu().train()
     for module in probe.modules():
         # A hook may collect or book what it sees, and a copied hook still writes to the original.
         module._forward_hooks.clear()
-    rows = torch.zeros(_NUM_ROWS, *row_shape)
+    samples = torch.zeros(_NUM_ROWS, *sample_shape)
     counter = FlopCounterMode(display=False)
     # Fused attention counts as nothing on a CPU; dropout would draw from the global state.
     math_attention = sdpa_kernel(SDPBackend.MATH)
     with rng.as_global(rng.fork(0, "flops")), torch.enable_grad(), math_attention, counter:
-        outputs = probe(rows)
+        outputs = probe(samples)
         forward = counter.get_total_flops()
         if outputs.requires_grad:
             outputs.sum().backward()
         total = counter.get_total_flops()
-    return FlopsPerRow(forward=forward // _NUM_ROWS, backward=(total - forward) // _NUM_ROWS)
+    return FlopsPerSample(forward=forward // _NUM_ROWS, backward=(total - forward) // _NUM_ROWS)
 
 
 class FlopMeter:
-    """Books the FLOPs of every call of the networks it watches, by counting their rows."""
+    """Books the FLOPs of every call of the networks it watches, by counting their samples."""
 
     def __init__(self, book: Callable[[int], None]) -> None:
         """`book` is told the FLOPs of each call, e.g. `ledger.add_flops`."""
         self._book = book
 
-    def watch(self, network: nn.Module, row_shape: tuple[int, ...]) -> None:
-        """Count every call `network(rows)` from now on, and the calls of copies made from it.
+    def watch(self, network: nn.Module, sample_shape: tuple[int, ...]) -> None:
+        """Count every call `network(samples)` from now on, and the calls of copies made from it.
 
         A call in training mode with gradients enabled books the backward that will follow, too.
         Watching a network, or a copy of it, once more counts nothing twice.
         """
         hooks = network._forward_hooks.values()
         if not any(isinstance(hook, _BookRows) and hook.book == self._book for hook in hooks):
-            network.register_forward_hook(_BookRows(self._book, per_row(network, row_shape)))
+            network.register_forward_hook(_BookRows(self._book, per_sample(network, sample_shape)))
 
 
 class _BookRows:
@@ -79,7 +79,7 @@ class _BookRows:
     only_counts = True
     """what the network says stays what it is"""
 
-    def __init__(self, book: Callable[[int], None], cost: FlopsPerRow) -> None:
+    def __init__(self, book: Callable[[int], None], cost: FlopsPerSample) -> None:
         self.book = book
         self._forward = cost.forward
         self._forward_and_backward = cost.forward + cost.backward

@@ -61,7 +61,7 @@ class Ledger:
     def allowance(self, wanted: int) -> int:
         """How many of `wanted` adaptation labels may be asked for; the rest is booked as refused.
 
-        What is then really given has to be booked: a source may have fewer rows than it may give.
+        What is then really given has to be booked: a source may have fewer samples than it may give.
         """
         _check_count("wanted", wanted)
         if self.label_budget is None:

@@ -24,13 +24,13 @@ class Calibration:
     """Does the network know how often it is right? Shares between 0 and 1, not percent."""
 
     ece: float | None
-    """expected calibration error: |confidence - accuracy|, averaged over the rows' bins"""
+    """expected calibration error: |confidence - accuracy|, averaged over the samples' bins"""
     confidence: tuple[float | None, ...]
     """mean probability of the predicted class, one per bin; None: the bin is empty"""
     accuracy: tuple[float | None, ...]
     """share of correct predictions, one per bin; None: the bin is empty"""
     count: tuple[int, ...]
-    """rows in each of the 15 bins ]0, 1/15], ]1/15, 2/15], ... ]14/15, 1]"""
+    """samples in each of the 15 bins ]0, 1/15], ]1/15, 2/15], ... ]14/15, 1]"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -53,7 +53,7 @@ class Scores:
     accuracy_til: tuple[float | None, ...]
     """task-incremental: the network is told the task and chooses among that task's classes only"""
     per_class: dict[int, float]
-    """percent correct, for every class so far that has test rows"""
+    """percent correct, for every class so far that has test samples"""
     per_class_f1: dict[int, float]
     """percent, for every class so far; 0 where a class is neither present nor predicted"""
     macro_f1: float | None
@@ -80,7 +80,7 @@ class Scores:
 def score(
     logits: Tensor, labels: Tensor, task_classes: Sequence[Sequence[int]], *, task: int
 ) -> Scores:
-    """Score the tests of all tasks so far: logits (rows, classes), labels (rows,).
+    """Score the tests of all tasks so far: logits (samples, classes), labels (samples,).
 
     `task_classes` holds the classes that each task so far brought (none is allowed). The network is
     free to answer any class of its head, also one that has not arrived yet.
@@ -138,7 +138,7 @@ def _check_inputs(
 ) -> None:
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError(
-            "expected logits (rows, classes) and labels (rows,), "
+            "expected logits (samples, classes) and labels (samples,), "
             f"got {tuple(logits.shape)} and {tuple(labels.shape)}"
         )
     if task < 1 or len(task_classes) != task:
@@ -163,7 +163,7 @@ def _check_inputs(
 def _argmax_within_task(
     logits: Tensor, labels: Tensor, task_classes: Sequence[Sequence[int]]
 ) -> Tensor:
-    """The best class of the task that each row belongs to, (rows,)."""
+    """The best class of the task that each sample belongs to, (samples,)."""
     owner = torch.full((logits.shape[1],), -1)
     for position, classes in enumerate(task_classes):
         owner[list(classes)] = position
@@ -175,8 +175,10 @@ def _percent_by_task(
     correct: Tensor, present: Tensor, task_classes: Sequence[Sequence[int]]
 ) -> tuple[float | None, ...]:
     hits = [int(correct[list(classes)].sum()) for classes in task_classes]
-    rows = [int(present[list(classes)].sum()) for classes in task_classes]
-    return tuple(100.0 * hit / row if row else None for hit, row in zip(hits, rows, strict=True))
+    samples = [int(present[list(classes)].sum()) for classes in task_classes]
+    return tuple(
+        100.0 * hit / sample if sample else None for hit, sample in zip(hits, samples, strict=True)
+    )
 
 
 def _calibration(logits: Tensor, is_correct: Tensor) -> Calibration:
@@ -186,10 +188,12 @@ def _calibration(logits: Tensor, is_correct: Tensor) -> Calibration:
     count = torch.bincount(bins, minlength=NUM_BINS)
     total_confidence = torch.bincount(bins, weights=confidence, minlength=NUM_BINS)
     total_correct = torch.bincount(bins, weights=is_correct.double(), minlength=NUM_BINS)
-    num_rows = len(logits)
+    num_samples = len(logits)
     return Calibration(
-        # A bin's gap weighted by its rows is the gap between its totals.
-        ece=float((total_confidence - total_correct).abs().sum()) / num_rows if num_rows else None,
+        # A bin's gap weighted by its samples is the gap between its totals.
+        ece=float((total_confidence - total_correct).abs().sum()) / num_samples
+        if num_samples
+        else None,
         confidence=_means(total_confidence, count),
         accuracy=_means(total_correct, count),
         count=tuple(count.tolist()),

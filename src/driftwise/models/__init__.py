@@ -1,6 +1,6 @@
-"""Networks: floats (rows, channels, height, width) in, logits (rows, num_classes) out.
+"""Networks: floats (samples, channels, height, width) in, logits (samples, num_classes) out.
 
-Every network has `features(x) -> (rows, d)`, what its linear `head` reads, and
+Every network has `features(x) -> (samples, d)`, what its linear `head` reads, and
 `forward(x) = head(features(x))`. First weights (PyTorch's own initialisation, but for `ViT`) and
 dropout are drawn from the global state: build and train inside `rng.as_global` to say from which
 generator.

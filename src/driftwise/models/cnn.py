@@ -1,4 +1,4 @@
-"""A small convolutional network, for pictures from 8x8 up."""
+"""A small convolutional network, for images from 8x8 up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CNNOptions:
 
 
 class SmallCNN(nn.Module):
-    """Three 3x3 convolutions (width, 2 width, 4 width), the last two halving the picture.
+    """Three 3x3 convolutions (width, 2 width, 4 width), the last two halving the image.
 
     >>> SmallCNN(input_shape=(1, 8, 8), num_classes=10).head
     Linear(in_features=64, out_features=10, bias=True)
@@ -38,7 +38,7 @@ class SmallCNN(nn.Module):
     ) -> None:
         super().__init__()
         channels, _, _ = input_shape
-        # Padded strides rather than pooling: they also take a picture of a single pixel.
+        # Padded strides rather than pooling: they also take an image of a single pixel.
         self.body = nn.Sequential(
             *_conv_norm_relu(channels, width, stride=1),
             *_conv_norm_relu(width, 2 * width, stride=2),
@@ -47,12 +47,12 @@ class SmallCNN(nn.Module):
         self.head = nn.Linear(4 * width, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head reads, (rows, channels, height, width) -> (rows, 4 width)."""
+        """What the head reads, (samples, channels, height, width) -> (samples, 4 width)."""
         maps: Tensor = self.body(x)
         return maps.mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (rows, channels, height, width) -> (rows, num_classes)."""
+        """Logits, (samples, channels, height, width) -> (samples, num_classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

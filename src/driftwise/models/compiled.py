@@ -13,11 +13,11 @@ from driftwise.errors import UserError
 
 
 class Compiled(nn.Module):
-    """Calls a network, through torch.compile where as many rows come as in a full step.
+    """Calls a network, through torch.compile where as many samples come as in a full step.
 
-    One graph per usual number of rows, made when it first comes; nothing is compiled for any other.
-    Graphs for any number of rows were tried: convolutions ask for new ones below 16 rows, and
-    single rows always do. Hooks on the network run as ever, outside of the graphs.
+    One graph per usual number of samples, made when it first comes; nothing is compiled for any other.
+    Graphs for any number of samples were tried: convolutions ask for new ones below 16 samples, and
+    single samples always do. Hooks on the network run as ever, outside of the graphs.
     """
 
     def __init__(self, network: nn.Module, usual: Collection[int]) -> None:
@@ -27,7 +27,7 @@ class Compiled(nn.Module):
         self._compiled = torch.compile(network.forward, dynamic=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, channels, height, width) -> (rows, classes)."""
+        """(samples, channels, height, width) -> (samples, classes)."""
         (network,) = self._network
         if len(x) not in self._usual:
             logits: Tensor = network(x)

@@ -10,7 +10,7 @@ from driftwise.types import Encoding
 
 
 def encode(network: nn.Module, x: Tensor) -> Encoding:
-    """Logits and features of a network's input, (rows, channels, height, width), as floats.
+    """Logits and features of a network's input, (samples, channels, height, width), as floats.
 
     The network itself is called, so that hooks on it (counting FLOPs) see the call. UserError where
     it has no head and nobody said what its features are.

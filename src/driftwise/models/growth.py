@@ -14,7 +14,7 @@ from driftwise.models.head import growing_head_of, padded, widen
 def grow_head(network: nn.Module, outputs: int) -> dict[Tensor, Tensor]:
     """Give a network more outputs; its old parameters -> those that took their place.
 
-    New outputs begin at 0 for every picture: the network says of old classes what it said before.
+    New outputs begin at 0 for every image: the network says of old classes what it said before.
     """
     head = growing_head_of(network)
     if head is None:

@@ -33,7 +33,7 @@ _sources: WeakKeyDictionary[nn.Module, _Source] = WeakKeyDictionary()
 
 
 def find_head(network: nn.Module, x: Tensor) -> None:
-    """Mark the head of a network, if it has one; `x` is an input that it takes, two rows or more.
+    """Mark the head of a network, if it has one; `x` is an input that it takes, two samples or more.
 
     Layers are tried on a copy, the last one called first. The network's weights, statistics, modes
     and hooks are left alone, and so is the global random state.
@@ -152,16 +152,16 @@ class Listener:
         else:
             self._read = lambda: function(layer, inputs[0])
 
-    def features(self, rows: int) -> Tensor:
-        """Floats (rows, d) of the last forward; UserError where they are none."""
+    def features(self, samples: int) -> Tensor:
+        """Floats (samples, d) of the last forward; UserError where they are none."""
         try:
             found = None if self._read is None else self._read()
         except Exception as error:  # anybody's code runs here, and may raise anything
-            raise _bad_features(rows, f"{type(error).__name__}: {error}") from error
+            raise _bad_features(samples, f"{type(error).__name__}: {error}") from error
         if not isinstance(found, Tensor):
-            raise _bad_features(rows, type(found).__name__)
-        if not found.ndim or len(found) != rows:
-            raise _bad_features(rows, f"the shape {tuple(found.shape)}")
+            raise _bad_features(samples, type(found).__name__)
+        if not found.ndim or len(found) != samples:
+            raise _bad_features(samples, f"the shape {tuple(found.shape)}")
         return found.flatten(1).float() if found.ndim > 1 else found[:, None].float()
 
 
@@ -175,9 +175,9 @@ def no_features(name: str) -> UserError:
     )
 
 
-def _bad_features(rows: int, came: str) -> UserError:
+def _bad_features(samples: int, came: str) -> UserError:
     return UserError(
-        f"features must be a tensor with an entry for each of {rows} samples; got "
+        f"features must be a tensor with an entry for each of {samples} samples; got "
         f"{came.splitlines()[0][:200]}: give the name of a layer that a forward calls, or a "
         "function of (network, input)"
     )
@@ -259,12 +259,14 @@ def _dim_of(layer: nn.Module) -> int:
     return 1 if isinstance(layer, _ConvNd) else -1
 
 
-def _counting(calls: dict[str, int], name: str, rows: int) -> Callable[..., None]:
+def _counting(calls: dict[str, int], name: str, samples: int) -> Callable[..., None]:
     """Counts the calls of a layer, in the order of their last ones."""
 
     def hook(_: nn.Module, inputs: tuple[Any, ...], __: Any) -> None:
-        is_read_by_row = bool(inputs) and isinstance(inputs[0], Tensor) and len(inputs[0]) == rows
-        if is_read_by_row:
+        is_read_by_sample = (
+            bool(inputs) and isinstance(inputs[0], Tensor) and len(inputs[0]) == samples
+        )
+        if is_read_by_sample:
             calls[name] = calls.pop(name, 0) + 1
 
     return hook
@@ -303,7 +305,7 @@ def _can_widen(probe: nn.Module, layer: nn.Module, x: Tensor, outputs: int) -> b
 
 
 def _as_read(read: Tensor, output: Tensor, dim: int) -> Tensor:
-    """What the head reads, one vector a row: the mean over places where it answers at several."""
+    """What the head reads, one vector a sample: the mean over places where it answers at several."""
     places = output.movedim(dim, 1).flatten(2) if output.ndim > 2 else None
     if places is None or places.shape[2] == 1:
         return read

@@ -1,7 +1,7 @@
 """ResNet-18 as it was trained on ImageNet, and its weights from a safetensors file.
 
 Files name the layers as torchvision does (`layer1.0.conv1.weight`); here they are the blocks that
-small pictures are learned with, behind another stem, and `published_name` says which is which.
+small images are learned with, behind another stem, and `published_name` says which is which.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from driftwise.models.resnet import ResNet18, ResNetOptions, conv_norm
 
 
 class ImageNetResNet18(ResNet18):
-    """A 7x7 stem of stride 2 and a max-pool: the stages begin at a quarter of the picture's size.
+    """A 7x7 stem of stride 2 and a max-pool: the stages begin at a quarter of the image's size.
 
     >>> with torch.device("meta"):
     ...     network = ImageNetResNet18()

@@ -1,4 +1,4 @@
-"""The door between pictures at rest and a network's input."""
+"""The door between images at rest and a network's input."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ def to_input(
     *,
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
-    """uint8 (rows, h, w, c) -> floats in [0, 1], (rows, c, h, w); float vectors pass through.
+    """uint8 (samples, h, w, c) -> floats in [0, 1], (samples, c, h, w); float vectors pass through.
 
     The bytes are moved and put in order before they become floats: a quarter of the traffic.
     """
     moved = to_device(images, device)
     if images.dtype != torch.uint8:
         return moved.float()
-    rows, height, width, channels = moved.shape
+    samples, height, width, channels = moved.shape
     if channels == 1 and memory_format == torch.contiguous_format:
-        # In order as it is, unless whoever brought the pictures has turned them.
-        ordered = moved.contiguous().view(rows, 1, height, width)
+        # In order as it is, unless whoever brought the images has turned them.
+        ordered = moved.contiguous().view(samples, 1, height, width)
     else:
         # A clone even where one channel passes for contiguous in either order: convolutions go by
         # the strides, and would compute channels-last unasked.

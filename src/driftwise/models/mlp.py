@@ -46,11 +46,11 @@ class MLP(nn.Module):
         self.head = nn.Linear(sizes[-1], num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head reads, (rows, channels, height, width) -> (rows, hidden[-1])."""
+        """What the head reads, (samples, channels, height, width) -> (samples, hidden[-1])."""
         features: Tensor = self.body(x)
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (rows, channels, height, width) -> (rows, num_classes)."""
+        """Logits, (samples, channels, height, width) -> (samples, num_classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits

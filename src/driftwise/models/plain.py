@@ -49,16 +49,16 @@ def draws_nothing(network: nn.Module) -> bool:
     return _nature(network)[0]
 
 
-def treats_rows_apart(network: nn.Module) -> bool:
-    """Whether what is said to a row surely does not depend on the rows beside it, nor on chance.
+def treats_samples_apart(network: nn.Module) -> bool:
+    """Whether what is said to a sample surely does not depend on the samples beside it, nor on chance.
 
-    >>> treats_rows_apart(nn.Linear(2, 2)), treats_rows_apart(nn.BatchNorm1d(2))
+    >>> treats_samples_apart(nn.Linear(2, 2)), treats_samples_apart(nn.BatchNorm1d(2))
     (True, False)
     """
     return _nature(network)[1]
 
 
-def asks_rows_apart(network: nn.Module) -> bool:
+def asks_samples_apart(network: nn.Module) -> bool:
     """The same in evaluation mode, in which batch norms that have statistics go by them.
 
     >>> asks_rows_apart(nn.BatchNorm1d(2)), asks_rows_apart(

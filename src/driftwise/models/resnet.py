@@ -1,4 +1,4 @@
-"""Residual networks for small pictures: 3x3 stem, stride 1, no max-pool.
+"""Residual networks for small images: 3x3 stem, stride 1, no max-pool.
 
 A depth of the family is a block type and the number of blocks per stage.
 """
@@ -52,7 +52,7 @@ class ResidualBlock(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, channels_in, h, w) -> (rows, channels * expansion, h / stride, w / stride)."""
+        """(samples, channels_in, h, w) -> (samples, channels * expansion, h / stride, w / stride)."""
         return F.relu(self.residual(x) + self.shortcut(x))
 
 
@@ -89,7 +89,7 @@ class Bottleneck(ResidualBlock):
 
 
 class ResNet(nn.Module):
-    """Stem, stages of doubling width (each but the first halves the picture), average, head.
+    """Stem, stages of doubling width (each but the first halves the image), average, head.
 
     A member of the family says which block it is made of, and how many each stage has.
     """
@@ -120,12 +120,12 @@ class ResNet(nn.Module):
         self.head = nn.Linear(channels_in, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head reads, (rows, channels, height, width) -> (rows, width of last stage)."""
+        """What the head reads, (samples, channels, height, width) -> (samples, width of last stage)."""
         maps: Tensor = self.stages(self.stem(x))
         return maps.mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (rows, channels, height, width) -> (rows, num_classes)."""
+        """Logits, (samples, channels, height, width) -> (samples, num_classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 

@@ -1,4 +1,4 @@
-"""Vision transformers: a picture as a sequence of square patches, with a class token in front.
+"""Vision transformers: an image as a sequence of square patches, with a class token in front.
 
 The plain kind: learned positions, pre-norm blocks, GELU, biases everywhere, no dropout within the
 attention. A size of the family is a set of defaults for the options.
@@ -22,10 +22,10 @@ _NORM_EPS = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class ViTOptions:
-    """What can be chosen about the network; the defaults are ViT-S for pictures of 32x32."""
+    """What can be chosen about the network; the defaults are ViT-S for images of 32x32."""
 
     patch_size: int = 4
-    """side of a patch in pixels; it must divide both sides of the picture"""
+    """side of a patch in pixels; it must divide both sides of the image"""
     dim: int = 384
     """length of the vector that stands for a patch"""
     depth: int = 12
@@ -57,7 +57,7 @@ class ViTOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ViTTinyOptions(ViTOptions):
-    """What can be chosen about the network; the defaults are ViT-tiny for pictures of 32x32."""
+    """What can be chosen about the network; the defaults are ViT-tiny for images of 32x32."""
 
     dim: int = 192
     heads: int = 3
@@ -73,9 +73,11 @@ class Attention(nn.Module):
         self.project = nn.Linear(dim, dim)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(rows, tokens, dim) -> the same."""
+        """(samples, tokens, dim) -> the same."""
         apart: Tensor = self.qkv(tokens).unflatten(2, (3, self.heads, -1))
-        query, key, value = apart.permute(2, 0, 3, 1, 4)  # each (rows, heads, tokens, dim / heads)
+        query, key, value = apart.permute(
+            2, 0, 3, 1, 4
+        )  # each (samples, heads, tokens, dim / heads)
         looks = F.scaled_dot_product_attention(query, key, value)
         projected: Tensor = self.project(looks.transpose(1, 2).flatten(2))
         return projected
@@ -99,7 +101,7 @@ class Block(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(rows, tokens, dim) -> the same."""
+        """(samples, tokens, dim) -> the same."""
         tokens = tokens + self.attention(tokens)
         out: Tensor = tokens + self.mlp(tokens)
         return out
@@ -155,7 +157,7 @@ class ViT(nn.Module):
             nn.init.normal_(weight, std=0.02)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head reads, (rows, channels, height, width) -> (rows, dim)."""
+        """What the head reads, (samples, channels, height, width) -> (samples, dim)."""
         patches = self.embed(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.class_token.expand(len(x), -1, -1), patches], dim=1)
         tokens = self.blocks(self.dropout(tokens + self.positions))
@@ -164,7 +166,7 @@ class ViT(nn.Module):
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, (rows, channels, height, width) -> (rows, num_classes)."""
+        """Logits, (samples, channels, height, width) -> (samples, num_classes)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 
@@ -188,11 +190,11 @@ class ViTTiny(ViT):
 
 
 def _num_patches(height: int, width: int, patch_size: int) -> int:
-    """How many patches make up a picture; UserError where they leave a rest."""
+    """How many patches make up an image; UserError where they leave a rest."""
     if height % patch_size or width % patch_size:
         nearest = "x".join(str(_nearest_multiple(side, patch_size)) for side in (height, width))
         raise UserError(
-            f"pictures of {height}x{width} cannot be cut into patches of side {patch_size}; use "
+            f"images of {height}x{width} cannot be cut into patches of side {patch_size}; use "
             f"sides that are multiples of {patch_size} (nearest: {nearest}) or a patch_size out of "
             f"{_listed(_divisors(math.gcd(height, width)))}"
         )

@@ -71,10 +71,10 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
     figures: dict[str, bytes] = {}
     drawn: list[Drawn] = []
     for slug, setting in zip(_slugs(shown), shown, strict=True):
-        pictures = {f"figures/{slug}-{each.kind}": each for each in draw_all(setting, looks)}
-        for name, picture in pictures.items():
-            figures |= {f"{name}.png": picture.png, f"{name}.svg": picture.svg}
-        drawn.append(Drawn(setting=setting, pictures=pictures))
+        images = {f"figures/{slug}-{each.kind}": each for each in draw_all(setting, looks)}
+        for name, image in images.items():
+            figures |= {f"{name}.png": image.png, f"{name}.svg": image.svg}
+        drawn.append(Drawn(setting=setting, images=images))
     table = table_of(settings)
     texts = {
         "table.csv": as_csv(table_of(settings, EVERYTHING)),

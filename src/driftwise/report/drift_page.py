@@ -1,4 +1,4 @@
-"""The page of a comparison of two sets of pictures: a table, and what the verdicts rest on.
+"""The page of a comparison of two sets of images: a table, and what the verdicts rest on.
 
 It is made from plain data, the report as JSON says it and PNG files, and asks nobody for anything.
 """
@@ -20,15 +20,15 @@ COLUMNS: Mapping[str, str] = {
     "verdict": "New and missing classes are on one side only: nothing is said about their drift.",
     "p-value": "How often two samples of one distribution would differ as much.",
     "AUC": "Effect size: how often a linear classifier that has seen neither ranks a current"
-    " picture above a reference picture; at 0.5 or less the two sides cannot be told apart, at 1"
+    " image above a reference image; at 0.5 or less the two sides cannot be told apart, at 1"
     " without fail.",
     "KS gap": "Effect size: largest difference between the two distributions of the entropy of the"
     " encoder's predictions, 0 to 1.",
-    "moved": "Of a drifted class, the estimated share of current pictures that look new, with its"
+    "moved": "Of a drifted class, the estimated share of current images that look new, with its"
     " standard error; where the change is faint, it comes out too small.",
-    "reference": "Pictures on the reference side: how many are compared, of how many that came."
-    " Copies of a picture count once, and of very many a random sample is taken.",
-    "current": "Pictures on the current side, likewise.",
+    "reference": "Images on the reference side: how many are compared, of how many that came."
+    " Copies of an image count once, and of very many a random sample is taken.",
+    "current": "Images on the current side, likewise.",
 }
 """What the table shows, and what that means."""
 
@@ -49,7 +49,7 @@ td.drifted { color: #b34700; font-weight: 650; }
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A picture and what it is called."""
+    """An image and what it is called."""
 
     png: bytes
     name: str
@@ -57,7 +57,7 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Telling:
-    """The pictures of one class that tell most, the most telling first."""
+    """The images of one class that tell most, the most telling first."""
 
     name: str
     reference: Sequence[Tile]
@@ -134,10 +134,10 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
     ]
     for side in ("reference", "current"):
         if copies := _counted(classes, f"num_copies_{side}"):
-            lines.append(f"copies of compared {side} pictures, which count once: {copies}")
+            lines.append(f"copies of compared {side} images, which count once: {copies}")
     if shared := _counted(classes, "num_shared"):
         lines.append(
-            "compared reference pictures that are on the current side too, which makes drift look"
+            "compared reference images that are on the current side too, which makes drift look"
             f" smaller: {shared}"
         )
     return [clean(line) for line in lines]
@@ -158,24 +158,24 @@ def measured_false_alarms(report: Mapping[str, Any]) -> str:
     """What the self-check measured, and how, in one line.
 
     >>> measured_false_alarms({"self_check": {"alarms": 0, "checks": 0}})
-    'self-check: no class of the reference has pictures enough to be cut into halves.'
+    'self-check: no class of the reference has images enough to be cut into halves.'
     """
     found = report["self_check"]
     alarms, checks = found["alarms"], found["checks"]
     if not checks:
-        return "self-check: no class of the reference has pictures enough to be cut into halves."
+        return "self-check: no class of the reference has images enough to be cut into halves."
     low, high = share_interval(alarms, checks)
     measured = f"{alarms / checks:.1%}, 95 % interval {low:.1%} to {high:.1%}"
     if report["correction"] in ("holm", "bonferroni"):
         measured += f"; promised: at most {100 * report['level']:g}%"
     fewest, most = found["half_rows"]
-    rows = f"{most} pictures" if fewest == most else f"{fewest} to {most} pictures"
+    rows = f"{most} images" if fewest == most else f"{fewest} to {most} images"
     classes = "1 class" if found["num_classes"] == 1 else f"{found['num_classes']} classes"
     return (
         "self-check: the reference cut at random into two halves and compared,"
         f" {plural(checks, 'time')} ({classes}, {rows} in a half); drift, which cannot be there,"
         f" was found {plural(alarms, 'time')} ({measured}). This tells of false alarms only, not of"
-        " what is found: the fewer the pictures, the larger must a drift be."
+        " what is found: the fewer the images, the larger must a drift be."
     )
 
 
@@ -189,8 +189,8 @@ def table_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
             _number(each["auc"], ".2f"),
             _number(each["ks_gap"], ".2f"),
             _share(each),
-            _pictures(each["num_kept_reference"], each["num_reference"]),
-            _pictures(each["num_kept_current"], each["num_current"]),
+            _count(each["num_kept_reference"], each["num_reference"]),
+            _count(each["num_kept_current"], each["num_current"]),
         )
         for each in report["classes"]
     ]
@@ -277,9 +277,9 @@ def _html_telling(telling: Sequence[Telling]) -> str:
         for each in telling
     )
     return (
-        '<h2>The most telling pictures</h2>\n<p class="note">Of each class those that a classifier,'
+        '<h2>The most telling images</h2>\n<p class="note">Of each class those that a classifier,'
         " which had not seen them, found least like the other side, the most telling first. Point"
-        f" at a picture to read its name.</p>\n{sections}"
+        f" at an image to read its name.</p>\n{sections}"
     )
 
 
@@ -306,7 +306,7 @@ def _few(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _pictures(compared: int, came: int) -> str:
+def _count(compared: int, came: int) -> str:
     return f"{came:,}" if compared == came else f"{compared:,} of {came:,}"
 
 

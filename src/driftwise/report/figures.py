@@ -14,7 +14,7 @@ from driftwise.report.costs import cost_bars, cost_radar
 from driftwise.report.curves import accuracy_over_tasks, reliability
 from driftwise.report.grids import accuracy_matrix, confusion, per_class
 from driftwise.report.harms import harm_dots
-from driftwise.report.pictures import sample_sheet
+from driftwise.report.images import sample_sheet
 from driftwise.report.verdicts import verdict_grid
 
 Drawer = Callable[[Setting, style.Looks], Drawing | None]
@@ -50,17 +50,17 @@ class Picture:
 
 def draw_all(setting: Setting, looks: style.Looks) -> tuple[Picture, ...]:
     """Every figure that the runs of a setting have something for."""
-    pictures = []
+    images = []
     with matplotlib.rc_context(style.RC):
         for kind, draw in DRAWERS.items():
             drawing = draw(setting, looks)
             if drawing is not None:
                 note = "" if kind == "samples" else setting.not_adapted
-                pictures.append(picture_of(kind, replace(drawing, note=note)))
-    return tuple(pictures)
+                images.append(image_of(kind, replace(drawing, note=note)))
+    return tuple(images)
 
 
-def picture_of(kind: str, drawing: Drawing) -> Picture:
+def image_of(kind: str, drawing: Drawing) -> Picture:
     """A drawing as files' contents."""
     figure, note = drawing.figure, drawing.note
     below = print_below(figure, note) if note else 0.0

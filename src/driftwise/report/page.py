@@ -45,7 +45,7 @@ class Drawn:
     """A setting and its figures, by the path of their files without its ending."""
 
     setting: Setting
-    pictures: Mapping[str, Picture]
+    images: Mapping[str, Picture]
 
 
 def build_page(
@@ -63,7 +63,7 @@ def build_page(
     names_of_cells = telling or [c for c in NAMES if c.key == "adaptation"]
     sections, num_embedded = [], 0
     for each in drawn:
-        num_embedded += sum(len(picture.svg) for picture in each.pictures.values())
+        num_embedded += sum(len(image.svg) for image in each.images.values())
         embed = num_embedded <= MOST_EMBEDDED or each is drawn[0]
         sections.append(_section(each, alone=len(settings) == 1, embed=embed))
     return template.substitute(
@@ -152,7 +152,7 @@ def _section(drawn: Drawn, *, alone: bool, embed: bool) -> str:
     setting = drawn.setting
     heading = "" if alone else f"<p>{escape(words.summary(setting))}</p>"
     figures = "\n".join(
-        _figure(picture, "" if embed else f"{name}.svg") for name, picture in drawn.pictures.items()
+        _figure(image, "" if embed else f"{name}.svg") for name, image in drawn.images.items()
     )
     return (
         f'<section class="setting" aria-label="{escape(setting.title)}">\n'
@@ -161,17 +161,17 @@ def _section(drawn: Drawn, *, alone: bool, embed: bool) -> str:
     )
 
 
-def _figure(picture: Picture, beside: str) -> str:
+def _figure(image: Picture, beside: str) -> str:
     """With the figure in it, or from a file beside the page."""
-    embedded = f'src="data:image/svg+xml;base64,{base64.b64encode(picture.svg).decode()}"'
+    embedded = f'src="data:image/svg+xml;base64,{base64.b64encode(image.svg).decode()}"'
     source = f'loading="lazy" src="{quote(beside)}"' if beside else embedded
-    kind = "half" if picture.kind in SIDE_BY_SIDE else "full"
-    kind += " whole" if picture.kind in SEEN_WHOLE else ""
+    kind = "half" if image.kind in SIDE_BY_SIDE else "full"
+    kind += " whole" if image.kind in SEEN_WHOLE else ""
     return (
-        f'<figure class="{kind}"><h3>{escape(picture.title)}</h3>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(picture.title)}">'
-        f'<img alt="{escape(picture.alt)}" {source}></div>'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+        f'<figure class="{kind}"><h3>{escape(image.title)}</h3>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(image.title)}">'
+        f'<img alt="{escape(image.alt)}" {source}></div>'
+        f"<figcaption>{escape(image.caption)}</figcaption></figure>"
     )
 
 

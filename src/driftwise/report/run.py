@@ -36,7 +36,7 @@ class DriftEvent:
     over_tasks: int = 1
     """over how many tasks the share rises"""
     domains: tuple[str, ...] = ()
-    """whose pictures are seen from then on; empty where domains play no part"""
+    """whose images are seen from then on; empty where domains play no part"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +141,7 @@ class Run:
     versions: Mapping[str, Any]
     config: Mapping[str, Any]
     samples: Path | None
-    """the file with example pictures, if the run left one"""
+    """the file with example images, if the run left one"""
 
     @property
     def monitor_labels(self) -> str:

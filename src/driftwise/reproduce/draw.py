@@ -139,11 +139,11 @@ def _figures(sweep: Sweep, warn: Warn) -> dict[str, bytes]:
     if not sweep.num_done:
         return {}
     features = maps_of(sweep, warn) or None
-    pictures = draw_paper_figures(sweep, published=_published, features=features)
+    images = draw_paper_figures(sweep, published=_published, features=features)
     return {
-        f"figures/{picture.kind}.{ending}": content
-        for picture in pictures
-        for ending, content in (("png", picture.png), ("svg", picture.svg))
+        f"figures/{image.kind}.{ending}": content
+        for image in images
+        for ending, content in (("png", image.png), ("svg", image.svg))
     }
 
 

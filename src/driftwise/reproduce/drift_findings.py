@@ -60,7 +60,7 @@ def is_natural(done: Done) -> bool:
 def natural_drifts(pool: Pool) -> Finding | None:
     """Shares of the naturally drifted classes that two detectors found at once.
 
-    Methods and adaptations see the same pictures, so one of them counts; of a class that drifts
+    Methods and adaptations see the same images, so one of them counts; of a class that drifts
     several times, its first drift.
     """
     by_place: defaultdict[tuple[str, Where], defaultdict[str, dict[int, Run]]]

@@ -9,7 +9,7 @@ import matplotlib
 
 from driftwise.report import style
 from driftwise.report.canvas import Drawing
-from driftwise.report.figures import Picture, picture_of
+from driftwise.report.figures import Picture, image_of
 from driftwise.report.sweeps import Sweep
 from driftwise.reproduce import detector_map, severity
 from driftwise.reproduce.cost_figures import cost_scatter
@@ -46,7 +46,7 @@ def draw_paper_figures(
         if features is not None:
             named.append(("features", _features(features, spots, sweep)))
         return tuple(
-            picture_of(_file_name(kind), drawing) for kind, drawing in named if drawing is not None
+            image_of(_file_name(kind), drawing) for kind, drawing in named if drawing is not None
         )
 
 

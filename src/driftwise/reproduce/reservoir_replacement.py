@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from driftwise import rng
 from driftwise.memory import POLICIES, Memory
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -133,24 +133,24 @@ def simulate(
     for repeat in range(repeats):
         memory = Memory(capacity, policy=POLICIES[policy](), seed=rng.derive(seed, policy, repeat))
         memory.offer(stream[: len(before)])
-        held = len(memory.rows_of(drifted))
+        held = len(memory.samples_of(drifted))
         if not held:
             continue
         left, at = [], len(before)
         for stop in stops:
             memory.offer(stream[at:stop])
             at = stop
-            left.append(int((memory.rows_of(drifted).ids < len(before)).sum()))
+            left.append(int((memory.samples_of(drifted).ids < len(before)).sum()))
         gone.append(1 - np.array(left) / held)
         stale.append(held)
     shares = np.array(gone, dtype=np.float64).reshape(len(gone), len(stops))
     return Replacement(rows=tuple(rows), gone=shares, stale=np.array(stale, dtype=np.int64))
 
 
-def _rows_of(labels: Ints) -> Rows:
+def _rows_of(labels: Ints) -> Samples:
     """Rows that are nothing but a label and a number."""
     number = torch.arange(len(labels))
-    return Rows(
+    return Samples(
         images=torch.zeros(len(labels), 1, dtype=torch.uint8),
         labels=torch.from_numpy(np.ascontiguousarray(labels, dtype=np.int64)),
         ids=number,

@@ -47,7 +47,7 @@ from driftwise.reproduce.reservoir_replacement import (
 )
 from driftwise.runs.listeners import Silent
 from driftwise.streams import Task
-from driftwise.types import Dataset, Rows, StepReport, TaskRecord
+from driftwise.types import Dataset, Samples, StepReport, TaskRecord
 
 FORMAT = 1
 BRANCHES = ("vanilla", "amr")
@@ -82,9 +82,9 @@ def reproduce_theory(
     measured = measure_theory(theory_config(benchmark), seeds, tell=tell)
     files = [out / "theory.json"]
     write_json(files[0], measured)
-    for picture in draw_theory(measured):
-        for ending, content in (("png", picture.png), ("svg", picture.svg)):
-            files.append(figures / f"theory-{picture.kind}.{ending}")
+    for image in draw_theory(measured):
+        for ending, content in (("png", image.png), ("svg", image.svg)):
+            files.append(figures / f"theory-{image.kind}.{ending}")
             with replacing(files[-1]) as file:
                 file.write(content)
     return files
@@ -235,13 +235,13 @@ class _Subject:
         self._label = label
         self._memory = assembly.learner.memory
         self._device = pick_device(assembly.config.device)
-        self._old = stream.rows("test", [label], event - 1)[:MAX_ROWS]
-        self._new = stream.rows("test", [label], event)[:MAX_ROWS]
-        unseen = (stream.rows(part, [label], event - 1) for part in ("monitored", "reference"))
-        self._again = Rows.concat(list(unseen))[:MAX_ROWS]
+        self._old = stream.samples("test", [label], event - 1)[:MAX_ROWS]
+        self._new = stream.samples("test", [label], event)[:MAX_ROWS]
+        unseen = (stream.samples(part, [label], event - 1) for part in ("monitored", "reference"))
+        self._again = Samples.concat(list(unseen))[:MAX_ROWS]
         self._incoming = task.incoming(label)[:MAX_ROWS]
         self._seen = self._memory.seen
-        self._stale = self._memory.rows_of(label)
+        self._stale = self._memory.samples_of(label)
         self._fresh = assembly.bench(task).labels.ask(label, len(self._stale))
         # So that which rows are rewritten first does not depend on their slots.
         shuffle = rng.fork(assembly.config.seed, "theory", label)
@@ -252,7 +252,7 @@ class _Subject:
         gradient = functools.partial(self._gradient, network)
         old, new, again = map(gradient, (self._old, self._new, self._again))
         pair = Pair.of(old, new)
-        held = self._memory.rows_of(self._label)
+        held = self._memory.samples_of(self._label)
         return {
             "class": self._label,
             "num_stale": len(self._stale),
@@ -268,14 +268,14 @@ class _Subject:
         }
 
     def _rewritten(
-        self, gradient: Callable[[Rows], Tensor], new: Tensor, shares: Tensor
+        self, gradient: Callable[[Samples], Tensor], new: Tensor, shares: Tensor
     ) -> dict[str, JSON]:
         """Efficiencies with a share of the memory's rows of the class really rewritten."""
         if not len(self._fresh):
             return {"measured": None, "mixture": None}
         stale, stream = self._stale[self._order], gradient(self._incoming)
         pulls = [
-            gradient(Rows.concat([self._fresh[:count], stale[count:]]))
+            gradient(Samples.concat([self._fresh[:count], stale[count:]]))
             for count in (shares * len(stale)).round().long().tolist()
         ]
         return {
@@ -283,7 +283,7 @@ class _Subject:
             "mixture": [cosine(pull, new) for pull in pulls],
         }
 
-    def _gradient(self, network: nn.Module, rows: Rows) -> Tensor:
+    def _gradient(self, network: nn.Module, rows: Samples) -> Tensor:
         return mean_gradient(
             network, to_input(rows.images, self._device), rows.labels.to(self._device)
         )

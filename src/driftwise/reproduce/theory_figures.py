@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from driftwise.report import style
 from driftwise.report.canvas import Drawing, Margins, panels, short
-from driftwise.report.figures import Picture, picture_of
+from driftwise.report.figures import Picture, image_of
 from driftwise.report.run import Floats
 
 Measured = Mapping[str, Any]
@@ -24,7 +24,7 @@ _CONTROL = "#009E73"
 def draw_theory(measured: Measured) -> tuple[Picture, ...]:
     """Every figure of the measured theorems."""
     with matplotlib.rc_context(style.RC):
-        return tuple(picture_of(kind, draw(measured)) for kind, draw in _DRAWERS.items())
+        return tuple(image_of(kind, draw(measured)) for kind, draw in _DRAWERS.items())
 
 
 def cosines(measured: Measured) -> Drawing:

@@ -231,7 +231,7 @@ def _key(key: object, path: str) -> str | int:
 
 
 def _dense(tensor: Tensor, path: str) -> Tensor:
-    """The tensor on the CPU, its rows one after the other; copied only where it is not so."""
+    """The tensor on the CPU, its samples one after the other; copied only where it is not so."""
     if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided or tensor.is_meta:
         kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
         raise TypeError(f"{path} is a tensor of {kind}; a state holds dense real tensors with data")

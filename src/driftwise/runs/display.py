@@ -44,7 +44,7 @@ class Display:
             transient=True,
             disable=not self._live,
         )
-        self._row = self._bar.add_task("", total=None, detail="")
+        self._sample = self._bar.add_task("", total=None, detail="")
         self._done = 0
         self._began = time.monotonic()
 
@@ -80,7 +80,7 @@ class Display:
         """Where the current run stands; `share_of_run` from 0 to 1."""
         if self._live:
             self._bar.update(
-                self._row,
+                self._sample,
                 description=description,
                 detail=detail,
                 total=self._num_runs,
@@ -118,9 +118,11 @@ class RunDisplay(Silent):
         self._accuracy = None
         self._draw("checking")
 
-    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+    ) -> None:
         """Say what drifted, and whatever a person should be told."""
-        self._steps = max(1, math.ceil(rows / self._batch_size) * self._epochs)
+        self._steps = max(1, math.ceil(samples / self._batch_size) * self._epochs)
         drifted = [str(verdict.label) for verdict in verdicts if verdict.drifted]
         untestable = [str(verdict.label) for verdict in verdicts if verdict.drifted is None]
         spared = [str(verdict.label) for verdict in verdicts if verdict.spared]
@@ -130,9 +132,9 @@ class RunDisplay(Silent):
         for line in (*lines, *repair.notes):
             self._display.say(f"{self._title}: task {task.number}/{self._num_tasks}: {line}")
 
-    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
         """Say where it goes on."""
-        an_epoch = math.ceil(rows / self._batch_size)
+        an_epoch = math.ceil(samples / self._batch_size)
         self._task, self._steps = task.number, max(1, an_epoch * self._epochs)
         self._step = (midway.epoch - 1) * an_epoch + midway.steps
         self._display.say(
@@ -149,7 +151,7 @@ class RunDisplay(Silent):
         if now - self._shown >= 0.1:
             self._shown = now
             # Only of steps that are shown: nobody sees the others' accuracy, and it takes time.
-            share = report.correct / max(1, report.rows)
+            share = report.correct / max(1, report.samples)
             before = share if self._accuracy is None else self._accuracy
             self._accuracy = _SMOOTHING * before + (1 - _SMOOTHING) * share
             self._draw(

@@ -1,4 +1,4 @@
-"""What the network makes of the first task's pictures, kept after each task for a map of them."""
+"""What the network makes of the first task's images, kept after each task for a map of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from driftwise.streams import Stream
 from driftwise.types import TaskRecord
 
 MAX_ROWS = 500
-"""pictures, the same ones after each task"""
+"""images, the same ones after each task"""
 
 
 class FeatureKeeper(Silent):
-    """After each task, the features of the first task's test pictures as they look by then.
+    """After each task, the features of the first task's test images as they look by then.
 
     They are kept in the run's folder, whole after each task, so that a run that goes on from its
     checkpoint goes on with them.
@@ -42,11 +42,11 @@ class FeatureKeeper(Silent):
 
     def task_ends(self, record: TaskRecord[Any]) -> None:
         """Keep one more task's."""
-        rows = self._stream.rows("test", list(self._classes), record.task)
-        step = max(1, -(-len(rows) // MAX_ROWS))  # spread evenly over the classes
-        rows = rows[torch.arange(0, len(rows), step)]
+        samples = self._stream.samples("test", list(self._classes), record.task)
+        step = max(1, -(-len(samples) // MAX_ROWS))  # spread evenly over the classes
+        samples = samples[torch.arange(0, len(samples), step)]
         with self._ledger.phase("evaluate"):
-            features = self._learner.encode(rows.images).features
+            features = self._learner.encode(samples.images).features
         self._kept[f"features-{record.task}"] = features
-        self._kept[f"labels-{record.task}"] = rows.labels
+        self._kept[f"labels-{record.task}"] = samples.labels
         self._folder.save_arrays("features", self._kept)

@@ -17,10 +17,12 @@ class Silent:
     def task_begins(self, task: Task) -> None:
         """Nothing."""
 
-    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+    ) -> None:
         """Nothing."""
 
-    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
         """Nothing."""
 
     def stepped(self, epoch: int, report: StepReport) -> None:
@@ -41,15 +43,17 @@ class Together:
         for listener in self._listeners:
             listener.task_begins(task)
 
-    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+    ) -> None:
         """Pass it on."""
         for listener in self._listeners:
-            listener.checked(task, verdicts, repair, rows)
+            listener.checked(task, verdicts, repair, samples)
 
-    def resumed(self, task: Task, midway: Midway, rows: int) -> None:
+    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
         """Pass it on."""
         for listener in self._listeners:
-            listener.resumed(task, midway, rows)
+            listener.resumed(task, midway, samples)
 
     def stepped(self, epoch: int, report: StepReport) -> None:
         """Pass it on."""
@@ -74,7 +78,9 @@ class EventLog(Silent):
             {"event": "task", "task": task.number, "new_classes": list(task.new_classes)}
         )
 
-    def checked(self, task: Task, verdicts: Sequence[Verdict], repair: Repair, rows: int) -> None:
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+    ) -> None:
         """The verdicts, and what was done about them."""
         for verdict in verdicts:
             self._folder.append_event({"event": "verdict", **spoken(verdict)})
@@ -85,7 +91,7 @@ class EventLog(Silent):
                 "renewed": list(repair.renewed),
                 "from_scratch": repair.from_scratch,
                 "notes": list(repair.notes),
-                "training_rows": rows,
+                "training_rows": samples,
             }
         )
 

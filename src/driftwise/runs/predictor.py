@@ -38,25 +38,25 @@ class Predictor:
         return self._learner.objective.predictor(self._learner.network).eval()
 
     def logits(self, images: np.ndarray | Tensor) -> Tensor:
-        """uint8 (rows, height, width, channels) -> (rows, classes)."""
+        """uint8 (samples, height, width, channels) -> (samples, classes)."""
         refuse_odd(images, "images")
-        rows = images if isinstance(images, Tensor) else np.asarray(images)
-        dtype = str(rows.dtype).removeprefix("torch.")
-        if dtype != "uint8" or tuple(rows.shape[1:]) != self.image_shape:
+        samples = images if isinstance(images, Tensor) else np.asarray(images)
+        dtype = str(samples.dtype).removeprefix("torch.")
+        if dtype != "uint8" or tuple(samples.shape[1:]) != self.image_shape:
             raise ValueError(
-                f"expected uint8 pictures of shape (rows, {', '.join(map(str, self.image_shape))});"
-                f" got {dtype} {tuple(rows.shape)}"
+                f"expected uint8 images of shape (samples, {', '.join(map(str, self.image_shape))});"
+                f" got {dtype} {tuple(samples.shape)}"
             )
-        if isinstance(rows, np.ndarray):  # torch takes no read-only and no mirrored arrays
-            rows = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
-        return self._learner.logits(rows)
+        if isinstance(samples, np.ndarray):  # torch takes no read-only and no mirrored arrays
+            samples = torch.from_numpy(np.require(samples, requirements=["C", "W"]))
+        return self._learner.logits(samples)
 
     def predict_proba(self, images: np.ndarray | Tensor) -> np.ndarray:
-        """Probabilities, (rows, classes)."""
+        """Probabilities, (samples, classes)."""
         return self.logits(images).softmax(dim=1).numpy()
 
     def predict(self, images: np.ndarray | Tensor) -> np.ndarray:
-        """Class numbers, (rows,); `class_names[number]` is the name."""
+        """Class numbers, (samples,); `class_names[number]` is the name."""
         return self.logits(images).argmax(dim=1).numpy()
 
 

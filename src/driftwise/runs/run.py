@@ -146,18 +146,18 @@ def run_in(
 
 
 def save_samples(folder: RunFolder, stream: Stream) -> None:
-    """A picture of each drifted class before and after its drift, for the report to show."""
+    """An image of each drifted class before and after its drift, for the report to show."""
     before, after, tasks = [], [], []
     for event in stream.schedule.events:
         for label in sorted(event.concepts):
-            before.append(stream.rows("test", [label], event.task - 1)[:1])
-            after.append(stream.rows("test", [label], event.task)[:1])
+            before.append(stream.samples("test", [label], event.task - 1)[:1])
+            after.append(stream.samples("test", [label], event.task)[:1])
             tasks.extend([event.task] * len(after[-1]))
     if tasks:
         tensors = {
-            "before": torch.cat([rows.images for rows in before]),
-            "after": torch.cat([rows.images for rows in after]),
-            "labels": torch.cat([rows.labels for rows in after]),
+            "before": torch.cat([samples.images for samples in before]),
+            "after": torch.cat([samples.images for samples in after]),
+            "labels": torch.cat([samples.labels for samples in after]),
             "tasks": torch.tensor(tasks),
         }
         folder.save_arrays("samples", tensors)

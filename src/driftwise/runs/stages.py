@@ -27,7 +27,7 @@ class Stages:
             disable=not self._live,
         )
         self._stage = ""
-        self._row = self._bar.add_task("", total=None, visible=False)
+        self._sample = self._bar.add_task("", total=None, visible=False)
         self._shown = 0.0
 
     def __enter__(self) -> Stages:
@@ -47,13 +47,13 @@ class Stages:
         if stage != self._stage:
             self._stage = stage
             self._shown = 0.0
-            self._bar.reset(self._row, description=stage, total=total, visible=True)
+            self._bar.reset(self._sample, description=stage, total=total, visible=True)
             if not self._live:
                 self.say(stage)
         now = time.monotonic()
         if now - self._shown >= 0.1 or done == total:
             self._shown = now
-            self._bar.update(self._row, completed=done, total=total)
+            self._bar.update(self._sample, completed=done, total=total)
 
     def say(self, line: str) -> None:
         """A line that stays."""

@@ -399,7 +399,7 @@ def read_checkpoint(
 
 
 def _readable(result: Mapping[str, JSON]) -> Iterator[str]:
-    """JSON with a line for each entry, and for each entry of an entry: that of a matrix, a row.
+    """JSON with a line for each entry, and for each entry of an entry: that of a matrix, a sample.
 
     Indented throughout, it would be twice as long, and be written by the slow half of `json`.
     """

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from driftwise.config.fields import fields_of, read
-from driftwise.types import Midway, Repair, Rows, Verdict
+from driftwise.types import Midway, Repair, Samples, Verdict
 
 
 def to_state(midway: Midway) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def to_state(midway: Midway) -> dict[str, Any]:
         "verdicts": [_fields(verdict) for verdict in midway.verdicts],
         "repair": {
             **_fields(midway.repair),
-            "extra": _rows_to_state(midway.repair.extra),
-            "refilled": _rows_to_state(midway.repair.refilled),
+            "extra": _samples_to_state(midway.repair.extra),
+            "refilled": _samples_to_state(midway.repair.refilled),
         },
     }
 
@@ -27,7 +27,7 @@ def to_state(midway: Midway) -> dict[str, Any]:
 def from_state(state: dict[str, Any]) -> Midway:
     """What `to_state` took apart."""
     kept = dict(state["repair"])
-    extra, refilled = (_rows_from_state(kept.pop(name)) for name in ("extra", "refilled"))
+    extra, refilled = (_samples_from_state(kept.pop(name)) for name in ("extra", "refilled"))
     repair = Repair(**kept)
     plain = {"from_scratch": bool, "renewed": int, "notes": str}
     for name, kind in plain.items():
@@ -67,13 +67,13 @@ def _fields(value: Verdict | Repair) -> dict[str, Any]:
     }
 
 
-def _rows_to_state(rows: Rows | None) -> dict[str, Any] | None:
-    return None if rows is None else _tensors(rows)
+def _samples_to_state(samples: Samples | None) -> dict[str, Any] | None:
+    return None if samples is None else _tensors(samples)
 
 
-def _rows_from_state(state: dict[str, Any] | None) -> Rows | None:
-    return None if state is None else Rows.restored(state)
+def _samples_from_state(state: dict[str, Any] | None) -> Samples | None:
+    return None if state is None else Samples.restored(state)
 
 
-def _tensors(rows: Rows) -> dict[str, Any]:
-    return {field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)}
+def _tensors(samples: Samples) -> dict[str, Any]:
+    return {field.name: getattr(samples, field.name) for field in dataclasses.fields(samples)}

@@ -1,4 +1,4 @@
-"""Classifier two-sample test: can current rows be told from reference rows, both unseen?"""
+"""Classifier two-sample test: can current samples be told from reference samples, both unseen?"""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def c2st(
     ridge: float = 0.01,
     generator: torch.Generator,
 ) -> list[Evidence]:
-    """Held-out area under the ROC curve of a linear classifier, for each pair of (rows, features).
+    """Held-out area under the ROC curve of a linear classifier, for each pair of (samples, features).
 
     Ridge regression on standardised features scores each fold by the others; `ridge` is in units
     of the mean eigenvalue of their inner products. 0.5 is chance. The p-value is the rank of the
     observed split among itself and `permutations` random ones. Folds and features are the same for
-    all splits, blind to which row is current: that is what makes the ranks valid.
+    all splits, blind to which sample is current: that is what makes the ranks valid.
     """
     if folds < 2 or ridge <= 0:
         raise UserError(f"expected at least 2 folds and a positive ridge; got {folds} and {ridge}")
@@ -55,7 +55,7 @@ def held_out_areas(
     In random order, folds know nothing of the samples.
     """
     order = torch.rand(pooled.shape[:2], generator=generator).argsort(dim=1)
-    # An area does not ask which row is which: nothing needs to be put back in order.
+    # An area does not ask which sample is which: nothing needs to be put back in order.
     inverse = _projected_inverse(pooled.take_along_dim(order[:, :, None], dim=1), ridge)
 
     def of_block(block: Tensor) -> Tensor:
@@ -68,10 +68,10 @@ def held_out_areas(
 def held_out_scores(
     pooled: Tensor, splits: Tensor, *, folds: int, ridge: float, order: Tensor | None = None
 ) -> Tensor:
-    """Each row's score by the classifier fitted to the other folds, (classes, splits, rows).
+    """Each sample's score by the classifier fitted to the other folds, (classes, splits, samples).
 
-    Features come as (classes, rows, features) and splits as (classes, splits, rows). Neighbours in
-    `order`, (rows,), share a fold; None: neighbours as they come. A score is ridge regression's
+    Features come as (classes, samples, features) and splits as (classes, splits, samples). Neighbours in
+    `order`, (samples,), share a fold; None: neighbours as they come. A score is ridge regression's
     prediction, less the mean label that it was fitted to: that mean gives away the labels left out.
     """
     if order is None:
@@ -81,13 +81,13 @@ def held_out_scores(
 
 
 def _projected_inverse(pooled: Tensor, ridge: float) -> Tensor:
-    """Of (inner products + penalty), projected for the intercept, (classes, rows, rows).
+    """Of (inner products + penalty), projected for the intercept, (classes, samples, samples).
 
     With M that inverse, the residuals of a fold f left out are M_ff^-1 (M y)_f. M does not depend
-    on the labels y: one inverse serves all splits and folds, and more features than rows cost
+    on the labels y: one inverse serves all splits and folds, and more features than samples cost
     nothing.
     """
-    rows = pooled.shape[1]
+    samples = pooled.shape[1]
     standard = _standardised(pooled.double())
     products = standard @ standard.mT
     diagonal = products.diagonal(dim1=1, dim2=2)
@@ -96,31 +96,31 @@ def _projected_inverse(pooled: Tensor, ridge: float) -> Tensor:
     penalty = torch.where(penalty > 0, penalty, 1.0)
     diagonal += penalty
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
-    inverse -= 1 / (rows * penalty[:, :, None])  # features being centred, this is the projection
+    inverse -= 1 / (samples * penalty[:, :, None])  # features being centred, this is the projection
     return inverse
 
 
 def _left_out_scores(inverse: Tensor, splits: Tensor, folds: int) -> Tensor:
-    """(classes, splits, rows), folds being contiguous."""
-    rows = splits.shape[2]
+    """(classes, splits, samples), folds being contiguous."""
+    samples = splits.shape[2]
     labels = splits.double()
     labels -= labels.mean(dim=2, keepdim=True)
     weights = labels @ inverse
     scores = torch.empty_like(labels)
-    for fold in torch.arange(rows).tensor_split(min(folds, rows)):
+    for fold in torch.arange(samples).tensor_split(min(folds, samples)):
         part = slice(int(fold[0]), int(fold[-1]) + 1)
         left_out = labels[:, :, part]
         residuals = torch.linalg.solve(inverse[:, part, part], weights[:, :, part], left=False)
-        mean_label = -left_out.sum(dim=2, keepdim=True) / (rows - len(fold))
+        mean_label = -left_out.sum(dim=2, keepdim=True) / (samples - len(fold))
         scores[:, :, part] = left_out - residuals - mean_label
-    # Rows that are equal must tie, whatever rounding made of their scores.
+    # Samples that are equal must tie, whatever rounding made of their scores.
     return scores.mul_(_SCORE_STEPS).round_().div_(_SCORE_STEPS)
 
 
 def areas_under_curve(scores: Tensor, splits: Tensor) -> Tensor:
-    """How often a current row scores above a reference row, ties counting half, (classes, splits).
+    """How often a current sample scores above a reference sample, ties counting half, (classes, splits).
 
-    Scores and splits are (classes, splits, rows), with as many current rows in all splits.
+    Scores and splits are (classes, splits, samples), with as many current samples in all splits.
     """
     shape = *splits.shape[:2], -1
     current, reference = scores[splits].view(shape), scores[~splits].view(shape)
@@ -131,7 +131,7 @@ def areas_under_curve(scores: Tensor, splits: Tensor) -> Tensor:
 
 
 def _standardised(pooled: Tensor) -> Tensor:
-    """Mean 0 and variance 1 in each feature over the rows; a constant feature becomes 0."""
+    """Mean 0 and variance 1 in each feature over the samples; a constant feature becomes 0."""
     centred = pooled - pooled.mean(dim=1, keepdim=True)
     deviations = centred.square().mean(dim=1, keepdim=True).sqrt()
     is_rounding = deviations <= 1e-12 * pooled.abs().amax(dim=1, keepdim=True)

@@ -1,21 +1,21 @@
 """P-values from the reference alone: how much do its own halves differ from one another?
 
-What is observed between n reference and m current rows is ranked among random splits of the
+What is observed between n reference and m current samples is ranked among random splits of the
 reference into halves. Two things stand between such ranks and a promise, and both weigh more the
 smaller the reference is.
 
-Sizes: a half has fewer rows than the reference, and the current rows may be many more. Statistics
+Sizes: a half has fewer samples than the reference, and the current samples may be many more. Statistics
 are therefore brought to a scale on which, when nothing has drifted, sizes do not show, or only so
 that halves lie higher: `_gap_scale`, `_variance_ratios`, `_area_scale`.
 
-What the reference has not shown: where its rows are equal, so are its halves, and the first current
-row that differs would be an alarm. Scores and the classifier's rows are therefore split together
+What the reference has not shown: where its samples are equal, so are its halves, and the first current
+sample that differs would be an alarm. Scores and the classifier's samples are therefore split together
 with imagined ones, two pairs that are unlike all others; what adding two successes and two failures
-is to the interval of a share, they are to a reference. A class with equal rows of features is
+is to the interval of a share, they are to a reference. A class with equal samples of features is
 tested by permutations.
 
-Rows must be independent, as for every test here: where they come in groups (one writer, one clip),
-random halves hold rows of every group and differ too little.
+Samples must be independent, as for every test here: where they come in groups (one writer, one clip),
+random halves hold samples of every group and differ too little.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from driftwise.stats.permutation import (
 
 _PAIR = 2
 _IMAGINED = 2 * _PAIR
-"""rows that are split together with a reference"""
+"""samples that are split together with a reference"""
 
 _MAX_CELLS = 1 << 21
 """of the splits that are looked at together"""
 
 
 def smallest_split_p_value(num_reference: int, splits: int) -> float:
-    """No reference of so many rows gives less: it has only so many different pairs of halves.
+    """No reference of so many samples gives less: it has only so many different pairs of halves.
 
-    >>> smallest_split_p_value(6, 999)  # ten ways to halve six rows
+    >>> smallest_split_p_value(6, 999)  # ten ways to halve six samples
     0.09090909090909091
     """
     halves = math.comb(num_reference, num_reference // 2) // (2 - num_reference % 2)
@@ -66,9 +66,9 @@ def smallest_split_p_value(num_reference: int, splits: int) -> float:
 def ks_by_splits(
     pairs: Sequence[Pair], *, splits: int = 999, generator: torch.Generator
 ) -> list[Evidence]:
-    """Largest gap between two samples of scores, (rows,) on either side, with its split p-value.
+    """Largest gap between two samples of scores, (samples,) on either side, with its split p-value.
 
-    The exact p-value takes scores for continuous. This one knows of ties: where many rows have one
+    The exact p-value takes scores for continuous. This one knows of ties: where many samples have one
     score, gaps are smaller than that, and the exact test misses what this one finds.
     """
     gaps = largest_gaps(pairs)
@@ -79,7 +79,7 @@ def ks_by_splits(
         scaled = [gaps[place] * _gap_scale(*map(len, pairs[place])) for place in places]
         observed = scores.new_tensor(scaled)[:, None] / _gap_scale(*sizes)
         excess = by_blocks(partial(_half_gaps, scores), halves) - observed
-        # A half's gap moves in steps of one row, in between which the observed one may lie: a split
+        # A half's gap moves in steps of one sample, in between which the observed one may lie: a split
         # within half a step of it counts in part.
         count = (excess * sizes[0] + 0.5).clamp_(0, 1).sum(dim=1)
         p_values |= zip(places, _p_values(count, scores.shape[1], splits), strict=True)
@@ -96,9 +96,9 @@ def _gap_scale(n: int, m: int) -> float:
 
 
 def _half_gaps(scores: Tensor, halves: Tensor) -> Tensor:
-    """Gap between the halves of every split, (classes, splits), of sorted scores (classes, rows).
+    """Gap between the halves of every split, (classes, splits), of sorted scores (classes, samples).
 
-    The splits have an imagined pair before all rows and one after them.
+    The splits have an imagined pair before all samples and one after them.
     """
     first, second = _halves(halves.shape[2])
     heights = torch.where(halves, -first, second).cumsum_(dim=2).abs_()
@@ -110,12 +110,12 @@ def _half_gaps(scores: Tensor, halves: Tensor) -> Tensor:
 
 
 def _sorted_references(pairs: Sequence[Pair], splits: int) -> Iterator[tuple[list[int], Tensor]]:
-    """References of equal sizes together: where they stand, their scores (classes, rows)."""
+    """References of equal sizes together: where they stand, their scores (classes, samples)."""
     alike: dict[int, list[int]] = defaultdict(list)
     for place, (reference, _) in enumerate(pairs):
         alike[len(reference)].append(place)
-    for rows, places in alike.items():
-        step = max(1, _MAX_CELLS // ((rows + _IMAGINED) * splits))
+    for samples, places in alike.items():
+        step = max(1, _MAX_CELLS // ((samples + _IMAGINED) * splits))
         for start in range(0, len(places), step):
             batch = places[start : start + step]
             scores = torch.stack([pairs[place][0].double() for place in batch])
@@ -128,9 +128,9 @@ def _sorted_references(pairs: Sequence[Pair], splits: int) -> Iterator[tuple[lis
 def mmd_by_splits(
     pairs: Sequence[Pair], *, splits: int = 999, generator: torch.Generator
 ) -> list[Evidence]:
-    """Squared MMD of each pair of (rows, features), with its split p-value.
+    """Squared MMD of each pair of (samples, features), with its split p-value.
 
-    Splits cost what the reference's rows cost: against many current rows, far less than
+    Splits cost what the reference's samples cost: against many current samples, far less than
     permutations.
     """
 
@@ -154,8 +154,8 @@ def _variance_ratios(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) ->
     """Variance between two samples over variance within them, (classes, splits).
 
     1 on average when nothing has drifted, and the larger the larger the MMD. The MMD itself would
-    be judged by the spread of few rows, and raise up to one and a half times the alarms; here each
-    side of the comparison has its own spread below the line, and fewer rows make it vary more.
+    be judged by the spread of few samples, and raise up to one and a half times the alarms; here each
+    side of the comparison has its own spread below the line, and fewer samples make it vary more.
     """
     n, m = sizes
 
@@ -176,7 +176,7 @@ def c2st_by_splits(
     ridge: float = 0.01,
     generator: torch.Generator,
 ) -> list[Evidence]:
-    """Held-out area of a linear classifier on (rows, features), with its split p-value."""
+    """Held-out area of a linear classifier on (samples, features), with its split p-value."""
 
     areas = partial(held_out_areas, folds=folds, ridge=ridge, generator=generator)
 
@@ -197,16 +197,16 @@ def c2st_by_splits(
 
 
 def _with_imagined(reference: Tensor) -> Tensor:
-    """(classes, rows, features) with the imagined rows, and a feature that each pair has alone.
+    """(classes, samples, features) with the imagined samples, and a feature that each pair has alone.
 
     In all other features they are average.
     """
-    classes, rows, width = reference.shape
+    classes, samples, width = reference.shape
     pairs = _IMAGINED // _PAIR
-    extended = reference.new_zeros(classes, rows + _IMAGINED, width + pairs)
-    extended[:, :rows, :width] = reference
-    extended[:, rows:, :width] = reference.mean(dim=1, keepdim=True)
-    extended[:, rows:, width:] = torch.eye(pairs).repeat_interleave(_PAIR, dim=0)
+    extended = reference.new_zeros(classes, samples + _IMAGINED, width + pairs)
+    extended[:, :samples, :width] = reference
+    extended[:, samples:, :width] = reference.mean(dim=1, keepdim=True)
+    extended[:, samples:, width:] = torch.eye(pairs).repeat_interleave(_PAIR, dim=0)
     return extended
 
 
@@ -223,8 +223,8 @@ def _features_by_splits(
 ) -> list[Evidence]:
     """Evidence of each pair.
 
-    `of_batch` makes the observed statistics (classes, 1) of pooled rows of two sizes, and how many
-    splits reach them, (classes,); `permuted` takes the pairs whose reference has equal rows.
+    `of_batch` makes the observed statistics (classes, 1) of pooled samples of two sizes, and how many
+    splits reach them, (classes,); `permuted` takes the pairs whose reference has equal samples.
     """
     evidence: dict[int, Evidence] = {}
     tied: list[int] = []
@@ -240,9 +240,9 @@ def _features_by_splits(
     return [evidence[place] for place in range(len(pairs))]
 
 
-def _halves(rows: int) -> tuple[int, int]:
+def _halves(samples: int) -> tuple[int, int]:
     """Their sizes."""
-    return rows // 2, rows - rows // 2
+    return samples // 2, samples - samples // 2
 
 
 def _p_values(count: Tensor, num_reference: int, splits: int) -> list[float]:

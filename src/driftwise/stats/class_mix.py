@@ -1,6 +1,6 @@
-"""Classes come as often as they like: rows told apart by predictions are compared in one mix.
+"""Classes come as often as they like: samples told apart by predictions are compared in one mix.
 
-Among rows that are taken for a class there are rows of others, more of them the more often those
+Among samples that are taken for a class there are samples of others, more of them the more often those
 come. A reference that holds classes in other shares than the stream would look like another class.
 """
 
@@ -17,7 +17,7 @@ _USUAL_ROWS = 10
 """of the stream, that what is usual counts for: predictions may say next to nothing of a class"""
 
 MOST_UNSEEN = 0.1
-"""of a group, the share that classes may have of which no reference row got into it"""
+"""of a group, the share that classes may have of which no reference sample got into it"""
 
 
 def shares_in_stream(
@@ -28,36 +28,36 @@ def shares_in_stream(
 ) -> dict[int, float]:
     """By class, the share of the stream that makes current predictions what they are.
 
-    `labels` and `groups` are the classes of reference rows and what they are taken for, (rows,),
-    `current_groups` what current rows are; `usual` says how often a class has come so far. The
+    `labels` and `groups` are the classes of reference samples and what they are taken for, (samples,),
+    `current_groups` what current samples are; `usual` says how often a class has come so far. The
     likeliest shares are found by repeating: how much of each prediction belongs to each class, and
     so how much of the stream does.
     """
     if not len(labels):
         return {}
-    classes, rows = np.unique(labels.numpy(), return_inverse=True)
+    classes, samples = np.unique(labels.numpy(), return_inverse=True)
     everyone = torch.cat([groups, current_groups]).numpy()
     names, columns = np.unique(everyone, return_inverse=True)
     counts = np.zeros((len(classes), len(names)))
-    np.add.at(counts, (rows, columns[: len(rows)]), 1)
-    # As if one more row of each class were spread over all predictions: none is impossible.
+    np.add.at(counts, (samples, columns[: len(samples)]), 1)
+    # As if one more sample of each class were spread over all predictions: none is impossible.
     taken_for = (counts + 1 / len(names)) / (counts.sum(axis=1, keepdims=True) + 1)
-    predicted = np.bincount(columns[len(rows) :], minlength=len(names))
+    predicted = np.bincount(columns[len(samples) :], minlength=len(names))
     # One more, lest a class that has never come could never come again.
     before = np.array([usual(label) + 1 for label in classes.tolist()])
     shares = before = before / before.sum()
     for _ in range(_ROUNDS):
         joint = shares[:, None] * taken_for
-        rows_of = (joint / joint.sum(axis=0) * predicted).sum(axis=1)
-        shares = (rows_of + _USUAL_ROWS * before) / (len(current_groups) + _USUAL_ROWS)
+        samples_of = (joint / joint.sum(axis=0) * predicted).sum(axis=1)
+        shares = (samples_of + _USUAL_ROWS * before) / (len(current_groups) + _USUAL_ROWS)
     return dict(zip(classes.tolist(), shares.tolist(), strict=True))
 
 
 def in_that_mix(labels: Tensor, groups: Tensor, shares: dict[int, float]) -> Tensor:
-    """bool (rows,): the most reference rows by which every group is mixed as the stream is.
+    """bool (samples,): the most reference samples by which every group is mixed as the stream is.
 
-    Of a class that comes too often for its group, rows are left out evenly, wherever they stand. A
-    group that frequent classes may well get into, although no reference row of theirs did, is left
+    Of a class that comes too often for its group, samples are left out evenly, wherever they stand. A
+    group that frequent classes may well get into, although no reference sample of theirs did, is left
     out as a whole: nobody knows what it should look like.
     """
     classes, counts = np.unique(labels.numpy(), return_counts=True)
@@ -76,8 +76,8 @@ def in_that_mix(labels: Tensor, groups: Tensor, shares: dict[int, float]) -> Ten
             continue
         most = max(weights[label] for label in present.tolist())
         for label in present.tolist():
-            rows = (there & (labels == label)).nonzero().squeeze(1)
+            samples = (there & (labels == label)).nonzero().squeeze(1)
             share = weights[label] / most if most else 1.0
-            kept = (torch.arange(len(rows) + 1) * share + 0.5).floor()
-            stays[rows[kept[1:] > kept[:-1]]] = True
+            kept = (torch.arange(len(samples) + 1) * share + 0.5).floor()
+            stays[samples[kept[1:] > kept[:-1]]] = True
     return stays

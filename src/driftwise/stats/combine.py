@@ -1,4 +1,4 @@
-"""Several tests look at the same rows of a class: one p-value out of theirs.
+"""Several tests look at the same samples of a class: one p-value out of theirs.
 
 Such p-values depend on one another in unknown ways. Each way to combine them says what it promises
 under that dependence; all take p-values (..., tests) and give p-values (...).

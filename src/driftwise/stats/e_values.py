@@ -1,11 +1,11 @@
-"""Bets against p-values: what they have won is evidence that may be looked at after every row.
+"""Bets against p-values: what they have won is evidence that may be looked at after every sample.
 
 While nothing changes, p-values are independent and uniform. A bet pays `eps * p ** (eps - 1)`,
 which is 1 on average, so that what one unit of money has become is a martingale. By Ville's
 inequality it ever reaches 1 / level with a chance of at most the level, however often one looks.
 
-Nobody knows when a change begins, nor how strong it is. So the unit is shared out beforehand: row j
-is given `share_of(j)`, which bets from that row on, in equal parts on several eps and, where either
+Nobody knows when a change begins, nor how strong it is. So the unit is shared out beforehand: sample j
+is given `share_of(j)`, which bets from that sample on, in equal parts on several eps and, where either
 end may matter, on p and on 1 - p. A sum of martingales is one. One number per kind of bet is all
 that has to be remembered.
 """
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 EPSILONS = (0.1, 0.2, 0.35, 0.55, 0.8)
-"""the smaller, the bolder: bold bets see clear changes within rows, timid ones faint changes"""
+"""the smaller, the bolder: bold bets see clear changes within samples, timid ones faint changes"""
 
 
 def share_of(number: int) -> float:
@@ -68,21 +68,21 @@ class Bets:
 
     @property
     def onset(self) -> tuple[float, int | None]:
-        """The logarithm of what the best single bet has won, and the row with which it began.
+        """The logarithm of what the best single bet has won, and the sample with which it began.
 
-        Where a change is likely to have begun, if there is one; None: no row has come.
+        Where a change is likely to have begun, if there is one; None: no sample has come.
         """
         best = int(self._runs.argmax())
         return float(self._runs[best]), int(self._began[best]) if self._count else None
 
-    def bet(self, p_value: float, row: int) -> None:
-        """A row, by its number, has come with this p-value, between 0 and 1, neither included."""
+    def bet(self, p_value: float, sample: int) -> None:
+        """A sample, by its number, has come with this p-value, between 0 and 1, neither included."""
         self._count += 1
         share = math.log(share_of(self._count))
         ends = (p_value, 1 - p_value) if self._both_ends else (p_value,)
         pays = np.concatenate([_LOGS + _POWERS * math.log(end) for end in ends])
         self._logs = pays + np.logaddexp(self._logs, share)
-        self._began[self._runs <= 0] = row
+        self._began[self._runs <= 0] = sample
         self._runs = pays + np.maximum(self._runs, 0)
         self._log_most = max(self._log_most, self.log_wealth)
 

@@ -1,8 +1,8 @@
 """Changed is not the same as harmful: how much accuracy a change costs the learner, in points.
 
-With labels of the current rows it is counted. Without, it is inferred from the learner's logits,
+With labels of the current samples it is counted. Without, it is inferred from the learner's logits,
 assuming that the classes come in a known mix, that of the reference unless another is told. Current
-rows are dealt out to the classes of that mix as cheaply as possible, a row costing a class what
+samples are dealt out to the classes of that mix as cheaply as possible, a sample costing a class what
 probability the learner denies it (transport). A mix that has changed unnoticed counts as harm; to
 read the mix off the predictions instead would take what is confidently wrong for a change of mix.
 
@@ -24,17 +24,17 @@ from torch import Tensor
 from driftwise.errors import UserError
 
 _MAX_DEALT = 1000
-"""rows dealt out at once: the time grows with the square, and more rows say little more"""
+"""samples dealt out at once: the time grows with the square, and more samples say little more"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Harm:
-    """What a change does to the accuracy on some rows; a gain is negative. All in points, 0-100."""
+    """What a change does to the accuracy on some samples; a gain is negative. All in points, 0-100."""
 
     before: float
-    """accuracy on the reference rows"""
+    """accuracy on the reference samples"""
     with_labels: float | None
-    """accuracy lost, counted by the labels of the current rows; None: they have none"""
+    """accuracy lost, counted by the labels of the current samples; None: they have none"""
     error: float | None
     """standard error of `with_labels`; never 0, as no sample proves perfection"""
     without_labels: float
@@ -49,15 +49,15 @@ def estimate_harm_by_class(
     *,
     mix: Mapping[int, float] | None = None,
 ) -> dict[int, Harm]:
-    """Accuracy lost on each class of the reference, by label, from all rows of a stream together.
+    """Accuracy lost on each class of the reference, by label, from all samples of a stream together.
 
-    Logits are the learner's as it is now, (rows, outputs), the reference rows being ones it never
-    trained on; labels are (rows,). A label that has no output yet is never given.
+    Logits are the learner's as it is now, (samples, outputs), the reference samples being ones it never
+    trained on; labels are (samples,). A label that has no output yet is never given.
 
-    Without labels, the dealing says which current rows are a class's, also of those that the
-    learner takes for another. `mix` says how often each class comes among the current rows, in any
+    Without labels, the dealing says which current samples are a class's, also of those that the
+    learner takes for another. `mix` says how often each class comes among the current samples, in any
     unit; None: as often as in the reference. A class that does not come is left out; one without
-    reference rows takes its share of the current rows, and nothing is said of it.
+    reference samples takes its share of the current samples, and nothing is said of it.
 
     >>> sure, torn = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 0.0]])
     >>> harm = estimate_harm_by_class(sure.expand(9, 2), torn.expand(9, 2), torch.zeros(9).long())
@@ -95,11 +95,11 @@ def estimate_harm_by_class(
 class _Side(NamedTuple):
     logits: Tensor
     labels: Tensor
-    """(rows,); none at all where they are unknown"""
+    """(samples,); none at all where they are unknown"""
 
     @property
     def is_right(self) -> Tensor:
-        """Whether the learner gives each row its label, (rows,)."""
+        """Whether the learner gives each sample its label, (samples,)."""
         return self.logits.argmax(dim=1) == self.labels
 
 
@@ -119,10 +119,10 @@ def _harm(was_right: Tensor, is_right: Tensor | None, inferred: float) -> Harm:
 
 
 def _variance(is_right: Tensor) -> float:
-    """Of a share, as Agresti and Caffo take it: one more row right and one more wrong."""
-    rows = len(is_right) + 2
-    share = (float(is_right.sum()) + 1) / rows
-    return share * (1 - share) / rows
+    """Of a share, as Agresti and Caffo take it: one more sample right and one more wrong."""
+    samples = len(is_right) + 2
+    share = (float(is_right.sum()) + 1) / samples
+    return share * (1 - share) / samples
 
 
 # --- without labels -----------------------------------------------------------------------------
@@ -130,20 +130,20 @@ def _variance(is_right: Tensor) -> float:
 
 class _Dealt(NamedTuple):
     labels: Tensor
-    """(rows,): the class that each row was dealt to"""
+    """(samples,): the class that each sample was dealt to"""
     costs: Tensor
-    """(rows,): the probability that the learner denies it, 0 to 1"""
+    """(samples,): the probability that the learner denies it, 0 to 1"""
 
 
 def _dealt(logits: Tensor, weights: Tensor) -> _Dealt:
-    """Rows dealt out to classes in proportion to `weights` (classes,), at the least total cost."""
+    """Samples dealt out to classes in proportion to `weights` (classes,), at the least total cost."""
     denied = 1 - logits.double().softmax(dim=1)
     missing = len(weights) - denied.shape[1]
     if missing > 0:  # what has no output yet has no probability
         denied = torch.cat([denied, torch.ones(len(denied), missing, dtype=torch.float64)], dim=1)
     labels = torch.empty(len(denied), dtype=torch.int64)
     parts = -(-len(denied) // _MAX_DEALT)
-    # Every part gets its share of each prediction and each certainty, in whatever order rows came.
+    # Every part gets its share of each prediction and each certainty, in whatever order samples came.
     order = denied.amin(dim=1).argsort(stable=True)
     order = order[denied.argmin(dim=1)[order].argsort(stable=True)]
     for start in range(parts):
@@ -151,7 +151,7 @@ def _dealt(logits: Tensor, weights: Tensor) -> _Dealt:
         ends = (weights.cumsum(0) / weights.sum() * len(part)).round().long()
         places = ends.diff(prepend=torch.zeros(1, dtype=torch.int64))
         offered = torch.arange(len(weights)).repeat_interleave(places)
-        # Rows come back in their order, each with its place among those offered.
+        # Samples come back in their order, each with its place among those offered.
         _, chosen = linear_sum_assignment(denied[part][:, offered].numpy())
         labels[part] = offered[torch.from_numpy(chosen)]
     return _Dealt(labels, denied.gather(1, labels[:, None]).squeeze(1))
@@ -172,14 +172,14 @@ def _weights(mix: Mapping[int, float]) -> Tensor:
 
 def _checked(logits: Tensor, labels: Tensor | None) -> _Side:
     if logits.ndim != 2 or (len(logits) and not logits.shape[1]):
-        raise UserError(f"expected logits (rows, outputs); got {tuple(logits.shape)}")
+        raise UserError(f"expected logits (samples, outputs); got {tuple(logits.shape)}")
     if not logits.isfinite().all():
-        raise UserError("logits hold NaN or infinity: leave such rows out, or mend the learner")
+        raise UserError("logits hold NaN or infinity: leave such samples out, or mend the learner")
     if labels is None:
         return _Side(logits.detach(), torch.empty(0, dtype=torch.int64))
     if labels.shape != logits.shape[:1] or labels.is_floating_point() or (labels < 0).any():
         raise UserError(
-            f"expected one label from 0 up for each of {len(logits)} rows of logits; got "
+            f"expected one label from 0 up for each of {len(logits)} samples of logits; got "
             f"{str(labels.dtype).removeprefix('torch.')} {tuple(labels.shape)}"
         )
     return _Side(logits.detach(), labels.long())

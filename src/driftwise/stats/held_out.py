@@ -1,9 +1,9 @@
-"""A score is learned on some rows and tested on the others: exact, and without permutations.
+"""A score is learned on some samples and tested on the others: exact, and without permutations.
 
 What a permutation test can say ends at one over the number of its permutations. Where a level is so
-small that it would take too many of them, a third of the rows of either side may say what to look
+small that it would take too many of them, a third of the samples of either side may say what to look
 at. The others, which that score never saw, are compared by the exact Kolmogorov-Smirnov test, whose
-p-values get as small as rows allow.
+p-values get as small as samples allow.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from driftwise.stats import ks
 from driftwise.stats.permutation import Evidence, Pair
 
 Score = Callable[[Tensor], Tensor]
-"""(rows, features) -> (rows,): how much each looks like a current row"""
+"""(samples, features) -> (samples,): how much each looks like a current sample"""
 
 Learn = Callable[[Tensor, Tensor], Score]
-"""reference and current features, (rows, features) each -> what tells them apart"""
+"""reference and current features, (samples, features) each -> what tells them apart"""
 
 
-def by_held_out_rows(
+def by_held_out_samples(
     pairs: Sequence[Pair], *, learn: Learn, generator: torch.Generator
 ) -> list[Evidence]:
-    """Kolmogorov-Smirnov on a score of the rows that it was not learned from, for each pair."""
+    """Kolmogorov-Smirnov on a score of the samples that it was not learned from, for each pair."""
     judged = []
     for pair in pairs:
         (to_learn, to_judge), (now_to_learn, now_to_judge) = (
@@ -44,15 +44,15 @@ def smallest_held_out_p_value(num_reference: int, num_current: int) -> float:
 
 
 def witness(reference: Tensor, current: Tensor) -> Score:
-    """The function whose means MMD compares: how near current rows are, less how near others."""
+    """The function whose means MMD compares: how near current samples are, less how near others."""
     pooled = torch.cat([reference, current])
     distances = torch.cdist(pooled, pooled).square()
     apart = distances[distances > 0]
     bandwidth = apart.median() if len(apart) else 1.0
 
-    def score(rows: Tensor) -> Tensor:
+    def score(samples: Tensor) -> Tensor:
         near = [
-            (-torch.cdist(rows, side).square() / bandwidth).exp().mean(dim=1)
+            (-torch.cdist(samples, side).square() / bandwidth).exp().mean(dim=1)
             for side in (current, reference)
         ]
         return near[0] - near[1]
@@ -71,15 +71,15 @@ def separating(reference: Tensor, current: Tensor, *, ridge: float = 0.01) -> Sc
     penalty = (ridge * products.diagonal().mean()).clamp(min=1e-12)
     products.diagonal().add_(penalty)
     weights = standard.mT @ torch.linalg.solve(products, labels - labels.mean())
-    return lambda rows: ((rows - mean) / deviation) @ weights
+    return lambda samples: ((samples - mean) / deviation) @ weights
 
 
-def _parted(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Rows to learn from, and rows to judge by, at random."""
-    order = torch.randperm(len(rows), generator=generator)
-    rows = rows[order]
-    return rows[: _num_to_learn(len(rows))], rows[_num_to_learn(len(rows)) :]
+def _parted(samples: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Samples to learn from, and samples to judge by, at random."""
+    order = torch.randperm(len(samples), generator=generator)
+    samples = samples[order]
+    return samples[: _num_to_learn(len(samples))], samples[_num_to_learn(len(samples)) :]
 
 
-def _num_to_learn(rows: int) -> int:
-    return max(1, rows // 3)
+def _num_to_learn(samples: int) -> int:
+    return max(1, samples // 3)

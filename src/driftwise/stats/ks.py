@@ -1,6 +1,6 @@
 """The two-sample Kolmogorov-Smirnov test, exact, for all classes of a check in one go.
 
-Order the pooled scores: a row of the first sample is a step up, a row of the second a step to the
+Order the pooled scores: a sample of the first sample is a step up, a sample of the second a step to the
 right, and the order is a path on a lattice from (0, 0) to (n, m). When nothing has drifted, all
 paths are equally likely: the p-value is the share of paths that stray from the diagonal at least as
 far as the one observed.
@@ -36,10 +36,10 @@ Question = tuple[int, int, int]
 """(n, m, reach), n <= m: what share of paths to (n, m) has a point with |i m - j n| >= reach?"""
 
 MAX_EXACT = 10_000
-"""rows of a sample beyond which scipy, and so this, gives the limit distribution's p-value"""
+"""samples of a sample beyond which scipy, and so this, gives the limit distribution's p-value"""
 
 MAX_LATTICE = 50_000
-"""points of a lattice beyond which scipy's compiled loop, call by call, is as fast as numpy's rows;
+"""points of a lattice beyond which scipy's compiled loop, call by call, is as fast as numpy's samples;
 up to it, doubles hold the number of paths"""
 
 _MAX_TOGETHER = 64
@@ -51,8 +51,8 @@ _remembered: dict[Question, float] = {}
 def kolmogorov_smirnov(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Evidence]:
     """Largest gap between two empirical distributions, with its exact two-sided p-value.
 
-    Each pair holds the scores of the reference rows and of the current rows of one class, (rows,).
-    Beyond 10,000 rows in a sample the p-value is asymptotic.
+    Each pair holds the scores of the reference samples and of the current samples of one class, (samples,).
+    Beyond 10,000 samples in a sample the p-value is asymptotic.
     """
     samples = _samples(pairs)
     countable = [_is_countable(len(first), len(second)) for first, second in samples]
@@ -130,7 +130,7 @@ def _is_countable(n: int, m: int) -> bool:
 
 
 def _by_scipy(first: Floats, second: Floats) -> Evidence:
-    """One large pair: exact up to 10,000 rows, then asymptotic."""
+    """One large pair: exact up to 10,000 samples, then asymptotic."""
     _refuse_nan(first)
     _refuse_nan(second)
     result = stats.ks_2samp(first, second)
@@ -139,7 +139,7 @@ def _by_scipy(first: Floats, second: Floats) -> Evidence:
 
 def _refuse_nan(scores: Floats) -> None:
     if np.isnan(scores).any():
-        raise UserError("scores hold NaN: leave such rows out, or mend the encoder")
+        raise UserError("scores hold NaN: leave such samples out, or mend the encoder")
 
 
 def _counted(samples: Sequence[tuple[Floats, Floats]]) -> list[Evidence]:
@@ -158,9 +158,9 @@ def _reaches(samples: Sequence[tuple[Floats, Floats]], sizes: Integers) -> Integ
     """Largest |m #first - n #second| up to any score, (classes,), in whole numbers."""
     # Padding sorts to the end, where the path has arrived, and takes no step.
     scores = np.full((len(samples), sizes.sum(axis=1).max()), np.inf)
-    for row, both in zip(scores, samples, strict=True):
+    for sample, both in zip(scores, samples, strict=True):
         pooled = np.concatenate(both)
-        row[: len(pooled)] = pooled
+        sample[: len(pooled)] = pooled
     _refuse_nan(scores)
     order = scores.argsort(axis=1)
     scores = np.take_along_axis(scores, order, axis=1)
@@ -210,7 +210,7 @@ def _share_to_square(n: int, h: int) -> float:
 def _shares(questions: Integers) -> Floats:
     """Paths to (n, m) that stray, as a share of all, for questions (classes, 3).
 
-    Row by row of the lattice, counts grow by cumulative sums: N(i, j) = N(i, j-1) + N(i-1, j), and
+    Sample by sample of the lattice, counts grow by cumulative sums: N(i, j) = N(i, j-1) + N(i-1, j), and
     at a point beyond the reach every path has strayed. Sums of positive numbers lose no digits,
     however small the share.
     """
@@ -220,14 +220,14 @@ def _shares(questions: Integers) -> Floats:
     # what else is asked together with it. Column -1 stands before it and holds nothing.
     columns = np.arange(-1, highs[1:].max())
     all_below = _all_paths_below(len(lows) - 1, columns.clip(max=m.max()))
-    # Left of the corridor, sums over all paths below give all paths; right of the last row's, sums
+    # Left of the corridor, sums over all paths below give all paths; right of the last sample's, sums
     # have run on where they have no meaning.
     replaced = columns < lows[1:, :, None]
     replaced |= columns >= highs[:-1, :, None]
     strayed = np.zeros((len(questions), len(columns)))
     arriving = defaultdict(list)
-    for line, row in enumerate(n.tolist()):
-        arriving[row].append(line)
+    for line, sample in enumerate(n.tolist()):
+        arriving[sample].append(line)
     arrived = np.empty(len(questions))
     for i in range(len(all_below)):
         np.copyto(strayed, all_below[i], where=replaced[i])
@@ -239,7 +239,7 @@ def _shares(questions: Integers) -> Floats:
 
 
 def _corridors(questions: Integers) -> tuple[Integers, Integers]:
-    """In row i a path has not strayed where low <= j < high, (rows, classes) each."""
+    """In sample i a path has not strayed where low <= j < high, (samples, classes) each."""
     n, m, reach = questions.T
     i = np.arange(n.max() + 1)[:, None]
     lows = ((i * m - reach) // n + 1).clip(0, m)
@@ -248,12 +248,12 @@ def _corridors(questions: Integers) -> tuple[Integers, Integers]:
     return np.where(arrived, m.max(), lows), np.where(arrived, 0, highs)
 
 
-def _all_paths_below(rows: int, columns: Integers) -> Floats:
-    """Numbers of paths to the columns in rows 0, 1, ..., each row's first one row higher.
+def _all_paths_below(samples: int, columns: Integers) -> Floats:
+    """Numbers of paths to the columns in samples 0, 1, ..., each sample's first one sample higher.
 
-    Sums over a row then go on from the first.
+    Sums over a sample then go on from the first.
     """
-    i = np.repeat(np.arange(rows)[:, None], len(columns), axis=1)
+    i = np.repeat(np.arange(samples)[:, None], len(columns), axis=1)
     i[:, 0] += 1
     log_factorials = special.gammaln(np.arange(1, i.max() + columns.max() + 2))
     logs = log_factorials[i + columns] - log_factorials[i] - log_factorials[columns]

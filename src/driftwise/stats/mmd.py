@@ -23,10 +23,10 @@ from driftwise.stats.permutation import (
 def mmd(
     pairs: Sequence[Pair], *, permutations: int = 100, generator: torch.Generator
 ) -> list[Evidence]:
-    """Squared MMD of each pair of features, (rows, features) on either side.
+    """Squared MMD of each pair of features, (samples, features) on either side.
 
     The estimate is unbiased, so that it may be negative; the kernel is exp(-distance^2 / median),
-    with the median of the squared distances within the pooled rows. The p-value is the rank of the
+    with the median of the squared distances within the pooled samples. The p-value is the rank of the
     observed split among itself and `permutations` random ones, valid for samples of any size.
     """
     evidence: dict[int, Evidence] = {}
@@ -38,7 +38,7 @@ def mmd(
 
 
 def kernel_matrices(pooled: Tensor) -> Tensor:
-    """Kernel values between the rows of a class, (classes, rows, rows), zero on the diagonal.
+    """Kernel values between the samples of a class, (classes, samples, samples), zero on the diagonal.
 
     Single precision is enough for features that come in it, and halves the time; what is summed
     over many kernels is not.
@@ -50,10 +50,10 @@ def kernel_matrices(pooled: Tensor) -> Tensor:
 
 
 class KernelSums(NamedTuple):
-    """Sums of kernel values over pairs of rows, either order counted, (classes, splits) each."""
+    """Sums of kernel values over pairs of samples, either order counted, (classes, splits) each."""
 
     reference: Tensor
-    """both reference rows, not one with itself"""
+    """both reference samples, not one with itself"""
     current: Tensor
     across: Tensor
     """one order only"""
@@ -62,7 +62,7 @@ class KernelSums(NamedTuple):
 def kernel_sums(kernels: Tensor, splits: Tensor) -> KernelSums:
     """The three blocks of every split, given kernels with a zero diagonal and splits by class.
 
-    With `inside` the current rows' sum of kernels and `touching` their sum with all rows, the sums
+    With `inside` the current samples' sum of kernels and `touching` their sum with all samples, the sums
     of the two other blocks follow from the total: one matrix product serves all splits.
     """
     current = splits.to(kernels.dtype)
@@ -90,7 +90,7 @@ def discrepancies(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) -> Te
 
 
 def _squared_distances(pooled: Tensor) -> Tensor:
-    """(classes, rows, features) -> (classes, rows, rows), symmetric; 0 between equal rows."""
+    """(classes, samples, features) -> (classes, samples, samples), symmetric; 0 between equal samples."""
     centred = pooled - pooled.mean(dim=1, keepdim=True)
     products = centred @ centred.mT
     norms = products.diagonal(dim1=1, dim2=2)
@@ -104,12 +104,12 @@ def _squared_distances(pooled: Tensor) -> Tensor:
 def _bandwidths(squared: Tensor) -> Tensor:
     """Median squared distance of each class, (classes,); never 0.
 
-    Where most rows are equal it is the mean; where all are, whatever it is changes nothing.
+    Where most samples are equal it is the mean; where all are, whatever it is changes nothing.
     """
-    rows = squared.shape[1]
-    num_distances = rows * (rows - 1) // 2
+    samples = squared.shape[1]
+    num_distances = samples * (samples - 1) // 2
     # Sorted, the matrix holds its diagonal of zeros, then every distance twice.
-    lower_median = rows + 2 * ((num_distances - 1) // 2)
+    lower_median = samples + 2 * ((num_distances - 1) // 2)
     flat = squared.flatten(start_dim=1)
     # Numpy selects several times as fast as torch.
     medians = torch.from_numpy(np.partition(flat.numpy(), lower_median, axis=1)[:, lower_median])

@@ -1,4 +1,4 @@
-"""One number per row, from a classifier's logits, in double precision.
+"""One number per sample, from a classifier's logits, in double precision.
 
 A network that has not been trained gives nearly uniform predictions, whose scores differ only in
 late digits: single precision would tie them.
@@ -11,28 +11,28 @@ from collections.abc import Callable
 from torch import Tensor
 
 Score = Callable[[Tensor], Tensor]
-"""logits (rows, classes) -> (rows,)"""
+"""logits (samples, classes) -> (samples,)"""
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Predictive entropy in nats, (rows, classes) -> (rows,)."""
+    """Predictive entropy in nats, (samples, classes) -> (samples,)."""
     log_p = logits.double().log_softmax(dim=1)
     return -(log_p.exp() * log_p).sum(dim=1)
 
 
 def max_probability(logits: Tensor) -> Tensor:
-    """Probability of the predicted class, (rows, classes) -> (rows,)."""
+    """Probability of the predicted class, (samples, classes) -> (samples,)."""
     return logits.double().softmax(dim=1).amax(dim=1)
 
 
 def margin(logits: Tensor) -> Tensor:
-    """Lead of the predicted class's probability over the next, (rows, classes) -> (rows,)."""
+    """Lead of the predicted class's probability over the next, (samples, classes) -> (samples,)."""
     first, second = logits.double().softmax(dim=1).topk(2, dim=1).values.unbind(dim=1)
     return first - second
 
 
 def energy(logits: Tensor) -> Tensor:
-    """Minus the log of the summed exponentials, (rows, classes) -> (rows,).
+    """Minus the log of the summed exponentials, (samples, classes) -> (samples,).
 
     The one score that sees the size of the logits, which the probabilities have lost.
     """

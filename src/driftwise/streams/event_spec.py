@@ -33,7 +33,7 @@ class EventSpec:
     """(transform, severity), one after the other, upon the look that a class took on last; several
     make a compound drift"""
     domain: str | None = None
-    """natural drift: the classes come back as pictures of this domain"""
+    """natural drift: the classes come back as images of this domain"""
     to: str | None = None
     """back to an earlier event's look by its name, or to the original"""
     name: str | None = None
@@ -48,7 +48,7 @@ class EventSpec:
     per_class: bool = False
     """every class drifts by a concept of its own instead of sharing one (script.own_transforms)"""
     unit: str = "pixel"
-    """what a permutation moves: pixel or row"""
+    """what a permutation moves: pixel or sample"""
     seed: int | None = None
     """what its transforms draw from; None: the run's seed, anew for every event"""
 

@@ -14,11 +14,11 @@ from driftwise import rng
 from driftwise.label_budget import share_out
 from driftwise.protocols import Choose
 from driftwise.streams.stream import Task
-from driftwise.types import Rows
+from driftwise.types import Samples
 
 
 class TaskLabels:
-    """Answers from the incoming rows of one task, each row at most once.
+    """Answers from the incoming samples of one task, each sample at most once.
 
     Every task brings a fresh draw: in a stream the samples of a class keep coming. The labels of
     classes that come back in the task's own training data are known already and cost nothing.
@@ -40,8 +40,8 @@ class TaskLabels:
         self._asked: dict[int, Tensor] = {}
         """positions in the pool of each class, in the order in which they were given"""
 
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Rows:
-        """Up to `count` rows of a class as it looks now (None: all); fewer when there are fewer.
+    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
+        """Up to `count` samples of a class as it looks now (None: all); fewer when there are fewer.
 
         Any of them, unless `choose` says which.
         """
@@ -74,19 +74,19 @@ class TaskLabels:
         granted = self._allowance(total)
         return {**wanted, **(share_out(paid, granted) if granted < total else {})}
 
-    def unlabelled(self) -> Rows:
+    def unlabelled(self) -> Samples:
         """What comes in of all known classes and nobody has asked the label of; labels are -1."""
         parts = []
         for label in self._task.known_classes:
             pool = self._task.incoming(label)
             parts.append(pool[self._positions_left(label, len(pool)).sort().values])
-        rows = Rows.concat(parts)
-        return replace(rows, labels=torch.full_like(rows.labels, -1))
+        samples = Samples.concat(parts)
+        return replace(samples, labels=torch.full_like(samples.labels, -1))
 
-    def _positions_left(self, label: int, rows: int) -> Tensor:
+    def _positions_left(self, label: int, samples: int) -> Tensor:
         """In the order in which they are given."""
         draw = rng.fork(self._seed, "labels", self._task.number, label)
-        order = torch.randperm(rows, generator=draw)
+        order = torch.randperm(samples, generator=draw)
         return order[~torch.isin(order, self._asked[label])] if label in self._asked else order
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Who is there during a task: the rows of each part, and which concept each of them shows.
+"""Who is there during a task: the samples of each part, and which concept each of them shows.
 
 All of it follows from the data set, its parts and the schedule: a saved schedule brings the same
-rows back under the same looks, whatever else differs between two runs.
+samples back under the same looks, whatever else differs between two runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _STAYS = -1
 
 
 class Roster:
-    """Rows and their concepts, by part, class and task.
+    """Samples and their concepts, by part, class and task.
 
-    Every event draws lots once and moves the rows of a class in that order, so a larger share holds
-    every smaller one: a row that has moved stays moved.
+    Every event draws lots once and moves the samples of a class in that order, so a larger share holds
+    every smaller one: a sample that has moved stays moved.
 
-    Natural drift shows other pictures: a row is there while its concept belongs to its own domain.
-    A class that shows several domains side by side gets equally many rows from each, as many as the
+    Natural drift shows other images: a sample is there while its concept belongs to its own domain.
+    A class that shows several domains side by side gets equally many samples from each, as many as the
     poorest has; only then do the shares come out as the schedule says.
     """
 
@@ -52,7 +52,7 @@ class Roster:
                 self._settle_domains(part, numbers, dataset.class_names)
 
     def members(self, part: str, classes: Sequence[int], task: int) -> tuple[Tensor, Tensor]:
-        """A part's rows of some classes during a task, and the concept of each; both (rows,)."""
+        """A part's samples of some classes during a task, and the concept of each; both (samples,)."""
         ids = self._parts[part]
         ids = ids[torch.isin(self._labels[ids], torch.tensor(classes, dtype=torch.int64))]
         concepts = torch.full_like(ids, ORIGINAL)
@@ -65,16 +65,16 @@ class Roster:
         return ids[there], concepts[there]
 
     def sets_in_by_steps(self, task: int) -> bool:
-        """Whether an event of the task makes rows wait at all."""
+        """Whether an event of the task makes samples wait at all."""
         return any(
             event.task == task and event.over_steps is not None for event in self._schedule.events
         )
 
     def waits(self, ids: Tensor, task: int) -> Tensor:
-        """How long rows trained on in a task wait before they drift, in steps: (rows,).
+        """How long samples trained on in a task wait before they drift, in steps: (samples,).
 
-        Step number s, counted from 0, shows a row drifted where s is above what is given here; a
-        row that has nothing to wait for is given -1.
+        Step number s, counted from 0, shows a sample drifted where s is above what is given here; a
+        sample that has nothing to wait for is given -1.
         """
         steps = torch.full((len(ids),), -1.0)
         for number, event in enumerate(self._schedule.events):
@@ -85,22 +85,22 @@ class Roster:
         return steps
 
     def _first(self, share: float, ids: Tensor, event: int) -> Tensor:
-        """Which rows are among the share of their class that an event moves first, bool (rows,)."""
+        """Which samples are among the share of their class that an event moves first, bool (samples,)."""
         if share == 1:
             return torch.ones_like(ids, dtype=torch.bool)
         rank, size = self._places(ids, self._lots("who-moves-first", event))
         return rank < (share * size.double()).round()
 
     def _lots(self, purpose: str, number: int) -> Tensor:
-        """A random order of all rows of the data set, always the same one: (rows,)."""
+        """A random order of all samples of the data set, always the same one: (samples,)."""
         if (purpose, number) not in self._drawn:
             draw = rng.fork(self._schedule.seed, purpose, number)
             self._drawn[purpose, number] = torch.randperm(len(self._labels), generator=draw)
         return self._drawn[purpose, number]
 
     def _places(self, ids: Tensor, lots: Tensor) -> tuple[Tensor, Tensor]:
-        """The rank of rows by lot, from 0, among those of their class and domain; and how many
-        these are: both (rows,)."""
+        """The rank of samples by lot, from 0, among those of their class and domain; and how many
+        these are: both (samples,)."""
         groups = self._labels[ids] * self._num_domains + self._domains[ids]
         _, group, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
         by_lot = lots[ids].argsort()
@@ -112,9 +112,9 @@ class Roster:
     def _settle_domains(
         self, part: str, numbers: dict[str | None, int], class_names: Sequence[str]
     ) -> None:
-        """Refuse a class that lacks pictures, and even the domains out where they are mixed."""
+        """Refuse a class that lacks images, and even the domains out where they are mixed."""
         ids = self._parts[part]
-        if not len(ids):  # nobody asks for such rows
+        if not len(ids):  # nobody asks for such samples
             return
         pairs = self._labels[ids] * self._num_domains + self._domains[ids]
         counts = torch.bincount(pairs, minlength=len(class_names) * self._num_domains)
@@ -124,7 +124,7 @@ class Roster:
             here = [int(counts[label * self._num_domains + numbers[name]]) for name in names]
             if 0 in here:
                 raise UserError(
-                    f"class {class_names[label]!r} has no {part} pictures of domain "
+                    f"class {class_names[label]!r} has no {part} images of domain "
                     f"{names[here.index(0)]!r}, which it is to show; "
                     f"add some or leave the class out"
                 )
@@ -143,9 +143,9 @@ def _by_label(event: DriftEvent, num_classes: int) -> Tensor:
 
 
 def _domains(dataset: Dataset, schedule: Schedule) -> tuple[dict[str | None, int], np.ndarray]:
-    """The number of each domain by name, and the domain of every row.
+    """The number of each domain by name, and the domain of every sample.
 
-    A schedule that names none knows but one, and takes all rows for its own.
+    A schedule that names none knows but one, and takes all samples for its own.
     """
     if schedule.first_domain is None:
         return {None: 0}, np.zeros_like(dataset.labels)

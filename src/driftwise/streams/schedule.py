@@ -28,9 +28,9 @@ class Concept:
     parent: int = ORIGINAL
     """number of the concept whose pixels are transformed"""
     unit: str = "pixel"
-    """what a permutation moves: single pixels or whole rows"""
+    """what a permutation moves: single pixels or whole samples"""
     domain: str | None = None
-    """natural drift: the domain whose own pictures show it; None: the domain of its parent"""
+    """natural drift: the domain whose own images show it; None: the domain of its parent"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class DriftEvent:
     over_tasks: int = 1
     """over how many tasks the share rises, evenly; 1: all at once"""
     over_steps: int | None = None
-    """over how many training steps of the event's own task it rises for rows trained on; nothing
-    else sees the rise: rows that are watched or that score show the whole share at once"""
+    """over how many training steps of the event's own task it rises for samples trained on; nothing
+    else sees the rise: samples that are watched or that score show the whole share at once"""
 
     def share_at(self, task: int) -> float:
         """The share of a class that has moved when `task` begins."""
@@ -73,9 +73,9 @@ class Schedule:
     recurring_in_training: bool = False
     """whether drifted classes come back, labelled, in the training data of the event's task"""
     first_domain: str | None = None
-    """the domain whose pictures show the original look; None: all pictures do"""
+    """the domain whose images show the original look; None: all images do"""
     seed: int = 0
-    """what decides which rows of a class move first, where an event does not move all at once"""
+    """what decides which samples of a class move first, where an event does not move all at once"""
 
     def __post_init__(self) -> None:
         classes = [label for task in self.tasks for label in task]
@@ -89,7 +89,7 @@ class Schedule:
             if concept.domain is not None and self.first_domain is None:
                 raise UserError(
                     f"an event names the domain {concept.domain!r}; name the first_domain too, "
-                    f"whose pictures show the original look"
+                    f"whose images show the original look"
                 )
         places = [event.task for event in self.events]
         if places != sorted(places):
@@ -129,14 +129,14 @@ class Schedule:
             )
         if not self.recurring_in_training:
             raise UserError(
-                "over_steps is about rows trained on: it needs recurring_in_training, which "
+                "over_steps is about samples trained on: it needs recurring_in_training, which "
                 "brings drifted classes back in the training data"
             )
         before = {c for label in event.concepts for c in self.mixture(label, event.task - 1)}
         domains = {self.domain_of(concept) for concept in before | set(event.concepts.values())}
         if len(domains) > 1:
             raise UserError(
-                "natural drift cannot set in over steps: a picture has no look in another domain; "
+                "natural drift cannot set in over steps: an image has no look in another domain; "
                 "use over_tasks"
             )
 
@@ -195,19 +195,19 @@ class Schedule:
         return {concept: share for concept, share in shares.items() if share > 0}
 
     def domain_of(self, concept: int) -> str | None:
-        """The domain whose pictures show a concept (None: all do)."""
+        """The domain whose images show a concept (None: all do)."""
         for number in reversed(self.lineage(concept)):
             if (domain := self.concepts[number - 1].domain) is not None:
                 return domain
         return self.first_domain
 
     def domains_of(self, label: int) -> tuple[str | None, ...]:
-        """The domains whose pictures show a class at some time, the first one first."""
+        """The domains whose images show a class at some time, the first one first."""
         shown = [event.concepts[label] for event in self.events if label in event.concepts]
         return tuple(dict.fromkeys(self.domain_of(concept) for concept in (ORIGINAL, *shown)))
 
     def mixes_domains(self, label: int) -> bool:
-        """Whether a class shows pictures of several domains side by side at some time."""
+        """Whether a class shows images of several domains side by side at some time."""
         mixtures = (self.mixture(label, task) for task in range(1, self.num_tasks + 1))
         return any(len({self.domain_of(concept) for concept in shown}) > 1 for shown in mixtures)
 

@@ -113,7 +113,7 @@ class _Writer:
         """The concept that a class takes on; `shared` holds the event's new ones by parent."""
         if spec.to is not None:
             return self._earlier(spec.to, label)
-        # Another domain's pictures come as they are, whatever had been done to the ones before.
+        # Another domain's images come as they are, whatever had been done to the ones before.
         parent = ORIGINAL if spec.domain is not None else self._shown.get(label, ORIGINAL)
         if spec.per_class:
             self._num_own += 1

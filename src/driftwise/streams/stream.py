@@ -1,7 +1,7 @@
 """The stream: what each task brings to train on, to watch and to be scored on.
 
-Drifted pixels are computed once per concept, for every row of the classes that ever show it, and
-kept: two reads are equal, and it does not matter in which order or portions rows are read.
+Drifted pixels are computed once per concept, for every sample of the classes that ever show it, and
+kept: two reads are equal, and it does not matter in which order or portions samples are read.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from driftwise.errors import UserError
 from driftwise.streams import transforms
 from driftwise.streams.roster import Roster
 from driftwise.streams.schedule import ORIGINAL, Schedule
-from driftwise.types import Dataset, Parts, Rows
+from driftwise.types import Dataset, Parts, Samples
 
 _GATHERED_AT_ONCE = 2 * 2**20
-"""bytes of pictures, or one batch"""
+"""bytes of images, or one batch"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Drifted:
-    """The pixels of one concept, and where each data-set row stands among them."""
+    """The pixels of one concept, and where each data-set sample stands among them."""
 
     images: Tensor
     position: Tensor
@@ -70,7 +70,7 @@ class Stream:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """(height, width, channels) of every picture."""
+        """(height, width, channels) of every image."""
         return tuple(self._images.shape[1:])
 
     def task(self, number: int) -> Task:
@@ -83,53 +83,53 @@ class Stream:
         """The tasks in order, those up to number `after` left out."""
         return (Task(self, number) for number in range(after + 1, len(self) + 1))
 
-    def rows(self, part: str, classes: Sequence[int], task: int) -> Rows:
-        """A part's rows of some classes, as they look during a task, in data-set order."""
+    def samples(self, part: str, classes: Sequence[int], task: int) -> Samples:
+        """A part's samples of some classes, as they look during a task, in data-set order."""
         ids, concepts = self._roster.members(part, classes, task)
         images = self._images.index_select(0, ids)
         for concept in torch.unique(concepts).tolist():
             if concept != ORIGINAL:
                 shows = (concepts == concept).nonzero().squeeze(1)
                 images.index_copy_(0, shows, self._look(concept, ids[shows]))
-        return Rows(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
+        return Samples(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
 
     def counts(self, part: str, classes: Sequence[int], task: int) -> dict[int, int]:
-        """How many of a part's rows each of some classes has during a task."""
+        """How many of a part's samples each of some classes has during a task."""
         ids, _ = self._roster.members(part, classes, task)
         counts = torch.bincount(self._labels[ids], minlength=self.num_classes)
         return {label: int(counts[label]) for label in classes}
 
     def training_looks(self, classes: Sequence[int], task: int) -> Tensor:
-        """One number per training row of some classes, (rows,): who it is, and how it looks."""
+        """One number per training sample of some classes, (samples,): who it is, and how it looks."""
         ids, concepts = self._roster.members("train", classes, task)
         return concepts * len(self._labels) + ids
 
     def sets_in_by_steps(self, task: int) -> bool:
-        """Whether an event of the task reaches training rows step by step."""
+        """Whether an event of the task reaches training samples step by step."""
         return self._roster.sets_in_by_steps(task)
 
-    def while_drift_sets_in(self, rows: Rows, steps: Tensor, task: int) -> Rows:
-        """A task's training rows at the steps, (rows,) from the task's first, 0, on, at which they
+    def while_drift_sets_in(self, samples: Samples, steps: Tensor, task: int) -> Samples:
+        """A task's training samples at the steps, (samples,) from the task's first, 0, on, at which they
         are trained on.
 
         Those that an event has not reached by then look as they did in the task before.
         """
-        waiting = steps <= self._roster.waits(rows.ids, task)
+        waiting = steps <= self._roster.waits(samples.ids, task)
         if not waiting.any():
-            return rows
-        before = self.rows("train", torch.unique(rows.labels[waiting]).tolist(), task - 1)
+            return samples
+        before = self.samples("train", torch.unique(samples.labels[waiting]).tolist(), task - 1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[before.ids] = torch.arange(len(before))
-        old = position[rows.ids]
+        old = position[samples.ids]
         which = (waiting & (old >= 0)).nonzero().squeeze(1)
         return replace(
-            rows,
-            images=rows.images.index_copy(0, which, before.images[old[which]]),
-            concepts=rows.concepts.index_copy(0, which, before.concepts[old[which]]),
+            samples,
+            images=samples.images.index_copy(0, which, before.images[old[which]]),
+            concepts=samples.concepts.index_copy(0, which, before.concepts[old[which]]),
         )
 
     def _look(self, concept: int, ids: Tensor) -> Tensor:
-        """The pixels of rows under a concept."""
+        """The pixels of samples under a concept."""
         lineage = [
             each
             for each in self.schedule.lineage(concept)
@@ -163,13 +163,13 @@ class Stream:
         position[ids] = torch.arange(len(ids))
         images = room_for((len(ids), *self.image_shape))
         for label in sorted(classes):
-            rows = ids[self._labels[ids] == label]
+            samples = ids[self._labels[ids] == label]
             drawn = rng.derive(spec.seed, "class", label)
-            images[position[rows]] = transforms.apply(
-                self._look(spec.parent, rows),
+            images[position[samples]] = transforms.apply(
+                self._look(spec.parent, samples),
                 spec.transform,
                 spec.severity,
-                # What is drawn for each picture must differ between classes that share a concept;
+                # What is drawn for each image must differ between classes that share a concept;
                 # a permutation is drawn once for all of them.
                 seed=drawn if spec.transform in transforms.NOISES else spec.seed,
                 unit=spec.unit,
@@ -199,14 +199,14 @@ class Task:
         """The classes of the task's own training data."""
         return (*self.new_classes, *self.returning_classes)
 
-    def train(self) -> Rows:
-        """The labelled rows that the task brings by itself."""
-        return self._stream.rows("train", self.training_classes, self.number)
+    def train(self) -> Samples:
+        """The labelled samples that the task brings by itself."""
+        return self._stream.samples("train", self.training_classes, self.number)
 
     def new_labels(self) -> int:
-        """How many of these rows' labels no task before it has brought.
+        """How many of these samples' labels no task before it has brought.
 
-        A label is one of a row as it looks: for another look it has to be asked for again.
+        A label is one of a sample as it looks: for another look it has to be asked for again.
         """
         unlike_before = {*self.new_classes, *self._stream.schedule.drifting(self.number)}
         looks = self._looks_of(unlike_before)
@@ -219,45 +219,45 @@ class Task:
         classes = [label for label in self.training_classes if label in labels]
         return self._stream.training_looks(classes, self.number)
 
-    def batches(self, rows: Rows, *, epoch: int, skip: int = 0) -> Iterator[Rows]:
-        """The rows once over in an order of the epoch's own, `batch_size` at a time.
+    def batches(self, samples: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
+        """The samples once over in an order of the epoch's own, `batch_size` at a time.
 
         The first `skip` batches are left out.
         """
         batch_size = self._stream.batch_size
         shuffle = rng.fork(self._stream.seed, "shuffle", self.number, epoch)
-        order = torch.randperm(len(rows), generator=shuffle)
+        order = torch.randperm(len(samples), generator=shuffle)
         if self._stream.sets_in_by_steps(self.number):
             steps = torch.empty_like(order)
-            before = (epoch - 1) * math.ceil(len(rows) / batch_size)
-            steps[order] = before + torch.arange(len(rows)) // batch_size
-            rows = self._stream.while_drift_sets_in(rows, steps, self.number)
+            before = (epoch - 1) * math.ceil(len(samples) / batch_size)
+            steps[order] = before + torch.arange(len(samples)) // batch_size
+            samples = self._stream.while_drift_sets_in(samples, steps, self.number)
         # Many batches are gathered at once and then only cut apart: for a single one, two threads
         # would spend more time on waiting for each other than on copying.
-        bytes_per_batch = batch_size * math.prod(rows.images.shape[1:]) * rows.images.itemsize
+        bytes_per_batch = batch_size * math.prod(samples.images.shape[1:]) * samples.images.itemsize
         at_once = max(1, _GATHERED_AT_ONCE // bytes_per_batch)
         for some in torch.split(order[skip * batch_size :], at_once * batch_size):
-            yield from rows[some].split(batch_size)
+            yield from samples[some].split(batch_size)
 
-    def monitored(self) -> Rows:
-        """The rows that a detector may watch: every class known so far, as it looks now."""
-        return self._stream.rows("monitored", self.known_classes, self.number)
+    def monitored(self) -> Samples:
+        """The samples that a detector may watch: every class known so far, as it looks now."""
+        return self._stream.samples("monitored", self.known_classes, self.number)
 
-    def reference(self, label: int) -> Rows:
-        """Rows of a class as it looks now, which nobody trains on."""
-        return self._stream.rows("reference", [label], self.number)
+    def reference(self, label: int) -> Samples:
+        """Samples of a class as it looks now, which nobody trains on."""
+        return self._stream.samples("reference", [label], self.number)
 
-    def incoming(self, label: int) -> Rows:
-        """Rows of a class as it looks now, whose labels can be asked for."""
-        return self._stream.rows("train", [label], self.number)
+    def incoming(self, label: int) -> Samples:
+        """Samples of a class as it looks now, whose labels can be asked for."""
+        return self._stream.samples("train", [label], self.number)
 
     def classes_by_task(self) -> list[tuple[int, ...]]:
         """The classes that each task up to this one brought."""
         return list(self._stream.schedule.tasks[: self.number])
 
-    def tests(self) -> Rows:
-        """The scoring rows of every class seen, this task's included, as they look now."""
-        return self._stream.rows("test", (*self.known_classes, *self.new_classes), self.number)
+    def tests(self) -> Samples:
+        """The scoring samples of every class seen, this task's included, as they look now."""
+        return self._stream.samples("test", (*self.known_classes, *self.new_classes), self.number)
 
 
 def _check_labels(dataset: Dataset) -> None:

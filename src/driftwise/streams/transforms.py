@@ -20,7 +20,7 @@ from driftwise import rng
 from driftwise.errors import UserError, unknown_name
 
 NOISES = ("gaussian-noise", "shot-noise", "speckle-noise")
-"""The transforms that draw for every picture anew."""
+"""The transforms that draw for every image anew."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -57,7 +57,7 @@ def apply(
 
     Equal arguments give equal pixels; identity gives the batch itself. `seed` draws the noise and
     the permutation; `unit` says what a permutation moves: single pixels (all channels together) or
-    whole rows of the picture.
+    whole rows of the image.
 
     >>> grey = torch.full((1, 2, 2, 1), 100, dtype=torch.uint8)
     >>> apply(grey, "defocus-blur", 5, seed=0).flatten().tolist()
@@ -109,7 +109,7 @@ def _prepare(
 
 @dataclass(frozen=True)
 class _Pick:
-    """Every value of a picture taken from another place of the same picture."""
+    """Every value of an image taken from another place of the same image."""
 
     index: Tensor
     """int64 (height * width * channels,): where each single value comes from"""
@@ -159,7 +159,7 @@ def _rotation(height: int, width: int, channels: int, degrees: int) -> _OnChunk:
         for pick, weight in corners:
             turned.addcmul_(pick(chunk).float(), weight)
         # Rounded, unlike the other transforms: a turn only moves grey levels, and truncation would
-        # darken a picture by a level wherever float weights sum to a hair below 1.
+        # darken an image by a level wherever float weights sum to a hair below 1.
         return turned.add_(0.5).to(torch.uint8)
 
     return on_chunk
@@ -216,7 +216,7 @@ def _blur(height: int, width: int, kernel: np.ndarray) -> _OnChunk:
     def on_chunk(chunk: Tensor) -> Tensor:
         padded = chunk.float().index_select(1, rows).index_select(2, columns)
         blurred = torch.zeros(chunk.shape)
-        # A sum of shifted pictures beats conv2d here: no change of layout, one channel per kernel.
+        # A sum of shifted images beats conv2d here: no change of layout, one channel per kernel.
         for y, x, weight in taps:
             blurred.add_(padded[:, y : y + height, x : x + width], alpha=weight)
         return blurred.add_(slack).to(torch.uint8)  # a mean of grey levels needs no clipping

@@ -21,7 +21,7 @@ from driftwise.errors import UserError, unknown_name
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """The training pictures of a benchmark."""
+    """The training images of a benchmark."""
 
     images: int
     classes: int
@@ -44,7 +44,7 @@ class Scale:
 
     name: str
     images: Mapping[str, int]
-    """training pictures in all, by benchmark; one that is not named keeps all of its own"""
+    """training images in all, by benchmark; one that is not named keeps all of its own"""
     backbones: Mapping[str, Mapping[str, Any]]
     """options that make networks smaller, by name"""
     max_epochs: int | None = None
@@ -199,7 +199,7 @@ def scale_named(name: str) -> Scale:
 
 
 def _images(config: RunConfig) -> int:
-    """Training pictures of a run, as far as its classes are even."""
+    """Training images of a run, as far as its classes are even."""
     own = SIZES[config.benchmark]
     if config.max_per_class is None:
         return own.images

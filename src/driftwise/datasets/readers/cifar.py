@@ -23,9 +23,9 @@ _PIXELS = 3 * _PLANE
 class _Batch:
     path: Path
     planes: np.ndarray
-    """uint8 (rows, 3072): the red, the green, then the blue plane of each picture"""
+    """uint8 (samples, 3072): the red, the green, then the blue plane of each image"""
     labels: np.ndarray
-    """int64 (rows,)"""
+    """int64 (samples,)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +57,19 @@ def read_cifar100(folder: Path, *, allocate: Allocate = empty) -> Dataset:
 def _read(
     folder: Path, layouts: Sequence[_Layout], *, num_classes: int, allocate: Allocate
 ) -> Dataset:
-    """All pictures as (rows, 32, 32, 3), the training rows first and in the files' order."""
+    """All images as (samples, 32, 32, 3), the training samples first and in the files' order."""
     place, layout = _locate(folder, layouts)
     class_names = tuple(layout.read_names(place / layout.names))
     if len(class_names) != num_classes:
         raise UserError(
             f"{place / layout.names}: names {len(class_names)} classes, expected {num_classes}"
         )
-    # Batches are views of mapped files, so that opening them all to count their rows costs nothing.
+    # Batches are views of mapped files, so that opening them all to count their samples costs nothing.
     batches = [layout.read_batch(place / name) for name in (*layout.train, layout.test)]
     for batch in batches:
         _check_labels(batch, num_classes)
-    num_rows = sum(len(batch.labels) for batch in batches)
-    images = allocate((num_rows, _SIDE, _SIDE, 3))
+    num_samples = sum(len(batch.labels) for batch in batches)
+    images = allocate((num_samples, _SIDE, _SIDE, 3))
     start = 0
     for batch in batches:
         target = images[start : start + len(batch.labels)]
@@ -82,7 +82,7 @@ def _read(
         images=images,
         labels=np.concatenate([batch.labels for batch in batches]),
         class_names=class_names,
-        is_test=np.arange(num_rows) >= num_rows - len(batches[-1].labels),
+        is_test=np.arange(num_samples) >= num_samples - len(batches[-1].labels),
     )
 
 
@@ -109,9 +109,9 @@ def _locate(folder: Path, layouts: Sequence[_Layout]) -> tuple[Path, _Layout]:
 def _check_labels(batch: _Batch, num_classes: int) -> None:
     outside = (batch.labels < 0) | (batch.labels >= num_classes)
     if outside.any():
-        row = int(np.argmax(outside))
+        sample = int(np.argmax(outside))
         raise UserError(
-            f"{batch.path}: label {batch.labels[row]} in row {row}, expected 0..{num_classes - 1}"
+            f"{batch.path}: label {batch.labels[sample]} in sample {sample}, expected 0..{num_classes - 1}"
         )
 
 
@@ -128,11 +128,11 @@ def _pickled_batch(label_key: str) -> Callable[[Path], _Batch]:
         planes, labels = _pick(path, content, "data"), _pick(path, content, label_key)
         if not isinstance(planes, np.ndarray) or planes.ndim != 2 or planes.shape[1] != _PIXELS:
             came = getattr(planes, "shape", type(planes).__name__)
-            raise UserError(f"{path}: 'data' is {came}, expected uint8 (rows, {_PIXELS})")
+            raise UserError(f"{path}: 'data' is {came}, expected uint8 (samples, {_PIXELS})")
         if not isinstance(labels, list) or set(map(type, labels)) != {int}:
             raise UserError(f"{path}: {label_key!r} is no list of whole numbers")
         if len(labels) != len(planes):
-            raise UserError(f"{path}: {len(labels)} labels for {len(planes)} pictures")
+            raise UserError(f"{path}: {len(labels)} labels for {len(planes)} images")
         if not -(2**63) <= min(labels) <= max(labels) < 2**63:
             raise UserError(f"{path}: {label_key!r} holds numbers that are no labels")
         return _Batch(path=path, planes=planes, labels=np.array(labels, dtype=np.int64))

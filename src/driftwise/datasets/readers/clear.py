@@ -3,7 +3,7 @@
 train_image_only/labeled_images/BUCKET/CLASS/*  and  test/labeled_images/BUCKET/CLASS/*
 
 A bucket becomes a domain, so that a schedule can let a class come back from a later period. The
-class BACKGROUND, pictures of none of the ten, is left out.
+class BACKGROUND, images of none of the ten, is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from driftwise.datasets.allocate import Allocate, empty
 from driftwise.datasets.progress import StageProgress
 from driftwise.datasets.readers.decode import decode_all
-from driftwise.datasets.readers.folders import folders_in, must_be_folder, pictures_in
+from driftwise.datasets.readers.folders import folders_in, images_in, must_be_folder
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -41,31 +41,31 @@ def read_clear10(
     allocate: Allocate = empty,
     progress: StageProgress | None = None,
 ) -> Dataset:
-    """All labelled pictures, short side resized and centre cropped to (rows, size, size, 3).
+    """All labelled images, short side resized and centre cropped to (samples, size, size, 3).
 
-    Training rows come first, then the test rows, each bucket by bucket and class by class.
+    Training samples come first, then the test samples, each bucket by bucket and class by class.
     """
     must_be_folder(path)
     train = _labelled(path / "train_image_only" / "labeled_images")
     test = _labelled(path / "test" / "labeled_images")
-    rows = train + test
-    buckets = sorted({bucket for _, bucket, _ in rows})
-    files = [file for file, _, _ in rows]
+    samples = train + test
+    buckets = sorted({bucket for _, bucket, _ in samples})
+    files = [file for file, _, _ in samples]
     images = allocate((len(files), size, size, 3))
     decode_all(files, images, fit="crop", progress=progress)
     return Dataset(
         images=images,
-        labels=np.array([label for _, _, label in rows], dtype=np.int64),
+        labels=np.array([label for _, _, label in samples], dtype=np.int64),
         class_names=CLASSES,
-        is_test=np.arange(len(rows)) >= len(train),
-        domains=np.searchsorted(buckets, [bucket for _, bucket, _ in rows]).astype(np.int64),
+        is_test=np.arange(len(samples)) >= len(train),
+        domains=np.searchsorted(buckets, [bucket for _, bucket, _ in samples]).astype(np.int64),
         domain_names=tuple(str(bucket) for bucket in buckets),
     )
 
 
 def _labelled(folder: Path) -> list[tuple[Path, int, int]]:
-    """(file, bucket, label) of every picture of the ten classes."""
-    rows = []
+    """(file, bucket, label) of every image of the ten classes."""
+    samples = []
     for bucket in _buckets(must_be_folder(folder)):
         present = set(folders_in(folder / str(bucket))) - {BACKGROUND}
         if unknown := present.difference(CLASSES):
@@ -75,13 +75,13 @@ def _labelled(folder: Path) -> list[tuple[Path, int, int]]:
             )
         for label, name in enumerate(CLASSES):
             if name in present:
-                pictures = pictures_in(folder / str(bucket) / name)
-                rows += [(file, bucket, label) for file in pictures]
-    found = {label for _, _, label in rows}
+                images = images_in(folder / str(bucket) / name)
+                samples += [(file, bucket, label) for file in images]
+    found = {label for _, _, label in samples}
     for label, name in enumerate(CLASSES):
         if label not in found:
-            raise UserError(f"no pictures of class {name!r} in {folder}; unpack the archive again")
-    return rows
+            raise UserError(f"no images of class {name!r} in {folder}; unpack the archive again")
+    return samples
 
 
 def _buckets(folder: Path) -> list[int]:

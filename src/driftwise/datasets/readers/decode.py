@@ -1,4 +1,4 @@
-"""Picture files to uint8 pixels of one size, whatever they hold; what cannot be used is refused.
+"""Image files to uint8 pixels of one size, whatever they hold; what cannot be used is refused.
 
 The rules, the same for every file:
 - transparency is laid on white, as a page shows it: dropping it would bring out whatever colour
@@ -30,12 +30,12 @@ from driftwise.errors import UserError, unknown_name
 
 Fit = Literal["crop", "stretch", "exact"]
 """crop: shrink or grow the short side to the target, cut the middle out; stretch: each side on its
-own; exact: the picture must have that size already"""
+own; exact: the image must have that size already"""
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """What is tried: few decoders, all of them common, leave little room for crafted files."""
 MAX_PIXELS = 64 * 2**20
-"""Pictures whose header announces more are refused before anything is decoded."""
+"""Images whose header announces more are refused before anything is decoded."""
 MAX_SIDE = 2**16 - 1
 """JPEG's own limit; resampling a longer side would take a table of weights as large as a bomb."""
 
@@ -53,7 +53,7 @@ _QUARTER_TURNS_AND_MIRRORS = {
 
 
 class BadPicture(UserError):
-    """A file that cannot be used as a picture, and why."""
+    """A file that cannot be used as an image, and why."""
 
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(f"cannot use {file}: {reason}")
@@ -62,18 +62,18 @@ class BadPicture(UserError):
 
 
 class WrongSize(BadPicture):
-    """A good picture of another size than the others."""
+    """A good image of another size than the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A file that `decode_all` went past; its row is all zeros."""
+    """A file that `decode_all` went past; its sample is all zeros."""
 
-    row: int
+    sample: int
     file: Path
     reason: str
     is_wrong_size: bool = False
-    """the picture is good, but of another size than the others"""
+    """the image is good, but of another size than the others"""
 
     def __str__(self) -> str:
         return f"cannot use {self.file}: {self.reason}"
@@ -82,9 +82,9 @@ class Skipped:
 def decode(
     file: Path, *, channels: int, size: tuple[int, int] | None = None, fit: Fit = "crop"
 ) -> np.ndarray:
-    """The picture in a file as uint8 (height, width, channels).
+    """The image in a file as uint8 (height, width, channels).
 
-    `channels` is 1 (grey) or 3 (colour); `size` is (height, width), None keeps the picture's own.
+    `channels` is 1 (grey) or 3 (colour); `size` is (height, width), None keeps the image's own.
     """
     check_wishes(channels, fit)
     with _without_pillow_warnings():
@@ -100,31 +100,31 @@ def decode_all(
     progress: StageProgress | None = None,
     workers: int | None = None,
 ) -> list[Skipped]:
-    """Decode `files[i]` into `out[i]`, whose shape (rows, height, width, channels) says the size.
+    """Decode `files[i]` into `out[i]`, whose shape (samples, height, width, channels) says the size.
 
     The result does not depend on the number of threads (by default one per core). At a file that
     cannot be used it raises the error of the first such file in order, or goes on and returns them.
-    Besides `out` it holds one decoded picture per thread.
+    Besides `out` it holds one decoded image per thread.
     """
-    rows, height, width, channels = out.shape
-    if rows != len(files) or out.dtype != np.uint8:
+    samples, height, width, channels = out.shape
+    if samples != len(files) or out.dtype != np.uint8:
         raise ValueError(
-            f"expected uint8 with a row per file, {len(files)}; got {out.dtype} {out.shape}"
+            f"expected uint8 with a sample per file, {len(files)}; got {out.dtype} {out.shape}"
         )
     check_wishes(channels, fit)
 
     def fill(block: range) -> list[Skipped]:
         skipped = []
-        for row in block:
+        for sample in block:
             try:
-                out[row] = _decode(files[row], channels, (height, width), fit)
+                out[sample] = _decode(files[sample], channels, (height, width), fit)
             except BadPicture as error:
                 if on_bad == "raise":
                     raise
-                out[row] = 0
+                out[sample] = 0
                 skipped.append(
                     Skipped(
-                        row=row,
+                        sample=sample,
                         file=error.file,
                         reason=error.reason,
                         is_wrong_size=isinstance(error, WrongSize),
@@ -132,7 +132,7 @@ def decode_all(
                 )
         return skipped
 
-    blocks = [range(start, min(start + _BLOCK, rows)) for start in range(0, rows, _BLOCK)]
+    blocks = [range(start, min(start + _BLOCK, samples)) for start in range(0, samples, _BLOCK)]
     pool = ThreadPoolExecutor(workers or os.cpu_count(), thread_name_prefix="decode")
     skipped: list[Skipped] = []
     with _without_pillow_warnings():
@@ -140,34 +140,34 @@ def decode_all(
             for block, bad in zip(blocks, pool.map(fill, blocks), strict=True):
                 skipped += bad
                 if progress is not None:
-                    progress(block.stop, rows)
+                    progress(block.stop, samples)
         finally:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no need for the rest
     return skipped
 
 
 def undecodable(files: Sequence[Path], progress: StageProgress | None = None) -> list[Skipped]:
-    """Every file that is no usable picture, and why; sizes may differ."""
+    """Every file that is no usable image, and why; sizes may differ."""
     out = discard((len(files), 32, 32, 3))
     return decode_all(files, out, fit="stretch", on_bad="skip", progress=progress)
 
 
 def is_grey(file: Path) -> bool:
-    """Whether a file holds a picture without colour, told by its header alone."""
-    with _without_pillow_warnings(), _opened(file) as picture:
-        return has_no_colour(picture)
+    """Whether a file holds an image without colour, told by its header alone."""
+    with _without_pillow_warnings(), _opened(file) as image:
+        return has_no_colour(image)
 
 
-def has_no_colour(picture: Image.Image) -> bool:
-    """Whether a picture, opened or made, can show nothing but grey."""
-    return picture.mode in _GREY or picture.mode.startswith("I;16")
+def has_no_colour(image: Image.Image) -> bool:
+    """Whether an image, opened or made, can show nothing but grey."""
+    return image.mode in _GREY or image.mode.startswith("I;16")
 
 
 def check_wishes(channels: int | None, fit: str) -> None:
-    """Refuse what pictures cannot be brought to; no channels: their own are to be kept."""
+    """Refuse what images cannot be brought to; no channels: their own are to be kept."""
     # By the type too: True and 1.0 equal 1, but are no number of channels.
     if channels is not None and (type(channels) is not int or channels not in (1, 3)):
-        raise UserError(f"pictures have 1 (grey) or 3 (colour) channels; got {channels!r}")
+        raise UserError(f"images have 1 (grey) or 3 (colour) channels; got {channels!r}")
     if fit not in get_args(Fit):
         raise unknown_name("fit", fit, get_args(Fit))
 
@@ -175,32 +175,32 @@ def check_wishes(channels: int | None, fit: str) -> None:
 def _decode(file: Path, channels: int, size: tuple[int, int] | None, fit: Fit) -> np.ndarray:
     with _opened(file) as opened:
         opened.load()
-        picture = converted(file, opened, "L" if channels == 1 else "RGB")
+        image = converted(file, opened, "L" if channels == 1 else "RGB")
         # Read after loading: a PNG may carry it behind its pixels, and a TIFF is turned by then.
         turn = _QUARTER_TURNS_AND_MIRRORS.get(_orientation(opened))
         if turn is not None:
-            picture = picture.transpose(turn)
+            image = image.transpose(turn)
         if size is not None:
-            picture = _fitted(file, picture, size, fit)
-        return np.asarray(picture).reshape(picture.height, picture.width, channels)
+            image = _fitted(file, image, size, fit)
+        return np.asarray(image).reshape(image.height, image.width, channels)
 
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[Image.Image]:
-    """An opened, not yet decoded picture whose header is acceptable; errors name the file."""
+    """An opened, not yet decoded image whose header is acceptable; errors name the file."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise BadPicture(file, "expected a picture file, got a folder or a device")
+            raise BadPicture(file, "expected an image file, got a folder or a device")
         if status.st_size == 0:
             raise BadPicture(file, "it is empty (0 bytes)")
-        with Image.open(file, formats=FORMATS) as picture:
-            _check_header(file, picture)
-            yield picture
+        with Image.open(file, formats=FORMATS) as image:
+            _check_header(file, image)
+            yield image
     except BadPicture:
         raise
     except UnidentifiedImageError as error:
-        raise BadPicture(file, f"it is not a {', '.join(FORMATS)} picture") from error
+        raise BadPicture(file, f"it is not a {', '.join(FORMATS)} image") from error
     except Image.DecompressionBombError as error:
         raise BadPicture(file, f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:
@@ -212,57 +212,57 @@ def _opened(file: Path) -> Iterator[Image.Image]:
         raise BadPicture(file, f"it cannot be decoded ({reason})") from error
 
 
-def _check_header(file: Path, picture: Image.Image) -> None:
-    width, height = picture.size
+def _check_header(file: Path, image: Image.Image) -> None:
+    width, height = image.size
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
         raise BadPicture(
             file,
             f"{width} x {height} pixels; the most is {MAX_PIXELS:,}, and {MAX_SIDE:,} on a side",
         )
-    # MPO is a photo followed by previews or a second view; its first picture is the photo.
-    if getattr(picture, "is_animated", False) and picture.format != "MPO":
-        raise BadPicture(file, "it is animated or has several pages; expected one picture per file")
+    # MPO is a photo followed by previews or a second view; its first image is the photo.
+    if getattr(image, "is_animated", False) and image.format != "MPO":
+        raise BadPicture(file, "it is animated or has several pages; expected one image per file")
 
 
-def converted(file: Path, picture: Image.Image, mode: Literal["L", "RGB"]) -> Image.Image:
-    """The picture in eight bits, grey or colour, without transparency; `file` is for errors."""
-    sixteen_bits = picture.mode.startswith("I;16") or (
-        picture.mode == "I" and picture.format in ("PNG", "PPM")
+def converted(file: Path, image: Image.Image, mode: Literal["L", "RGB"]) -> Image.Image:
+    """The image in eight bits, grey or colour, without transparency; `file` is for errors."""
+    sixteen_bits = image.mode.startswith("I;16") or (
+        image.mode == "I" and image.format in ("PNG", "PPM")
     )
     if sixteen_bits:  # Pillow would clip at 255 instead of scaling
-        high_byte = (np.asarray(picture) >> 8).astype(np.uint8)
+        high_byte = (np.asarray(image) >> 8).astype(np.uint8)
         return Image.fromarray(high_byte).convert(mode)
-    if picture.mode in ("I", "F"):
+    if image.mode in ("I", "F"):
         raise BadPicture(file, "its pixels have 32 bits; expected 8 or 16")
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        white = Image.new("RGBA", picture.size, "white")
-        return Image.alpha_composite(white, picture).convert(mode)
-    return picture.convert(mode)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image).convert(mode)
+    return image.convert(mode)
 
 
-def _orientation(picture: Image.Image) -> int:
+def _orientation(image: Image.Image) -> int:
     """The EXIF orientation, 1 (upright) where there is none or its block is damaged."""
     try:
-        found = picture.getexif().get(ExifTags.Base.Orientation, 1)
+        found = image.getexif().get(ExifTags.Base.Orientation, 1)
     except Exception:  # the pixels are good; a damaged comment about them costs only the turn
         return 1
     return found if isinstance(found, int) else 1
 
 
-def _fitted(file: Path, picture: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
+def _fitted(file: Path, image: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
     height, width = size
-    if picture.size == (width, height):
-        return picture
+    if image.size == (width, height):
+        return image
     if fit == "exact":
         raise WrongSize(
             file,
             f"expected {width} x {height} pixels like the others (width x height),"
-            f" got {picture.width} x {picture.height}",
+            f" got {image.width} x {image.height}",
         )
-    box = _middle(picture.size, (width, height)) if fit == "crop" else None
+    box = _middle(image.size, (width, height)) if fit == "crop" else None
     # Pillow's bilinear filter widens with the reduction, so that shrinking does not alias.
-    return picture.resize((width, height), Image.Resampling.BILINEAR, box=box)
+    return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
 
 
 def _middle(source: tuple[int, int], target: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -270,7 +270,7 @@ def _middle(source: tuple[int, int], target: tuple[int, int]) -> tuple[float, fl
 
     It is where the centre crop lies once the tight side has been resized to the target and the
     other one, rounded down, in proportion. Resizing just this part gives the pixels of resizing
-    first and cropping then, but a picture of 60,000 x 1 never becomes one of 13,440,000 x 224.
+    first and cropping then, but an image of 60,000 x 1 never becomes one of 13,440,000 x 224.
     """
     if source[0] * target[1] > source[1] * target[0]:
         left, top, right, bottom = _middle(source[::-1], target[::-1])

@@ -1,4 +1,4 @@
-"""Plain folders of pictures: `class/*.jpg`, `domain/class/*.jpg` or `split/class/*.jpg`."""
+"""Plain folders of images: `class/*.jpg`, `domain/class/*.jpg` or `split/class/*.jpg`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Layout = Literal["auto", "class", "domain/class", "split/class"]
 """What the names of the folders mean, from the outside in."""
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""Files that are taken for pictures, in small letters or capitals."""
+"""Files that are taken for images, in small letters or capitals."""
 SPLITS = {
     "train": "train",
     "training": "train",
@@ -46,22 +46,22 @@ _DEEPEST = 3  # one level more than any layout has: enough to see that something
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The pictures in a folder and what their places say about them, one entry per file."""
+    """The images in a folder and what their places say about them, one entry per file."""
 
     files: tuple[Path, ...]
     """in the order of their paths"""
     labels: np.ndarray
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     class_names: tuple[str, ...]
     """sorted"""
     domains: np.ndarray | None = None
-    """int64 (rows,)"""
+    """int64 (samples,)"""
     domain_names: tuple[str, ...] = ()
     """sorted"""
     is_test: np.ndarray | None = None
-    """bool (rows,); None: there is no test part"""
+    """bool (samples,); None: there is no test part"""
     ignored: tuple[Path, ...] = ()
-    """files that are no pictures by their name"""
+    """files that are no images by their name"""
     num_hidden: int = 0
     """hidden files, which are no concern of anybody's"""
     notes: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class Listing:
         if not self.ignored:
             return self.notes
         count = len(self.ignored)
-        # The deepest one, since it lies among the pictures: it may be one that was meant to count.
+        # The deepest one, since it lies among the images: it may be one that was meant to count.
         example = max(self.ignored, key=lambda file: len(file.parts))
-        what = "1 file is no picture" if count == 1 else f"{count:,} files are no pictures"
+        what = "1 file is no image" if count == 1 else f"{count:,} files are no images"
         such_as = "" if count == 1 else "for example "
         return (*self.notes, f"{what} by name and left out: {such_as}{example}")
 
@@ -86,7 +86,7 @@ class Listing:
         stays = np.array([file not in files for file in self.files])
         if not stays.any():
             raise UserError(
-                f"none of {len(stays):,} pictures can be used, {self.files[0]} among them"
+                f"none of {len(stays):,} images can be used, {self.files[0]} among them"
             )
         kept, labels = np.unique(self.labels[stays], return_inverse=True)
         emptied = sorted(set(range(len(self.class_names))) - set(kept.tolist()))
@@ -113,10 +113,10 @@ def read_folder(
     allocate: Allocate = empty,
     progress: StageProgress | None = None,
 ) -> Dataset:
-    """The pictures of a folder at one size (a side, or height and width), less those `left_out`.
+    """The images of a folder at one size (a side, or height and width), less those `left_out`.
 
-    Folders of classes without pictures are left out, too, with `skip_empty`. Without a size the
-    pictures must all have the same already. Without `channels` they become grey if every one of
+    Folders of classes without images are left out, too, with `skip_empty`. Without a size the
+    images must all have the same already. Without `channels` they become grey if every one of
     them is, and colour otherwise.
     """
     target = check_settings(size=size, channels=channels, layout=layout, fit=fit)
@@ -160,14 +160,14 @@ def check_settings(
     # By the type: True is a whole number to Python, but no size.
     if len(sides) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIDE for side in sides):
         raise UserError(
-            f"the size of pictures is a side or (height, width), each 1 to {MAX_SIDE:,} pixels;"
+            f"the size of images is a side or (height, width), each 1 to {MAX_SIDE:,} pixels;"
             f" got {size!r}"
         )
     return sides
 
 
 def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False) -> Listing:
-    """Find the pictures under a folder and read their classes off the folders' names.
+    """Find the images under a folder and read their classes off the folders' names.
 
     `auto` tells the layouts apart by depth and names, and asks where they leave a doubt. Of the
     splits, `test` is the test part, or `val` where there is no `test`; the rest is for training.
@@ -176,15 +176,15 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
     if layout not in get_args(Layout):
         raise unknown_name("layout", layout, get_args(Layout))
     folders = list(_walk(must_be_folder(path)))
-    leaves = [folder for folder in folders if folder.pictures]
+    leaves = [folder for folder in folders if folder.images]
     if not leaves:
-        raise UserError(f"no pictures ({', '.join(SUFFIXES)}) in {path}; expected class/*.jpg")
+        raise UserError(f"no images ({', '.join(SUFFIXES)}) in {path}; expected class/*.jpg")
     if layout == "auto":
         layout = _detect(path, leaves)
     depth = layout.count("/") + 1
     for leaf in leaves:
         if len(leaf.names) != depth:
-            raise UserError(f"expected {layout}/*.jpg in {path}, got {leaf.pictures[0]}")
+            raise UserError(f"expected {layout}/*.jpg in {path}, got {leaf.images[0]}")
     places = [folder for folder in folders if 1 <= len(folder.names) <= depth]
     empty_classes = _empty(places, depth - 1)
     if not skip_empty:
@@ -197,7 +197,7 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
     elif layout == "split/class":
         parts = _splits(path, leaves, class_names)
     return Listing(
-        files=tuple(file for leaf in leaves for file in leaf.pictures),
+        files=tuple(file for leaf in leaves for file in leaf.images),
         labels=_per_file(leaves, [class_names.index(leaf.names[-1]) for leaf in leaves]),
         class_names=class_names,
         domains=parts.domains,
@@ -213,13 +213,13 @@ def must_be_folder(path: Path) -> Path:
     """The path itself if it is a folder; otherwise an error."""
     if not path.is_dir():
         came = "a file" if path.exists() else "nothing"
-        raise UserError(f"expected a folder of pictures at {path}, found {came}; check the path")
+        raise UserError(f"expected a folder of images at {path}, found {came}; check the path")
     return path
 
 
-def pictures_in(folder: Path) -> list[Path]:
-    """The pictures directly in a folder, sorted."""
-    return _look(folder).pictures
+def images_in(folder: Path) -> list[Path]:
+    """The images directly in a folder, sorted."""
+    return _look(folder).images
 
 
 def folders_in(folder: Path) -> list[str]:
@@ -233,7 +233,7 @@ class _Folder:
 
     names: tuple[str, ...]
     """its path below the folder that is listed"""
-    pictures: list[Path]
+    images: list[Path]
     folders: list[str]
     ignored: list[Path]
     num_hidden: int
@@ -259,7 +259,7 @@ def _walk(path: Path, names: tuple[str, ...] = ()) -> Iterator[_Folder]:
 
 
 def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
-    pictures, folders, ignored, num_hidden = [], [], [], 0
+    images, folders, ignored, num_hidden = [], [], [], 0
     try:
         with os.scandir(path) as entries:
             for entry in entries:
@@ -270,14 +270,14 @@ def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
                 elif hidden:
                     num_hidden += 1
                 elif entry.name.lower().endswith(SUFFIXES):
-                    pictures.append(entry.name)
+                    images.append(entry.name)
                 else:
                     ignored.append(entry.name)
     except OSError as error:
         raise UserError(f"cannot read the folder {path}: {error.strerror}") from error
     return _Folder(
         names=names,
-        pictures=[path / name for name in sorted(pictures)],
+        images=[path / name for name in sorted(images)],
         folders=sorted(folders),
         ignored=[path / name for name in sorted(ignored)],
         num_hidden=num_hidden,
@@ -286,22 +286,20 @@ def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
 
 def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
     """The layout that depth and names speak for; an error where they speak for none or for two."""
-    example = {len(leaf.names): leaf.pictures[0] for leaf in reversed(leaves)}
+    example = {len(leaf.names): leaf.images[0] for leaf in reversed(leaves)}
     depth = max(example)
     if len(example) > 1:
         shallow = example[min(example)]
-        raise UserError(
-            f"pictures in {path} lie at different depths: {shallow} and {example[depth]}"
-        )
+        raise UserError(f"images in {path} lie at different depths: {shallow} and {example[depth]}")
     if depth == 0:
-        raise UserError(f"pictures lie directly in {path}; expected one folder per class in it")
+        raise UserError(f"images lie directly in {path}; expected one folder per class in it")
     tops = _names(leaves, 0)
     num_splits = sum(top.lower() in SPLITS for top in tops)
     if depth == 1:
         if num_splits < len(tops):
             return "class"
         raise UserError(
-            f"pictures lie directly in {path / tops[0]}; expected one folder per class in it,"
+            f"images lie directly in {path / tops[0]}; expected one folder per class in it,"
             " or layout='class' if it is a class itself"
         )
     if depth == 2:
@@ -312,7 +310,7 @@ def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
             return "domain/class"
         raise UserError(
             f"cannot tell whether the folders in {path} ({', '.join(tops[:3])}) are domains,"
-            " splits or classes; give layout='domain/class' or 'split/class', or put the pictures"
+            " splits or classes; give layout='domain/class' or 'split/class', or put the images"
             " directly into one folder per class"
         )
     raise UserError(
@@ -322,8 +320,8 @@ def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
 
 
 def _empty(folders: Sequence[_Folder], level: int) -> list[str]:
-    """Names without pictures at a level; one of the folders of a name is enough to have some."""
-    filled = {folder.names[level] for folder in folders if folder.pictures}
+    """Names without images at a level; one of the folders of a name is enough to have some."""
+    filled = {folder.names[level] for folder in folders if folder.images}
     return [name for name in _names(folders, level) if name not in filled]
 
 
@@ -331,7 +329,7 @@ def _refuse_empty(path: Path, names: Collection[str], what: str) -> None:
     """An empty folder where a class, a domain or a split belongs is a mistake to be told."""
     for name in sorted(names):
         raise UserError(
-            f"{what} {name!r} in {path} has no pictures ({', '.join(SUFFIXES)});"
+            f"{what} {name!r} in {path} has no images ({', '.join(SUFFIXES)});"
             " add some or remove it"
         )
 
@@ -346,7 +344,7 @@ def _domains(leaves: Sequence[_Folder], class_names: Sequence[str]) -> _Parts:
         domains=_per_file(leaves, [names.index(leaf.names[0]) for leaf in leaves]),
         domain_names=names,
         notes=tuple(
-            f"domain {name!r} has no pictures of {', '.join(missing)}"
+            f"domain {name!r} has no images of {', '.join(missing)}"
             for name in names
             if (missing := _missing(leaves, class_names, [name]))
         ),
@@ -364,16 +362,18 @@ def _splits(path: Path, leaves: Sequence[_Folder], class_names: Sequence[str]) -
     train = [top for top in tops if top not in test]
     if unlearnable := _missing(leaves, class_names, train):
         raise UserError(
-            f"class {unlearnable[0]!r} in {path} has no pictures to train on, only test ones;"
+            f"class {unlearnable[0]!r} in {path} has no images to train on, only test ones;"
             " add some or remove it"
         )
     if not test:
         return _Parts()
     notes = []
     if unscored := _missing(leaves, class_names, test):
-        notes.append(f"the test part has no pictures of {', '.join(unscored)}")
+        notes.append(f"the test part has no images of {', '.join(unscored)}")
     if joined := [top for top in train if split_of[top] == "val"]:
-        notes.append(f"{joined[0]!r} counts as training rows, since {test[0]!r} is the test part")
+        notes.append(
+            f"{joined[0]!r} counts as training samples, since {test[0]!r} is the test part"
+        )
     is_test = _per_file(leaves, [leaf.names[0] in test for leaf in leaves])
     return _Parts(is_test=is_test.astype(bool), notes=tuple(notes))
 
@@ -381,7 +381,7 @@ def _splits(path: Path, leaves: Sequence[_Folder], class_names: Sequence[str]) -
 def _missing(
     leaves: Iterable[_Folder], class_names: Sequence[str], tops: Sequence[str]
 ) -> list[str]:
-    """The classes without pictures in any of these outer folders."""
+    """The classes without images in any of these outer folders."""
     present = {leaf.names[1] for leaf in leaves if leaf.names[0] in tops}
     return [name for name in class_names if name not in present]
 
@@ -393,5 +393,5 @@ def _names(folders: Iterable[_Folder], level: int) -> tuple[str, ...]:
 
 def _per_file(leaves: Sequence[_Folder], per_leaf: Sequence[int]) -> np.ndarray:
     """One int64 per file from one per folder."""
-    counts = [len(leaf.pictures) for leaf in leaves]
+    counts = [len(leaf.images) for leaf in leaves]
     return np.repeat(np.array(per_leaf, dtype=np.int64), counts)

@@ -41,7 +41,7 @@ def read_idx(
     """The four files `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`; t10k is the test part.
 
     torchvision's older spelling with a dot (`train-images.idx3-ubyte`) is found too. Images are
-    (rows, height, width, 1), the training rows first.
+    (samples, height, width, 1), the training samples first.
     """
     from driftwise.types import Dataset
 
@@ -162,9 +162,9 @@ def _read_labels(path: Path, num_classes: int) -> np.ndarray:
     labels = np.empty(_shape(path, num_dims=1), dtype=np.uint8)
     _fill(path, labels)
     if labels.max() >= num_classes:
-        row = int(np.argmax(labels >= num_classes))
+        sample = int(np.argmax(labels >= num_classes))
         raise UserError(
-            f"{path}: label {labels[row]} in row {row}, expected 0..{num_classes - 1} "
+            f"{path}: label {labels[sample]} in sample {sample}, expected 0..{num_classes - 1} "
             f"({num_classes} class names)"
         )
     return labels.astype(np.int64)

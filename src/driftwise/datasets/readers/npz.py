@@ -1,4 +1,4 @@
-"""Pictures in one `.npz` file: `images`, `labels`, and optionally where or when each was taken.
+"""Images in one `.npz` file: `images`, `labels`, and optionally where or when each was taken.
 
 Arrays are read out of the archive piece by piece, so that pixels go straight to where they belong,
 and by their header alone: an array of Python objects (a pickle) is refused and never loaded.
@@ -34,13 +34,13 @@ def read_npz(
     group_years: int | None = None,
     allocate: Allocate = empty,
 ) -> Dataset:
-    """A data set from the arrays of an `.npz` file, one entry per picture in each.
+    """A data set from the arrays of an `.npz` file, one entry per image in each.
 
-    `images`: uint8, or floats in [0, 1]; (rows, height, width) or (rows, height, width, 1 or 3).
+    `images`: uint8, or floats in [0, 1]; (samples, height, width) or (samples, height, width, 1 or 3).
     `labels`: whole numbers from 0, or names; `class_names` gives the order or the names.
     `domain` (numbers or names) or `year`: becomes the domains, in ascending order; `group_years`
     puts that many years together (10: decades).
-    `is_test` or `is_valid`: true where a picture belongs to the part held out for testing.
+    `is_test` or `is_valid`: true where an image belongs to the part held out for testing.
     """
     from driftwise.types import Dataset
 
@@ -67,7 +67,7 @@ def read_npz(
 
 
 def distinct_values(path: Path, key: str) -> set[int | str]:
-    """What occurs in an array with one entry per picture; the pixels are not looked at."""
+    """What occurs in an array with one entry per image; the pixels are not looked at."""
     with _opened(path) as archive:
         return set(np.unique(_column(archive, path, key)).tolist())
 
@@ -156,11 +156,11 @@ def _expect_end(stream: IO[bytes], path: Path, key: str) -> None:
 
 
 def _column(archive: zipfile.ZipFile, path: Path, key: str) -> np.ndarray:
-    """A small array with one entry per picture: whole numbers (int64), truth values or text."""
+    """A small array with one entry per image: whole numbers (int64), truth values or text."""
     with _array_in(archive, path, key) as (stream, shape, dtype):
         if len(shape) != 1 or dtype.kind not in "biuUS":
             raise UserError(
-                f"{path}: {key} is {dtype} {shape}, expected (rows,) of whole numbers or text"
+                f"{path}: {key} is {dtype} {shape}, expected (samples,) of whole numbers or text"
             )
         content = _read_exactly(stream, shape[0] * dtype.itemsize, path, key)
         _expect_end(stream, path, key)
@@ -186,7 +186,7 @@ def _refuse_no_characters(codes: np.ndarray, path: Path, key: str) -> None:
 def _classes(
     path: Path, labels: np.ndarray, class_names: Sequence[str] | None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as positions in the class names, every class with at least one picture."""
+    """Labels as positions in the class names, every class with at least one image."""
     if labels.dtype.kind == "b":
         raise UserError(f"{path}: labels are truth values, expected whole numbers or names")
     values, inverse = np.unique(labels, return_inverse=True)
@@ -210,14 +210,14 @@ def _classes(
         positions = values
     empty_classes = sorted(set(range(len(names))) - set(positions.tolist()))
     if empty_classes:
-        raise UserError(f"{path}: class {names[empty_classes[0]]!r} has no pictures")
+        raise UserError(f"{path}: class {names[empty_classes[0]]!r} has no images")
     return positions[inverse], tuple(names)
 
 
 def _domains(
     archive: zipfile.ZipFile, path: Path, group_years: int | None
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """Where or when each picture was taken, as positions in the names."""
+    """Where or when each image was taken, as positions in the names."""
     here = [key for key in ("domain", "year") if key in _keys(archive)]
     if len(here) == 2:
         raise UserError(f"{path}: holds both domain and year; save the one to go by")
@@ -251,7 +251,7 @@ def _held_out(archive: zipfile.ZipFile, path: Path) -> np.ndarray | None:
         return None
     column = _column(archive, path, here[0])
     if column.dtype.kind == "U" or not np.isin(column, (0, 1)).all():
-        raise UserError(f"{path}: {here[0]} must be true or false (1 or 0) for each picture")
+        raise UserError(f"{path}: {here[0]} must be true or false (1 or 0) for each image")
     return column.astype(bool)
 
 
@@ -271,18 +271,18 @@ def _image_shape(archive: zipfile.ZipFile, path: Path, num_labels: int) -> tuple
 def _fill(archive: zipfile.ZipFile, path: Path, images: np.ndarray) -> None:
     """Write the pixels into `images`, some megabytes at a time."""
     with _array_in(archive, path, "images") as (stream, _, dtype):
-        row_bytes = math.prod(images.shape[1:]) * dtype.itemsize
-        rows_at_once = max(1, _CHUNK_BYTES // row_bytes)
-        for start in range(0, len(images), rows_at_once):
-            target = images[start : start + rows_at_once]
-            content = _read_exactly(stream, len(target) * row_bytes, path, "images")
+        sample_bytes = math.prod(images.shape[1:]) * dtype.itemsize
+        samples_at_once = max(1, _CHUNK_BYTES // sample_bytes)
+        for start in range(0, len(images), samples_at_once):
+            target = images[start : start + samples_at_once]
+            content = _read_exactly(stream, len(target) * sample_bytes, path, "images")
             values = np.frombuffer(content, dtype=dtype).reshape(target.shape)
             target[...] = values if dtype == np.uint8 else _as_bytes(path, values, start)
         _expect_end(stream, path, "images")
 
 
 def _checked_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(rows, height, width, channels), or an error that says how to get there."""
+    """(samples, height, width, channels), or an error that says how to get there."""
     if len(shape) == 3:
         return (*shape, 1)
     if len(shape) == 4 and shape[3] in (1, 3):
@@ -294,19 +294,19 @@ def _checked_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
     else:
         hint = ""
     raise UserError(
-        f"{path}: images are {shape}, expected (rows, height, width) or "
-        f"(rows, height, width, 1 or 3){hint}"
+        f"{path}: images are {shape}, expected (samples, height, width) or "
+        f"(samples, height, width, 1 or 3){hint}"
     )
 
 
-def _as_bytes(path: Path, values: np.ndarray, first_row: int) -> np.ndarray:
+def _as_bytes(path: Path, values: np.ndarray, first_sample: int) -> np.ndarray:
     """Floats in [0, 1] as the nearest of 256 steps."""
     # Written so that NaN is outside too: every comparison with it is false.
     inside = (values >= 0) & (values <= 1)
     if not inside.all():
         position = np.unravel_index(int(np.argmin(inside)), inside.shape)
         raise UserError(
-            f"{path}: images hold {values[position]} in row {first_row + int(position[0])}, "
+            f"{path}: images hold {values[position]} in sample {first_sample + int(position[0])}, "
             f"expected uint8, or floats in [0, 1]; save images.astype(np.uint8) if they are 0..255"
         )
     return np.rint(values.astype(np.float32, copy=False) * 255).astype(np.uint8)

@@ -33,7 +33,7 @@ FASHION_CLASSES = (
 )
 YEARBOOK_CLASSES = ("female", "male")
 PACS_SIDE = 64
-"""The official pictures are 227x227; their shapes are plain enough for this."""
+"""The official images are 227x227; their shapes are plain enough for this."""
 
 
 def digits(_path: Path, _allocate: Allocate, _progress: StageProgress | None) -> Dataset:

@@ -19,7 +19,7 @@ import numpy as np
 from driftwise.datasets.allocate import Allocate, empty
 from driftwise.datasets.progress import StageProgress
 from driftwise.datasets.readers.decode import decode_all
-from driftwise.datasets.readers.folders import must_be_folder, pictures_in
+from driftwise.datasets.readers.folders import images_in, must_be_folder
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -29,7 +29,7 @@ SIDE = 64
 def read_tiny_imagenet(
     path: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
 ) -> Dataset:
-    """All labelled pictures, (rows, 64, 64, 3): training rows class by class, then test rows."""
+    """All labelled images, (samples, 64, 64, 3): training samples class by class, then test samples."""
     must_be_folder(path)
     wnids = [line.strip() for line in _lines(path / "wnids.txt")]
     twice = [wnid for wnid, count in Counter(wnids).items() if count > 1]
@@ -39,11 +39,11 @@ def read_tiny_imagenet(
     labels: list[int] = []
     for label, wnid in enumerate(wnids):
         folder = must_be_folder(path / "train" / wnid / "images")
-        pictures = pictures_in(folder)
-        if not pictures:
-            raise UserError(f"{folder} holds no pictures; unpack the archive again")
-        files += pictures
-        labels += [label] * len(pictures)
+        here = images_in(folder)
+        if not here:
+            raise UserError(f"{folder} holds no images; unpack the archive again")
+        files += here
+        labels += [label] * len(here)
     num_train = len(files)
     for file, label in _validation(path / "val", wnids):
         files.append(file)
@@ -76,25 +76,25 @@ def difference_from_published(class_names: Sequence[str]) -> str | None:
 
 
 def _validation(folder: Path, wnids: list[str]) -> list[tuple[Path, int]]:
-    """The annotated pictures with their labels, in the order of the annotations."""
+    """The annotated images with their labels, in the order of the annotations."""
     annotations = folder / "val_annotations.txt"
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
-    pictures = {file.name: file for file in pictures_in(must_be_folder(folder / "images"))}
-    rows = []
+    images = {file.name: file for file in images_in(must_be_folder(folder / "images"))}
+    samples = []
     for number, line in enumerate(_lines(annotations), start=1):
         name, _, rest = line.partition("\t")
         wnid = rest.partition("\t")[0].strip()
         where = f"{annotations}, line {number}"
         if wnid not in label_of:
             raise UserError(f"{where}: expected a class of wnids.txt, got {wnid!r}")
-        if name not in pictures:
+        if name not in images:
             raise UserError(
                 f"{where}: there is no {folder / 'images' / name}, or it is named twice"
             )
-        rows.append((pictures.pop(name), label_of[wnid]))
-    if pictures:
-        raise UserError(f"{min(pictures.values())} has no label in {annotations}")
-    return rows
+        samples.append((images.pop(name), label_of[wnid]))
+    if images:
+        raise UserError(f"{min(images.values())} has no label in {annotations}")
+    return samples
 
 
 def _class_names(words: Path, wnids: list[str]) -> tuple[str, ...]:

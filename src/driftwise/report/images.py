@@ -1,4 +1,4 @@
-"""Example pictures of drifted classes, before and after."""
+"""Example images of drifted classes, before and after."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from driftwise.report.run import Run
 MAX_CLASSES, MAX_PER_CLASS = 8, 5
 _CELL_INCHES = 0.62
 _PAD = 1
-"""Pixels of white between two pictures."""
+"""Pixels of white between two images."""
 
 Pixels = NDArray[np.uint8]
 
 
 def sample_sheet(setting: Setting) -> Drawing | None:
-    """One row per class and event: some pictures as they were, the same ones as they became."""
+    """One row per class and event: some images as they were, the same ones as they became."""
     runs = [run for cell in setting.cells for run in cell.runs if run.samples is not None]
     if not runs:
         return None
@@ -69,9 +69,9 @@ def sample_sheet(setting: Setting) -> Drawing | None:
     return Drawing(
         figure=figure,
         title="Before and after drift",
-        caption="Pictures of drifted classes, left as they were just before the named task, right "
+        caption="Images of drifted classes, left as they were just before the named task, right "
         f"as they look from it on. {_provisos(run)}Seed {run.seed}.{more}",
-        alt=f"Contact sheet of example pictures before and after drift: {', '.join(names)}.",
+        alt=f"Contact sheet of example images before and after drift: {', '.join(names)}.",
     )
 
 
@@ -81,12 +81,12 @@ def _only(images: Any, groups: Sequence[Sequence[int]]) -> Pixels:
 
 
 def _provisos(run: Run) -> str:
-    """Why the picture to the right may be another one, or no different."""
+    """Why the image to the right may be another one, or no different."""
     words = ""
     if any(event.transform == "natural" for event in run.events):
-        words += "Natural drift shows other pictures, those of the new domain. "
+        words += "Natural drift shows other images, those of the new domain. "
     if any(event.share < 1 or event.over_tasks > 1 for event in run.events):
-        words += "Where a class drifts gradually or in part, a picture may not have changed yet. "
+        words += "Where a class drifts gradually or in part, an image may not have changed yet. "
     return words
 
 
@@ -96,7 +96,7 @@ def _row_name(run: Run, task: int, label: int) -> str:
 
 
 def contact_sheet(images: Pixels, rows: Sequence[Sequence[int]], columns: int) -> Pixels:
-    """Pictures (n, h, w, c) laid out row by row with white between and where there is none."""
+    """Images (n, h, w, c) laid out row by row with white between and where there is none."""
     _, height, width, channels = images.shape
     step_down, step_right = height + 2 * _PAD, width + 2 * _PAD
     sheet = np.full((len(rows) * step_down, columns * step_right, channels), 255, dtype=np.uint8)
