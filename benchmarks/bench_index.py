@@ -81,11 +81,11 @@ def made_up(place: dict[str, Any], classes: int, tasks: int) -> dict[str, Any]:
         for task in range(2, tasks + 1)
         for label in seen[task - 2]
     ]
-    watched = place["adaptation"] != "vanilla"
+    monitored = place["adaptation"] != "vanilla"
     asked = {"vanilla": 0, "fr": 12000, "amr": 100}[place["adaptation"]] * len(drifts)
     flops = {
         "train": 4e13,
-        "detect": 2e12 if watched else 0,
+        "detect": 2e12 if monitored else 0,
         "adapt": 9e8 * asked,
         "evaluate": 7e12,
     }
@@ -116,9 +116,9 @@ def made_up(place: dict[str, Any], classes: int, tasks: int) -> dict[str, Any]:
             {"task": task, "classes": labels, "transform": "permutation", "severity": 5}
             for task, labels in drifts.items()
         ],
-        "verdicts": verdicts if watched else [],
+        "verdicts": verdicts if monitored else [],
         "renewals": [],
-        "detection": {"tpr": rng.uniform(0.7, 1), "fpr": rng.uniform(0, 0.1)} if watched else {},
+        "detection": {"tpr": rng.uniform(0.7, 1), "fpr": rng.uniform(0, 0.1)} if monitored else {},
         "calibration": None,
         "confusion_matrix": rng.integers(0, 40, (classes, classes)).tolist(),
         "class_names": [f"class {label}" for label in range(classes)],

@@ -1,4 +1,4 @@
-"""What a keeper costs beside the model it keeps: a batch, a check, a prediction meanwhile.
+"""What a live learner costs beside the model it keeps: a batch, a check, a prediction meanwhile.
 
     python benchmarks/bench_keeper.py [--threads 1] [--turns 30]
 
@@ -45,11 +45,11 @@ WAYS = {"every 2 ms": (1, 0.002), "without a pause": (1, 0.0), "4 without a paus
 """threads that predict, and seconds between one prediction and the next"""
 
 
-def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwise.Keeper:
-    """A keeper that never checks, its memory full."""
+def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwise.LiveLearner:
+    """A live learner that never checks, its memory full."""
     with rng.as_global(rng.fork(0, "network")):
         network = case.make_network()
-    keeper = driftwise.Keeper(
+    live_learner = driftwise.LiveLearner(
         network,
         method=method,
         detector="ks",
@@ -63,13 +63,13 @@ def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwis
         watch_every=NEVER,
     )
     data = make_images(case.image_shape, [CAPACITY // NUM_CLASSES] * NUM_CLASSES)
-    keeper.observe(data.images, data.labels)
-    return keeper
+    live_learner.observe(data.images, data.labels)
+    return live_learner
 
 
-def learner_of(keeper: driftwise.Keeper) -> Learner:
-    assert keeper._upkeep is not None
-    return keeper._upkeep.parts.learner
+def learner_of(live_learner: driftwise.LiveLearner) -> Learner:
+    assert live_learner._engine is not None
+    return live_learner._engine.parts.learner
 
 
 def batches_of(case: Case) -> Callable[[], Samples]:
@@ -89,21 +89,21 @@ def _rows(images: torch.Tensor, labels: torch.Tensor) -> Samples:
 
 
 def observing(case: Case, method: str, turns: int, *, replay: bool = False) -> Finding:
-    keeper = keeper_of(case, method, replay_steps=None if replay else 0)
+    live_learner = keeper_of(case, method, replay_steps=None if replay else 0)
     twin = keeper_of(case, method)
     learner = learner_of(twin)
     mine, theirs = batches_of(case), batches_of(case)
 
     def observe() -> None:
         rows = mine()
-        keeper.observe(rows.images, rows.labels)
+        live_learner.observe(rows.images, rows.labels)
 
     def step_and_forward() -> None:
         rows = theirs()
         learner.logits(rows.images)
         learner.observe(rows)
 
-    with twin._upkeep.parts.ledger.phase("train"):  # type: ignore[union-attr]
+    with twin._engine.parts.ledger.phase("train"):  # type: ignore[union-attr]
         seconds = take_turns(
             {"ours": observe, "other": step_and_forward}, turns=turns, calls=case.steps
         )
@@ -123,17 +123,17 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     data = make_images((32, 32, 3), [150] * NUM_CLASSES)
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
     parts = make_parts(config, rows, NUM_CLASSES, None, live)
-    monitor, watched = monitor_of(parts.given), _Watched(rows, number=number + 1)
+    monitor, monitored = monitor_of(parts.given), _Watched(rows, number=number + 1)
     with parts.ledger.phase("detect"):
-        monitor.renew(watched, range(NUM_CLASSES), rows[:0])
-        monitor.check(watched)  # from here on the encodings are kept
+        monitor.renew(monitored, range(NUM_CLASSES), rows[:0])
+        monitor.check(monitored)  # from here on the encodings are kept
     network = ResNet18(input_shape=(3, 32, 32), num_classes=NUM_CLASSES, width=64)
     optimiser = torch.optim.SGD(network.parameters(), lr=LR)
     x, y = torch.rand(64, 3, 32, 32), torch.arange(64) % NUM_CLASSES
 
     def check() -> None:
         with parts.ledger.phase("detect"):
-            monitor.check(watched)
+            monitor.check(monitored)
 
     def step() -> None:
         optimiser.zero_grad()
@@ -170,8 +170,8 @@ class _Watched:
 class Learning:
     """A thread that observes one batch after the other, while it may."""
 
-    def __init__(self, keeper: driftwise.Keeper, batches: Callable[[], Samples]) -> None:
-        self._keeper = keeper
+    def __init__(self, live_learner: driftwise.LiveLearner, batches: Callable[[], Samples]) -> None:
+        self._keeper = live_learner
         self._batches = batches
         self._may, self._over = threading.Event(), threading.Event()
         self._done = 0
@@ -208,9 +208,9 @@ class Learning:
 
 def predicting(case: Case, way: str, turns: int) -> list[Finding]:
     """The 99th percentile of each block, quiet blocks and busy ones in turns; and what it costs."""
-    keeper, batches = keeper_of(case, "er"), batches_of(case)
+    live_learner, batches = keeper_of(case, "er"), batches_of(case)
     one = batches().images[:1]
-    learning = Learning(keeper, batches)
+    learning = Learning(live_learner, batches)
     callers, pause = WAYS[way]
     taken: list[float] = []
 
@@ -219,7 +219,7 @@ def predicting(case: Case, way: str, turns: int) -> list[Finding]:
             if pause:
                 time.sleep(pause)
             start = time.perf_counter()  # waiting counts, whatever the clock of the other parts
-            keeper.predict(one)
+            live_learner.predict(one)
             taken.append(time.perf_counter() - start)
 
     def block() -> float:

@@ -25,7 +25,7 @@ from avalanche_side import Avalanche, Missing, add_environment
 from ratios import Finding, arguments, begin, compare, finish, head, now, show
 from torch import Tensor
 
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.models.inputs import to_input
 from driftwise.types import Samples
 
@@ -66,7 +66,7 @@ class Ours(Timed):
     """The package's memory, after `seen` rows."""
 
     def __init__(self, capacity: int, seen: int, policy: str) -> None:
-        self.memory = Memory(capacity, policy=POLICIES[policy](), seed=0)
+        self.memory = ReplayBuffer(capacity, policy=POLICIES[policy](), seed=0)
         chunk = rows_of(min(2_500, capacity))
         for _ in range(seen // len(chunk)):
             self.memory.offer(chunk)
@@ -269,14 +269,14 @@ class Bench:
             self.book(what, f"a class, {capacity:,}", ours, dict(of_each), {})
 
 
-def measure(bench: Bench) -> None:
+def measure(context: Bench) -> None:
     head("other")
     for capacity in CAPACITIES:
         for stretch in STRETCHES:
-            bench.add(capacity, stretch)
+            context.add(capacity, stretch)
     for capacity in CAPACITIES:
-        bench.sample(capacity)
-        bench.drop_and_put(capacity)
+        context.sample(capacity)
+        context.drop_and_put(capacity)
 
 
 def main() -> None:
@@ -286,13 +286,13 @@ def main() -> None:
     begin(options)
     try:
         with Avalanche(options.environment, options) as avalanche:
-            bench = Bench(avalanche, options.turns)
-            measure(bench)
+            context = Bench(avalanche, options.turns)
+            measure(context)
     except Missing as missing:
         print(f"without Avalanche, which cannot be had here: {missing}")
-        bench = Bench(None, options.turns)
-        measure(bench)
-    finish("memory", bench.findings, options)
+        context = Bench(None, options.turns)
+        measure(context)
+    finish("memory", context.findings, options)
 
 
 if __name__ == "__main__":

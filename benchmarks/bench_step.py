@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.methods import CLSEROptions, DERppOptions, SEROptions
-from driftwise.models.plain import treats_samples_apart
+from driftwise.models.plain import treats_samples_independently
 
 GOALS = {"MLP": 0.30, "ResNet-18 width 20": 0.10, "ResNet-18 width 64": 0.03}
 """overhead at most"""
@@ -45,7 +45,7 @@ class BareLoop:
         self.said = torch.rand((case.batch_size, NUM_CLASSES), generator=draw)
         self.old = torch.arange(NUM_CLASSES) < NUM_CLASSES // 2
         self.three = torch.cat([self.stream_x, self.replay_x, self.replay_x])
-        self.apart = treats_samples_apart(network)
+        self.apart = treats_samples_independently(network)
         copies = 2 if method == "cls-er" else 1 if method == "ser" else 0
         self.copies = [plain_copy(network).requires_grad_(False) for _ in range(copies)]
         for each in self.copies:

@@ -36,7 +36,7 @@ from beyond_trials import CELLS, GROUPS, REALIGNED, SEEDS, Trial
 from driftwise.adapt.wrapped import state_of
 from driftwise.config.build import Assembly, assemble, load_data
 from driftwise.config.schema import RunConfig
-from driftwise.loop import play
+from driftwise.loop import run_tasks
 from driftwise.metrics import score
 from driftwise.runs.listeners import Silent
 from driftwise.runs.result import make_result, record_to_json, verdicts_of
@@ -61,10 +61,10 @@ class Course:
         """On to the end of a task, or of the stream."""
         if until is not None and len(self.records) >= until:
             return
-        for record in play(
+        for record in run_tasks(
             self.parts.stream.tasks(after=len(self.records)),
-            care=self.parts.care,
-            bench=self.parts.bench,
+            handler=self.parts.handler,
+            context_of=self.parts.context,
             evaluate=self.parts.evaluate,
             epochs=self.parts.config.epochs or 1,
             listener=Silent(),

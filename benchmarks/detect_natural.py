@@ -161,12 +161,12 @@ def looked_at(
 
 
 def sample(
-    seen: Seen, step: Step, label: int, amount: str, max_rows: int, draw: torch.Generator
+    seen: Seen, step: Step, label: int, amount: str, max_samples: int, draw: torch.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Reference rows and current rows of a class; fewer, where there are no more."""
     few = amount == FEW
     reference = seen.rows[step.source][label]
-    most = (NUM_REFERENCE, NUM_CURRENT) if few else (max_rows, max_rows)
+    most = (NUM_REFERENCE, NUM_CURRENT) if few else (max_samples, max_samples)
     if step.story != CONTROL:
         return drawn(reference, most[0], draw), drawn(seen.rows[step.target][label], most[1], draw)
     mixed = drawn(reference, len(reference), draw)
@@ -192,7 +192,7 @@ def cases_of(
             path = (seed, step.story, step.source, step.target, amount)
             draw = rng.fork(0, "natural", *path)
             drawn_rows = [
-                sample(seen, step, label, amount, arguments.max_rows, draw)
+                sample(seen, step, label, amount, arguments.max_samples, draw)
                 for label, _ in product(labels, range(redraws))
             ]
             pairs = [(seen.side(kept), seen.side(now)) for kept, now in drawn_rows]

@@ -27,7 +27,7 @@ from driftwise.detect import RandomEncoder, Surroundings
 from driftwise.detect.detectors import all_three, merging
 from driftwise.detect.fingerprint import Fingerprints
 from driftwise.files import write_json
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Balanced, Reservoir
 from driftwise.streams.transforms import apply
 from driftwise.types import Dataset, Encoding, Samples
@@ -48,13 +48,13 @@ class World:
 
     def __init__(self, dataset: Dataset, *, num_learned: int) -> None:
         labels = torch.from_numpy(dataset.labels)
-        learned, watched = [], []
+        learned, monitored = [], []
         for label in range(len(dataset.class_names)):
             rows = (labels == label).nonzero().squeeze(1)
             rows = rows[torch.randperm(len(rows), generator=rng.fork(0, "world", label))]
             learned.append(rows[:num_learned])
-            watched.append(rows[num_learned : 2 * num_learned])
-        self.learned, self.watched = learned, watched
+            monitored.append(rows[num_learned : 2 * num_learned])
+        self.learned, self.monitored = learned, monitored
         self.num_classes = len(learned)
         shape = dataset.images.shape[1:]
         encoder = RandomEncoder(Surroundings(learner=_nobody, image_shape=shape, seed=0))
@@ -67,7 +67,7 @@ class World:
 
     def current(self, label: int, look: str, draw: torch.Generator) -> Encoding:
         """Watched rows of a class in a look."""
-        rows = self.watched[label]
+        rows = self.monitored[label]
         return self.looks[look][rows[torch.randperm(len(rows), generator=draw)[:NUM_CURRENT]]]
 
 
@@ -95,7 +95,7 @@ def rates(pairs: Pairs, draw: torch.Generator) -> float:
 def memory_rows(world: World, buffer_size: int, policy: str, seed: int) -> list[Tensor]:
     """What a memory has of each class once all have gone by, two classes at a time."""
     chooser = Reservoir() if policy == "reservoir" else Balanced()
-    memory = Memory(buffer_size, policy=chooser, seed=seed)
+    memory = ReplayBuffer(buffer_size, policy=chooser, seed=seed)
     for first in range(0, world.num_classes, 2):
         both = torch.cat(world.learned[first : first + 2])
         labels = torch.cat([torch.full((len(world.learned[c]),), c) for c in (first, first + 1)])

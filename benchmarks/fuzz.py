@@ -412,11 +412,11 @@ READERS: dict[str, Reader] = {
 
 def _stopped_keeper(folder: Path) -> None:
     draw = np.random.default_rng(0)
-    keeper = driftwise.Keeper("mlp", folder=folder / "run", lr=0.1, **_SOON)
+    live_learner = driftwise.LiveLearner("mlp", folder=folder / "run", lr=0.1, **_SOON)
     for _ in range(20):
         rows = draw.normal(size=(10, 4)) + (np.arange(10) % 2)[:, None]
-        keeper.observe(rows, [*(np.arange(8) % 2), None, None])
-    keeper.close()
+        live_learner.observe(rows, [*(np.arange(8) % 2), None, None])
+    live_learner.close()
 
 
 _SOON: dict[str, Any] = {"check_rows": 10, "reference_size": 15, "buffer_size": 30}
@@ -424,13 +424,13 @@ _SOON: dict[str, Any] = {"check_rows": 10, "reference_size": 15, "buffer_size": 
 
 def _go_on_with_keeper(folder: Path) -> None:
     with copied(folder / "run") as copy:
-        keeper = driftwise.Keeper.load(copy)
+        live_learner = driftwise.LiveLearner.load(copy)
         try:
             rows = np.random.default_rng(1).normal(size=(10, 4))
-            keeper.predict(rows)
-            keeper.observe(rows, np.arange(10) % 2)
+            live_learner.predict(rows)
+            live_learner.observe(rows, np.arange(10) % 2)
         finally:
-            keeper._let_go()
+            live_learner._let_go()
 
 
 def _go_on_with_run(folder: Path) -> None:
@@ -571,25 +571,32 @@ def _with_arrays(use: Callable[[Any, Any, random.Random], object]) -> Callable[[
 
 @functools.cache
 def _begun_keeper() -> bytes:
-    keeper = driftwise.Keeper("mlp", lr=0.1, **_SOON)
+    live_learner = driftwise.LiveLearner("mlp", lr=0.1, **_SOON)
     draw = np.random.default_rng(0)
     for _ in range(6):
         rows = draw.normal(size=(10, 4)) + (np.arange(10) % 2)[:, None]
-        keeper.observe(rows, [*(np.arange(8) % 2), None, None])
-    return pickle.dumps(keeper)
+        live_learner.observe(rows, [*(np.arange(8) % 2), None, None])
+    return pickle.dumps(live_learner)
 
 
 def _observe(x: Any, y: Any, draw: random.Random) -> None:
     """Whatever is given, nothing that was learned may break."""
-    keeper = driftwise.Keeper("mlp", **_SOON)
+    live_learner = driftwise.LiveLearner("mlp", **_SOON)
     if draw.random() < 0.8:
-        keeper = pickle.loads(_begun_keeper())
-    use = draw.choice((keeper.observe, keeper.observe, keeper.fit_reference, keeper.answer))
+        live_learner = pickle.loads(_begun_keeper())
+    use = draw.choice(
+        (
+            live_learner.observe,
+            live_learner.observe,
+            live_learner.fit_reference,
+            live_learner.answer,
+        )
+    )
     try:
         use(x, y)
-        keeper.predict_proba(x) if use == keeper.observe else None
+        live_learner.predict_proba(x) if use == live_learner.observe else None
     finally:
-        assert keeper._failure is None, "the keeper has broken off"
+        assert live_learner._failure is None, "the live learner has broken off"
 
 
 @functools.cache

@@ -113,16 +113,16 @@ def live(work: Path) -> dict[str, Any]:
         "method": "der++",
         "adaptation": "amr-plus",
     }
-    keeper = driftwise.Keeper("mlp", folder=work, check_rows=20, **settings)
+    live_learner = driftwise.LiveLearner("mlp", folder=work, check_rows=20, **settings)
     drifted: list[Any] = []
     for start in range(0, 1780, 20):
         if start == 1000:
-            keeper.close()
-            keeper = driftwise.Keeper.load(work)
+            live_learner.close()
+            live_learner = driftwise.LiveLearner.load(work)
         now = slice(start, start + 20)
-        report = keeper.observe(images[now], labels[now] if start % 60 != 20 else None)
+        report = live_learner.observe(images[now], labels[now] if start % 60 != 20 else None)
         drifted.append(list(map(str, report.drifted)))
-    return {"drifted": drifted, "probabilities": digest(keeper.predict_proba(images[:50]))}
+    return {"drifted": drifted, "probabilities": digest(live_learner.predict_proba(images[:50]))}
 
 
 def detection(work: Path) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.detect.class_tests import ComparisonOptions, Judge
 from driftwise.detect.detectors import all_three, ks_on, merging
-from driftwise.learner import Learner, Practice
-from driftwise.memory import Memory, Reservoir
+from driftwise.learner import Learner, TrainSettings
+from driftwise.memory import ReplayBuffer, Reservoir
 from driftwise.methods import ER
 from driftwise.models import MLP
 from driftwise.report.index.page import write_index
@@ -70,16 +70,16 @@ def rows_of(count: int, start: int = 0, label: int | None = None) -> Samples:
     )
 
 
-def filled(capacity: int) -> Memory:
+def filled(capacity: int) -> ReplayBuffer:
     """A memory that is just full: nearly every row that comes is written."""
-    memory = Memory(capacity, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(capacity, policy=Reservoir(), seed=0)
     for start in range(0, capacity, CHUNK):
         memory.offer(rows_of(min(CHUNK, capacity - start), start))
     return memory
 
 
 def against_the_smallest(
-    memories: Sequence[Memory], work: Mapping[str, Callable[[], object]], turns: int = 400
+    memories: Sequence[ReplayBuffer], work: Mapping[str, Callable[[], object]], turns: int = 400
 ) -> Point:
     """Work on the smallest memory and on the one in question, in turns.
 
@@ -107,7 +107,7 @@ def memory_point(capacity: int) -> Point:
     """Adding a batch and drawing one."""
     small, large, batch = filled(SMALLEST), filled(capacity), rows_of(BATCH)
 
-    def work(memory: Memory) -> Callable[[], None]:
+    def work(memory: ReplayBuffer) -> Callable[[], None]:
         def add_and_draw() -> None:
             memory.offer(batch)
             memory.recall(BATCH)
@@ -131,7 +131,7 @@ def step_point(capacity: int) -> Point:
             make_optimiser=lambda network: torch.optim.SGD(network.parameters(), lr=0.01),
             memory=filled(capacity),
             objective=ER(),
-            practice=Practice(minibatch_size=BATCH),
+            train_settings=TrainSettings(minibatch_size=BATCH),
             seed=0,
         )
 
@@ -163,7 +163,7 @@ def whole_point(capacity: int) -> Point:
     timed("draw 1,000 batches", draw)
     timed("drop a class", lambda: memory.drop(0))
     timed("put a class", put)
-    other = Memory(capacity, policy=Reservoir(), seed=1)
+    other = ReplayBuffer(capacity, policy=Reservoir(), seed=1)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "checkpoint"
         timed("save", lambda: state_file.write(file, memory.state_dict(), format=4))

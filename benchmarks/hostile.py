@@ -2,7 +2,7 @@
 
     python benchmarks/hostile.py [--only NAME,...]
 
-Every trick starts from a fresh copy of whole runs, a sweep, a keeper and data. The commands run
+Every trick starts from a fresh copy of whole runs, a sweep, a live learner and data. The commands run
 there in processes of their own, with limits on time and on memory. They must end in time, with one
 line at most where they refuse, and nothing outside the folder may be made or changed. Prints a line
 for each trick, and exits with 1 where one has worked.
@@ -322,10 +322,10 @@ refused = 0
 for number in range(20):
     folder = f"{sys.argv[1]}-{number}"
     try:
-        if sys.argv[1] == "keeper":
-            keeper = driftwise.Keeper.load(folder)
-            keeper.observe(np.zeros((4, 4)), [0, 1, 0, 1])
-            keeper._let_go()
+        if sys.argv[1] == "live learner":
+            live learner = driftwise.Keeper.load(folder)
+            live learner.observe(np.zeros((4, 4)), [0, 1, 0, 1])
+            live learner._let_go()
         else:
             driftwise.load(folder).predict(np.zeros((2, 8, 8, 1), np.uint8))
     except (driftwise.UserError, driftwise.RunFailure) as error:
@@ -350,7 +350,7 @@ TRICKS: dict[str, Trick] = {
     "logs and locks, linked": Trick(
         _linked_files, (RESUME, ("-c", KEEP, "keeper")), _says("is a link")
     ),
-    "a folder in a keeper's settings": Trick(
+    "a folder in a live learner's settings": Trick(
         _keeper_setting, (("-c", KEEP, "keeper"),), _says("unknown setting")
     ),
     "formulas for spreadsheets": Trick(_formulas, (REPORT,), _no_formula),

@@ -1,4 +1,4 @@
-"""How right a keeper's predictions are at its defaults, beside other learners of streams.
+"""How right a live learner's predictions are at its defaults, beside other learners of streams.
 
     pip install "driftwise[bench]"
     DRIFTWISE_STREAMS=... python benchmarks/live_accuracy.py [--only digits] [--seeds 0-4]
@@ -8,12 +8,12 @@ all predictions but those of the first batch, before which nobody knows a class.
 chosen per data set. The others see values scaled by mean and deviation of what came before, as one
 would feed them. "no change" predicts the label that came last.
 
-- digits: all 1,797 in an order of the seed's (keeper: `mlp`).
-- fashion-mnist: 10,000 of the second half of the training part, by the seed (keeper: `cnn`). The
+- digits: all 1,797 in an order of the seed's (live learner: `mlp`).
+- fashion-mnist: 10,000 of the second half of the training part, by the seed (live learner: `cnn`). The
   first half is for choosing settings (`--development`).
 - gas: 6,697 readings of a sensor array over 36 months, in order of the eight parts; the seed
-  shuffles each part, in which readings came by class (keeper: `mlp`).
-- electricity: 45,312 half hours, in order; the seed is that of the learners (keeper: `mlp`).
+  shuffles each part, in which readings came by class (live learner: `mlp`).
+- electricity: 45,312 half hours, in order; the seed is that of the learners (live learner: `mlp`).
 
 Gas and electricity are read from gas-sensor.npz and electricity.npz (features, labels, batch) in
 the folder DRIFTWISE_STREAMS. Results are added to results/live_accuracy.csv. Instead of it all,
@@ -54,7 +54,7 @@ IMAGES = 10_000
 
 @dataclass(frozen=True)
 class Stream:
-    """Samples as a keeper takes them, and labels, in their order."""
+    """Samples as a live learner takes them, and labels, in their order."""
 
     x: np.ndarray
     y: np.ndarray
@@ -77,10 +77,10 @@ class Learner(Protocol):
 
 
 class Kept:
-    """A keeper, at its defaults."""
+    """A live learner, at its defaults."""
 
     def __init__(self, stream: Stream, seed: int, **settings: Any) -> None:
-        self._keeper = driftwise.Keeper(stream.network, seed=seed, **settings)
+        self._keeper = driftwise.LiveLearner(stream.network, seed=seed, **settings)
         self.alarms = 0
 
     def predict_then_learn(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from torch import nn
 from driftwise.config.build import Assembly, assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
-from driftwise.loop import play
+from driftwise.loop import run_tasks
 from driftwise.models import MLP, ResNet18
 from driftwise.runs.interrupt import Interruption
 from driftwise.runs.listeners import Silent, Together
@@ -182,10 +182,10 @@ def take_turns_with(
     turn = TakingTurns(second, other, turns=turns, steps=case.steps)
     tasks: list[Any] = [first, turn]
     never = Keeping(Saving(seconds=1e9), lambda _: None, Interruption())
-    for _ in play(
+    for _ in run_tasks(
         tasks,
-        care=assembly.care,
-        bench=assembly.bench,
+        handler=assembly.handler,
+        context_of=assembly.context,
         evaluate=lambda _: None,
         epochs=1,
         listener=Together([Silent(), Silent()]),

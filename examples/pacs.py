@@ -3,10 +3,10 @@
     DRIFTWISE_DATA=... python examples/pacs.py [--short] [--seeds 3] [--figure FILE]
 
 A network that learned from ImageNet, and learns no more, makes 1,280 numbers of each image; a
-small network on top of it is looked after by a keeper (pip install 'driftwise[imagenet]').
+small network on top of it is looked after by a live learner (pip install 'driftwise[imagenet]').
 
 Photos of five classes come with labels, then more of them together with houses, which are new.
-Cartoons of the six come without labels, and the keeper asks for some where it finds that a class
+Cartoons of the six come without labels, and the live learner asks for some where it finds that a class
 looks different; half-way persons arrive, new and therefore labelled. Then come sketches of all
 seven, without labels. Beside it: no labels, and as many labels spread evenly.
 """

@@ -69,7 +69,7 @@ def play(
     first_steps: int = 300,
     steps: int = 2,
 ) -> Course:
-    """One keeper over the whole stream; between batches it rehearses its memory, whatever the way.
+    """One live learner over the whole stream; between batches it rehearses its memory, whatever the way.
 
     `first_steps` when the first samples without a label come, `steps` after every batch from there on.
     """
@@ -88,7 +88,7 @@ def play(
     by_drift: dict[str, Any] = {"adaptation": "vanilla", "detector": "never"}
     if way == "amr":
         by_drift = {"adaptation": "amr", "labels": ask, "label_budget": budget}
-    keeper = driftwise.Keeper(
+    live_learner = driftwise.LiveLearner(
         network, **{**settings, "seed": seed, "catch_up_steps": 0, **by_drift}
     )
     is_live = False
@@ -96,12 +96,12 @@ def play(
         samples = slice(here, here + batch)
         if not is_live and not stream.given[samples].all():
             is_live = True
-            keeper.rehearse(first_steps)
-        seen = keeper.observe(
+            live_learner.rehearse(first_steps)
+        seen = live_learner.observe(
             stream.images[samples], np.where(known[samples], stream.labels[samples], -1)
         )
         if is_live:
-            keeper.rehearse(steps)
+            live_learner.rehearse(steps)
         course.hits[samples] = seen.predicted == stream.labels[samples]
         if seen.drifted:
             course.alarms.append(here)

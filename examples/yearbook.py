@@ -2,7 +2,7 @@
 
     DRIFTWISE_DATA=... python examples/yearbook.py [--short] [--seeds 2] [--figure FILE]
 
-The portraits of the 1930s come with their labels. From 1940 to 2013 they come without, and a keeper
+The portraits of the 1930s come with their labels. From 1940 to 2013 they come without, and a live learner
 asks for labels where it finds that a class looks different. Beside it: no labels, and as many
 labels spread evenly over the years.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from driftwise.protocols import Annotate, LabelSource, Replay, Workbench
+from driftwise.protocols import AdaptationContext, Annotate, LabelSource, Replay
 from driftwise.stats.fraction import estimate_shares
 from driftwise.types import Encoding, Samples, StepReport, Verdict
 
@@ -37,17 +37,17 @@ def no_step(batch: Samples | None, *, rate: float = 1.0) -> StepReport:
     return StepReport(loss=0.0, logits=torch.zeros(len(labels), 1), labels=labels)
 
 
-def bench(
-    memory: Replay, labels: LabelSource, annotate: Annotate, *, watched: Samples = NOTHING
-) -> Workbench:
+def context(
+    memory: Replay, labels: LabelSource, annotate: Annotate, *, monitored: Samples = NOTHING
+) -> AdaptationContext:
     """Images speak for themselves, and nothing learns."""
-    return Workbench(
+    return AdaptationContext(
         memory=memory,
         labels=labels,
         annotate=annotate,
         encode=pixels,
         rehearse=no_step,
         steps=lambda: 0,
-        watched=lambda: watched,
+        monitored=lambda: monitored,
         compare=lambda kept, now: estimate_shares([(kept, now)])[0],
     )

@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("samples", [0, 1, 10, 11, 5000])
 def test_what_is_written_is_what_is_read(folder: Path, samples: int) -> None:
-    made = allocation.room_for((samples, 10, 5, 2))
+    made = allocation.allocate((samples, 10, 5, 2))
     assert (made.shape, made.dtype) == ((samples, 10, 5, 2), torch.uint8)
     pixels = torch.arange(made.numel()).remainder(251).to(torch.uint8).view(made.shape)
     made.copy_(pixels)
@@ -34,7 +34,7 @@ def test_what_is_written_is_what_is_read(folder: Path, samples: int) -> None:
     [torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.float64, torch.complex128],
 )
 def test_any_numbers_have_room(dtype: torch.dtype, samples: int) -> None:
-    made = allocation.room_for((samples, 2), dtype)
+    made = allocation.allocate((samples, 2), dtype)
     assert (made.shape, made.dtype, made.is_contiguous()) == ((samples, 2), dtype, True)
     assert torch.equal(made.fill_(1), torch.ones((samples, 2), dtype=dtype))
 
@@ -45,7 +45,7 @@ def mapped_files(folder: Path) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell maps")
 def test_a_large_one_lies_in_a_file_that_goes_with_it(folder: Path) -> None:
-    small, large = allocation.room_for((10, 100)), allocation.room_for((11, 100))
+    small, large = allocation.allocate((10, 100)), allocation.allocate((11, 100))
     assert mapped_files(folder) == 1
     assert list(folder.iterdir()) == []  # the file has no name that could be left behind
     del large

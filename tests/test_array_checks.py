@@ -22,11 +22,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, abou
 
 
 def observed(x: Any, y: Any) -> None:
-    driftwise.Keeper("mlp", lr=0.1).observe(x, y)
+    driftwise.LiveLearner("mlp", lr=0.1).observe(x, y)
 
 
 def fitted(x: Any, y: Any) -> None:
-    driftwise.KeeperClassifier().fit(x, y)
+    driftwise.LiveClassifier().fit(x, y)
 
 
 def detected(x: Any, y: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from bench_tools import bench, verdicts
+from bench_tools import context, verdicts
 from same_state import same
 
 from driftwise.config import learners, registry
@@ -19,7 +19,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.detect import Setting
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
 from driftwise.protocols import Choose
 from driftwise.types import Encoding, Samples
@@ -99,7 +99,7 @@ def test_a_backbone_gives_one_logit_per_class_sample_by_sample(name: str) -> Non
 
 @pytest.mark.parametrize("name", names("buffer_policy"))
 def test_a_buffer_policy_fills_the_memory_and_never_overfills_it(name: str) -> None:
-    memory = Memory(7, policy=find("buffer_policy", name).factory()(), seed=0)
+    memory = ReplayBuffer(7, policy=find("buffer_policy", name).factory()(), seed=0)
     for number in range(10):
         memory.offer(samples(5, seed=number))
         assert len(memory) == min(7, 5 * (number + 1))
@@ -131,31 +131,31 @@ class Labels:
 def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_nothing(
     name: str, available: int
 ) -> None:
-    memory = Memory(12, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(12, policy=Reservoir(), seed=0)
     memory.put(samples(12))
     adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(available)
-    repair = adaptation.repair(verdicts([1, 2]), bench(memory, labels, lambda given: {}))
+    result = adaptation.adapt(verdicts([1, 2]), context(memory, labels, lambda given: {}))
     assert set(labels.asked) <= {1, 2}
     assert memory.counts()[0] == 4
     assert memory.samples_of(0).ids.tolist() == [0, 3, 6, 9]
-    assert set(repair.renewed) <= {1, 2}
-    if repair.extra is not None:
-        assert set(repair.extra.labels.tolist()) == set(repair.renewed)
+    assert set(result.renewed) <= {1, 2}
+    if result.extra is not None:
+        assert set(result.extra.labels.tolist()) == set(result.renewed)
     if not available:
         assert memory.counts() == {0: 4, 1: 4, 2: 4}
-        assert (repair.renewed, repair.extra, repair.from_scratch) == ((), None, False)
+        assert (result.renewed, result.extra, result.from_scratch) == ((), None, False)
 
 
 @pytest.mark.parametrize("name", names("adaptation"))
 def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
-    memory = Memory(12, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(12, policy=Reservoir(), seed=0)
     memory.put(samples(12))
     before = memory.state_dict()
     adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
     labels = Labels(50)
-    repair = adaptation.repair([], bench(memory, labels, lambda given: {}))
-    assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
+    result = adaptation.adapt([], context(memory, labels, lambda given: {}))
+    assert (result.extra, result.from_scratch, result.renewed) == (None, False, ())
     assert labels.asked == {}
     assert same(memory.state_dict(), before)
 
@@ -174,7 +174,7 @@ def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> Non
 
     setting = Setting(encoder=Pixels, drifting=lambda task: (2,))
     detector = registry.make("detector", config, setting)
-    memory = Memory(60, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(60, policy=Reservoir(), seed=0)
     memory.put(samples(60))
     verdicts = detector.check(4, [2, 0, 1], samples(60, seed=1), memory)
     assert [verdict.label for verdict in verdicts] == [2, 0, 1]

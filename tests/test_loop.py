@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from driftwise.drift_handler import Care
-from driftwise.loop import play
-from driftwise.protocols import Adaptation, Workbench
+from driftwise.drift_handler import DriftHandler
+from driftwise.loop import run_tasks
+from driftwise.protocols import Adaptation, AdaptationContext
 from driftwise.runs.listeners import Silent, Together
-from driftwise.types import Extras, Repair, Samples, StepReport, TaskRecord, Verdict
+from driftwise.types import AdaptationResult, Extras, Samples, StepReport, TaskRecord, Verdict
 
 
 def samples(*ids: int) -> Samples:
@@ -33,7 +33,7 @@ class Bench:
 class World:
     """Every part of the loop in one object that writes down what it is asked."""
 
-    repair_with: Repair = field(default_factory=Repair)
+    repair_with: AdaptationResult = field(default_factory=AdaptationResult)
     verdict: Sequence[Verdict] = ()
     log: list[object] = field(default_factory=list)
     phase_now: str | None = None
@@ -77,8 +77,8 @@ class World:
         self.note("renew", task.number, tuple(labels))
         self.learned = learned
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
-        self.note("repair", [verdict.label for verdict in drifted], bench)
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        self.note("repair", [verdict.label for verdict in drifted], context)
         return self.repair_with
 
     memory: Any = "the memory"
@@ -114,13 +114,13 @@ class World:
     def add_step(self) -> None:
         self.note("step")
 
-    def play(self, *, epochs: int = 1, listener: Any = None) -> Iterator[TaskRecord[str]]:
+    def run_tasks(self, *, epochs: int = 1, listener: Any = None) -> Iterator[TaskRecord[str]]:
         tasks = [World.Task(self, 1, (0, 1)), World.Task(self, 2, (2,), (0, 1))]
         adaptation: Adaptation = self
-        return play(
+        return run_tasks(
             tasks,
-            care=Care(monitor=self, adaptation=adaptation, learner=self, ledger=self),
-            bench=lambda task: Bench(task.number),  # type: ignore[arg-type, return-value]
+            handler=DriftHandler(monitor=self, adaptation=adaptation, learner=self, ledger=self),
+            context_of=lambda task: Bench(task.number),  # type: ignore[arg-type, return-value]
             evaluate=self.evaluate,
             epochs=epochs,
             listener=listener or Silent(),
@@ -133,7 +133,7 @@ class World:
 
 def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -> None:
     world = World()
-    next(world.play(epochs=2))
+    next(world.run_tasks(epochs=2))
     assert world.log == [
         ("detect", "check", 1),
         ("adapt", "repair", [], Bench(1)),
@@ -159,7 +159,7 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
 
 def test_every_task_counts_its_epochs_from_one() -> None:
     world = World()
-    list(world.play(epochs=3))
+    list(world.run_tasks(epochs=3))
     begun = [entry[2:] for entry in world.log if entry[1] == "begin epoch"]  # type: ignore[index]
     assert begun == [(1, 3), (2, 3), (3, 3)] * 2
 
@@ -172,14 +172,16 @@ def test_only_classes_found_drifted_are_repaired() -> None:
         Verdict(task=2, label=3, drifted=True),
     ]
     world = World(verdict=verdicts)
-    record = next(world.play())
+    record = next(world.run_tasks())
     assert ("adapt", "repair", [4, 3], Bench(1, tested=frozenset({0, 3, 4}))) in world.log
     assert record.verdicts == tuple(verdicts)
 
 
 def test_extra_samples_are_trained_on_in_every_epoch_and_not_booked_as_the_streams() -> None:
-    world = World(repair_with=Repair(extra=samples(70, 71), renewed=(5,), notes=("two samples",)))
-    record = next(world.play(epochs=2))
+    world = World(
+        repair_with=AdaptationResult(extra=samples(70, 71), renewed=(5,), notes=("two samples",))
+    )
+    record = next(world.run_tasks(epochs=2))
     epochs = [entry for entry in world.log if entry[1] == "epoch"]  # type: ignore[index]
     assert epochs == [("train", "epoch", n, [10, 11, 12, 70, 71]) for n in (1, 2)]
     booked = [entry for entry in world.log if entry[1] == "book"]  # type: ignore[index]
@@ -189,37 +191,37 @@ def test_extra_samples_are_trained_on_in_every_epoch_and_not_booked_as_the_strea
 
 
 def test_a_monitor_is_shown_every_labelled_sample_that_a_class_was_learned_from() -> None:
-    world = World(repair_with=Repair(extra=samples(70), refilled=samples(80, 81)))
-    next(world.play())
+    world = World(repair_with=AdaptationResult(extra=samples(70), refilled=samples(80, 81)))
+    next(world.run_tasks())
     assert world.learned.ids.tolist() == [10, 11, 12, 70, 80, 81]
 
 
 def test_a_sample_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:
-    world = World(repair_with=Repair(extra=samples(11, 70)))
-    next(world.play())
+    world = World(repair_with=AdaptationResult(extra=samples(11, 70)))
+    next(world.run_tasks())
     assert ("train", "epoch", 1, [10, 11, 12, 70]) in world.log
 
 
 def test_a_task_begins_afresh_only_if_asked() -> None:
-    world = World(repair_with=Repair(from_scratch=True))
-    next(world.play())
+    world = World(repair_with=AdaptationResult(from_scratch=True))
+    next(world.run_tasks())
     assert ("train", "begin", (0, 1), "afresh") in world.log
     untouched = World()
-    list(untouched.play())
+    list(untouched.run_tasks())
     begun = [entry[2:] for entry in untouched.log if entry[1] == "begin"]  # type: ignore[index]
     assert begun == [((0, 1),), ((2,),)]
 
 
 def test_labels_that_an_earlier_task_brought_are_not_booked_again() -> None:
     world = World()
-    list(world.play())
+    list(world.run_tasks())
     booked = [entry[2:] for entry in world.log if entry[1] == "book"]  # type: ignore[index]
     assert booked == [("stream", 2)] * 2, "what the task says, however many samples it brings"
 
 
 def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:
     world = World()
-    playing = world.play()
+    playing = world.run_tasks()
     first = next(playing)
     assert (first.task, first.scores) == (1, "scores of 1")
     assert ("detect", "check", 2) not in world.log
@@ -238,8 +240,8 @@ def test_listeners_are_told_everything_in_order_and_the_same() -> None:
         def task_begins(self, task: Any) -> None:
             self.heard.append((self.name, "begins", task.number))
 
-        def checked(self, task: Any, verdicts: Any, repair: Repair, samples: int) -> None:
-            self.heard.append((self.name, "checked", len(verdicts), repair.renewed, samples))
+        def checked(self, task: Any, verdicts: Any, result: AdaptationResult, samples: int) -> None:
+            self.heard.append((self.name, "checked", len(verdicts), result.renewed, samples))
 
         def stepped(self, epoch: int, report: StepReport) -> None:
             self.heard.append((self.name, "stepped", epoch, report.loss, report.samples))
@@ -249,8 +251,8 @@ def test_listeners_are_told_everything_in_order_and_the_same() -> None:
 
     heard: list[object] = []
     both = Together([Ear("a", heard), Ear("b", heard)])
-    world = World(repair_with=Repair(extra=samples(70), renewed=(5,)))
-    next(world.play(listener=both))
+    world = World(repair_with=AdaptationResult(extra=samples(70), renewed=(5,)))
+    next(world.run_tasks(listener=both))
     expected = [
         ("begins", 1),
         ("checked", 0, (5,), 4),

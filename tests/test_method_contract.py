@@ -25,8 +25,8 @@ from driftwise.config.presets import resolve
 from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import RunConfig
 from driftwise.learner import Learner
-from driftwise.loop import play
-from driftwise.memory import Memory
+from driftwise.loop import run_tasks
+from driftwise.memory import ReplayBuffer
 from driftwise.metrics import Scores
 from driftwise.protocols import Listener, Task
 from driftwise.runs.checkpoint import flatten, unflatten
@@ -126,12 +126,12 @@ class Diary:
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
         self.losses: list[float] = []
-        self.midway: Any = None
+        self.task_state: Any = None
         self.told_later: list[tuple[str, tuple[Any, ...]]] = []
         self._task = self._steps = 0
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ReplayBuffer:
         return self.learner.memory
 
     def annotate(self, samples: Samples) -> Extras:
@@ -140,7 +140,7 @@ class Diary:
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
         self._task += 1
         self._steps = 0
-        assert self.midway is None, "the second task is the last"
+        assert self.task_state is None, "the second task is the last"
         self.learner.begin_task(classes, from_scratch=from_scratch)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -151,14 +151,14 @@ class Diary:
         self.losses.append(report.loss)
         self._steps += 1
         if (self._task, self._steps) == (2, 5):
-            self.midway = stored(self.learner.state_dict())
+            self.task_state = stored(self.learner.state_dict())
         return report
 
     def end_task(self) -> None:
         self._tell("end_task")
 
     def _tell(self, name: str, *arguments: Any) -> Any:
-        if self.midway is not None:
+        if self.task_state is not None:
             self.told_later.append((name, arguments))
         return getattr(self.learner, name)(*arguments)
 
@@ -169,10 +169,10 @@ def play_on(
     """The tasks after number `after`, once the caller keeps on asking for the next."""
     assert assembly.config.epochs is not None
     return list(
-        play(
+        run_tasks(
             assembly.stream.tasks(after=after),
-            care=replace(assembly.care, learner=diary),
-            bench=assembly.bench,
+            handler=replace(assembly.handler, learner=diary),
+            context_of=assembly.context,
             evaluate=assembly.evaluate,
             epochs=assembly.config.epochs,
             listener=listener or Silent(),
@@ -200,7 +200,7 @@ class Played:
     losses: list[float]
     final: Any
     between: Any
-    midway: Any
+    task_state: Any
     told_later: list[tuple[str, tuple[Any, ...]]]
     global_before: tuple[Any, ...]
     global_after: tuple[Any, ...]
@@ -217,7 +217,7 @@ def played(names: Names, *, follow_ups: int = 1) -> Played:
         losses=diary.losses,
         final=lasting(assembly),
         between=keep.between,
-        midway=diary.midway,
+        task_state=diary.task_state,
         told_later=diary.told_later,
         global_before=before,
         global_after=global_state(),
@@ -260,7 +260,7 @@ def test_it_goes_on_from_the_midst_of_a_task(names: Names) -> None:
     run = played(names, **without)
     assembly = assemble(config_of(names, **without), DATA)
     learner = assembly.learner
-    learner.load_state_dict(run.midway)
+    learner.load_state_dict(run.task_state)
     with assembly.ledger.phase("train"):
         answers = [getattr(learner, name)(*arguments) for name, arguments in run.told_later]
     losses = [answer.loss for answer in answers if isinstance(answer, StepReport)]
@@ -284,7 +284,7 @@ def test_it_goes_on_between_two_tasks(names: Names) -> None:
 class Forget(Silent):
     """Empties the memory before every task."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: ReplayBuffer) -> None:
         self._memory = memory
 
     def task_begins(self, task: Task) -> None:

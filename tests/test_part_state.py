@@ -21,13 +21,13 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 import driftwise
 from driftwise.adapt.realign import Realign
-from driftwise.adapt.rehearsal import Recover
+from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.methods import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
 from driftwise.part_state import PartState
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 from driftwise.runs.checkpoint import flatten, unflatten
 from driftwise.runs.saving import Saving
-from driftwise.types import Repair, Samples, Verdict
+from driftwise.types import AdaptationResult, Samples, Verdict
 
 
 def stored(state: object) -> Any:
@@ -35,7 +35,7 @@ def stored(state: object) -> Any:
     return unflatten(*flatten(state))
 
 
-# --- in runs and in keepers ---------------------------------------------------------------------
+# --- in runs and in live learners ---------------------------------------------------------------------
 
 
 class Teacher(Objective):
@@ -98,12 +98,12 @@ class Every:
         self.chance = random.Random(5)
         self.log = logging.getLogger("every")
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         self.calls += 1
         if self.calls % 2 or not drifted:
-            return Repair(notes=(f"call {self.calls}",))
-        bench.memory.drop(self.chance.choice(drifted).label)
-        return Repair(notes=(f"call {self.calls}: {self.chance.random()}",))
+            return AdaptationResult(notes=(f"call {self.calls}",))
+        context.memory.drop(self.chance.choice(drifted).label)
+        return AdaptationResult(notes=(f"call {self.calls}: {self.chance.random()}",))
 
 
 PARTS: dict[str, Any] = {
@@ -130,20 +130,21 @@ def test_a_keeper_of_stateful_parts_is_saved_and_loaded_to_the_last_bit(tmp_path
     labels = np.arange(400) % 4
     soon: dict[str, Any] = {"watch_every": 2, "reference_size": 5, "check_rows": 5, "lr": 0.05}
 
-    def feed(keeper: driftwise.Keeper, start: int, end: int) -> list[Any]:
+    def feed(live_learner: driftwise.LiveLearner, start: int, end: int) -> list[Any]:
         told = [
-            keeper.observe(images[n : n + 10], labels[n : n + 10]) for n in range(start, end, 10)
+            live_learner.observe(images[n : n + 10], labels[n : n + 10])
+            for n in range(start, end, 10)
         ]
         return [(each.predicted.tolist(), each.notes, each.loss) for each in told]
 
-    whole = driftwise.Keeper("mlp", folder=tmp_path / "whole", **PARTS, **soon)
+    whole = driftwise.LiveLearner("mlp", folder=tmp_path / "whole", **PARTS, **soon)
     first, rest = feed(whole, 0, 230), feed(whole, 230, 400)
-    half = driftwise.Keeper("mlp", folder=tmp_path / "half", **PARTS, **soon)
+    half = driftwise.LiveLearner("mlp", folder=tmp_path / "half", **PARTS, **soon)
     assert feed(half, 0, 230) == first
     half.close()
-    again = driftwise.Keeper.load(tmp_path / "half", trust_imports=True)
+    again = driftwise.LiveLearner.load(tmp_path / "half", trust_imports=True)
     assert feed(again, 230, 400) == rest
-    states = [keeper._state()["parts"] for keeper in (whole, again)]
+    states = [live_learner._state()["parts"] for live_learner in (whole, again)]
     for state in states:
         del state["ledger"]["seconds"]
     assert same(*states)
@@ -370,7 +371,7 @@ def test_half_of_a_state_is_refused() -> None:
 
 def test_built_in_parts_keep_their_own_format() -> None:
     assert PartState(ER(), "method").state_dict() == {}
-    assert "inner" in PartState(Recover(Realign()), "adaptation").state_dict()
+    assert "inner" in PartState(Rehearsal(Realign()), "adaptation").state_dict()
 
 
 class Counts(SER):
@@ -386,7 +387,7 @@ class Wraps:
     """A built-in adaptation inside one of somebody's own."""
 
     def __init__(self) -> None:
-        self.inner = Recover(Realign())
+        self.inner = Rehearsal(Realign())
 
 
 def test_what_is_added_to_a_built_in_part_is_saved_with_it() -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from driftwise.datasets.own import load_own
     from driftwise.detect.standalone import DriftDetector
     from driftwise.errors import RunFailure, UserError
-    from driftwise.live.estimator import KeeperClassifier
-    from driftwise.live.live_learner import Keeper
+    from driftwise.live.estimator import LiveClassifier
+    from driftwise.live.live_learner import LiveLearner
     from driftwise.report import write_report
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.resume import resume
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DriftDetector": "driftwise.detect.standalone",
-    "Keeper": "driftwise.live.live_learner",
-    "KeeperClassifier": "driftwise.live.estimator",
+    "LiveLearner": "driftwise.live.live_learner",
+    "LiveClassifier": "driftwise.live.estimator",
     "Predictor": "driftwise.runs.predictor",
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
@@ -38,8 +38,8 @@ _HOMES = {
 
 __all__ = [
     "DriftDetector",
-    "Keeper",
-    "KeeperClassifier",
+    "LiveClassifier",
+    "LiveLearner",
     "Predictor",
     "RunConfig",
     "RunFailure",

@@ -20,7 +20,7 @@ MOST_IN_MEMORY = 64 * 2**20
 """Bytes; more than that goes into a file, whose pages the system can take back at any time."""
 
 
-def room_for(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor:
+def allocate(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor:
     """A tensor to be filled; the file behind a large one goes when the tensor does."""
     count = math.prod(shape)
     size = count * dtype.itemsize
@@ -52,7 +52,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def memory_told(remedy: str) -> Iterator[None]:
+def clear_out_of_memory(remedy: str) -> Iterator[None]:
     """Tell in one line that memory has run out, whoever asked for it, and what to do."""
     try:
         yield
@@ -65,4 +65,4 @@ def memory_told(remedy: str) -> Iterator[None]:
 
 def copy_of(tensor: Tensor) -> Tensor:
     """A dense copy on the CPU, in a file where it is large."""
-    return room_for(tuple(tensor.shape), tensor.dtype).copy_(tensor.detach())
+    return allocate(tuple(tensor.shape), tensor.dtype).copy_(tensor.detach())

@@ -6,27 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from driftwise.errors import UserError
-from driftwise.protocols import Adaptation, FollowsUp, Learner, Ledger, Monitor, Watched, Workbench
-from driftwise.types import Repair, Samples, StepReport, Verdict
+from driftwise.protocols import (
+    Adaptation,
+    AdaptationContext,
+    AdaptsLater,
+    Learner,
+    Ledger,
+    Monitor,
+    MonitoredTask,
+)
+from driftwise.types import AdaptationResult, Samples, StepReport, Verdict
 
 
-def _checked(repair: object, adaptation: Adaptation) -> Repair:
+def _checked(result: object, adaptation: Adaptation) -> AdaptationResult:
     """What an adaptation has returned, if it is what it must be."""
     name = f"{type(adaptation).__name__}.repair"
-    if not isinstance(repair, Repair):
-        came = "None" if repair is None else f"a {type(repair).__name__}"
+    if not isinstance(result, AdaptationResult):
+        came = "None" if result is None else f"a {type(result).__name__}"
         raise UserError(f"{name} must return a Repair; it returned {came}")
     for field in ("extra", "refilled"):
-        if not isinstance(samples := getattr(repair, field), Samples | None):
+        if not isinstance(samples := getattr(result, field), Samples | None):
             raise UserError(
                 f"{name}: {field} must be Samples or None; got a {type(samples).__name__}"
             )
-    if not isinstance(repair.renewed, tuple) or not all(
-        isinstance(label, int) for label in repair.renewed
+    if not isinstance(result.renewed, tuple) or not all(
+        isinstance(label, int) for label in result.renewed
     ):
-        raise UserError(f"{name}: renewed must be a tuple of class numbers; got {repair.renewed!r}")
-    _check_notes(repair.notes, f"{name}: notes")
-    return repair
+        raise UserError(f"{name}: renewed must be a tuple of class numbers; got {result.renewed!r}")
+    _check_notes(result.notes, f"{name}: notes")
+    return result
 
 
 def _check_notes(notes: object, name: str) -> None:
@@ -35,7 +43,7 @@ def _check_notes(notes: object, name: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Care:
+class DriftHandler:
     """The parts that look after one learner, and what their work costs."""
 
     monitor: Monitor
@@ -43,35 +51,39 @@ class Care:
     learner: Learner
     ledger: Ledger
 
-    def attend(self, watched: Watched, bench: Workbench) -> tuple[tuple[Verdict, ...], Repair]:
+    def check_and_adapt(
+        self, monitored: MonitoredTask, context: AdaptationContext
+    ) -> tuple[tuple[Verdict, ...], AdaptationResult]:
         """Check the known classes, and repair what has drifted."""
         with self.ledger.phase("detect"):
-            verdicts = tuple(self.monitor.check(watched))
-        drifted = [verdict for verdict in verdicts if verdict.calls_for_repair]
+            verdicts = tuple(self.monitor.check(monitored))
+        drifted = [verdict for verdict in verdicts if verdict.needs_adaptation]
         tested = frozenset(each.label for each in verdicts if each.drifted is not None)
-        return verdicts, self.mend(drifted, replace(bench, tested=tested))
+        return verdicts, self.adapt(drifted, replace(context, tested=tested))
 
-    def mend(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Repair what is known to have drifted."""
         with self.ledger.phase("adapt"):
-            return _checked(self.adaptation.repair(drifted, bench), self.adaptation)
+            return _checked(self.adaptation.adapt(drifted, context), self.adaptation)
 
-    def teach(self, batch: Samples) -> StepReport:
+    def train_step(self, batch: Samples) -> StepReport:
         """One step."""
         report = self.learner.observe(batch)
         self.ledger.add_step()
         return report
 
-    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
         """Go on with repairs that take longer, between what was taught and what comes next."""
-        if not isinstance(self.adaptation, FollowsUp):
+        if not isinstance(self.adaptation, AdaptsLater):
             return ()
         with self.ledger.phase("adapt"):
-            notes = self.adaptation.follow_up(bench)
+            notes = self.adaptation.follow_up(context)
         _check_notes(notes, f"what {type(self.adaptation).__name__}.follow_up returns")
         return notes
 
-    def settle(self, watched: Watched, labels: Sequence[int], learned: Samples) -> None:
+    def renew_reference(
+        self, monitored: MonitoredTask, labels: Sequence[int], learned: Samples
+    ) -> None:
         """These classes have been learned as they look now: from here on they are watched so."""
         with self.ledger.phase("detect"):
-            self.monitor.renew(watched, labels, learned)
+            self.monitor.renew(monitored, labels, learned)

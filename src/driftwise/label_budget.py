@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def share_out(wanted: Mapping[int, int], total: int) -> dict[int, int]:
+def split_budget(wanted: Mapping[int, int], total: int) -> dict[int, int]:
     """Whole numbers that add up to `total`, or to all that is wanted, each in proportion.
 
     What rounding leaves over goes to those who lost most by it.
 
-    >>> share_out({0: 50, 1: 50, 2: 10}, 12)
+    >>> split_budget({0: 50, 1: 50, 2: 10}, 12)
     {0: 6, 1: 5, 2: 1}
-    >>> share_out({0: 3, 1: 0}, 4)
+    >>> split_budget({0: 3, 1: 0}, 4)
     {0: 3, 1: 0}
     """
     everything = sum(wanted.values())

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.errors import Diverged, UserError
 from driftwise.learning_rates import Rate, constant
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.methods.base import Inputs, Objective, Outcome
 from driftwise.methods.logit_cache import Looks
 from driftwise.models.augment import Augmentation, augment
@@ -29,7 +29,7 @@ from driftwise.types import Encoding, Extras, Samples, StepReport
 
 
 @dataclass(frozen=True, kw_only=True)
-class Practice:
+class TrainSettings:
     """How steps are made, whatever the method."""
 
     minibatch_size: int
@@ -59,9 +59,9 @@ class Learner:
         *,
         make_network: Callable[[int], nn.Module],
         make_optimiser: Callable[[nn.Module], torch.optim.Optimizer],
-        memory: Memory,
+        memory: ReplayBuffer,
         objective: Objective,
-        practice: Practice,
+        train_settings: TrainSettings,
         seed: int,
     ) -> None:
         """`make_network(n)` gives freshly initialised weights, others for every n."""
@@ -70,8 +70,8 @@ class Learner:
         self.steps = 0
         self.between: Callable[[], object] = _go_on
         """called between the operations of a step, where others may have their turn"""
-        self._practice = practice
-        self._device = torch.device(practice.device)
+        self._train_settings = train_settings
+        self._device = torch.device(train_settings.device)
         self._seed = seed
         self._make_network = make_network
         self._make_optimiser = make_optimiser
@@ -84,11 +84,11 @@ class Learner:
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
         self.network = make_network(0).to(self._device)
-        self.network.to(memory_format=practice.memory_format)  # type: ignore[call-overload]
+        self.network.to(memory_format=train_settings.memory_format)  # type: ignore[call-overload]
         self._optimiser = make_optimiser(self.network)
         self._trained = self.network
-        if practice.compiled_samples:
-            self._trained = Compiled(self.network, practice.compiled_samples)
+        if train_settings.compiled_samples:
+            self._trained = Compiled(self.network, train_settings.compiled_samples)
         self.objective.attach(self.network, seed)
         self._shapes_gradients = type(objective).after_backward is not Objective.after_backward
         self._method_state = PartState(objective, "method", lambda: self.network)
@@ -113,8 +113,8 @@ class Learner:
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
-        self._factor = self._practice.rate(epoch, epochs)
-        self._images_return = epochs > 1 and self._practice.augmentation == "none"
+        self._factor = self._train_settings.rate(epoch, epochs)
+        self._images_return = epochs > 1 and self._train_settings.augmentation == "none"
         self._set_rate()
 
     def end_task(self) -> None:
@@ -157,7 +157,7 @@ class Learner:
         rate, for this step.
         """
         if batch is None:
-            batch = self.memory.sample(self._practice.minibatch_size).samples
+            batch = self.memory.sample(self._train_settings.minibatch_size).samples
         if not len(batch):
             raise ValueError("nothing to rehearse: the memory is empty")
         self._set_rate(rate)
@@ -195,8 +195,8 @@ class Learner:
             with self._chance(), self._precision():
                 self.objective.after_backward(self.network)
         self.between()
-        if self._practice.max_gradient is not None:
-            self._shorten_gradients(self._practice.max_gradient)
+        if self._train_settings.max_gradient is not None:
+            self._shorten_gradients(self._train_settings.max_gradient)
         self._optimiser.step()
         self.objective.after_step(self.network)
         self.between()
@@ -216,7 +216,7 @@ class Learner:
         return self._ask(self.objective.predictor(self.network), images)
 
     @torch.no_grad()
-    def said_by(self, network: nn.Module, images: Tensor) -> Tensor:
+    def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
         """What a copy of a network says in the mode it is in, asked as the learner asks its own.
 
         Nothing of the learner is touched: other threads may ask while it learns.
@@ -239,7 +239,7 @@ class Learner:
         """The memory columns for samples that do not come from a training step."""
         if type(self.objective).columns is Objective.columns:
             return {}  # a method that keeps nothing: spare the forward
-        if not self._practice.annotate_in_training:
+        if not self._train_settings.annotate_in_training:
             return self._columns(self._ask(self.network, samples.images))
         self.network.train()
         with self._chance(), self._precision(), torch.no_grad():
@@ -282,7 +282,7 @@ class Learner:
     def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the samples at a time."""
         with self._asking(network):
-            return self.said_by(network, images)
+            return self.logits_of(network, images)
 
     @contextlib.contextmanager
     def _asking(self, network: nn.Module) -> Iterator[None]:
@@ -301,7 +301,7 @@ class Learner:
     def _draw(self, count: int | None = None) -> Inputs | None:
         if not len(self.memory):
             return None
-        wanted = self._practice.minibatch_size if count is None else count
+        wanted = self._train_settings.minibatch_size if count is None else count
         return self._inputs(*self.memory.recall(wanted))
 
     def _inputs(
@@ -313,10 +313,10 @@ class Learner:
         return Inputs(images, labels, extras, convert=self._to_augmented, looks=looks)
 
     def _to_augmented(self, images: Tensor) -> Tensor:
-        return augment(self._to_input(images), self._practice.augmentation, self._augmenting)
+        return augment(self._to_input(images), self._train_settings.augmentation, self._augmenting)
 
     def _to_input(self, images: Tensor) -> Tensor:
-        return to_input(images, self._device, memory_format=self._practice.memory_format)
+        return to_input(images, self._device, memory_format=self._train_settings.memory_format)
 
     def _chance(self) -> contextlib.AbstractContextManager[object]:
         """Dropout knows the global state only: it is lent a generator, saved with the rest."""
@@ -325,7 +325,7 @@ class Learner:
         return rng.as_global(self._dropping)
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
-        if not self._practice.bf16:  # entering a disabled autocast costs 5 us for nothing
+        if not self._train_settings.bf16:  # entering a disabled autocast costs 5 us for nothing
             return _NOTHING
         return torch.autocast(self._device.type, torch.bfloat16)
 

@@ -5,75 +5,75 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from driftwise.drift_handler import Care
-from driftwise.protocols import Listener, Task, Workbench
-from driftwise.types import Midway, Samples, TaskRecord
+from driftwise.drift_handler import DriftHandler
+from driftwise.protocols import AdaptationContext, Listener, Task
+from driftwise.types import Samples, TaskRecord, TaskState
 
 TaskT = TypeVar("TaskT", bound=Task)
 ScoresT = TypeVar("ScoresT")
 
 
-def play(
+def run_tasks(
     tasks: Iterable[TaskT],
     *,
-    care: Care,
-    bench: Callable[[TaskT], Workbench],
+    handler: DriftHandler,
+    context_of: Callable[[TaskT], AdaptationContext],
     evaluate: Callable[[TaskT], ScoresT],
     epochs: int,
     listener: Listener,
-    keep: Callable[[Midway], None] = lambda _: None,
-    midway: Midway | None = None,
+    keep: Callable[[TaskState], None] = lambda _: None,
+    task_state: TaskState | None = None,
 ) -> Iterator[TaskRecord[ScoresT]]:
     """Check, repair, learn and score one task after the other; yields when a task is complete.
 
     `keep` is told after every step where the task stands. The first task goes on from `midway`, if
     there is one, all parts being as they were then.
     """
-    learner, ledger = care.learner, care.ledger
+    learner, ledger = handler.learner, handler.ledger
     for task in tasks:
-        workbench = bench(task)
-        if midway is None:
+        context = context_of(task)
+        if task_state is None:
             listener.task_begins(task)
-            verdicts, repair = care.attend(task, workbench)
+            verdicts, result = handler.check_and_adapt(task, context)
             ledger.book_labels("stream", task.new_labels())
         else:
-            verdicts, repair = midway.verdicts, midway.repair
+            verdicts, result = task_state.verdicts, task_state.result
 
         own = task.train()
         # A class that came back labelled may have been asked for as well: each sample counts once.
-        samples = own if repair.extra is None else Samples.concat([own, repair.extra]).distinct()
-        if midway is None:
-            listener.checked(task, verdicts, repair, len(samples))
+        samples = own if result.extra is None else Samples.concat([own, result.extra]).distinct()
+        if task_state is None:
+            listener.checked(task, verdicts, result, len(samples))
         else:
-            listener.resumed(task, midway, len(samples))
+            listener.resumed(task, task_state, len(samples))
 
         with ledger.phase("train"):
-            if midway is None:
-                learner.begin_task(task.new_classes, from_scratch=repair.from_scratch)
-            first, done = (1, 0) if midway is None else (midway.epoch, midway.steps)
-            midway = None
+            if task_state is None:
+                learner.begin_task(task.new_classes, from_scratch=result.from_scratch)
+            first, done = (1, 0) if task_state is None else (task_state.epoch, task_state.steps)
+            task_state = None
             for epoch in range(first, epochs + 1):
                 learner.begin_epoch(epoch, epochs)
                 for step, batch in enumerate(
                     task.batches(samples, epoch=epoch, skip=done), done + 1
                 ):
-                    listener.stepped(epoch, care.teach(batch))
+                    listener.stepped(epoch, handler.train_step(batch))
                     keep(
-                        Midway(
+                        TaskState(
                             task=task.number,
                             epoch=epoch,
                             steps=step,
                             verdicts=verdicts,
-                            repair=repair,
+                            result=result,
                         )
                     )
                 done = 0
-        later_notes = care.follow_up(workbench)
+        later_notes = handler.follow_up(context)
         with ledger.phase("train"):
             learner.end_task()
-        renewed = tuple(dict.fromkeys((*repair.renewed, *task.returning_classes)))
-        learned = [own, *(some for some in (repair.extra, repair.refilled) if some is not None)]
-        care.settle(task, (*renewed, *task.new_classes), Samples.concat(learned))
+        renewed = tuple(dict.fromkeys((*result.renewed, *task.returning_classes)))
+        learned = [own, *(some for some in (result.extra, result.refilled) if some is not None)]
+        handler.renew_reference(task, (*renewed, *task.new_classes), Samples.concat(learned))
 
         with ledger.phase("evaluate"):
             scores = evaluate(task)
@@ -81,7 +81,7 @@ def play(
             task=task.number,
             verdicts=verdicts,
             renewed=renewed,
-            notes=(*repair.notes, *later_notes),
+            notes=(*result.notes, *later_notes),
             scores=scores,
         )
         listener.task_ends(record)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from driftwise.stats.fraction import Share
 from driftwise.types import (
+    AdaptationResult,
     Encoding,
     Extras,
-    Midway,
-    Repair,
     Samples,
     StepReport,
     TaskRecord,
+    TaskState,
     Verdict,
 )
 
@@ -74,7 +74,7 @@ class LabelSource(Protocol):
         ...
 
 
-class Watched(Protocol):
+class MonitoredTask(Protocol):
     """A task as a monitor sees it."""
 
     @property
@@ -96,7 +96,7 @@ class Watched(Protocol):
         ...
 
 
-class Task(Watched, Protocol):
+class Task(MonitoredTask, Protocol):
     """A task as the loop sees it."""
 
     @property
@@ -125,11 +125,11 @@ class Task(Watched, Protocol):
 class Monitor(Protocol):
     """Gives verdicts, and is told when a class has been learned."""
 
-    def check(self, task: Watched) -> list[Verdict]:
+    def check(self, task: MonitoredTask) -> list[Verdict]:
         """A verdict on every class that arrived before the task."""
         ...
 
-    def renew(self, task: Watched, labels: Sequence[int], learned: Samples) -> None:
+    def renew(self, task: MonitoredTask, labels: Sequence[int], learned: Samples) -> None:
         """These classes have been learned as they look now, from these labelled samples."""
         ...
 
@@ -143,7 +143,7 @@ class Rehearse(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workbench:
+class AdaptationContext:
     """What an adaptation has at hand. It does not know which method runs."""
 
     memory: Replay
@@ -154,7 +154,7 @@ class Workbench:
     rehearse: Rehearse
     steps: Callable[[], int]
     """gradient steps made so far, rehearsals included"""
-    watched: Callable[[], Samples]
+    monitored: Callable[[], Samples]
     """the samples that the monitor saw, with the labels it saw; -1: none"""
     compare: Callable[[Tensor, Tensor], Share]
     """how much of the second features, (samples, d), has moved away from the first"""
@@ -165,16 +165,16 @@ class Workbench:
 class Adaptation(Protocol):
     """Answers drifted classes."""
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Mend what can be mended now, and say what the coming task should do."""
         ...
 
 
 @runtime_checkable
-class FollowsUp(Protocol):
+class AdaptsLater(Protocol):
     """An adaptation that is not done with a repair at once."""
 
-    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
         """A task's last step has been made: go on mending; what a person should be told."""
         ...
 
@@ -232,12 +232,12 @@ class Listener(Protocol):
         ...
 
     def checked(
-        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
         """The known classes were checked and answered; training will take so many samples a time."""
         ...
 
-    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
+    def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
         """Training goes on in the middle of a task, which takes so many samples a time."""
         ...
 

@@ -184,13 +184,13 @@ class Verdict:
     """drifted, but harmless enough that no labels are to be spent on it"""
 
     @property
-    def calls_for_repair(self) -> bool:
+    def needs_adaptation(self) -> bool:
         """Whether something is to be done about the class."""
         return bool(self.drifted) and not self.spared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repair:
+class AdaptationResult:
     """What an adaptation did, and what it wants the coming task to do."""
 
     extra: Samples | None = None
@@ -206,7 +206,7 @@ class Repair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Midway:
+class TaskState:
     """Where a task under way stands: with all parts as they are, enough to go on from."""
 
     task: int
@@ -216,7 +216,7 @@ class Midway:
     steps: int
     """that the epoch has made"""
     verdicts: tuple[Verdict, ...]
-    repair: Repair
+    result: AdaptationResult
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

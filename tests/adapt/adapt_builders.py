@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from driftwise.config.registry import CATALOGUE
-from driftwise.label_budget import share_out
-from driftwise.memory import POLICIES, Memory
+from driftwise.label_budget import split_budget
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.protocols import Adaptation, Choose
 from driftwise.types import Extras, Samples
 
@@ -49,17 +49,17 @@ def stale(some: Samples) -> Extras:
     return {"logits": torch.full((len(some), 2), 0.5)}
 
 
-def memory_with(held: dict[int, int] | None = None) -> Memory:
+def memory_with(held: dict[int, int] | None = None) -> ReplayBuffer:
     """A full memory of old samples, the classes one after the other."""
     counts = HELD if held is None else held
-    memory = Memory(sum(counts.values()), policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(sum(counts.values()), policy=POLICIES["reservoir"](), seed=0)
     for label, count in counts.items():
         old = samples(label, count, OLD)
         memory.offer(old, stale(old))
     return memory
 
 
-def contents(memory: Memory, label: int) -> dict[str, Tensor]:
+def contents(memory: ReplayBuffer, label: int) -> dict[str, Tensor]:
     """All that the memory gives back of a class, ordered by id."""
     stored = memory.sample(len(memory))
     order = stored.samples.ids.argsort()
@@ -106,7 +106,7 @@ class Shop:
         counts = {c: self.stock if n is None else min(n, self.stock) for c, n in wanted.items()}
         if self.budget is None or self.budget >= sum(counts.values()):
             return dict(wanted)
-        return {**share_out(counts, self.budget)}
+        return {**split_budget(counts, self.budget)}
 
     def unlabelled(self) -> Samples:
         """Nothing comes in that nobody asked for."""

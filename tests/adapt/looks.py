@@ -10,8 +10,8 @@ from bench_tools import no_step
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.memory import POLICIES, Memory
-from driftwise.protocols import Choose, Workbench
+from driftwise.memory import POLICIES, ReplayBuffer
+from driftwise.protocols import AdaptationContext, Choose
 from driftwise.stats.fraction import estimate_shares
 from driftwise.types import Encoding, Samples, StepReport
 
@@ -41,10 +41,10 @@ def mixed(label: int, count: int, share: float, *, seed: int = 0) -> Samples:
     return Samples.concat([samples for samples in both if len(samples)])
 
 
-def memory_of(*parts: Samples) -> Memory:
+def memory_of(*parts: Samples) -> ReplayBuffer:
     """A full memory."""
     samples = Samples.concat(list(parts))
-    memory = Memory(len(samples), policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(len(samples), policy=POLICIES["reservoir"](), seed=0)
     memory.put(samples)
     return memory
 
@@ -78,7 +78,7 @@ class Source:
 class Pupil:
     """Knows the old looks, and a class's new look once it has rehearsed it often enough."""
 
-    def __init__(self, memory: Memory, *, needs: int) -> None:
+    def __init__(self, memory: ReplayBuffer, *, needs: int) -> None:
         self.memory = memory
         self.needs = needs
         self.rehearsals = 0
@@ -110,16 +110,16 @@ class Pupil:
         return no_step(batch, rate=rate)
 
 
-def bench_of(pupil: Pupil, source: Source, watched: Samples) -> Workbench:
+def bench_of(pupil: Pupil, source: Source, monitored: Samples) -> AdaptationContext:
     """Everything at hand."""
-    return Workbench(
+    return AdaptationContext(
         memory=pupil.memory,
         labels=source,
         annotate=lambda samples: {},
         encode=pupil.encode,
         rehearse=pupil.rehearse,
         steps=lambda: pupil.rehearsals + pupil.taught,
-        watched=lambda: watched,
+        monitored=lambda: monitored,
         compare=lambda kept, now: estimate_shares([(kept, now)])[0],
     )
 

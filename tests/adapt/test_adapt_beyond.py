@@ -13,11 +13,11 @@ from bench_tools import verdicts
 from looks import NEW, OLD, Pupil, Source, bench_of, look, memory_of, mixed, without_labels
 from run_tools import complaint
 
-from driftwise.adapt.compose import BeyondOptions, realign_with
+from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.rehearsal import MOST
 from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.memory import Memory, Reservoir
-from driftwise.protocols import Adaptation, FollowsUp, Workbench
+from driftwise.memory import ReplayBuffer, Reservoir
+from driftwise.protocols import Adaptation, AdaptationContext, AdaptsLater
 from driftwise.types import Samples
 
 
@@ -26,7 +26,7 @@ class World(NamedTuple):
 
     pupil: Pupil
     source: Source
-    bench: Workbench
+    context: AdaptationContext
 
 
 def setting(
@@ -40,14 +40,14 @@ def setting(
     """Class 0 has drifted by so much, class 1 has not."""
     pupil = Pupil(memory_of(look(0, held, OLD), look(1, 20, OLD)), needs=needs)
     source = Source(stock={0: mixed(0, 200, share, seed=1)}, loose=loose)
-    watched = Samples.concat([mixed(0, 60, share, seed=2), look(1, 60, OLD, seed=2)])
-    bench = bench_of(pupil, source, watched if labels else without_labels(watched))
-    return World(pupil, source, bench)
+    monitored = Samples.concat([mixed(0, 60, share, seed=2), look(1, 60, OLD, seed=2)])
+    context = bench_of(pupil, source, monitored if labels else without_labels(monitored))
+    return World(pupil, source, context)
 
 
-def follow_up(adaptation: Adaptation, bench: Workbench) -> tuple[str, ...]:
-    assert isinstance(adaptation, FollowsUp)
-    return adaptation.follow_up(bench)
+def follow_up(adaptation: Adaptation, context: AdaptationContext) -> tuple[str, ...]:
+    assert isinstance(adaptation, AdaptsLater)
+    return adaptation.follow_up(context)
 
 
 def new_looks(pupil: Pupil, label: int = 0) -> int:
@@ -57,7 +57,7 @@ def new_looks(pupil: Pupil, label: int = 0) -> int:
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_partial_realignment_makes_the_memory_as_mixed_as_the_class(share: float) -> None:
     world = setting(share=share)
-    adaptation_named("amr-partial").repair(verdicts([0]), world.bench)
+    adaptation_named("amr-partial").adapt(verdicts([0]), world.context)
     assert len(world.pupil.memory.samples_of(0)) == 40
     assert abs(new_looks(world.pupil) - share * 40) <= 6
     ((_, asked),) = world.source.asked
@@ -66,7 +66,7 @@ def test_partial_realignment_makes_the_memory_as_mixed_as_the_class(share: float
 
 def test_of_a_whole_drift_partial_realignment_is_plain_realignment() -> None:
     world = setting(share=1.0)
-    adaptation_named("amr-partial").repair(verdicts([0]), world.bench)
+    adaptation_named("amr-partial").adapt(verdicts([0]), world.context)
     assert new_looks(world.pupil) == 40
     assert world.source.asked == [(0, 40)]
 
@@ -75,22 +75,22 @@ def test_partial_realignment_throws_out_what_fits_least() -> None:
     world = setting(share=1.0)
     world.pupil.memory.drop(0, torch.arange(40) < 20)
     world.pupil.memory.put(look(0, 20, NEW, seed=5))
-    adaptation_named("amr-partial").repair(verdicts([0], share=0.5), world.bench)
+    adaptation_named("amr-partial").adapt(verdicts([0], share=0.5), world.context)
     assert new_looks(world.pupil) == 40
     assert world.source.asked == [(0, 20)]
 
 
 def test_the_detectors_share_is_taken_for_granted() -> None:
     world = setting(share=1.0)
-    adaptation_named("amr-partial").repair(verdicts([0], share=0.1), world.bench)
+    adaptation_named("amr-partial").adapt(verdicts([0], share=0.1), world.context)
     assert world.source.asked == [(0, 4)]
 
 
 def test_nothing_is_asked_for_a_class_whose_samples_all_fit() -> None:
     world = setting(share=1.0)
-    repair = adaptation_named("amr-partial").repair(verdicts([0], share=0.0), world.bench)
-    assert (world.source.asked, repair.renewed) == ([], ())
-    assert repair.notes == ("class 0: its 40 samples still fit",)
+    result = adaptation_named("amr-partial").adapt(verdicts([0], share=0.0), world.context)
+    assert (world.source.asked, result.renewed) == ([], ())
+    assert result.notes == ("class 0: its 40 samples still fit",)
 
 
 def test_diverse_samples_cover_every_cluster_where_random_ones_miss_some() -> None:
@@ -100,7 +100,7 @@ def test_diverse_samples_cover_every_cluster_where_random_ones_miss_some() -> No
     world.source.stock[0] = dataclasses.replace(
         Samples.concat(crowds), labels=torch.zeros(100, dtype=torch.int64)
     )
-    adaptation_named("amr-chosen").repair(verdicts([0]), world.bench)
+    adaptation_named("amr-chosen").adapt(verdicts([0]), world.context)
     taken = {tuple(sample.flatten().tolist()) for sample in world.pupil.memory.samples_of(0).images}
     groups = [range(90), range(90, 95), range(95, 100)]
     found = [sum(tuple(images[i].flatten().tolist()) in taken for i in group) for group in groups]
@@ -112,8 +112,8 @@ def test_uncertain_samples_are_those_with_the_flattest_predictions() -> None:
     flat = look(0, 5, NEW, seed=9)
     flat.images[:] = 100
     world.source.stock[0] = Samples.concat([look(0, 50, NEW), flat])
-    realign_with(BeyondOptions(choice="uncertain"), parts=("chosen",)).repair(
-        verdicts([0]), world.bench
+    compose(ComposeOptions(choice="uncertain"), parts=("chosen",)).adapt(
+        verdicts([0]), world.context
     )
     assert (world.pupil.memory.samples_of(0).images == 100).all()
 
@@ -121,17 +121,17 @@ def test_uncertain_samples_are_those_with_the_flattest_predictions() -> None:
 @pytest.mark.parametrize("name", ["amr-chosen", "amr-partial", "amr-plus"])
 def test_no_sample_is_chosen_twice(name: str) -> None:
     world = setting(share=0.5)
-    adaptation_named(name).repair(verdicts([0]), world.bench)
+    adaptation_named(name).adapt(verdicts([0]), world.context)
     ids = world.pupil.memory.samples_of(0).ids.tolist()
     assert len(set(ids)) == len(ids) == 40
 
 
 def test_recovery_goes_on_until_the_class_is_back_and_no_further() -> None:
     world = setting(needs=30)
-    options = BeyondOptions(steps_per_class=500)
-    repair = realign_with(options, parts=("recovery",)).repair(verdicts([0]), world.bench)
+    options = ComposeOptions(steps_per_class=500)
+    result = compose(options, parts=("recovery",)).adapt(verdicts([0]), world.context)
     assert world.pupil.rehearsals == 30 + 2 * 10, "three rounds to come back, two without a gain"
-    assert repair.notes[-1] == (
+    assert result.notes[-1] == (
         "class 0: from 0.0 to 100.0 percent in 50 steps of recovery, 3,000 points of accuracy "
         "lost on the way, summed over steps"
     )
@@ -139,38 +139,38 @@ def test_recovery_goes_on_until_the_class_is_back_and_no_further() -> None:
 
 def test_recovery_ends_with_its_budget() -> None:
     world = setting(needs=10**9)
-    options = BeyondOptions(steps_per_class=50, patience=99)
-    realign_with(options, parts=("recovery",)).repair(verdicts([0]), world.bench)
+    options = ComposeOptions(steps_per_class=50, patience=99)
+    compose(options, parts=("recovery",)).adapt(verdicts([0]), world.context)
     assert world.pupil.rehearsals == 50
 
 
 def test_recovery_goes_on_after_the_tasks_that_follow_at_a_falling_rate() -> None:
     world = setting(needs=10)
-    options = BeyondOptions(steps_per_class=0, follow_ups=2, follow_up_share=0.5)
-    adaptation = realign_with(options, parts=("recovery",))
-    assert follow_up(adaptation, world.bench) == (), "nothing has been repaired"
-    adaptation.repair(verdicts([0]), world.bench)
+    options = ComposeOptions(steps_per_class=0, follow_ups=2, follow_up_share=0.5)
+    adaptation = compose(options, parts=("recovery",))
+    assert follow_up(adaptation, world.context) == (), "nothing has been repaired"
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 8
-    (note,) = follow_up(adaptation, world.bench)
+    (note,) = follow_up(adaptation, world.context)
     assert note.startswith("4 steps of recovery after the task: known classes from")
     assert world.pupil.rates == [1.0, 0.75, 0.5, 0.25]
-    again = realign_with(options, parts=("recovery",))
+    again = compose(options, parts=("recovery",))
     load_state_of(again, state_of(adaptation))
     assert state_of(again) == state_of(adaptation)
-    assert follow_up(again, world.bench) == (), "no step has been made since"
+    assert follow_up(again, world.context) == (), "no step has been made since"
     world.pupil.taught += 8
-    assert len(follow_up(again, world.bench)) == 1
+    assert len(follow_up(again, world.context)) == 1
     world.pupil.taught += 8
-    assert follow_up(again, world.bench) == (), "there were to be two"
+    assert follow_up(again, world.context) == (), "there were to be two"
     assert world.pupil.rehearsals == 8
 
 
 def test_no_phase_after_a_task_keeps_a_live_model_waiting_for_long() -> None:
     world = setting(needs=10)
-    adaptation = realign_with(BeyondOptions(steps_per_class=0), parts=("recovery",))
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation = compose(ComposeOptions(steps_per_class=0), parts=("recovery",))
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 10**6
-    follow_up(adaptation, world.bench)
+    follow_up(adaptation, world.context)
     assert world.pupil.rehearsals == MOST
 
 
@@ -182,16 +182,16 @@ def test_what_memory_keeps_beside_fresh_samples_is_said_anew_once_they_are_known
         spoken.append(world.pupil.rehearsals)
         return {"logits": torch.full((len(samples), 2), float(world.pupil.rehearsals))}
 
-    memory = Memory(80, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(80, policy=Reservoir(), seed=0)
     both = Samples.concat([look(0, 40, OLD), look(1, 40, OLD)])
     memory.offer(both, {"logits": torch.zeros(80, 2)})
-    bench = dataclasses.replace(world.bench, memory=memory, annotate=annotate)
-    options = BeyondOptions(steps_per_class=20, follow_ups=1)
-    adaptation = realign_with(options, parts=("recovery",))
-    adaptation.repair(verdicts([0]), bench)
+    context = dataclasses.replace(world.context, memory=memory, annotate=annotate)
+    options = ComposeOptions(steps_per_class=20, follow_ups=1)
+    adaptation = compose(options, parts=("recovery",))
+    adaptation.adapt(verdicts([0]), context)
     assert spoken == [0, 20]
     world.pupil.taught += 10
-    follow_up(adaptation, bench)
+    follow_up(adaptation, context)
     assert spoken == [0, 20, 25]
     kept = memory.sample(80)
     assert set(kept.extras["logits"][kept.samples.labels == 0].flatten().tolist()) == {25.0}
@@ -202,33 +202,33 @@ def test_without_a_repair_nothing_is_rehearsed() -> None:
     world = setting()
     world.source.stock.clear()
     adaptation = adaptation_named("amr-plus")
-    repair = adaptation.repair(verdicts([0]), world.bench)
-    assert follow_up(adaptation, world.bench) == ()
-    assert (world.pupil.rehearsals, repair.renewed, repair.extra) == (0, (), None)
+    result = adaptation.adapt(verdicts([0]), world.context)
+    assert follow_up(adaptation, world.context) == ()
+    assert (world.pupil.rehearsals, result.renewed, result.extra) == (0, (), None)
 
 
 def test_guesses_are_rehearsed_after_the_task_and_only_those_at_renewed_classes() -> None:
     loose = Samples.concat([look(0, 100, NEW, seed=7), look(1, 50, OLD, seed=7)])
     world = setting(needs=10, loose=loose)
     adaptation = adaptation_named("amr-free-labels")
-    repair = adaptation.repair(verdicts([0]), world.bench)
+    result = adaptation.adapt(verdicts([0]), world.context)
     world.pupil.rehearsed.clear()
     world.pupil.taught += 200
-    notes = follow_up(adaptation, world.bench)
+    notes = follow_up(adaptation, world.context)
     assert "guessed labels, 100.0 % right among watched samples" in notes[0]
     assert all(batch.labels.tolist() == [0] for batch in world.pupil.rehearsed), "one of each"
     rehearsed = {int(batch.ids) for batch in world.pupil.rehearsed}
     assert len(rehearsed) > 30
     assert rehearsed <= set(look(0, 100, NEW, seed=7).ids.tolist())
-    assert repair.extra is None, "nothing that is guessed gets into memory"
+    assert result.extra is None, "nothing that is guessed gets into memory"
 
 
 def test_guesses_that_would_be_wrong_are_not_used() -> None:
     world = setting(needs=10**9, loose=look(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 20
-    assert follow_up(adaptation, world.bench)[0] == (
+    assert follow_up(adaptation, world.context)[0] == (
         "no guessed labels: fewer than 90 % of them would be right"
     )
 
@@ -236,9 +236,9 @@ def test_guesses_that_would_be_wrong_are_not_used() -> None:
 def test_without_labelled_samples_to_judge_by_nobody_guesses() -> None:
     world = setting(labels=False, loose=look(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 20
-    assert follow_up(adaptation, world.bench) == (
+    assert follow_up(adaptation, world.context) == (
         "no guessed labels: no labelled samples say how good they would be",
     )
 
@@ -246,26 +246,26 @@ def test_without_labelled_samples_to_judge_by_nobody_guesses() -> None:
 def test_guesses_that_do_harm_are_not_used_again() -> None:
     world = setting(needs=10, loose=look(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.forgets_at = world.pupil.rehearsals + 50
     world.pupil.taught += 200
-    told = follow_up(adaptation, world.bench)
+    told = follow_up(adaptation, world.context)
     assert told[-1] == "with guessed labels, accuracy fell: they are not used any more"
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 200
-    assert not any("guessed" in note for note in follow_up(adaptation, world.bench))
+    assert not any("guessed" in note for note in follow_up(adaptation, world.context))
 
 
 def test_nobody_guesses_at_what_memory_has_the_label_of() -> None:
     loose = look(0, 100, NEW, seed=7)
     world = setting(needs=10, loose=loose)
     adaptation = adaptation_named("amr-free-labels")
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.memory.drop(0)
     world.pupil.memory.put(loose[:40], {})
     world.pupil.rehearsed.clear()
     world.pupil.taught += 200
-    follow_up(adaptation, world.bench)
+    follow_up(adaptation, world.context)
     rehearsed = {int(batch.ids) for batch in world.pupil.rehearsed}
     assert len(rehearsed) > 30
     assert rehearsed <= set(loose.ids[40:].tolist())
@@ -274,9 +274,9 @@ def test_nobody_guesses_at_what_memory_has_the_label_of() -> None:
 def test_no_more_samples_are_looked_at_than_the_steps_can_use() -> None:
     world = setting(needs=10, loose=look(0, 10_000, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 100
-    guessed = follow_up(adaptation, world.bench)[0]
+    guessed = follow_up(adaptation, world.context)[0]
     assert guessed.startswith("200 guessed labels"), "two for each of 50 steps and 2 known classes"
 
 
@@ -284,17 +284,17 @@ def test_a_look_that_returns_costs_no_labels() -> None:
     world = setting()
     adaptation = adaptation_named("amr-remembered")
     before = world.pupil.memory.samples_of(0)
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     assert new_looks(world.pupil) == 40
     world.source.asked.clear()
     back = Samples.concat([look(0, 60, OLD, seed=3), look(1, 60, OLD, seed=3)])
-    repair = adaptation.repair(
-        verdicts([0]), dataclasses.replace(world.bench, watched=lambda: back)
+    result = adaptation.adapt(
+        verdicts([0]), dataclasses.replace(world.context, monitored=lambda: back)
     )
     assert world.source.asked == []
     assert sorted(world.pupil.memory.samples_of(0).ids.tolist()) == sorted(before.ids.tolist())
-    assert repair.renewed == (0,)
-    assert repair.notes == (
+    assert result.renewed == (0,)
+    assert result.notes == (
         "class 0 looks as it did before: 40 samples restored, no labels asked for",
     )
 
@@ -302,26 +302,26 @@ def test_a_look_that_returns_costs_no_labels() -> None:
 def test_a_look_that_is_new_is_not_taken_for_an_old_one() -> None:
     world = setting()
     adaptation = adaptation_named("amr-remembered")
-    adaptation.repair(verdicts([0]), world.bench)
+    adaptation.adapt(verdicts([0]), world.context)
     world.source.asked.clear()
     third = look(0, 60, NEW, seed=4)
     third.images[:] = 255 - third.images
-    adaptation.repair(verdicts([0]), dataclasses.replace(world.bench, watched=lambda: third))
+    adaptation.adapt(verdicts([0]), dataclasses.replace(world.context, monitored=lambda: third))
     assert world.source.asked == [(0, 40)]
 
 
 def test_the_archive_is_bounded_and_survives_saving() -> None:
     world = setting()
-    adaptation = realign_with(BeyondOptions(looks=2), parts=("remembered",))
+    adaptation = compose(ComposeOptions(looks=2), parts=("remembered",))
     for seed in range(4):  # always something else
         strange = look(0, 60, NEW, seed=seed)
         strange.images[:] = (strange.images.int() * (seed + 1) % 256).to(torch.uint8)
         world.source.stock[0] = strange
         now = partial(Samples.concat, [strange])
-        adaptation.repair(verdicts([0]), dataclasses.replace(world.bench, watched=now))
+        adaptation.adapt(verdicts([0]), dataclasses.replace(world.context, monitored=now))
     state = state_of(adaptation)
     assert [len(looks) for looks in state["archive"].values()] == [2]
-    again = realign_with(BeyondOptions(looks=2), parts=("remembered",))
+    again = compose(ComposeOptions(looks=2), parts=("remembered",))
     load_state_of(again, state)
     assert [
         [samples["ids"].tolist() for samples in looks]
@@ -333,17 +333,17 @@ def test_a_detector_that_always_fires_does_not_make_a_class_flap() -> None:
     world = setting(share=0.0)
     adaptation = adaptation_named("amr-gradual")
     for _ in range(5):
-        adaptation.repair(verdicts([0], share=0.1), world.bench)
+        adaptation.adapt(verdicts([0], share=0.1), world.context)
     assert world.source.asked == []
 
 
 def test_gradual_drift_is_followed_from_the_first_clear_share_to_the_last_small_one() -> None:
     world = setting()
-    adaptation = realign_with(BeyondOptions(begin=0.3, end=0.15), parts=("partial", "gradual"))
+    adaptation = compose(ComposeOptions(begin=0.3, end=0.15), parts=("partial", "gradual"))
     asked = []
     for share in (0.2, 0.4, 0.2, 0.1, 0.2):
         world.source.asked.clear()
-        adaptation.repair(verdicts([0], share=share), world.bench)
+        adaptation.adapt(verdicts([0], share=share), world.context)
         asked.append([count for _, count in world.source.asked])
     assert asked == [[], [16], [8], [], []]
 
@@ -351,10 +351,10 @@ def test_gradual_drift_is_followed_from_the_first_clear_share_to_the_last_small_
 def test_a_class_that_is_quiet_for_once_has_to_begin_anew() -> None:
     world = setting()
     adaptation = adaptation_named("amr-gradual")
-    adaptation.repair(verdicts([0], share=0.4), world.bench)
-    adaptation.repair([], dataclasses.replace(world.bench, tested=frozenset({0, 1})))
+    adaptation.adapt(verdicts([0], share=0.4), world.context)
+    adaptation.adapt([], dataclasses.replace(world.context, tested=frozenset({0, 1})))
     world.source.asked.clear()
-    adaptation.repair(verdicts([0], share=0.2), world.bench)
+    adaptation.adapt(verdicts([0], share=0.2), world.context)
     assert world.source.asked == []
     again = adaptation_named("amr-gradual")
     load_state_of(again, state_of(adaptation))
@@ -365,10 +365,10 @@ def test_a_class_that_nobody_tested_goes_on_moving() -> None:
     """A live learner checks classes one by one, each when enough samples of it have come in."""
     world = setting()
     adaptation = adaptation_named("amr-gradual")
-    adaptation.repair(verdicts([0], share=0.4), world.bench)
-    adaptation.repair([], dataclasses.replace(world.bench, tested=frozenset({1})))
+    adaptation.adapt(verdicts([0], share=0.4), world.context)
+    adaptation.adapt([], dataclasses.replace(world.context, tested=frozenset({1})))
     world.source.asked.clear()
-    adaptation.repair(verdicts([0], share=0.2), world.bench)
+    adaptation.adapt(verdicts([0], share=0.2), world.context)
     assert [label for label, _ in world.source.asked] == [0]
 
 
@@ -382,4 +382,4 @@ def test_a_class_that_nobody_tested_goes_on_moving() -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], words: str) -> None:
-    assert complaint(lambda: BeyondOptions(**wrong)) == words
+    assert complaint(lambda: ComposeOptions(**wrong)) == words

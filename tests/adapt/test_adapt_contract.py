@@ -14,10 +14,10 @@ from adapt_builders import (
     contents,
     memory_with,
 )
-from bench_tools import bench, verdicts
+from bench_tools import context, verdicts
 
 from driftwise.config.registry import CATALOGUE
-from driftwise.types import Repair
+from driftwise.types import AdaptationResult
 
 every_adaptation = pytest.mark.parametrize("name", sorted(CATALOGUE["adaptation"]))
 some_drifts = pytest.mark.parametrize("drifted", [[0], [2, 0], [0, 1, 2], [1, 9]])
@@ -29,7 +29,7 @@ def test_the_samples_of_stable_classes_are_never_touched(name: str, drifted: lis
     memory = memory_with()
     stable = set(HELD) - set(drifted)
     before = {label: contents(memory, label) for label in stable}
-    adaptation_named(name).repair(verdicts(drifted), bench(memory, Shop(), annotate))
+    adaptation_named(name).adapt(verdicts(drifted), context(memory, Shop(), annotate))
     for label in stable:
         assert_same(contents(memory, label), before[label])
 
@@ -40,7 +40,7 @@ def test_labels_are_asked_for_drifted_classes_only_and_once_each(
     name: str, drifted: list[int]
 ) -> None:
     shop = Shop()
-    adaptation_named(name).repair(verdicts(drifted), bench(memory_with(), shop, annotate))
+    adaptation_named(name).adapt(verdicts(drifted), context(memory_with(), shop, annotate))
     asked = [label for label, _ in shop.asked]
     assert set(asked) <= set(drifted)
     assert len(asked) == len(set(asked))
@@ -50,7 +50,10 @@ def test_labels_are_asked_for_drifted_classes_only_and_once_each(
 def test_without_drift_nothing_is_done_and_nothing_asked(name: str) -> None:
     memory, shop = memory_with(), Shop()
     before = memory.state_dict()
-    assert adaptation_named(name).repair(verdicts([]), bench(memory, shop, annotate)) == Repair()
+    assert (
+        adaptation_named(name).adapt(verdicts([]), context(memory, shop, annotate))
+        == AdaptationResult()
+    )
     assert_same(memory.state_dict(), before)
     assert shop.asked == []
 
@@ -62,9 +65,9 @@ def test_every_label_that_was_paid_for_reaches_memory_or_training(
     name: str, drifted: list[int], stock: int
 ) -> None:
     memory, shop = memory_with(), Shop(stock)
-    repair = adaptation_named(name).repair(verdicts(drifted), bench(memory, shop, annotate))
+    result = adaptation_named(name).adapt(verdicts(drifted), context(memory, shop, annotate))
     kept = {sample for c in memory.counts() for sample in contents(memory, c)["ids"].tolist()}
-    trained = set() if repair.extra is None else set(repair.extra.ids.tolist())
+    trained = set() if result.extra is None else set(result.extra.ids.tolist())
     assert set(shop.ids()) <= kept | trained
 
 
@@ -74,13 +77,13 @@ def test_what_is_renewed_was_drifted_and_really_met_with_samples_of_the_new_look
     name: str, drifted: list[int]
 ) -> None:
     memory, shop = memory_with(), Shop()
-    repair = adaptation_named(name).repair(verdicts(drifted), bench(memory, shop, annotate))
+    result = adaptation_named(name).adapt(verdicts(drifted), context(memory, shop, annotate))
     given = [int(answer.labels[0]) for answer in shop.given if len(answer)]
-    assert list(repair.renewed) == given
+    assert list(result.renewed) == given
     assert set(given) <= set(drifted)
-    if repair.extra is not None:
-        assert set(repair.extra.labels.tolist()) <= set(drifted)
-        assert set(repair.extra.concepts.tolist()) == {NOW}
+    if result.extra is not None:
+        assert set(result.extra.labels.tolist()) <= set(drifted)
+        assert set(result.extra.concepts.tolist()) == {NOW}
 
 
 @every_adaptation
@@ -90,20 +93,20 @@ def test_when_no_label_is_granted_nothing_changes_and_a_note_says_so(
 ) -> None:
     memory = memory_with()
     before = memory.state_dict()
-    repair = adaptation_named(name).repair(
-        verdicts(drifted), bench(memory, Shop(budget=0), annotate)
+    result = adaptation_named(name).adapt(
+        verdicts(drifted), context(memory, Shop(budget=0), annotate)
     )
     assert_same(memory.state_dict(), before)
-    assert (repair.extra, repair.from_scratch, repair.renewed) == (None, False, ())
-    assert len(repair.notes) == (0 if name == "vanilla" else len(drifted))
-    assert all("\n" not in note for note in repair.notes)
+    assert (result.extra, result.from_scratch, result.renewed) == (None, False, ())
+    assert len(result.notes) == (0 if name == "vanilla" else len(drifted))
+    assert all("\n" not in note for note in result.notes)
 
 
 @every_adaptation
 def test_repairing_draws_no_randomness_and_counts_nothing_as_seen(name: str) -> None:
     memory = memory_with()
     before, generator = memory.state_dict(), torch.get_rng_state()
-    adaptation_named(name).repair(verdicts([0, 2]), bench(memory, Shop(), annotate))
+    adaptation_named(name).adapt(verdicts([0, 2]), context(memory, Shop(), annotate))
     after = memory.state_dict()
     assert_same(after["generators"], before["generators"])
     assert after["seen"] == before["seen"]

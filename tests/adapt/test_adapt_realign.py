@@ -18,16 +18,16 @@ from adapt_builders import (
     memory_with,
     samples,
 )
-from bench_tools import bench, verdicts
+from bench_tools import context, verdicts
 from torch import Tensor
 
 from driftwise import rng
 from driftwise.adapt import Realign
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.datasets.split import cut
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.metrics import Ledger
-from driftwise.protocols import Choose, Workbench
+from driftwise.protocols import AdaptationContext, Choose
 from driftwise.streams import Stream, TaskLabels, make_schedule
 from driftwise.types import Extras, Parts, Samples, Verdict
 
@@ -37,16 +37,16 @@ def test_realigning_keeps_the_counts_and_asks_for_exactly_as_many_labels_as_slot
     drifted: list[int],
 ) -> None:
     memory, shop = memory_with(), Shop()
-    repair = Realign().repair(verdicts(drifted), bench(memory, shop, annotate))
+    result = Realign().adapt(verdicts(drifted), context(memory, shop, annotate))
     assert memory.counts() == HELD
     assert shop.asked == [(label, HELD[label]) for label in drifted]
-    assert repair.renewed == tuple(drifted)
-    assert (repair.extra, repair.from_scratch, repair.notes) == (None, False, ())
+    assert result.renewed == tuple(drifted)
+    assert (result.extra, result.from_scratch, result.notes) == (None, False, ())
 
 
 def test_realigned_samples_show_the_new_look_and_bring_the_methods_columns() -> None:
     memory, shop = memory_with(), Shop()
-    Realign().repair(verdicts([2]), bench(memory, shop, annotate))
+    Realign().adapt(verdicts([2]), context(memory, shop, annotate))
     (fresh,) = shop.given
     assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
     assert_same(contents(memory, 2), {**vars(fresh), **annotate(fresh)})
@@ -59,7 +59,7 @@ def test_columns_are_made_for_the_fresh_samples_alone() -> None:
         asked.append(samples)
         return annotate(samples)
 
-    Realign().repair(verdicts([0, 2]), bench(memory_with(), Shop(), listen))
+    Realign().adapt(verdicts([0, 2]), context(memory_with(), Shop(), listen))
     assert [(len(samples), set(samples.concepts.tolist())) for samples in asked] == [
         (4, {NOW}),
         (5, {NOW}),
@@ -68,42 +68,42 @@ def test_columns_are_made_for_the_fresh_samples_alone() -> None:
 
 def test_fewer_samples_than_slots_are_all_kept_and_the_shortage_is_noted() -> None:
     memory = memory_with()
-    repair = Realign().repair(verdicts([2]), bench(memory, Shop(stock=3), annotate))
+    result = Realign().adapt(verdicts([2]), context(memory, Shop(stock=3), annotate))
     assert memory.counts() == {**HELD, 2: 3}
     assert set(contents(memory, 2)["concepts"].tolist()) == {NOW}
-    assert repair.renewed == (2,)
-    assert repair.notes == ("class 2: 3 fresh samples were granted for 5 slots",)
+    assert result.renewed == (2,)
+    assert result.notes == ("class 2: 3 fresh samples were granted for 5 slots",)
 
 
 def test_a_class_without_samples_in_memory_costs_no_label_and_is_noted() -> None:
     memory, shop = memory_with(), Shop()
-    repair = Realign().repair(verdicts([9]), bench(memory, shop, annotate))
+    result = Realign().adapt(verdicts([9]), context(memory, shop, annotate))
     assert shop.asked == []
-    assert repair.renewed == ()
-    assert repair.notes == ("class 9 has no samples in memory: nothing to realign",)
+    assert result.renewed == ()
+    assert result.notes == ("class 9 has no samples in memory: nothing to realign",)
 
 
 def test_without_a_fresh_sample_the_old_ones_stay_rather_than_lose_the_class() -> None:
     memory = memory_with()
     before = contents(memory, 0)
-    repair = Realign().repair(verdicts([0]), bench(memory, Shop(stock=0), annotate))
+    result = Realign().adapt(verdicts([0]), context(memory, Shop(stock=0), annotate))
     assert_same(contents(memory, 0), before)
-    assert repair.renewed == ()
-    assert repair.notes == ("class 0: no fresh samples were granted, its 4 old ones stay",)
+    assert result.renewed == ()
+    assert result.notes == ("class 0: no fresh samples were granted, its 4 old ones stay",)
 
 
 def test_a_short_budget_is_spread_over_all_drifted_classes() -> None:
     memory = memory_with()
-    repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=6), annotate))
-    assert repair.renewed == (0, 1, 2)
+    result = Realign().adapt(verdicts([0, 1, 2]), context(memory, Shop(budget=6), annotate))
+    assert result.renewed == (0, 1, 2)
     assert memory.counts() == {0: 2, 1: 2, 2: 2}  # 4, 3 and 5 were wanted
-    assert repair.notes[0] == "class 0: 2 fresh samples were granted for 4 slots"
+    assert result.notes[0] == "class 0: 2 fresh samples were granted for 4 slots"
 
 
 def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_samples() -> None:
     memory = memory_with()
-    repair = Realign().repair(verdicts([0, 1, 2]), bench(memory, Shop(budget=2), annotate))
-    assert repair.renewed == (0, 2)
+    result = Realign().adapt(verdicts([0, 1, 2]), context(memory, Shop(budget=2), annotate))
+    assert result.renewed == (0, 2)
     assert memory.counts() == {0: 1, 1: HELD[1], 2: 1}
     assert set(contents(memory, 1)["concepts"].tolist()) == {OLD}
 
@@ -111,14 +111,14 @@ def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_samples() -> None:
 def test_fresh_samples_that_memory_keeps_already_are_not_there_twice() -> None:
     """A live learner has trained on recent samples: some of them are what need not go."""
 
-    def first(verdict: Verdict, held: Samples, bench: Workbench) -> Tensor:
+    def first(verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
         return torch.arange(len(held)) == 0
 
     memory = memory_with()
     memory.drop(0)
     recent = Samples.concat([samples(0, 1, OLD), samples(0, 3, NOW)])
     memory.put(recent, annotate(recent))
-    Realign(outdated=first).repair(verdicts([0]), bench(memory, Shop(), annotate))
+    Realign(outdated=first).adapt(verdicts([0]), context(memory, Shop(), annotate))
     assert memory.samples_of(0).ids.tolist() == samples(0, 3, NOW).ids.tolist()
 
 
@@ -130,15 +130,15 @@ def test_samples_that_look_otherwise_than_fresh_ones_are_others() -> None:
             return replace(samples(label, count or 0, OLD), concepts=torch.full((count or 0,), NOW))
 
     memory = memory_with()
-    Realign(outdated=lambda verdict, held, bench: held.ids < 2).repair(
-        verdicts([0]), bench(memory, Again(), annotate)
+    Realign(outdated=lambda verdict, held, context: held.ids < 2).adapt(
+        verdicts([0]), context(memory, Again(), annotate)
     )
     assert memory.counts() == HELD
 
 
 def test_a_realigned_memory_goes_on_as_a_reservoir() -> None:
     memory = memory_with()
-    Realign().repair(verdicts([0]), bench(memory, Shop(), annotate))
+    Realign().adapt(verdicts([0]), context(memory, Shop(), annotate))
     assert memory.free == 0
     assert memory.seen == sum(HELD.values())
     assert len(memory.sample(12)) == 12
@@ -176,7 +176,7 @@ def offers(stream: Stream, up_to: int) -> Iterator[Samples]:
 
 def test_realigning_a_stream_leaves_no_sample_that_shows_how_a_drifted_class_looked() -> None:
     stream = digits_stream()
-    memory = Memory(30, policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(30, policy=POLICIES["reservoir"](), seed=0)
     for batch in offers(stream, 2):
         memory.offer(batch)
     before = {label: memory.samples_of(label) for label in memory.counts()}
@@ -187,7 +187,7 @@ def test_realigning_a_stream_leaves_no_sample_that_shows_how_a_drifted_class_loo
         book=lambda count: ledger.book_labels("adaptation", count),
         seed=0,
     )
-    Realign().repair(verdicts([1, 3]), bench(memory, labels, lambda _: {}))
+    Realign().adapt(verdicts([1, 3]), context(memory, labels, lambda _: {}))
 
     assert memory.counts() == counts
     assert ledger.labels["adaptation"] == counts[1] + counts[3]

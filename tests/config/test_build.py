@@ -59,12 +59,12 @@ def test_every_class_is_cut_in_the_same_proportions() -> None:
 @pytest.mark.parametrize("reference", ["memory", "held-out"])
 def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
     stream = stream_of(monitor="test", reference=reference)
-    watched = set(ids(stream, "monitored")) | set(ids(stream, "reference"))
-    assert watched == set(ids(stream, "test"))
+    monitored = set(ids(stream, "monitored")) | set(ids(stream, "reference"))
+    assert monitored == set(ids(stream, "test"))
     assert not set(ids(stream, "monitored")) & set(ids(stream, "reference"))
     # Nothing is held out for watching: all other rows are trained on, as published.
     everything = set(range(len(DIGITS.labels)))
-    assert set(ids(stream, "train")) == everything - watched
+    assert set(ids(stream, "train")) == everything - monitored
 
 
 @pytest.mark.parametrize(

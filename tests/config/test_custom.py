@@ -26,10 +26,10 @@ from driftwise.config.custom_source import NO_SOURCE, is_local, place_of
 from driftwise.config.presets import resolve
 from driftwise.detect import NeverDetector
 from driftwise.files import CHECKSUMS
-from driftwise.loop import play
+from driftwise.loop import run_tasks
 from driftwise.methods import DERpp, Objective, Outcome
 from driftwise.runs.listeners import Silent as NoListener
-from driftwise.types import Dataset, Repair, Verdict
+from driftwise.types import AdaptationResult, Dataset, Verdict
 
 SMALL: dict[str, Any] = {"tasks": ((0, 1), (2, 3)), "epochs": 1, "max_per_class": 60}
 """A run of a few steps."""
@@ -44,10 +44,10 @@ def refusal(**settings: Any) -> str:
 
     def run() -> None:
         assembly = assemble(resolve(RunConfig(**{**SMALL, **settings})))
-        played = play(
+        played = run_tasks(
             assembly.stream.tasks(),
-            care=assembly.care,
-            bench=assembly.bench,
+            handler=assembly.handler,
+            context_of=assembly.context,
             evaluate=assembly.evaluate,
             epochs=1,
             listener=NoListener(),
@@ -246,12 +246,12 @@ def test_a_detector_that_breaks_its_contract_is_told_which(name: str) -> None:
 
 def test_a_keeper_does_not_take_silence_for_no_drift_either() -> None:
     soon: dict[str, Any] = {"watch_every": 2, "reference_size": 2, "check_rows": 2}
-    keeper = driftwise.Keeper("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
+    live_learner = driftwise.LiveLearner("mlp", detector=part("SilentWatcher"), lr=0.1, **soon)
     images = np.zeros((20, 8, 8, 1), dtype=np.uint8)
 
     def feed() -> None:
         for _ in range(10):
-            keeper.observe(images, np.arange(20) % 2)
+            live_learner.observe(images, np.arange(20) % 2)
 
     assert "SilentWatcher.check must return one verdict for each class" in complaint(feed)
 
@@ -289,13 +289,13 @@ class NoRepair:
 
 
 class RepairsNothing:
-    def repair(self, drifted: Any, bench: Any) -> Any:
+    def adapt(self, drifted: Any, context: Any) -> Any:
         return None
 
 
 class OneNote:
-    def repair(self, drifted: Any, bench: Any) -> Any:
-        return Repair(notes="all is well")  # type: ignore[arg-type]
+    def adapt(self, drifted: Any, context: Any) -> Any:
+        return AdaptationResult(notes="all is well")  # type: ignore[arg-type]
 
 
 ADAPTATIONS = {
@@ -635,11 +635,11 @@ def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: 
     edit("identified_part", PART)
     edit("identified_helper", "")
     settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
-    with driftwise.Keeper("mlp", folder=tmp_path / "it", **settings) as keeper:
-        keeper.observe(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4) % 2)
+    with driftwise.LiveLearner("mlp", folder=tmp_path / "it", **settings) as live_learner:
+        live_learner.observe(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.arange(4) % 2)
     edit("identified_helper", "X = 1\n")
     with pytest.warns(UserWarning, match="the source of custom parts has changed since"):
-        again = driftwise.Keeper.load(tmp_path / "it", trust_imports=True)
+        again = driftwise.LiveLearner.load(tmp_path / "it", trust_imports=True)
     assert again.samples == 4
     again.close()
 

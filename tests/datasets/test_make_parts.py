@@ -57,8 +57,8 @@ def test_a_sixth_of_the_training_samples_is_held_out_in_every_class_and_domain()
 
 def test_watching_the_test_holds_nothing_out_of_training() -> None:
     parts = parts_of(watch_test=True)
-    watched = np.sort(np.concatenate([parts.monitored, parts.reference]))
-    assert np.array_equal(watched, parts.test)
+    monitored = np.sort(np.concatenate([parts.monitored, parts.reference]))
+    assert np.array_equal(monitored, parts.test)
     assert len(parts.train) + len(parts.test) == CLASSES * DOMAINS * PER_CELL
 
 

@@ -31,7 +31,7 @@ from driftwise.detect import (
 from driftwise.detect.detectors import KSOptions, ks, ks_on
 from driftwise.detect.grouping import KnownLabels
 from driftwise.errors import RunFailure, UserError
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.models.inputs import to_input
 from driftwise.stats.multiplicity import CORRECTIONS
 from driftwise.streams import Stream, make_schedule
@@ -198,7 +198,7 @@ def test_untestable_classes_do_not_weigh_on_the_correction_of_the_others() -> No
 
 
 def test_a_memory_that_has_seen_nothing_makes_classes_untestable_not_undrifted() -> None:
-    memory = Memory(10, policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(10, policy=POLICIES["reservoir"](), seed=0)
     (verdict,) = detector().check(2, [0], samples(range(9), 0), memory)
     assert verdict.drifted is None
 
@@ -384,11 +384,11 @@ def test_a_class_without_a_reference_takes_its_samples_and_costs_the_others_noth
     images = 9.0 * torch.eye(3)[labels] + 0.01 * torch.arange(36.0)[:, None]
     ids = torch.arange(36)
     now = Samples(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
-    watched = now if known == "given" else replace(now, labels=torch.full_like(labels, -1))
+    monitored = now if known == "given" else replace(now, labels=torch.full_like(labels, -1))
     watcher = TwoSampleDetector(
         LearnerEncoder(around()), Judge([ks_on("entropy")], ComparisonOptions()), labels=known
     )
     reference = reference_of({c: now.of_class(c) for c in (0, 1)})
-    harms = {v.label: v.harm_unlabelled for v in watcher.check(2, (0, 1, 2), watched, reference)}
+    harms = {v.label: v.harm_unlabelled for v in watcher.check(2, (0, 1, 2), monitored, reference)}
     assert [harms[c] for c in (0, 1)] == pytest.approx([0, 0], abs=0.1)
     assert harms[2] is None

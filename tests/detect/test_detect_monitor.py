@@ -18,7 +18,7 @@ from driftwise.detect import (
     Monitor,
     Setting,
 )
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.protocols import HasSamples
 from driftwise.runs import checkpoint
 from driftwise.types import Samples, Verdict
@@ -198,7 +198,7 @@ def test_loading_forgets_what_was_known_before() -> None:
 
 
 def test_a_memory_as_reference_is_read_as_it_stands_and_costs_no_labels() -> None:
-    memory = Memory(50, policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(50, policy=POLICIES["reservoir"](), seed=0)
     monitor, book = monitor_of("ks", memory)
 
     def check(scene: Any) -> list[bool | None]:

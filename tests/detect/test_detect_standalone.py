@@ -254,9 +254,9 @@ def test_a_self_check_tells_on_what_it_was_made() -> None:
     keep = np.flatnonzero((before[1] != 2) | (np.cumsum(before[1] == 2) <= 12))
     detector = DriftDetector(detector="ks").fit((before[0][keep], before[1][keep]))
     found = detector.self_check(3, max_samples=10)
-    assert (found.checks, found.num_classes, found.half_samples) == (3, 3, (6, 10))
+    assert (found.checks, found.num_classes, found.half_rows) == (3, 3, (6, 10))
     nothing = DriftDetector(detector="ks").fit((IMAGES[:9], LABELS[:9])).self_check(3)
-    assert (nothing.checks, nothing.num_classes, nothing.half_samples) == (0, 0, (0, 0))
+    assert (nothing.checks, nothing.num_classes, nothing.half_rows) == (0, 0, (0, 0))
 
 
 def test_arrays_of_any_layout_are_read() -> None:

@@ -259,13 +259,13 @@ def test_equal_pixels_have_equal_encodings_whatever_the_cache_held(
 def test_going_on_from_a_saved_state_equals_never_having_stopped(tmp_path: Path) -> None:
     booked: list[int] = []
 
-    def watched() -> Cached:
+    def monitored() -> Cached:
         encoder = random_8()
         FlopMeter(booked.append).watch(encoder.networks[0], (1, 8, 8))
         return Cached(encoder, max_bytes=60 * 840)
 
     first, second = make_images(50, 8, 8, 1), make_images(45, 8, 8, 1, seed=1)
-    cached = watched()
+    cached = monitored()
     cached.encode(first)
     cached.encode(second)  # more than there is room for: the ring has turned
     checkpoint.write(tmp_path / "cache", cached.state_dict(), format=1)
@@ -273,7 +273,7 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped(tmp_path: Path)
     coming = (torch.cat([second, first[-20:]]), first)
     undisturbed = [cached.encode(images) for images in coming]
     flops = sum(booked)
-    resumed = watched()
+    resumed = monitored()
     resumed.load_state_dict(checkpoint.read(tmp_path / "cache", format=1))
     booked.clear()
     assert all(map(equal, undisturbed, [resumed.encode(images) for images in coming]))

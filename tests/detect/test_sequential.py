@@ -117,9 +117,9 @@ def draws(seed: int) -> torch.Generator:
     return rng.fork(seed, "ranks")
 
 
-def ranked(samples: np.ndarray, seed: int = 0, *, kept_samples: int = 20) -> np.ndarray:
+def ranked(samples: np.ndarray, seed: int = 0, *, kept_rows: int = 20) -> np.ndarray:
     """p-values, (ranked samples, scores)."""
-    ranker, draw = Ranker(samples.shape[1], kept_samples=kept_samples), draws(seed)
+    ranker, draw = Ranker(samples.shape[1], kept_rows=kept_rows), draws(seed)
     found = [ranker.take(sample, draw) for sample in samples]
     return np.array([p for p in found if p is not None])
 
@@ -161,16 +161,16 @@ def test_each_order_of_the_ranked_samples_gives_each_rank_equally_often() -> Non
 
 def test_ranks_are_those_of_the_newest_among_all_kept() -> None:
     samples = np.random.default_rng(3).normal(size=(60, 2))
-    teach = np.arange(60) % TEACH_EVERY == 0
-    samples[~teach, 0] = np.arange(40) * 100.0 + 1000  # each farther than all before it
-    distance = ranked(samples, kept_samples=100)[2:, 1]
+    train_step = np.arange(60) % TEACH_EVERY == 0
+    samples[~train_step, 0] = np.arange(40) * 100.0 + 1000  # each farther than all before it
+    distance = ranked(samples, kept_rows=100)[2:, 1]
     assert (distance <= 1 / np.arange(3, 41)).all()
 
 
 def test_the_newcomer_goes_as_often_as_any_other_sample() -> None:
     went = np.zeros(5)
     for seed in range(800):
-        ranker, draw = Ranker(1, kept_samples=4), draws(seed)
+        ranker, draw = Ranker(1, kept_rows=4), draws(seed)
         ranked_samples = 0
         for value in range(12):
             sample = np.array([float(value)])
@@ -186,7 +186,7 @@ def test_the_newcomer_goes_as_often_as_any_other_sample() -> None:
 
 def test_samples_that_are_all_alike_tie_and_their_p_values_are_chance() -> None:
     p_values = np.concatenate(
-        [ranked(np.full((60, 3), 0.1), seed, kept_samples=30) for seed in range(30)]
+        [ranked(np.full((60, 3), 0.1), seed, kept_rows=30) for seed in range(30)]
     )
     for score in range(2):
         assert stats.kstest(p_values[:, score], "uniform").pvalue > 1e-3
@@ -246,7 +246,7 @@ def test_false_alarms_of_streams_with_a_reference_stay_at_their_level() -> None:
     level, streams = 0.5, 50
     alarms = 0
     for seed in range(streams):
-        mine = detector(seed, level=level, kept_samples=20)
+        mine = detector(seed, level=level, kept_rows=20)
         kept = reference_of({0: samples(gaussian(12, seed))})
         verdict = only(mine.check(1, [0], samples(gaussian(100, seed), first=100), kept))
         alarms += bool(verdict.drifted)
@@ -346,7 +346,7 @@ def test_saved_and_loaded_it_goes_on_bit_for_bit(sizes: list[int], stop: int) ->
             [samples(gaussian(count, 9 * number + c), c, 100 * number + 5000 * c) for c in (0, 1)]
         )
 
-    mine, other = detector(kept_samples=20), detector(kept_samples=20)
+    mine, other = detector(kept_rows=20), detector(kept_rows=20)
     for number in range(len(sizes)):
         if number == stop:
             mine.renew([1], part(0))
@@ -358,7 +358,7 @@ def test_saved_and_loaded_it_goes_on_bit_for_bit(sizes: list[int], stop: int) ->
 
 
 def test_what_is_kept_of_a_long_stream_is_bounded() -> None:
-    mine = detector(kept_samples=50)
+    mine = detector(kept_rows=50)
     kept = reference_of({0: samples(gaussian(60, 0))})
     sizes = []
     for number in range(3):

@@ -64,7 +64,7 @@ class LiveWork:
     """A live learner in a folder that takes a second or two for its stream; see `live_work`."""
 
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """of the keeper"""
+    """of the live learner"""
     network: str = "mlp"
     """`own`: a module of one's own"""
     seed: int = 0
@@ -245,7 +245,7 @@ def whereabouts(folder: Path) -> str:
     phase = {"task": "detect", "verdict": "repair", "repair": "train", "scores": "task end"}
     place = f"task {events[-1]['task']} {phase[events[-1]['event']]}"
     with contextlib.suppress(ValueError, TypeError):
-        midway = store.read_checkpoint(folder)["midway"]
-        if midway is not None and midway["task"] == events[-1]["task"]:
-            return f"{place}, epoch {midway['epoch']}"
+        task_state = store.read_checkpoint(folder)["midway"]
+        if task_state is not None and task_state["task"] == events[-1]["task"]:
+            return f"{place}, epoch {task_state['epoch']}"
     return place

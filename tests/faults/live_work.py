@@ -68,24 +68,26 @@ def play(work: dict[str, Any], folder: Path) -> None:
     answers = (lambda request: stream.labels[request.ids]) if work["asks"] else None
     own = _network() if work["network"] == "own" else None
     if store.is_run(folder):
-        keeper = driftwise.Keeper.load(folder, own, labels=answers)
+        live_learner = driftwise.LiveLearner.load(folder, own, labels=answers)
     else:
         settings = {**SOON, **work["settings"]}
-        keeper = driftwise.Keeper(own or work["network"], folder=folder, labels=answers, **settings)
-    if work["history"] and not keeper.samples:
-        keeper.fit_reference(*stream.history)
-    for number in range(keeper.samples // BATCH, work["rows"] // BATCH):
+        live_learner = driftwise.LiveLearner(
+            own or work["network"], folder=folder, labels=answers, **settings
+        )
+    if work["history"] and not live_learner.samples:
+        live_learner.fit_reference(*stream.history)
+    for number in range(live_learner.samples // BATCH, work["rows"] // BATCH):
         late = slice((number - work["late"]) * BATCH, (number - work["late"] + 1) * BATCH)
         if late.start >= 0:
             ids = np.arange(late.start, late.stop)[~stream.known[late]]
-            keeper.answer(ids, stream.labels[ids])
+            live_learner.answer(ids, stream.labels[ids])
         if number % 7 == 3:
-            keeper.rehearse(2)
+            live_learner.rehearse(2)
         rows = slice(number * BATCH, (number + 1) * BATCH)
-        keeper.observe(stream.images[rows], stream.given(rows))
+        live_learner.observe(stream.images[rows], stream.given(rows))
         if work["saves"] and number % work["saves"] == 0:
-            keeper.save()
-    keeper.close()
+            live_learner.save()
+    live_learner.close()
 
 
 def _network() -> torch.nn.Module:

@@ -1,4 +1,4 @@
-"""Streams of real digits that change in the middle, and a keeper that sees it soon."""
+"""Streams of real digits that change in the middle, and a live learner that sees it soon."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def digits(
     return Digits(images, labels, turn)
 
 
-def keeper(network: Any = "mlp", **settings: Any) -> driftwise.Keeper:
-    return driftwise.Keeper(network, **{**SOON, "detector": "ks", **settings})
+def live_learner(network: Any = "mlp", **settings: Any) -> driftwise.LiveLearner:
+    return driftwise.LiveLearner(network, **{**SOON, "detector": "ks", **settings})
 
 
 def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
@@ -76,7 +76,7 @@ def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
 
 
 def play(
-    mine: driftwise.Keeper,
+    mine: driftwise.LiveLearner,
     stream: Digits,
     *,
     known: float = 1.0,

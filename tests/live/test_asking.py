@@ -10,7 +10,7 @@ import torch
 from test_window import NOTHING, samples
 from torch import Tensor
 
-from driftwise.live.label_requests import Asker, Inbox, Request, request_for
+from driftwise.live.label_requests import Inbox, LabelRequester, Request, request_for
 from driftwise.live.label_source import FEWEST_FRESH, LiveLabels
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import Window
@@ -34,11 +34,11 @@ class Labeller:
         self.window = Window(NOTHING, LiveSettings(recent_rows=keeps), trust_guesses=True)
         self.window.wait(samples([-1] * len(truth)))
         self.asked: list[Request] = []
-        asker = Asker(self._answer, Inbox(), seconds=30, max_label=lambda: 9)
+        requester = LabelRequester(self._answer, Inbox(), seconds=30, max_label=lambda: 9)
         self.labels = LiveLabels(
             self.window,
             Ledger(label_budget=budget),
-            asker=asker,
+            requester=requester,
             predict=lambda images: torch.from_numpy(self.truth)[images[:, 0].long()],
             tell=lambda kind, **details: None,
             now=now,
@@ -112,8 +112,8 @@ def test_labels_that_come_after_the_end_are_told_of() -> None:
         return np.zeros(len(request), dtype=np.int64)
 
     before = set(threading.enumerate())
-    asker = Asker(slow, inbox, seconds=0.01, max_label=lambda: 9)
-    assert asker.ask(request_for(samples([-1] * 3), 0)) is None
+    requester = LabelRequester(slow, inbox, seconds=0.01, max_label=lambda: 9)
+    assert requester.ask(request_for(samples([-1] * 3), 0)) is None
     (at_work,) = set(threading.enumerate()) - before
     with inbox.closing():
         pass
@@ -122,6 +122,8 @@ def test_labels_that_come_after_the_end_are_told_of() -> None:
         release.set()
         at_work.join(30)
 
-    with pytest.warns(UserWarning, match="3 labels came too late: the keeper has been closed"):
+    with pytest.warns(
+        UserWarning, match="3 labels came too late: the live learner has been closed"
+    ):
         end()
     assert inbox.empty() == ([], [])

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from live_tools import digits, keeper, play
+from live_tools import digits, live_learner, play
 
 from driftwise.live.counters import COUNTERS, GAUGES, PREFIX, Counters
 
@@ -46,7 +46,7 @@ def test_a_count_above_a_million_keeps_its_last_sample() -> None:
 
 
 def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> None:
-    mine = keeper()
+    mine = live_learner()
     play(mine, digits(0), samples=300)
     found = parsed(mine.counters)
     meanings = {**COUNTERS, **GAUGES}
@@ -61,7 +61,7 @@ def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> No
 
 def test_prometheus_own_reader_reads_the_same() -> None:
     reader = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is missing")
-    mine = keeper()
+    mine = live_learner()
     play(mine, digits(0), samples=300)
     read = {
         sample.name: (family.type, family.documentation, sample.value)

@@ -1,4 +1,4 @@
-"""A keeper as scikit-learn wants a classifier to be."""
+"""A live learner as scikit-learn wants a classifier to be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, keeper, play
+from live_tools import digits, live_learner, play
 from run_tools import complaint
 from same_state import same
 from sklearn.base import clone
@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_classifiers_classes, parametriz
 from test_keeper_saving import state_of
 
 import driftwise
-from driftwise import KeeperClassifier
+from driftwise import LiveClassifier
 
 
 def _beyond_convention(estimator: Any) -> dict[str, str]:
@@ -33,14 +33,14 @@ def _beyond_convention(estimator: Any) -> dict[str, str]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [KeeperClassifier()], expected_failed_checks=_beyond_convention
+    [LiveClassifier()], expected_failed_checks=_beyond_convention
 )
 def test_scikit_learn_finds_nothing_wrong(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
 def test_minus_one_is_a_label_where_nothing_marks_samples_without_one() -> None:
-    check_classifiers_classes("KeeperClassifier", KeeperClassifier(unlabelled=None))
+    check_classifiers_classes("LiveClassifier", LiveClassifier(unlabelled=None))
 
 
 def clusters(samples: int = 120, *, seed: int = 0, names: Any = (0, 1, 2)) -> tuple[Any, Any]:
@@ -53,14 +53,14 @@ def clusters(samples: int = 120, *, seed: int = 0, names: Any = (0, 1, 2)) -> tu
 
 def test_digits_are_told_apart_in_a_pipeline_and_across_folds() -> None:
     x, y = load_digits(return_X_y=True)
-    scores = cross_val_score(make_pipeline(StandardScaler(), KeeperClassifier()), x, y, cv=3)
+    scores = cross_val_score(make_pipeline(StandardScaler(), LiveClassifier()), x, y, cv=3)
     assert scores.min() > 0.88
 
 
 @pytest.mark.parametrize("names", [("c", "a", "b"), (30, -2, 7), (2.0, 0.0, 1.0)])
 def test_labels_of_any_kind_come_back_as_they_went_in(names: tuple[Any, ...]) -> None:
     x, y = clusters(names=names)
-    mine = KeeperClassifier().fit(x, y)
+    mine = LiveClassifier().fit(x, y)
     assert mine.classes_.tolist() == sorted(names)
     assert mine.score(x, y) > 0.97
     assert mine.predict(x).dtype == y.dtype
@@ -69,7 +69,7 @@ def test_labels_of_any_kind_come_back_as_they_went_in(names: tuple[Any, ...]) ->
 
 def test_classes_may_appear_at_any_time_and_columns_stay_sorted() -> None:
     x, y = clusters(300, names=("m", "z", "a"))
-    mine = KeeperClassifier()
+    mine = LiveClassifier()
     first = np.isin(y, ["m", "z"])
     mine.partial_fit(x[first][:50], y[first][:50])
     assert mine.classes_.tolist() == ["m", "z"]
@@ -83,7 +83,7 @@ def test_classes_may_appear_at_any_time_and_columns_stay_sorted() -> None:
 def test_announced_classes_have_a_column_from_the_first_and_no_other_may_come() -> None:
     x, y = clusters(names=("m", "z", "a"))
     only = y == "m"
-    mine = KeeperClassifier().partial_fit(x[only], y[only], classes=["a", "m", "z"])
+    mine = LiveClassifier().partial_fit(x[only], y[only], classes=["a", "m", "z"])
     assert mine.predict_proba(x).shape == (120, 3)
     assert mine.predict_proba(x)[:, 1].tolist() == [1.0] * 120
     before = copy.deepcopy(mine.keeper_)
@@ -108,7 +108,7 @@ def test_samples_without_a_label_are_watched_and_not_learned_from(
     some[100:] = mark
     if mark is not None:
         some = some.astype(type(mark))
-    mine = KeeperClassifier(**settings).fit(x, some)
+    mine = LiveClassifier(**settings).fit(x, some)
     assert mine.classes_.tolist() == [0, 1, 2]
     assert "driftwise_rows_total 200\n" in mine.keeper_.counters
     assert "driftwise_rows_labelled_total 100\n" in mine.keeper_.counters
@@ -119,18 +119,16 @@ def test_samples_without_a_label_are_watched_and_not_learned_from(
 
 def test_minus_one_marks_samples_without_a_label_as_in_a_keeper() -> None:
     x, y = clusters(names=(-1, 1, 3))
-    assert KeeperClassifier().fit(x, y).classes_.tolist() == [1, 3]
-    assert KeeperClassifier(unlabelled=None).fit(x, y).classes_.tolist() == [-1, 1, 3]
-    mine = driftwise.Keeper("mlp")
+    assert LiveClassifier().fit(x, y).classes_.tolist() == [1, 3]
+    assert LiveClassifier(unlabelled=None).fit(x, y).classes_.tolist() == [-1, 1, 3]
+    mine = driftwise.LiveLearner("mlp")
     assert mine.observe(x.astype(np.float32), y).new_classes == (1, 3)
 
 
 def test_a_binary_coding_by_minus_one_is_not_taken_for_samples_without_a_label() -> None:
     x, y = clusters(names=(-1, 1, 1))
-    assert "if it is a label, give unlabelled=None" in complaint(
-        lambda: KeeperClassifier().fit(x, y)
-    )
-    announced = complaint(lambda: KeeperClassifier().partial_fit(x, y, classes=[-1, 1]))
+    assert "if it is a label, give unlabelled=None" in complaint(lambda: LiveClassifier().fit(x, y))
+    announced = complaint(lambda: LiveClassifier().partial_fit(x, y, classes=[-1, 1]))
     assert "if it is a label, give unlabelled=None" in announced
 
 
@@ -145,7 +143,7 @@ def test_a_binary_coding_by_minus_one_is_not_taken_for_samples_without_a_label()
 def test_labels_that_cannot_be_used_are_refused(y: list[Any], text: str) -> None:
     labels = np.empty(3, dtype=object)
     labels[:] = y
-    assert text in complaint(lambda: KeeperClassifier().fit(np.eye(3), labels))
+    assert text in complaint(lambda: LiveClassifier().fit(np.eye(3), labels))
 
 
 def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
@@ -153,7 +151,7 @@ def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
     grey, y = data.images[:200], data.target[:200]
     whole = (grey * 15).astype(np.uint8)
     said = {
-        name: KeeperClassifier("cnn", epochs=2).fit(x, y).predict_proba(x)
+        name: LiveClassifier("cnn", epochs=2).fit(x, y).predict_proba(x)
         for name, x in {
             "floats": grey / 16,
             "floats, channels": grey[:, None] / 16,
@@ -171,7 +169,7 @@ def test_a_network_of_ones_own_is_cloned_and_left_alone() -> None:
     x, y = clusters()
     network = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
     before = copy.deepcopy(network.state_dict())
-    mine = clone(KeeperClassifier(network)).fit(x, y)
+    mine = clone(LiveClassifier(network)).fit(x, y)
     assert mine.score(x, y) > 0.97
     assert same(network.state_dict(), before)
 
@@ -181,7 +179,7 @@ def test_the_network_that_was_given_bears_no_marks() -> None:
     network = torch.nn.Linear(4, 3)
     network.aside = torch.nn.Linear(4, 2)  # listed last, and no head
     before = [set(vars(each)) for each in network.modules()]
-    KeeperClassifier(network).fit(x, y)
+    LiveClassifier(network).fit(x, y)
     assert [set(vars(each)) for each in network.modules()] == before
 
 
@@ -201,7 +199,7 @@ def heaps(labels: Any, *, each: int = 8) -> tuple[Any, Any]:
     return np.eye(10)[y.astype(int)] + noise, y
 
 
-def assert_shared_out(mine: KeeperClassifier, x: Any) -> None:
+def assert_shared_out(mine: LiveClassifier, x: Any) -> None:
     """Every sample's probabilities are all there is, and the largest is what is predicted."""
     said = mine.predict_proba(x)
     assert said.shape == (len(x), len(mine.classes_))
@@ -212,7 +210,7 @@ def assert_shared_out(mine: KeeperClassifier, x: Any) -> None:
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32])
 def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: Any) -> None:
     x, y = heaps(np.arange(10, dtype=kind))
-    mine = KeeperClassifier(trained(10))
+    mine = LiveClassifier(trained(10))
     late = y >= 5
     mine.partial_fit(x[late], y[late])
     assert mine.classes_.tolist() == list(range(10))
@@ -223,7 +221,7 @@ def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: A
 
 
 def test_labels_that_come_later_are_outputs_of_their_own_number() -> None:
-    mine = KeeperClassifier(trained(5), lr=0.05)
+    mine = LiveClassifier(trained(5), lr=0.05)
     for labels in ([7, 6], [1], [9, 7]):
         for _ in range(10):
             mine.partial_fit(*heaps(labels))
@@ -237,7 +235,7 @@ def test_labels_that_come_later_are_outputs_of_their_own_number() -> None:
 @pytest.mark.parametrize("sure", [10.0, 500.0])
 def test_fit_knows_the_labels_it_was_given_and_each_is_its_own_output(sure: float) -> None:
     everything = heaps(range(10))[0]
-    mine = KeeperClassifier(trained(10, sure=sure), epochs=1).fit(*heaps(range(5, 10)))
+    mine = LiveClassifier(trained(10, sure=sure), epochs=1).fit(*heaps(range(5, 10)))
     assert mine.classes_.tolist() == [5, 6, 7, 8, 9]
     assert mine.keeper_.classes == (5, 6, 7, 8, 9)
     assert mine.score(*heaps(range(5, 10))) == 1
@@ -250,18 +248,18 @@ def test_fit_knows_the_labels_it_was_given_and_each_is_its_own_output(sure: floa
 
 
 def test_announced_numbers_are_their_own_outputs_in_whatever_order() -> None:
-    mine = KeeperClassifier(trained(10)).partial_fit(*heaps([7]), classes=[9, 5, 7])
+    mine = LiveClassifier(trained(10)).partial_fit(*heaps([7]), classes=[9, 5, 7])
     assert mine.classes_.tolist() == [5, 7, 9]
     assert mine.score(*heaps([5, 7, 9])) == 1
     assert_shared_out(mine, heaps(range(10))[0])
-    early = KeeperClassifier(trained(3)).partial_fit(heaps([1])[0], classes=[8, 9])
+    early = LiveClassifier(trained(3)).partial_fit(heaps([1])[0], classes=[8, 9])
     assert early.predict_proba(heaps([1])[0]).tolist() == [[0.5, 0.5]] * 8
 
 
 def test_names_take_outputs_in_the_order_in_which_they_are_announced() -> None:
     x, y = heaps([0, 1, 2])
     names = np.array(["cat", "ant", "bee"], dtype=object)
-    mine = KeeperClassifier(trained(4)).partial_fit(x[2:3], names[y[2:3]], classes=names)
+    mine = LiveClassifier(trained(4)).partial_fit(x[2:3], names[y[2:3]], classes=names)
     assert mine.classes_.tolist() == ["ant", "bee", "cat"]
     assert mine.score(x, names[y].astype(str)) == 1
     assert_shared_out(mine, heaps(range(10))[0])
@@ -281,7 +279,7 @@ def test_labels_that_are_no_outputs_take_them_as_they_appear(
     names: tuple[Any, ...], settings: dict[str, Any]
 ) -> None:
     x, y = clusters(300, names=names)
-    mine = KeeperClassifier(torch.nn.Linear(4, 5), settings=settings)
+    mine = LiveClassifier(torch.nn.Linear(4, 5), settings=settings)
     for some in (y == names[0], y != names[1], y == y):
         mine.partial_fit(x[some], y[some])
     first, second, third = (np.flatnonzero(y == name)[0] for name in names)
@@ -297,7 +295,7 @@ def test_labels_that_are_no_outputs_take_them_as_they_appear(
 @pytest.mark.parametrize("label", [-2, 6, 10**15])
 def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int) -> None:
     x, y = heaps([0, 1, 2])
-    mine = KeeperClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
+    mine = LiveClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
     before = state_of(copy.deepcopy(mine.keeper_))
     said = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
     assert f"outputs here, from 0 to 5; got {label}: announce all" in said
@@ -309,7 +307,7 @@ def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int)
 
 def test_before_labels_come_a_network_says_the_numbers_of_its_outputs() -> None:
     x, y = heaps([0, 1, 2])
-    mine = KeeperClassifier(trained(3)).partial_fit(x)
+    mine = LiveClassifier(trained(3)).partial_fit(x)
     assert mine.predict(x).tolist() == y.tolist()
     assert "all alike; got" in complaint(
         lambda: copy.deepcopy(mine).partial_fit(x, y).partial_fit(x, y.astype(str))
@@ -322,7 +320,7 @@ def test_before_labels_come_a_network_says_the_numbers_of_its_outputs() -> None:
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_a_copy_knows_the_same_outputs_and_a_clone_none(copied: Callable[[Any], Any]) -> None:
     x, y = heaps([4, 7])
-    mine = KeeperClassifier(trained(6)).partial_fit(x, y)
+    mine = LiveClassifier(trained(6)).partial_fit(x, y)
     other = copied(mine)
     for each in (mine, other):
         each.partial_fit(*heaps([9]))
@@ -332,7 +330,7 @@ def test_a_copy_knows_the_same_outputs_and_a_clone_none(copied: Callable[[Any], 
 
 
 def test_settings_of_a_keeper_can_be_searched_over() -> None:
-    mine = KeeperClassifier(settings={"watch_every": 3}, lr=0.05)
+    mine = LiveClassifier(settings={"watch_every": 3}, lr=0.05)
     assert clone(mine).get_params() == mine.get_params()
     mine.set_params(method="er-ace", settings={"checkrows": 3})
     assert "did you mean 'check_rows'?" in complaint(lambda: mine.fit(*clusters()))
@@ -341,8 +339,8 @@ def test_settings_of_a_keeper_can_be_searched_over() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"settings": {"method": "er"}}, "got 'method': give it as KeeperClassifier(method=...)"),
-        ({"settings": {"lr": 0.3}}, "got 'lr': give it as KeeperClassifier(lr=...)"),
+        ({"settings": {"method": "er"}}, "got 'method': give it as LiveClassifier(method=...)"),
+        ({"settings": {"lr": 0.3}}, "got 'lr': give it as LiveClassifier(lr=...)"),
         ({"settings": {"network": "mlp"}}, "got 'network': give it as"),
         ({"settings": {"labels": len}}, "got <built-in function len>: leave it out, or use a Keep"),
         ({"settings": [("check_rows", 3)]}, "such as {'check_rows': 30}; got [('check_rows', 3)]"),
@@ -360,7 +358,7 @@ def test_parameters_that_cannot_be_used_are_told_in_one_line_when_it_learns(
     given: dict[str, Any], text: str
 ) -> None:
     x, y = clusters(30)
-    mine = KeeperClassifier(**given)
+    mine = LiveClassifier(**given)
     assert text in complaint(lambda: mine.fit(x, y))
     assert text in complaint(lambda: mine.partial_fit(x, y))
     assert not hasattr(mine, "keeper_")
@@ -369,7 +367,7 @@ def test_parameters_that_cannot_be_used_are_told_in_one_line_when_it_learns(
 def test_numbers_of_numpy_are_numbers() -> None:
     x, y = clusters()
     counts: dict[str, Any] = {"buffer_size": 50, "epochs": 3, "batch_size": 16}
-    mine = KeeperClassifier(**counts).fit(x, y)
+    mine = LiveClassifier(**counts).fit(x, y)
     other = clone(mine).set_params(**{name: np.int64(count) for name, count in counts.items()})
     other.fit(x, y)
     assert np.array_equal(mine.predict_proba(x), other.predict_proba(x))
@@ -378,20 +376,20 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_drift_is_seen_and_mended_through_partial_fit() -> None:
     stream = digits(0)
     soon = {"minibatch_size": 30, "watch_every": 3, "reference_size": 15, "check_rows": 10}
-    mine = KeeperClassifier("mlp", buffer_size=100, settings=soon)
-    drifted, repaired = set(), set()
+    mine = LiveClassifier("mlp", buffer_size=100, settings=soon)
+    drifted, adapted = set(), set()
     for _, images, labels in stream.batches():
         mine.partial_fit(images, labels)
         drifted |= set(mine.observation_.drifted)
-        repaired |= set(mine.observation_.repaired)
-    assert drifted == repaired
+        adapted |= set(mine.observation_.adapted)
+    assert drifted == adapted
     assert len(drifted) >= 5
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any]) -> None:
     stream = digits(0)
-    mine = keeper(method="der++")
+    mine = live_learner(method="der++")
     play(mine, stream, samples=300)
     other = copied(mine)
     assert same(state_of(other), state_of(mine))
@@ -403,13 +401,13 @@ def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any]) -> No
 
 
 def test_a_keeper_in_a_folder_is_not_copied(tmp_path: Any) -> None:
-    with driftwise.Keeper("mlp", folder=tmp_path / "kept") as mine:
+    with driftwise.LiveLearner("mlp", folder=tmp_path / "kept") as mine:
         assert "save it, and load the folder" in complaint(lambda: copy.deepcopy(mine))
 
 
 def test_rehearsing_makes_the_memory_known_by_heart_and_keeps_nothing() -> None:
     x, y = clusters(60)
-    mine = keeper(torch.nn.Linear(4, 3))
+    mine = live_learner(torch.nn.Linear(4, 3))
     assert mine.rehearse(3) is None
     mine.observe(x.astype(np.float32), y)
     first = mine.rehearse()
@@ -427,11 +425,11 @@ def test_rehearsing_makes_the_memory_known_by_heart_and_keeps_nothing() -> None:
 
 def test_what_is_refused_leaves_nothing_behind() -> None:
     x, y = clusters(30)
-    mine = KeeperClassifier()
+    mine = LiveClassifier()
     assert "give its labels" in complaint(lambda: mine.partial_fit(x))
     assert not hasattr(mine, "keeper_")
     mine.partial_fit(x, y, classes=[0, 1, 2])
-    mine = KeeperClassifier().partial_fit(x, y)
+    mine = LiveClassifier().partial_fit(x, y)
     with pytest.raises(ValueError, match="features"):
         mine.partial_fit(x[:, :2], y + 7)
     assert mine.classes_.tolist() == [0, 1, 2]
@@ -441,7 +439,7 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
 
 def test_a_fit_that_is_refused_leaves_what_was_before() -> None:
     x, y = clusters(30)
-    mine = KeeperClassifier().fit(x, y)
+    mine = LiveClassifier().fit(x, y)
     before = mine.predict_proba(x)
     mine.set_params(settings={"max_classes": 2})
     assert "labels are at most 1 here" in complaint(lambda: mine.fit(x[:, :3], y + 7))

@@ -1,4 +1,4 @@
-"""What is wrong with a keeper's folder is said when it is loaded."""
+"""What is wrong with a live learner's folder is said when it is loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from live_tools import digits, keeper, play
+from live_tools import digits, live_learner, play
 from run_tools import complaint
 
 import driftwise
@@ -18,8 +18,8 @@ from driftwise.runs import store
 
 
 def saved_twice(folder: Path) -> None:
-    """A keeper that was saved after 100 samples and after 200."""
-    mine = keeper(folder=folder)
+    """A live learner that was saved after 100 samples and after 200."""
+    mine = live_learner(folder=folder)
     for start, images, labels in digits().batches(100):
         if start == 200:
             break
@@ -32,17 +32,17 @@ def test_a_keeper_that_falls_back_to_the_state_before_says_so(tmp_path: Path) ->
     saved_twice(tmp_path / "it")
     (tmp_path / "it" / store.CHECKPOINT).write_bytes(b"half")
     with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
-        mine = driftwise.Keeper.load(tmp_path / "it")
+        mine = driftwise.LiveLearner.load(tmp_path / "it")
     assert mine.samples == 100
     mine.close()
 
 
 def test_a_keeper_of_which_nothing_is_saved_says_so(tmp_path: Path) -> None:
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     play(mine, digits(), samples=50)
     mine._let_go()
-    with pytest.warns(UserWarning, match="nothing is saved in .*: the keeper begins anew"):
-        mine = driftwise.Keeper.load(tmp_path / "it")
+    with pytest.warns(UserWarning, match="nothing is saved in .*: the live learner begins anew"):
+        mine = driftwise.LiveLearner.load(tmp_path / "it")
     assert mine.samples == 0
     mine.close()
 
@@ -54,7 +54,9 @@ def test_a_state_that_no_keeper_has_saved_gets_one_line(tmp_path: Path) -> None:
     saved = state_file.read(file, format=store.FORMAT)
     del saved["state"]["upkeep"]["window"]
     state_file.write(file, saved, format=store.FORMAT)
-    assert "does not fit its config" in complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
+    assert "does not fit its config" in complaint(
+        lambda: driftwise.LiveLearner.load(tmp_path / "it")
+    )
 
 
 def put(tree: Any, path: tuple[Any, ...], value: object) -> Any:
@@ -109,7 +111,7 @@ def test_a_forged_state_is_refused_when_it_is_taken_up_in_one_line_that_names_it
     saved["state"] = put(saved["state"], path, value)
     state_file.write(folder / store.CHECKPOINT, saved, format=store.FORMAT)
     with pytest.raises((driftwise.UserError, driftwise.RunFailure)) as caught:
-        driftwise.Keeper.load(folder)
+        driftwise.LiveLearner.load(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -122,11 +124,13 @@ def test_a_config_that_no_keeper_has_written_gets_one_line(lost: str, tmp_path: 
     del config["keeper"][lost]
     file.write_text(json.dumps(config))
     (tmp_path / "it" / "checksums.json").unlink()  # whoever sends a folder sends fitting ones
-    assert "does not fit its config" in complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
+    assert "does not fit its config" in complaint(
+        lambda: driftwise.LiveLearner.load(tmp_path / "it")
+    )
 
 
 def with_setting(folder: Path, name: str, value: object) -> None:
-    """Change what a keeper's folder says of its settings, as whoever sends one could."""
+    """Change what a live learner's folder says of its settings, as whoever sends one could."""
     file = folder / store.CONFIG
     config = json.loads(file.read_text())
     config["keeper"][name] = value
@@ -140,8 +144,8 @@ def test_settings_of_a_folder_that_no_keeper_has_are_refused_and_lead_nowhere(
 ) -> None:
     saved_twice(tmp_path / "it")
     with_setting(tmp_path / "it", name, str(tmp_path / "elsewhere"))
-    told = complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
-    assert f"unknown setting of a keeper '{name}'" in told
+    told = complaint(lambda: driftwise.LiveLearner.load(tmp_path / "it"))
+    assert f"unknown setting of a live learner '{name}'" in told
     assert str(tmp_path / "it") in told
     assert not (tmp_path / "elsewhere").exists()
 
@@ -149,7 +153,7 @@ def test_settings_of_a_folder_that_no_keeper_has_are_refused_and_lead_nowhere(
 def test_settings_of_a_folder_that_are_of_no_use_name_the_folder(tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     with_setting(tmp_path / "it", "buffer_size", "many")
-    told = complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
+    told = complaint(lambda: driftwise.LiveLearner.load(tmp_path / "it"))
     assert told.startswith(f"{tmp_path / 'it'}: buffer_size must be a whole number")
 
 
@@ -157,6 +161,6 @@ def test_a_keeper_without_a_whole_checkpoint_says_what_can_be_done(tmp_path: Pat
     saved_twice(tmp_path / "it")
     for name in (store.CHECKPOINT, store.PREVIOUS):
         (tmp_path / "it" / name).write_bytes(b"half")
-    told = complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
+    told = complaint(lambda: driftwise.LiveLearner.load(tmp_path / "it"))
     assert told.endswith("begin anew in another folder")
     assert "--" not in told

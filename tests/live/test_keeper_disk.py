@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_tools import digits, keeper
+from live_tools import digits, live_learner
 from run_tools import complaint, events_of
 from same_state import same
 from test_keeper_saving import state_of
@@ -26,7 +26,7 @@ from driftwise.runs import store
 STREAM = digits(0)
 
 
-def observe(mine: driftwise.Keeper, start: int) -> Any:
+def observe(mine: driftwise.LiveLearner, start: int) -> Any:
     """Ten samples; the last of them brings a class, and so a line of the log."""
     labels = STREAM.labels[start : start + 10] % 3
     labels[-1] = 3 + start // 10
@@ -87,8 +87,8 @@ def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
     trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeper_module, "RETRY_SECONDS", 0.0)
-    folder, undisturbed = tmp_path / "it", keeper(seed=3)
-    mine = keeper(folder=folder, seed=3)
+    folder, undisturbed = tmp_path / "it", live_learner(seed=3)
+    mine = live_learner(folder=folder, seed=3)
     for each in (mine, undisturbed):
         observe(each, 0)
     mine.save()
@@ -106,7 +106,7 @@ def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
     assert not observe(mine, 30).notes, "saved by itself, and logged, once the disk takes it"
     observe(undisturbed, 30)
     mine._let_go()  # as if killed: nothing more is saved
-    again = driftwise.Keeper.load(folder)
+    again = driftwise.LiveLearner.load(folder)
     assert again.samples == 40
     state, expected = state_of(again), state_of(undisturbed)
     assert state["teller"]["counters"].pop("save_failures_total") == 2
@@ -123,7 +123,7 @@ def test_a_folder_that_was_removed_for_good_is_saved_to_once_there_is_one_again(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "it"
-    mine = keeper(folder=folder)
+    mine = live_learner(folder=folder)
     observe(mine, 0)
     mine.save()
     folder.rename(tmp_path / "away")
@@ -133,16 +133,16 @@ def test_a_folder_that_was_removed_for_good_is_saved_to_once_there_is_one_again(
     assert not folder.exists(), "it may be the disk that is not mounted"
     folder.mkdir()
     mine.save()
-    assert "in use by another process" in complaint(lambda: driftwise.Keeper.load(folder))
+    assert "in use by another process" in complaint(lambda: driftwise.LiveLearner.load(folder))
     mine._let_go()
     with pytest.warns(UserWarning, match=r"events\.jsonl is not as it was written"):
-        again = driftwise.Keeper.load(folder)
+        again = driftwise.LiveLearner.load(folder)
     assert again.samples == 20
     again.close()
 
 
 def test_a_save_that_a_callback_wants_and_the_disk_refuses_is_noted(tmp_path: Path) -> None:
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     mine.on("classes", lambda _: mine.save())
     observe(mine, 0)
     with full(tmp_path / "it"):
@@ -156,7 +156,7 @@ def test_a_log_that_cannot_be_written_keeps_the_newest_lines_and_counts_the_othe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "MOST_WAITING", 2)
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     observe(mine, 0)
     with full(tmp_path / "it"):
         for start in range(10, 60, 10):
@@ -170,7 +170,7 @@ def test_a_log_that_cannot_be_written_keeps_the_newest_lines_and_counts_the_othe
 
 
 def test_no_line_of_the_log_is_long_whatever_came(tmp_path: Path) -> None:
-    mine = keeper("mlp", folder=tmp_path / "it")
+    mine = live_learner("mlp", folder=tmp_path / "it")
     x = STREAM.images[:600].reshape(600, -1).astype("float32")
     mine.observe(x, STREAM.labels[:600])
     heard: list[Event] = []
@@ -188,7 +188,7 @@ def test_the_log_keeps_two_files_of_bounded_size_and_its_newest_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "LOG_BYTES", 2000)
-    mine, folder = keeper("mlp", folder=tmp_path / "it"), tmp_path / "it"
+    mine, folder = live_learner("mlp", folder=tmp_path / "it"), tmp_path / "it"
     x = STREAM.images[:5].reshape(5, -1).astype("float32")
     mine.observe(x, STREAM.labels[:5])
     x[2, 0] = float("nan")
@@ -211,13 +211,13 @@ def test_a_log_that_was_turned_over_since_the_last_save_returns_to_it(
 ) -> None:
     monkeypatch.setattr(log_module, "LOG_BYTES", 150)
     folder = tmp_path / "it"
-    mine = keeper(folder=folder)
+    mine = live_learner(folder=folder)
     observe(mine, 0)
     mine.save()
     before = (folder / store.EVENTS).read_bytes()
     while not (folder / store.OLDER_EVENTS).exists():
         observe(mine, mine.samples)
     mine._let_go()  # as if killed
-    again = driftwise.Keeper.load(folder)  # which warns of nothing
+    again = driftwise.LiveLearner.load(folder)  # which warns of nothing
     assert (folder / store.EVENTS).read_bytes() == before
     again.close()

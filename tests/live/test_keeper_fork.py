@@ -1,4 +1,4 @@
-"""A fork of the process that has a keeper predicts, and writes nothing of what the other has."""
+"""A fork of the process that has a live learner predicts, and writes nothing of what the other has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, keeper
+from live_tools import digits, live_learner
 
 import driftwise
 
@@ -51,7 +51,7 @@ def refuses(call: Callable[[], object]) -> bool:
 def test_a_fork_predicts_and_leaves_learning_to_the_process_that_holds_the_folder(
     tmp_path: Path,
 ) -> None:
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     mine.observe(STREAM.images[:50], STREAM.labels[:50])
     expected = mine.predict_proba(STREAM.images[:20])
 
@@ -69,17 +69,17 @@ def test_a_fork_predicts_and_leaves_learning_to_the_process_that_holds_the_folde
     assert in_fork(child)
     mine.observe(STREAM.images[50:60], STREAM.labels[50:60])
     mine.close()
-    with driftwise.Keeper.load(tmp_path / "it") as again:
+    with driftwise.LiveLearner.load(tmp_path / "it") as again:
         assert again.samples == 60
 
 
 def test_a_fork_does_not_hold_a_folder_that_its_owner_has_let_go(tmp_path: Path) -> None:
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     mine.observe(STREAM.images[:50], STREAM.labels[:50])
 
     def owner() -> None:
         mine.close()
-        driftwise.Keeper.load(tmp_path / "it").close()  # while the fork is there
+        driftwise.LiveLearner.load(tmp_path / "it").close()  # while the fork is there
 
     assert in_fork(lambda: True, meanwhile=owner)
 
@@ -87,7 +87,7 @@ def test_a_fork_does_not_hold_a_folder_that_its_owner_has_let_go(tmp_path: Path)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking beside threads
 def test_threads_that_a_fork_does_not_have_hold_it_up_nowhere() -> None:
     """Neither those that were predicting, nor torch's own."""
-    threads, mine = torch.get_num_threads(), keeper("cnn", lr=0.1)
+    threads, mine = torch.get_num_threads(), live_learner("cnn", lr=0.1)
     mine.observe(STREAM.images[:50], STREAM.labels[:50])
     images = STREAM.images[:600]
     torch.set_num_threads(2)
@@ -112,7 +112,7 @@ def test_threads_that_a_fork_does_not_have_hold_it_up_nowhere() -> None:
 
 
 def test_a_fork_of_a_keeper_without_a_folder_goes_its_own_way() -> None:
-    mine = keeper()
+    mine = live_learner()
     mine.observe(STREAM.images[:50], STREAM.labels[:50])
 
     def child() -> bool:

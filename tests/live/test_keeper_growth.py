@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, keeper, play, small_network
+from live_tools import digits, live_learner, play, small_network
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
 from torch import Tensor, nn
@@ -28,19 +28,19 @@ def test_classes_that_arrive_in_mid_stream_are_learned_and_old_ones_kept(method:
     stream = digits(0, turn=None)
     early, late = stream.labels < 3, stream.labels == 5
     options = {"method": QUICK} if method == "cls-er" else {}
-    mine = keeper(method=method, lr=0.1, options=options)
+    mine = live_learner(method=method, lr=0.1, options=options)
     for samples in np.array_split(np.flatnonzero(early)[:300], 30):
         mine.observe(stream.images[samples], stream.labels[samples])
     asked = stream.images[early][300:400]
     before = mine.predict_proba(asked)
     assert before.shape[1] == 3
-    upkeep = upkeep_of(mine)
-    kept = upkeep.parts.learner.logits(torch.from_numpy(asked))
-    upkeep.parts.learner.grow(6)  # what the next batch is going to do first
-    upkeep.outputs = 6
-    grown = upkeep.parts.learner.logits(torch.from_numpy(asked))
+    engine = upkeep_of(mine)
+    kept = engine.parts.learner.logits(torch.from_numpy(asked))
+    engine.parts.learner.grow(6)  # what the next batch is going to do first
+    engine.outputs = 6
+    grown = engine.parts.learner.logits(torch.from_numpy(asked))
     torch.testing.assert_close(grown[:, :3], kept, rtol=1e-6, atol=1e-6)
-    assert np.array_equal(upkeep.predict(torch.from_numpy(asked)), before.argmax(axis=1))
+    assert np.array_equal(engine.predict(torch.from_numpy(asked)), before.argmax(axis=1))
 
     both = np.flatnonzero(late | early)[300:]
     seen = mine.observe(stream.images[late][:20], stream.labels[late][:20])
@@ -59,7 +59,7 @@ def test_a_network_of_ones_own_grows_and_its_original_is_left_alone() -> None:
     network = small_network(3)
     before = [weight.clone() for weight in network.parameters()]
     stream = digits(0, turn=None)
-    mine = keeper(network, lr=0.1)
+    mine = live_learner(network, lr=0.1)
     play(mine, stream, samples=200)
     assert mine.classes == tuple(range(10))
     assert mine.predict_proba(stream.images[:4]).shape == (4, 10)
@@ -69,7 +69,7 @@ def test_a_network_of_ones_own_grows_and_its_original_is_left_alone() -> None:
 def test_all_outputs_of_a_network_that_was_given_may_be_predicted_before_anything_is_seen() -> None:
     network = small_network(4)
     stream = digits(0, turn=None)
-    mine = keeper(network)
+    mine = live_learner(network)
     with torch.no_grad():
         said = network(torch.from_numpy(stream.images[:50]).permute(0, 3, 1, 2).float() / 255)
     assert np.array_equal(mine.predict(stream.images[:50]), said.argmax(dim=1).numpy())
@@ -81,7 +81,7 @@ def test_all_outputs_of_a_network_that_was_given_may_be_predicted_before_anythin
 def test_a_label_never_seen_is_refused_where_growth_is_switched_off() -> None:
     stream = digits(0, turn=None)
     few = stream.labels < 3
-    mine = keeper(small_network(3), grow=False)
+    mine = live_learner(small_network(3), grow=False)
     mine.observe(stream.images[few][:20], stream.labels[few][:20])
     before = mine.samples, mine.predict_proba(stream.images[:9])
     text = complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
@@ -93,7 +93,7 @@ def test_a_label_never_seen_is_refused_where_growth_is_switched_off() -> None:
 
 def test_growth_switched_off_holds_for_the_first_batch_and_for_answers_too() -> None:
     stream = digits(0, turn=None)
-    mine = keeper(small_network(3), grow=False)
+    mine = live_learner(small_network(3), grow=False)
     assert "at most 2" in complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
     assert mine.samples == 0
     mine.observe(stream.images[:2])
@@ -101,7 +101,7 @@ def test_growth_switched_off_holds_for_the_first_batch_and_for_answers_too() -> 
 
 
 def test_one_mistaken_label_does_not_cost_gigabytes() -> None:
-    mine = keeper()
+    mine = live_learner()
     images = digits(0).images
     assert "labels are at most 9999 here; got 1e+09" in complaint(
         lambda: mine.observe(images[:1], [10**9])
@@ -112,7 +112,7 @@ def test_one_mistaken_label_does_not_cost_gigabytes() -> None:
 
 def test_a_head_that_is_not_linear_takes_its_own_classes_and_no_more() -> None:
     network = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 8), torch.nn.Flatten())
-    mine = keeper(network)
+    mine = live_learner(network)
     images = digits(0).images
     mine.observe(images[:3], [0, 1, 2])
     assert "labels are at most 2" in complaint(lambda: mine.observe(images[:1], [3]))
@@ -156,7 +156,7 @@ def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     stream = digits(0, turn=None)
     few = stream.labels < 3
     network = Listed(*order)
-    mine = keeper(network, method=method, momentum=0.9, normalise=True)
+    mine = live_learner(network, method=method, momentum=0.9, normalise=True)
     mine.observe(stream.images[few][:20], stream.labels[few][:20])
     learner = upkeep_of(mine).parts.learner
     for start in range(0, 40, 10):
@@ -177,9 +177,9 @@ def test_a_keeper_taken_up_again_still_knows_what_is_to_grow(
     order: tuple[str, ...], grown: bool, tmp_path: Path
 ) -> None:
     images, network = digits(0).images, Listed(*order)
-    with keeper(network, folder=tmp_path / "kept", momentum=0.9) as mine:
+    with live_learner(network, folder=tmp_path / "kept", momentum=0.9) as mine:
         mine.observe(images[:5], [0, 1, 2, 1, 4 if grown else 2])
-    with driftwise.Keeper.load(tmp_path / "kept", network) as loaded:
+    with driftwise.LiveLearner.load(tmp_path / "kept", network) as loaded:
         loaded.observe(images[:2], [0, 6])
         assert loaded.predict_proba(images[:4]).shape == (4, 7)
 
@@ -194,7 +194,7 @@ class Backbone(Listed):
 
 def test_a_backbone_of_ones_own_grows_where_it_makes_its_outputs() -> None:
     images = digits(0).images
-    mine = keeper(f"{__name__}:Backbone")
+    mine = live_learner(f"{__name__}:Backbone")
     mine.observe(images[:3], [0, 1, 2])
     mine.observe(images[:2], [0, 4])
     upkeep_of(mine).parts.learner.restart()
@@ -216,7 +216,7 @@ def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
     make: Callable[[], nn.Module],
 ) -> None:
     images = digits(0).images
-    mine = keeper(make())
+    mine = live_learner(make())
     for _ in range(2):
         assert "labels are at most 2 here; got 4" in complaint(
             lambda: mine.observe(images[:2], [1, 4])
@@ -228,7 +228,7 @@ def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
 
 def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:
     network = small_network(3)
-    mine = keeper(network)
+    mine = live_learner(network)
     chance = torch.get_rng_state()
     mine.observe(digits(0).images[:3], [0, 1, 2])
     assert torch.equal(torch.get_rng_state(), chance)

@@ -32,7 +32,7 @@ def turned(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x[:, ::-1])
 
 
-def watch(mine: driftwise.Keeper, x: Any, y: Any, *, samples: int = 200) -> set[int]:
+def watch(mine: driftwise.LiveLearner, x: Any, y: Any, *, samples: int = 200) -> set[int]:
     found: set[int] = set()
     for start in range(0, samples, 20):
         some = slice(start, start + 20)
@@ -42,7 +42,7 @@ def watch(mine: driftwise.Keeper, x: Any, y: Any, *, samples: int = 200) -> set[
 
 def test_a_drift_in_the_first_two_hundred_samples_is_found_at_the_defaults() -> None:
     past, labels, x, y = parts(0, classes=3)
-    mine = driftwise.Keeper("mlp")
+    mine = driftwise.LiveLearner("mlp")
     mine.fit_reference(past, labels)
     assert watch(mine, np.where((y == 1)[:, None, None, None], turned(x), x), y) == {1}
 
@@ -60,7 +60,7 @@ def trained(x: np.ndarray, y: np.ndarray) -> torch.nn.Module:
 
 def test_a_trained_network_is_watched_without_any_label() -> None:
     past, labels, x, _ = parts(1)
-    mine = driftwise.Keeper(trained(past[:450], labels[:450]))
+    mine = driftwise.LiveLearner(trained(past[:450], labels[:450]))
     mine.fit_reference(past[450:], labels[450:])
     quiet = watch(mine, x, None, samples=400)
     assert not quiet
@@ -73,7 +73,7 @@ def test_quiet_streams_keep_the_level() -> None:
         draw = np.random.default_rng(seed)
         y = draw.integers(2, size=600)
         x = (draw.normal(size=(600, 6)) + y[:, None]).astype(np.float32)
-        mine = driftwise.Keeper("mlp", seed=seed, replay_steps=2)
+        mine = driftwise.LiveLearner("mlp", seed=seed, replay_steps=2)
         mine.fit_reference(x[:300], y[:300])
         alarms += bool(watch(mine, x[300:], y[300:], samples=300))
         checks += "driftwise_checks_total 0" not in mine.counters
@@ -83,15 +83,15 @@ def test_quiet_streams_keep_the_level() -> None:
 
 def test_history_is_neither_learned_nor_counted_and_bounded() -> None:
     past, labels, x, y = parts(2)
-    mine = driftwise.Keeper("mlp", reference_size=20)
+    mine = driftwise.LiveLearner("mlp", reference_size=20)
     mine.fit_reference(past, labels)
     assert mine.samples == 0
     assert mine.classes == ()
     assert "nothing has been learned" in complaint(lambda: mine.predict(x[:1]))
-    upkeep = mine._upkeep
-    assert upkeep is not None
-    assert len(upkeep.parts.learner.memory) == 0
-    kept = upkeep.window.given._references
+    engine = mine._engine
+    assert engine is not None
+    assert len(engine.parts.learner.memory) == 0
+    kept = engine.window.given._references
     assert {label: len(ids) for label, ids in kept.items()} == dict.fromkeys(range(10), 20)
     mine.observe(x[:20], y[:20])
     assert mine.samples == 20
@@ -101,26 +101,26 @@ def test_history_is_neither_learned_nor_counted_and_bounded() -> None:
 def test_pauses_change_no_bit(after: int, tmp_path: Path) -> None:
     past, labels, x, y = parts(3, classes=4)
 
-    def until(mine: driftwise.Keeper, last: int) -> driftwise.Keeper:
+    def until(mine: driftwise.LiveLearner, last: int) -> driftwise.LiveLearner:
         for start in range(mine.samples, last, 20):
             if start == after:
                 mine.fit_reference(past, labels)
             mine.observe(x[start : start + 20], y[start : start + 20])
         return mine
 
-    whole = until(driftwise.Keeper("mlp"), 240)
-    with until(driftwise.Keeper("mlp", folder=tmp_path / "kept"), 120):
+    whole = until(driftwise.LiveLearner("mlp"), 240)
+    with until(driftwise.LiveLearner("mlp", folder=tmp_path / "kept"), 120):
         pass
-    with until(driftwise.Keeper.load(tmp_path / "kept"), 240) as second:
+    with until(driftwise.LiveLearner.load(tmp_path / "kept"), 240) as second:
         assert same(state_of(second), state_of(whole))
 
 
 def test_history_without_labels_is_refused_and_leaves_no_trace() -> None:
     past, labels, *_ = parts(4)
-    mine = driftwise.Keeper("mlp")
+    mine = driftwise.LiveLearner("mlp")
     some: list[Any] = labels[:20].tolist()
     some[3] = None
     assert "a label for each" in complaint(lambda: mine.fit_reference(past[:20], some))
     assert "a label for each" in complaint(lambda: mine.fit_reference(past[:0], []))
-    assert mine._upkeep is None
+    assert mine._engine is None
     assert mine.samples == 0

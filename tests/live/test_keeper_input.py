@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, keeper, play, small_network
+from live_tools import digits, live_learner, play, small_network
 from run_tools import complaint
 from same_state import same
 from test_keeper_drift import upkeep_of
@@ -16,7 +16,7 @@ from test_keeper_saving import state_of
 import driftwise
 from driftwise import rng
 from driftwise.live.events import Event
-from driftwise.live.inputs import Intake, labels_from
+from driftwise.live.inputs import InputReader, labels_from
 
 
 def vectors(samples: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -25,9 +25,9 @@ def vectors(samples: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
     return draw.normal(size=(samples, width)) + labels[:, None], labels
 
 
-def on_vectors() -> driftwise.Keeper:
+def on_vectors() -> driftwise.LiveLearner:
     with rng.as_global(rng.fork(0, "linear")):
-        return keeper(torch.nn.Linear(6, 3))
+        return live_learner(torch.nn.Linear(6, 3))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
@@ -105,7 +105,7 @@ def test_what_cannot_be_used_is_refused_and_leaves_no_trace(mistake: str) -> Non
 
 
 def test_images_with_channels_first_are_refused_before_anything_is_made_for_them() -> None:
-    mine = keeper()
+    mine = live_learner()
     text = complaint(lambda: mine.observe(np.zeros((4, 3, 32, 32), np.uint8), [0, 1, 0, 1]))
     assert "got the shape (4, 3, 32, 32), with channels first: give x.permute(0, 2, 3, 1)" in text
     assert mine.samples == 0
@@ -133,12 +133,12 @@ class _Several(torch.nn.Module):
     ],
 )
 def test_a_network_that_gives_no_logits_is_told_what_it_should_give(kind: str, text: str) -> None:
-    assert text in complaint(lambda: keeper(_Several(kind)).observe(*vectors()))
+    assert text in complaint(lambda: live_learner(_Several(kind)).observe(*vectors()))
 
 
 def test_a_changed_image_size_in_mid_stream_is_refused_and_the_stream_goes_on() -> None:
     stream = digits(0)
-    mine = keeper()
+    mine = live_learner()
     play(mine, stream, samples=50)
     text = complaint(lambda: mine.observe(np.zeros((2, 9, 9, 1), np.uint8), [0, 1]))
     assert "bytes of shape (8, 8, 1) at first; got bytes of shape (9, 9, 1)" in text
@@ -149,7 +149,7 @@ def test_a_changed_image_size_in_mid_stream_is_refused_and_the_stream_goes_on() 
 
 def test_nothing_is_observed_after_closing_and_predictions_still_work() -> None:
     stream = digits(0)
-    with keeper() as mine:
+    with live_learner() as mine:
         mine.observe(stream.images[:10], stream.labels[:10])
     assert "has been closed" in complaint(lambda: mine.observe(stream.images[:10]))
     assert "has been closed" in complaint(lambda: mine.answer([0], [0]))
@@ -159,7 +159,7 @@ def test_nothing_is_observed_after_closing_and_predictions_still_work() -> None:
 
 
 def test_a_network_by_name_needs_labels_first_and_says_so() -> None:
-    mine = keeper("mlp")
+    mine = live_learner("mlp")
     images = digits(0).images
     assert "give its labels" in complaint(lambda: mine.observe(images[:5]))
     assert "observe labelled samples first" in complaint(lambda: mine.predict(images[:5]))
@@ -179,7 +179,7 @@ def test_a_network_that_cannot_take_the_samples_is_refused_and_another_try_is_fr
     ("settings", "text"),
     [
         ({"checkrows": 3}, "did you mean 'check_rows'?"),
-        ({"epochs": 3}, "unknown setting of a keeper 'epochs'"),
+        ({"epochs": 3}, "unknown setting of a live learner 'epochs'"),
         ({"check_rows": 0}, "check_rows must be at least 1"),
         ({"check_rows": "many"}, "check_rows"),
         ({"label_seconds": 0}, "label_seconds must lie above 0"),
@@ -197,21 +197,21 @@ def test_settings_that_mean_nothing_are_refused_at_once(
     settings: dict[str, Any], text: str
 ) -> None:
     network = settings.pop("network", "mlp")
-    assert text in complaint(lambda: keeper(network, **settings))
+    assert text in complaint(lambda: live_learner(network, **settings))
 
 
 def test_a_detector_keeps_the_level_of_each_check_where_that_is_asked_for() -> None:
     told = {"options": {"detector": {"spending": "none"}}}
-    assert keeper(**told)._config.options["detector"]["spending"] == "none"
-    assert keeper()._config.options["detector"]["spending"] == "inverse-square"
+    assert live_learner(**told)._config.options["detector"]["spending"] == "none"
+    assert live_learner()._config.options["detector"]["spending"] == "inverse-square"
 
 
 def test_samples_belong_to_the_keeper_once_they_have_come() -> None:
     stream = digits(0)
     buffer = stream.images[:10].copy()
-    mine = keeper(buffer_size=50)
+    mine = live_learner(buffer_size=50)
     mine.observe(buffer, stream.labels[:10])
-    taken = Intake().take(buffer, None, max_label=9)
+    taken = InputReader().take(buffer, None, max_label=9)
     buffer[:] = 0  # as a camera's ring would
     assert np.array_equal(taken.samples.images.numpy(), stream.images[:10])
     memory = upkeep_of(mine).parts.learner.memory
@@ -245,7 +245,7 @@ def test_missing_labels_may_be_none_nan_or_minus_one() -> None:
 
 
 def test_an_empty_batch_is_no_mistake() -> None:
-    mine = keeper()
+    mine = live_learner()
     assert mine.observe(np.zeros((0, 8, 8, 1), np.uint8)).predicted.shape == (0,)
     stream = digits(0)
     play(mine, stream, samples=30)
@@ -256,7 +256,7 @@ def test_an_empty_batch_is_no_mistake() -> None:
 
 def test_a_single_sample_is_a_batch_even_for_a_batch_norm() -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), small_network(10))
-    mine = keeper(network, watch_every=100)
+    mine = live_learner(network, watch_every=100)
     stream = digits(0)
     for number in range(5):
         seen = mine.observe(stream.images[number : number + 1], stream.labels[number : number + 1])
@@ -273,13 +273,13 @@ def test_predictions_for_samples_that_are_not_finite_are_refused() -> None:
 
 def test_large_batches_are_learned_in_steps_of_a_size() -> None:
     stream = digits(0)
-    mine = keeper(batch_size=8, watch_every=10**6)
+    mine = live_learner(batch_size=8, watch_every=10**6)
     mine.observe(stream.images[:50], stream.labels[:50])
     assert "driftwise_steps_total 7\n" in mine.counters
 
 
 def test_each_sample_has_a_number_of_its_own_refused_ones_included() -> None:
-    intake = Intake()
+    intake = InputReader()
     x = np.zeros((3, 2))
     x[1] = np.nan
     first = intake.take(x, None, max_label=9)
@@ -290,7 +290,7 @@ def test_each_sample_has_a_number_of_its_own_refused_ones_included() -> None:
 
 def test_callbacks_hear_what_they_asked_for_and_their_mistakes_stop_nothing() -> None:
     stream = digits(0)
-    mine = keeper()
+    mine = live_learner()
     heard: list[str] = []
     mine.on("*", lambda event: heard.append(event.kind))
 
@@ -308,7 +308,7 @@ def test_callbacks_hear_what_they_asked_for_and_their_mistakes_stop_nothing() ->
 
 def test_counters_read_as_prometheus_wants_them() -> None:
     stream = digits(0)
-    mine = keeper()
+    mine = live_learner()
     right = sum(each.correct for each in play(mine, stream, samples=100))
     lines = mine.counters.splitlines()
     assert f"driftwise_correct_total {right}" in lines
@@ -324,7 +324,7 @@ def test_counters_read_as_prometheus_wants_them() -> None:
 
 
 def test_a_stream_of_one_class_is_watched_until_there_are_more() -> None:
-    draw, mine = np.random.default_rng(0), keeper(detector="combined")
+    draw, mine = np.random.default_rng(0), live_learner(detector="combined")
     for _ in range(30):
         seen = mine.observe(draw.integers(0, 256, (10, 8, 8, 1), dtype=np.uint8), np.zeros(10, int))
         assert not seen.drifted
@@ -336,7 +336,7 @@ def test_a_stream_of_one_class_is_watched_until_there_are_more() -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (8, 8), (64,)])
 def test_a_fixed_encoder_looks_at_floats_of_any_shape(shape: tuple[int, ...]) -> None:
     stream = digits(0, classes=3, turn=270)
-    mine = keeper(small_network(3), encoder="random")
+    mine = live_learner(small_network(3), encoder="random")
     for _, images, labels in stream.batches():
         mine.observe(images.reshape(-1, *shape).astype(np.float32) / 255, labels)
     assert upkeep_of(mine).checks > 1
@@ -387,7 +387,7 @@ def test_a_question_before_the_first_samples_decides_nothing(asked: tuple[int, .
     network = torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     ).append(torch.nn.Linear(4, 10))
-    one, other = (keeper(network, normalise=True) for _ in range(2))
+    one, other = (live_learner(network, normalise=True) for _ in range(2))
     stream = digits(0)
     one.predict(np.zeros(asked, np.uint8))
     play(one, stream, samples=100)
@@ -397,9 +397,9 @@ def test_a_question_before_the_first_samples_decides_nothing(asked: tuple[int, .
 
 def test_a_network_is_copied_when_the_keeper_is_made() -> None:
     network, x = small_network(10), digits(0).images[:5]
-    mine = keeper(network)
+    mine = live_learner(network)
     before = mine.predict_proba(x)
-    again = keeper(network)
+    again = live_learner(network)
     for weights in network.parameters():
         torch.nn.init.zeros_(weights)
     assert (mine.predict_proba(x) == before).all()
@@ -410,7 +410,7 @@ def test_a_table_of_any_scale_can_be_normalised() -> None:
     numbers = np.random.default_rng(0)
     labels = np.arange(200) % 2
     table = (numbers.normal(size=(200, 3)) + 3 * labels[:, None]) * [1e-3, 1.0, 1e5]
-    mine = keeper("mlp", normalise=True, lr=0.1)
+    mine = live_learner("mlp", normalise=True, lr=0.1)
     for start in range(0, 200, 20):
         mine.observe(table[start : start + 20], labels[start : start + 20])
     assert (mine.predict(table) == labels).mean() > 0.9

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import Digits, digits, keeper, play
+from live_tools import Digits, digits, live_learner, play
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
 import driftwise
-from driftwise.live.engine import Done, _Look
+from driftwise.live.engine import BatchOutcome, _Look
 from driftwise.live.label_requests import Request
 from driftwise.live.observation import Observation
 
 
 def learned_then_silent(
-    mine: driftwise.Keeper, stream: Digits, *, until: int = 2
+    mine: driftwise.LiveLearner, stream: Digits, *, until: int = 2
 ) -> list[Observation]:
     """Labels up to the turn and a little before it none; ends `until` alarms after the turn."""
     seen: list[Observation] = []
@@ -48,7 +48,7 @@ class Oracle:
 
 
 def test_without_labels_drift_is_found_by_predictions_and_told_as_waiting() -> None:
-    mine = keeper(detector="combined", check_rows=20)
+    mine = live_learner(detector="combined", check_rows=20)
     seen = learned_then_silent(mine, digits(0, classes=5, turn=450), until=1)
     last = seen[-1]
     assert last.drifted
@@ -61,10 +61,10 @@ def test_without_labels_drift_is_found_by_predictions_and_told_as_waiting() -> N
 def test_labels_are_asked_for_and_the_class_is_realigned_with_what_was_given() -> None:
     stream = digits(0, classes=5, turn=450)
     ask = Oracle(stream)
-    mine = keeper(detector="combined", check_rows=20, labels=ask)
+    mine = live_learner(detector="combined", check_rows=20, labels=ask)
     seen = learned_then_silent(mine, stream, until=3)
     assert ask.requests
-    assert any(each.repaired for each in seen)
+    assert any(each.adapted for each in seen)
     for request in ask.requests:
         assert np.array_equal(request.images, stream.images[request.ids])
         assert (request.predicted == request.label).all()
@@ -79,9 +79,9 @@ def test_labels_are_asked_for_and_the_class_is_realigned_with_what_was_given() -
 def test_recent_labelled_samples_come_first_and_cost_nothing() -> None:
     stream = digits(2, classes=4, turn=360)
     ask = Oracle(stream)
-    mine = keeper(labels=ask)
+    mine = live_learner(labels=ask)
     seen = play(mine, stream)
-    assert any(each.repaired for each in seen)
+    assert any(each.adapted for each in seen)
     assert ask.requests == []
 
 
@@ -89,7 +89,7 @@ def test_recent_labelled_samples_come_first_and_cost_nothing() -> None:
 def test_no_more_labels_are_asked_for_than_the_budget_allows(budget: int) -> None:
     stream = digits(0, classes=5, turn=450)
     ask = Oracle(stream)
-    mine = keeper(detector="combined", check_rows=20, labels=ask, label_budget=budget)
+    mine = live_learner(detector="combined", check_rows=20, labels=ask, label_budget=budget)
     learned_then_silent(mine, stream, until=4)
     assert sum(map(len, ask.requests)) <= budget
     assert upkeep_of(mine).parts.ledger.labels["adaptation"] <= budget
@@ -99,36 +99,38 @@ def test_no_more_labels_are_asked_for_than_the_budget_allows(budget: int) -> Non
 @pytest.mark.parametrize("budget", [0, 7])
 def test_a_class_that_the_budget_does_not_do_for_is_told_as_waiting(budget: int) -> None:
     stream = digits(0, classes=5, turn=450)
-    mine = keeper(detector="combined", check_rows=20, labels=Oracle(stream), label_budget=budget)
+    mine = live_learner(
+        detector="combined", check_rows=20, labels=Oracle(stream), label_budget=budget
+    )
     seen = learned_then_silent(mine, stream, until=3)
     drifted = {label for each in seen for label in each.drifted}
-    assert not any(each.repaired for each in seen)
+    assert not any(each.adapted for each in seen)
     assert set(mine.waiting) == drifted != set()
 
 
 def test_a_class_that_waits_is_realigned_by_labels_that_trickle_in() -> None:
     """Checks go on meanwhile: they do not make samples old that came since it has drifted."""
     stream = digits(0, classes=5, turn=450)
-    mine = keeper(detector="combined", check_rows=20)
+    mine = live_learner(detector="combined", check_rows=20)
     learned_then_silent(mine, stream, until=1)
     waited = set(mine.waiting)
     draw = np.random.default_rng(3)
-    alarms, repaired = 0, set()
+    alarms, adapted = 0, set()
     for _ in range(2):
         for start, images, labels in stream.batches():
             if start > stream.turn:
                 given = [int(label) if draw.random() < 0.08 else None for label in labels]
                 seen = mine.observe(images, given)
                 alarms += bool(waited & set(seen.drifted))
-                repaired |= set(seen.repaired)
+                adapted |= set(seen.adapted)
     assert alarms > 3
-    assert waited <= repaired
+    assert waited <= adapted
 
 
 def test_labels_that_may_still_come_are_kept_within_the_budget() -> None:
     stream = digits(0, classes=5, turn=450)
     asked: list[Request] = []
-    mine = keeper(detector="combined", check_rows=20, labels=asked.append, label_budget=12)
+    mine = live_learner(detector="combined", check_rows=20, labels=asked.append, label_budget=12)
     learned_then_silent(mine, stream, until=4)
     assert 0 < sum(map(len, asked)) <= 12, "an answer to each of them is still affordable"
     for request in asked:
@@ -139,12 +141,12 @@ def test_labels_that_may_still_come_are_kept_within_the_budget() -> None:
 
 
 def test_partly_labelled_streams_are_watched_in_both_ways() -> None:
-    mine = keeper(detector="combined", check_rows=15)
+    mine = live_learner(detector="combined", check_rows=15)
     stream = digits(1, turn=900)
     seen = play(mine, stream, known=0.5)
     assert not any(each.drifted for each in seen[:90])
     assert any(each.drifted for each in seen[90:])
-    assert any(each.repaired for each in seen[90:])
+    assert any(each.adapted for each in seen[90:])
     assert sum(each.labelled for each in seen) < 1000
 
 
@@ -167,12 +169,12 @@ TROUBLES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_label_callback_that_fails_is_told_and_counted_and_stops_nothing(trouble: str) -> None:
     callback, text = TROUBLES[trouble]
-    mine = keeper(detector="combined", check_rows=20, labels=callback)
+    mine = live_learner(detector="combined", check_rows=20, labels=callback)
     seen = learned_then_silent(mine, digits(0, classes=5, turn=450), until=1)
     assert any(text in note for note in seen[-1].notes), seen[-1].notes
     assert not any("\n" in note for note in seen[-1].notes)
     assert seen[-1].waiting
-    assert not seen[-1].repaired
+    assert not seen[-1].adapted
     assert "label_failures_total 0" not in mine.counters
     mine.observe(digits(0).images[:3])
 
@@ -183,11 +185,11 @@ def test_a_label_callback_that_fails_is_told_and_counted_and_stops_nothing(troub
     ids=["later", "nobody knows"],
 )
 def test_no_label_is_no_failure(said: Any, text: str) -> None:
-    mine = keeper(detector="combined", check_rows=20, labels=said)
+    mine = live_learner(detector="combined", check_rows=20, labels=said)
     seen = learned_then_silent(mine, digits(0, classes=5, turn=450), until=1)
     assert any(text in note for note in seen[-1].notes), seen[-1].notes
     assert seen[-1].waiting
-    assert not seen[-1].repaired
+    assert not seen[-1].adapted
     assert "label_failures_total 0\n" in mine.counters
 
 
@@ -199,7 +201,7 @@ def test_what_a_callback_leaves_out_of_a_mapping_may_come_later() -> None:
         later.extend(request.ids[1::2].tolist())
         return {int(number): int(stream.labels[number]) for number in request.ids[::2]}
 
-    mine = keeper(detector="combined", check_rows=20, labels=some)
+    mine = live_learner(detector="combined", check_rows=20, labels=some)
     seen = learned_then_silent(mine, stream, until=1)
     assert any("may still come" in note for note in seen[-1].notes)
     given = upkeep_of(mine).parts.ledger.labels["adaptation"]
@@ -218,7 +220,7 @@ def test_what_nobody_knows_is_not_waited_for() -> None:
     def some(request: Request) -> list[int | None]:
         return [int(stream.labels[n]) if n % 2 else None for n in request.ids]
 
-    mine = keeper(detector="combined", check_rows=20, labels=some)
+    mine = live_learner(detector="combined", check_rows=20, labels=some)
     seen = learned_then_silent(mine, stream, until=1)
     assert any("labels that were asked for came" in note for note in seen[-1].notes)
     assert mine.open_requests == ()
@@ -233,7 +235,7 @@ def test_a_callback_that_blocks_is_left_behind_and_its_answer_taken_up_later() -
         release.wait(60)
         return stream.labels[request.ids]
 
-    mine = keeper(detector="combined", check_rows=20, labels=slow, label_seconds=0.05)
+    mine = live_learner(detector="combined", check_rows=20, labels=slow, label_seconds=0.05)
     began = time.monotonic()
     seen = learned_then_silent(mine, stream, until=1)
     assert time.monotonic() - began < 60
@@ -246,13 +248,13 @@ def test_a_callback_that_blocks_is_left_behind_and_its_answer_taken_up_later() -
     assert upkeep_of(mine).parts.ledger.labels["adaptation"] == len(calls[0])
     assert f"labels_late_total {len(calls[0])}\n" in mine.counters
     right = int((stream.labels[calls[0].ids] == calls[0].label).sum())
-    assert (calls[0].label in after.repaired) == (right >= 10)
+    assert (calls[0].label in after.adapted) == (right >= 10)
     assert after.loss is not None, "and what came was learned from"
 
 
 def test_late_answers_realign_a_class_that_waited() -> None:
     stream = digits(0, classes=5, turn=450)
-    mine = keeper(detector="combined", check_rows=20)
+    mine = live_learner(detector="combined", check_rows=20)
     seen = learned_then_silent(mine, stream, until=1)
     assert seen[-1].waiting
     since = len(seen) * 10
@@ -262,7 +264,7 @@ def test_late_answers_realign_a_class_that_waited() -> None:
     assert mine.waiting == waiting, "answers are taken up by the next batch"
     after = mine.observe(stream.images[:0])
     # The answers may show that others have drifted, too.
-    assert set(after.repaired) == set(waiting) | set(after.drifted)
+    assert set(after.adapted) == set(waiting) | set(after.drifted)
     assert mine.waiting == ()
     memory = upkeep_of(mine).parts.learner.memory
     for label in waiting:
@@ -271,7 +273,7 @@ def test_late_answers_realign_a_class_that_waited() -> None:
 
 def test_answers_are_taken_up_in_the_order_in_which_they_came() -> None:
     stream = digits(0, classes=5, turn=None)
-    mine = keeper()
+    mine = live_learner()
     play(mine, stream, samples=100)
     samples = mine.observe(stream.images[100:160]).ids
     for number in samples[::-1]:
@@ -285,7 +287,7 @@ def test_answers_are_taken_up_in_the_order_in_which_they_came() -> None:
 
 def test_the_last_of_two_answers_to_one_sample_does_not_count_and_gone_samples_are_told() -> None:
     stream = digits(0, classes=5, turn=None)
-    mine = keeper(recent_rows=20)
+    mine = live_learner(recent_rows=20)
     play(mine, stream, samples=100)
     first = mine.observe(stream.images[100:110]).ids
     mine.answer(first, stream.labels[100:110])
@@ -298,42 +300,42 @@ def test_the_last_of_two_answers_to_one_sample_does_not_count_and_gone_samples_a
 
 def test_samples_that_say_how_classes_look_are_not_trained_on_when_labels_come_for_them() -> None:
     stream = digits(0, classes=5, turn=None)
-    mine = keeper(reference_size=10)
+    mine = live_learner(reference_size=10)
     play(mine, stream, samples=100)
     ids = mine.observe(stream.images[100:200]).ids
-    upkeep = upkeep_of(mine)
-    refers = upkeep.window.guessed.refers_to(torch.from_numpy(ids)).numpy()
+    engine = upkeep_of(mine)
+    refers = engine.window.guessed.refers_to(torch.from_numpy(ids)).numpy()
     assert refers.any()
     mine.answer(ids, stream.labels[ids])
     mine.observe(stream.images[200:201])
-    learned = set(upkeep.window.learned.samples().ids.tolist())
+    learned = set(engine.window.learned.samples().ids.tolist())
     assert learned.isdisjoint(ids[refers].tolist())
     assert not learned.isdisjoint(ids[~refers].tolist())
 
 
 def test_samples_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> None:
     stream = digits(0, classes=5, turn=None)
-    mine = keeper(reference_size=30)
+    mine = live_learner(reference_size=30)
     play(mine, stream, samples=150)
     mine.observe(stream.images[150:200])
-    upkeep = upkeep_of(mine)
-    track = upkeep.window.guessed
-    look = _Look(number=2, known_classes=(0,), track=upkeep.window.given)
-    done = Done(predicted=torch.empty(0))
-    labels = upkeep._labels(done, look, asking=False, now=150)
+    engine = upkeep_of(mine)
+    track = engine.window.guessed
+    look = _Look(number=2, known_classes=(0,), track=engine.window.given)
+    done = BatchOutcome(predicted=torch.empty(0))
+    labels = engine._labels(done, look, asking=False, now=150)
     guessed = labels.unlabelled()
     assert guessed.ids.tolist() == list(range(150, 200))
     before = track.state_dict()
     assert torch.isin(before["collected"]["ids"], guessed.ids).any()
     batch = replace(guessed[:20], labels=torch.from_numpy(stream.labels[150:170]))
-    upkeep._bench(upkeep.parts.given, look, labels, done).rehearse(batch)
-    for pile in ("collected", "current"):
-        assert not torch.isin(track.state_dict()[pile]["ids"], batch.ids).any()
+    engine._bench(engine.parts.given, look, labels, done).rehearse(batch)
+    for queue in ("collected", "current"):
+        assert not torch.isin(track.state_dict()[queue]["ids"], batch.ids).any()
     assert labels.unlabelled().ids.tolist() == list(range(170, 200))
 
 
 def test_answers_that_fit_no_sample_are_refused() -> None:
-    mine = keeper()
+    mine = live_learner()
     mine.observe(digits(0).images[:10], digits(0).labels[:10])
     assert "2 samples" in complaint(lambda: mine.answer([1, 2], [0]))
     assert "sample 10 has not come yet" in complaint(lambda: mine.answer([10], [0]))

@@ -16,7 +16,7 @@ from test_keeper_saving import state_of
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.live.input_statistics import Seen
+from driftwise.live.input_statistics import InputStatistics
 from driftwise.live.observation import Observation
 
 
@@ -27,14 +27,14 @@ def vectors(seed: int = 0, *, classes: int = 4) -> tuple[np.ndarray, np.ndarray]
     return data.images[some].reshape(-1, 64).astype(np.float32) / 255, data.labels[some]
 
 
-def play(mine: driftwise.Keeper, x: np.ndarray, y: np.ndarray) -> list[Observation]:
+def play(mine: driftwise.LiveLearner, x: np.ndarray, y: np.ndarray) -> list[Observation]:
     return [
         mine.observe(x[start : start + 20], y[start : start + 20])
         for start in range(mine.samples, len(y), 20)
     ]
 
 
-def right(mine: driftwise.Keeper, x: np.ndarray, y: np.ndarray) -> float:
+def right(mine: driftwise.LiveLearner, x: np.ndarray, y: np.ndarray) -> float:
     return float((mine.predict(x) == y).mean())
 
 
@@ -44,7 +44,7 @@ def right(mine: driftwise.Keeper, x: np.ndarray, y: np.ndarray) -> float:
 def test_one_outlier_changes_next_to_nothing(size: float, when: int, own: bool) -> None:
     x, y = vectors()
     x[when] = size
-    mine = driftwise.Keeper(small_network(outputs=4) if own else "mlp")
+    mine = driftwise.LiveLearner(small_network(outputs=4) if own else "mlp")
     seen = play(mine, x[:400], y[:400])
     report = seen[when // 20]
     assert report.quarantined == (when % 20,)
@@ -57,7 +57,7 @@ def test_one_outlier_changes_next_to_nothing(size: float, when: int, own: bool) 
 def test_samples_one_by_one_are_judged_as_soon_as_there_are_some() -> None:
     x, y = vectors()
     x[7] = 1e6
-    mine = driftwise.Keeper("mlp")
+    mine = driftwise.LiveLearner("mlp")
     seen = [mine.observe(x[n : n + 1], y[n : n + 1]) for n in range(60)]
     assert [n for n, each in enumerate(seen) if each.quarantined] == [7]
 
@@ -65,7 +65,7 @@ def test_samples_one_by_one_are_judged_as_soon_as_there_are_some() -> None:
 def test_a_class_that_goes_on_far_outside_has_drifted() -> None:
     x, y = vectors(classes=3)
     x[200:][y[200:] == 1] += 1000
-    mine = driftwise.Keeper("mlp", reference_size=10, check_rows=10, watch_every=3)
+    mine = driftwise.LiveLearner("mlp", reference_size=10, check_rows=10, watch_every=3)
     seen = play(mine, x, y)
     assert sum(len(each.quarantined) for each in seen) == 4, "and then they agree"
     assert 1 in {label for each in seen for label in each.drifted}
@@ -75,7 +75,7 @@ def test_a_class_that_goes_on_far_outside_has_drifted() -> None:
 def test_another_unit_for_everything_is_followed() -> None:
     x, y = vectors()
     x[400:] *= 10_000
-    mine = driftwise.Keeper("mlp")
+    mine = driftwise.LiveLearner("mlp")
     play(mine, x, y)
     assert right(mine, x[-200:], y[-200:]) > 0.9
 
@@ -96,7 +96,7 @@ def test_features_of_any_scale_constant_and_rare_ones_have_no_outliers(
         ],
         axis=1,
     )
-    seen = Seen((5,), torch.float32, factor=50.0)
+    seen = InputStatistics((5,), torch.float32, factor=50.0)
     for part in torch.split(torch.from_numpy(x).float(), 20):
         assert not seen.far(part).any()
         seen.add(part)
@@ -111,7 +111,7 @@ def test_a_gradient_out_of_proportion_is_shortened() -> None:
     x, y = vectors()
     x[100] = 1e6
     settings: dict[str, Any] = {"optimiser": "sgd", "lr": 0.1, "outlier_factor": None}
-    mine = driftwise.Keeper(small_network(outputs=4), **settings)
+    mine = driftwise.LiveLearner(small_network(outputs=4), **settings)
     play(mine, x[:80], y[:80])
     before = [weight.clone() for weight in _weights(mine)]
     mine.observe(x[100:101], y[100:101])
@@ -122,15 +122,15 @@ def test_a_gradient_out_of_proportion_is_shortened() -> None:
     assert 0 < moved.norm() <= steps * 0.1 * 10.0 * 1.001
 
 
-def _weights(mine: driftwise.Keeper) -> list[torch.Tensor]:
-    assert mine._upkeep is not None
-    return [each.detach() for each in mine._upkeep.parts.learner.network.parameters()]
+def _weights(mine: driftwise.LiveLearner) -> list[torch.Tensor]:
+    assert mine._engine is not None
+    return [each.detach() for each in mine._engine.parts.learner.network.parameters()]
 
 
 def test_a_model_that_has_broken_goes_back_and_goes_on() -> None:
     x, y = vectors()
     free: dict[str, Any] = {"outlier_factor": None, "max_gradient": None, "optimiser": "sgd"}
-    mine = driftwise.Keeper(small_network(outputs=4), lr=0.1, **free)
+    mine = driftwise.LiveLearner(small_network(outputs=4), lr=0.1, **free)
     play(mine, x[:400], y[:400])
     before = mine.predict_proba(x[:50])
     told: list[object] = []
@@ -144,7 +144,7 @@ def test_a_model_that_has_broken_goes_back_and_goes_on() -> None:
 
 def test_a_model_that_breaks_with_the_first_batch_begins_with_fresh_weights() -> None:
     x, y = vectors()
-    mine = driftwise.Keeper("mlp", optimiser="sgd", lr=10.0**6, max_gradient=None)
+    mine = driftwise.LiveLearner("mlp", optimiser="sgd", lr=10.0**6, max_gradient=None)
     assert any("fresh weights" in note for note in mine.observe(x[:20], y[:20]).notes)
     assert np.isfinite(mine.predict_proba(x[:20])).all()
 
@@ -152,11 +152,11 @@ def test_a_model_that_breaks_with_the_first_batch_begins_with_fresh_weights() ->
 def test_pauses_change_no_bit_between_outliers(tmp_path: Path) -> None:
     x, y = vectors(classes=2)
     x[40:300][y[40:300] == 1] += 1000
-    whole = driftwise.Keeper("mlp")
+    whole = driftwise.LiveLearner("mlp")
     play(whole, x[:300], y[:300])
-    with driftwise.Keeper("mlp", folder=tmp_path / "kept") as mine:
+    with driftwise.LiveLearner("mlp", folder=tmp_path / "kept") as mine:
         play(mine, x[:60], y[:60])
         assert mine._state()["parts"]["seen"]["flags"], "some outliers, and no agreement yet"
-    with driftwise.Keeper.load(tmp_path / "kept") as last:
+    with driftwise.LiveLearner.load(tmp_path / "kept") as last:
         play(last, x[:300], y[:300])
         assert same(state_of(last), state_of(whole))

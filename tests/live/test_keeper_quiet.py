@@ -1,4 +1,4 @@
-"""Streams in which nothing changes: how often a keeper cries wolf, and that it sees real ones."""
+"""Streams in which nothing changes: how often a live learner cries wolf, and that it sees real ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def samples(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndar
     return x.astype(np.float32), labels
 
 
-def learned(draw: np.random.Generator, rare: float, seed: int) -> driftwise.Keeper:
-    mine = driftwise.Keeper(
+def learned(draw: np.random.Generator, rare: float, seed: int) -> driftwise.LiveLearner:
+    mine = driftwise.LiveLearner(
         "mlp", detector="ks", adaptation="vanilla", seed=seed, reference_size=50
     )
     for _ in range(16):

@@ -1,4 +1,4 @@
-"""Saved and loaded, a keeper goes on as if nothing had been: to the last bit."""
+"""Saved and loaded, a live learner goes on as if nothing had been: to the last bit."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, keeper, play, small_network
+from live_tools import digits, live_learner, play, small_network
 from run_tools import ENVIRONMENT, complaint
 from same_state import same
 
 import driftwise
 from driftwise.errors import RunFailure
-from driftwise.live.engine import Upkeep
+from driftwise.live.engine import LiveEngine
 from driftwise.live.events import Event
 from driftwise.live.label_requests import Request
 from driftwise.runs import store
 
 
-def state_of(mine: driftwise.Keeper) -> dict[str, Any]:
+def state_of(mine: driftwise.LiveLearner) -> dict[str, Any]:
     """All that may change, but for seconds on a clock."""
     state = mine._state()
     if state["parts"] is not None:
@@ -40,16 +40,16 @@ def state_of(mine: driftwise.Keeper) -> dict[str, Any]:
     return state
 
 
-Load = Callable[..., driftwise.Keeper]
+Load = Callable[..., driftwise.LiveLearner]
 
 
 @pytest.fixture
 def load() -> Iterator[Load]:
-    """Loads keepers that are let go at the end, saved or not."""
-    loaded: list[driftwise.Keeper] = []
+    """Loads live learners that are let go at the end, saved or not."""
+    loaded: list[driftwise.LiveLearner] = []
 
-    def it(*arguments: Any, **more: Any) -> driftwise.Keeper:
-        loaded.append(driftwise.Keeper.load(*arguments, **more))
+    def it(*arguments: Any, **more: Any) -> driftwise.LiveLearner:
+        loaded.append(driftwise.LiveLearner.load(*arguments, **more))
         return loaded[-1]
 
     yield it
@@ -70,8 +70,8 @@ def test_pauses_change_no_bit(
 ) -> None:
     stream = digits(2, classes=5, turn=450)
     answers = iter_labels(stream.labels)
-    whole = keeper(labels=answers, **settings)
-    paused = keeper(labels=answers, folder=tmp_path / "it", **settings)
+    whole = live_learner(labels=answers, **settings)
+    paused = live_learner(labels=answers, folder=tmp_path / "it", **settings)
     draw = np.random.default_rng(5)
     drifted = False
     for start, images, labels in stream.batches():
@@ -84,7 +84,7 @@ def test_pauses_change_no_bit(
         other = paused.observe(images, given)
         assert np.array_equal(one.predicted, other.predicted)
         assert (one.loss, one.notes, one.verdicts) == (other.loss, other.notes, other.verdicts)
-        drifted |= bool(one.repaired)
+        drifted |= bool(one.adapted)
     assert drifted, "or nothing worth saving happened"
     assert same(state_of(whole), state_of(paused))
 
@@ -97,11 +97,11 @@ def test_a_keeper_around_a_network_of_ones_own_is_loaded_around_the_same(
     tmp_path: Path, load: Load
 ) -> None:
     stream = digits(0, turn=None)
-    with keeper(small_network(3), folder=tmp_path / "it") as mine:
+    with live_learner(small_network(3), folder=tmp_path / "it") as mine:
         play(mine, stream, samples=300)  # ten classes: it has grown
         expected = mine.predict_proba(stream.images)
     assert "the network it was made with" in complaint(
-        lambda: driftwise.Keeper.load(tmp_path / "it")
+        lambda: driftwise.LiveLearner.load(tmp_path / "it")
     )
     loaded = load(tmp_path / "it", small_network(3))
     assert np.array_equal(loaded.predict_proba(stream.images), expected)
@@ -114,7 +114,7 @@ def test_a_folder_of_a_backbone_by_name_also_opens_as_a_predictor(
     tmp_path: Path, load: Load
 ) -> None:
     stream = digits(0, turn=None)
-    with keeper("mlp", folder=tmp_path / "it") as mine:
+    with live_learner("mlp", folder=tmp_path / "it") as mine:
         play(mine, stream, samples=200)
     predictor = driftwise.load(tmp_path / "it")
     assert np.array_equal(predictor.predict(stream.images), mine.predict(stream.images))
@@ -123,7 +123,7 @@ def test_a_folder_of_a_backbone_by_name_also_opens_as_a_predictor(
 def test_samples_without_labels_change_no_bit_of_what_is_loaded(tmp_path: Path, load: Load) -> None:
     stream = digits(0, turn=None)
     values = stream.images.reshape(-1, 64).astype(np.float32)
-    with driftwise.Keeper("mlp", folder=tmp_path / "it") as mine:
+    with driftwise.LiveLearner("mlp", folder=tmp_path / "it") as mine:
         mine.observe(values[:50], stream.labels[:50])
         mine.observe(2 * values[50:100])  # inputs are scaled by these, too
         expected = mine.predict_proba(values)
@@ -134,7 +134,7 @@ def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
     tmp_path: Path, load: Load
 ) -> None:
     stream = digits(0, turn=None)
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     play(mine, stream, samples=100)
     ids = mine.observe(stream.images[100:150]).ids
     mine.answer(ids, stream.labels[ids])
@@ -151,7 +151,7 @@ def test_a_detector_that_goes_by_labels_says_once_that_other_samples_are_not_wat
     tmp_path: Path, load: Load
 ) -> None:
     stream = digits(0, turn=None)
-    with keeper(detector="reconstruction", folder=tmp_path / "it") as mine:
+    with live_learner(detector="reconstruction", folder=tmp_path / "it") as mine:
         play(mine, stream, samples=20)
         first = mine.observe(stream.images[20:30])
     assert "this detector goes by labels: samples without are not watched" in first.notes
@@ -162,7 +162,7 @@ def test_requests_that_nobody_has_answered_survive_a_restart(tmp_path: Path, loa
     stream = digits(0, classes=5, turn=450)
     asked: list[Request] = []
     settings = {"detector": "combined", "check_rows": 20}
-    mine = keeper(labels=asked.append, folder=tmp_path / "it", **settings)
+    mine = live_learner(labels=asked.append, folder=tmp_path / "it", **settings)
     for start, images, labels in stream.batches():
         if mine.observe(images, labels if start < 350 else None).drifted:
             break
@@ -175,7 +175,7 @@ def test_requests_that_nobody_has_answered_survive_a_restart(tmp_path: Path, loa
 
 
 def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
-    mine = keeper(folder=tmp_path / "it")
+    mine = live_learner(folder=tmp_path / "it")
     mine.observe(digits(0).images[:10], digits(0).labels[:10])
     mine.save()
     script = f"import driftwise; driftwise.Keeper.load({str(tmp_path / 'it')!r})"
@@ -184,19 +184,19 @@ def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert f"is in use by another process (pid {os.getpid()})" in done.stderr
-    assert "in use" in complaint(lambda: driftwise.Keeper.load(tmp_path / "it"))
+    assert "in use" in complaint(lambda: driftwise.LiveLearner.load(tmp_path / "it"))
     mine.close()
-    driftwise.Keeper.load(tmp_path / "it").close()
+    driftwise.LiveLearner.load(tmp_path / "it").close()
 
 
 def test_a_folder_that_is_taken_or_holds_other_things_is_refused(tmp_path: Path) -> None:
-    keeper(folder=tmp_path / "it").close()
-    text = complaint(lambda: keeper(folder=tmp_path / "it"))
+    live_learner(folder=tmp_path / "it").close()
+    text = complaint(lambda: live_learner(folder=tmp_path / "it"))
     assert "go on with Keeper.load" in text
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("dear")
-    assert "holds files but no run" in complaint(lambda: keeper(folder=tmp_path / "letters"))
-    assert "holds no run" in complaint(lambda: driftwise.Keeper.load(tmp_path / "letters"))
+    assert "holds files but no run" in complaint(lambda: live_learner(folder=tmp_path / "letters"))
+    assert "holds no run" in complaint(lambda: driftwise.LiveLearner.load(tmp_path / "letters"))
 
 
 def test_a_folder_that_a_kill_left_before_its_config_was_written_can_be_taken_again(
@@ -205,21 +205,21 @@ def test_a_folder_that_a_kill_left_before_its_config_was_written_can_be_taken_ag
     (tmp_path / "it").mkdir()
     for name in (".lock", "checksums.json", ".config.json.0123456789abcdef.tmp"):
         (tmp_path / "it" / name).write_text("{}")
-    with keeper(folder=tmp_path / "it") as mine:
+    with live_learner(folder=tmp_path / "it") as mine:
         mine.observe(digits(0).images[:10], digits(0).labels[:10])
     assert not list((tmp_path / "it").glob("*.tmp"))
 
 
 def test_a_run_of_a_benchmark_is_no_keeper(finished: Path) -> None:
-    assert "no keeper" in complaint(lambda: driftwise.Keeper.load(finished))
+    assert "no live learner" in complaint(lambda: driftwise.LiveLearner.load(finished))
 
 
 def test_a_keeper_without_a_folder_cannot_be_saved_and_says_so() -> None:
-    assert "make the keeper with a folder" in complaint(keeper().save)
+    assert "make the live learner with a folder" in complaint(live_learner().save)
 
 
 def test_a_keeper_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, load: Load) -> None:
-    keeper(folder=tmp_path / "it").close()
+    live_learner(folder=tmp_path / "it").close()
     loaded = load(tmp_path / "it")
     assert loaded.samples == 0
     loaded.observe(digits(0).images[:10], digits(0).labels[:10])
@@ -228,7 +228,7 @@ def test_a_keeper_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, l
 def test_an_error_between_batches_costs_nothing(tmp_path: Path, load: Load) -> None:
     stream = digits(0)
     told: list[str] = []
-    with contextlib.suppress(KeyError), keeper(folder=tmp_path / "it") as mine:
+    with contextlib.suppress(KeyError), live_learner(folder=tmp_path / "it") as mine:
         mine.on("closed", lambda event: told.append(event.kind))
         mine.observe(stream.images[:10], stream.labels[:10])
         raise KeyError("somebody's mistake")
@@ -240,20 +240,20 @@ def test_what_a_broken_batch_left_behind_is_not_saved(
     tmp_path: Path, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = digits(0)
-    with contextlib.suppress(KeyboardInterrupt), keeper(folder=tmp_path / "it") as mine:
+    with contextlib.suppress(KeyboardInterrupt), live_learner(folder=tmp_path / "it") as mine:
         mine.observe(stream.images[:10], stream.labels[:10])
         mine.save()
 
         def interrupted(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Upkeep, "_check", interrupted)
+        monkeypatch.setattr(LiveEngine, "_check", interrupted)
         mine.observe(stream.images[10:20], stream.labels[10:20])
     assert load(tmp_path / "it").samples == 10
 
 
 def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) -> None:
-    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    stream, mine = digits(0), live_learner(folder=tmp_path / "it")
     copies: list[Path] = []
 
     def backup(_: Event) -> None:
@@ -271,7 +271,7 @@ def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) ->
 def test_nobody_is_told_of_a_save_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    stream, mine = digits(0), live_learner(folder=tmp_path / "it")
     told: list[str] = []
     mine.on("*", lambda event: told.append(event.kind))
     mine.observe(stream.images[:10], stream.labels[:10])
@@ -293,7 +293,7 @@ def _full(*_: Any) -> None:
 
 
 def test_no_label_is_taken_that_will_not_be_saved(tmp_path: Path, load: Load) -> None:
-    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    stream, mine = digits(0), live_learner(folder=tmp_path / "it")
     mine.observe(stream.images[:100], stream.labels[:100])
     ids = mine.observe(stream.images[100:110]).ids
     accepted = []
@@ -316,7 +316,7 @@ def test_no_label_is_taken_that_will_not_be_saved(tmp_path: Path, load: Load) ->
 def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
     tmp_path: Path, load: Load
 ) -> None:
-    stream, mine = digits(0), keeper(folder=tmp_path / "it")
+    stream, mine = digits(0), live_learner(folder=tmp_path / "it")
     mine.on("classes", lambda _: mine.close())
     seen = mine.observe(stream.images[:20], stream.labels[:20])
     assert seen.new_classes
@@ -327,7 +327,7 @@ def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
 
 def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
     stream = digits(2, classes=4, turn=360)
-    with keeper(folder=tmp_path / "it") as mine:
+    with live_learner(folder=tmp_path / "it") as mine:
         seen = play(mine, stream)
     lines = (tmp_path / "it" / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
@@ -336,14 +336,14 @@ def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
     assert kinds[-1] == "closed"
     assert kinds.count("checked") == sum(bool(each.verdicts) for each in seen)
     realigned = [event["classes"] for event in events if event["event"] == "realigned"]
-    assert realigned == [list(each.repaired) for each in seen if each.repaired]
+    assert realigned == [list(each.adapted) for each in seen if each.adapted]
     steps = [event["step"] for event in events]
     assert steps == sorted(steps)
 
 
 def test_what_is_left_of_a_batch_that_broke_off_is_not_copied_either() -> None:
     stream = digits(0)
-    mine = keeper()
+    mine = live_learner()
     mine.observe(stream.images[:10], stream.labels[:10])
     assert copy.deepcopy(mine).samples == 10
     mine._failure = "no room left"
@@ -369,12 +369,12 @@ def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_i
             return logits
 
     stream = digits(0)
-    mine = keeper(Interrupting(), folder=tmp_path / "it")
+    mine = live_learner(Interrupting(), folder=tmp_path / "it")
     mine.observe(stream.images[:10], stream.labels[:10])
     mine.save()
     said = mine.predict(stream.images[:10])
-    assert mine._upkeep is not None
-    vars(mine._upkeep.parts.learner.network)["fails"] = True
+    assert mine._engine is not None
+    vars(mine._engine.parts.learner.network)["fails"] = True
     with pytest.raises(RuntimeError, match="no room left"):
         mine.observe(stream.images[10:20], stream.labels[10:20])
     for call in (

@@ -1,4 +1,4 @@
-"""A keeper whose evidence adds up sample by sample."""
+"""A live learner whose evidence adds up sample by sample."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def make_images(samples: int, *, turn: int, seed: int = 0) -> Digits:
 
 def test_a_drift_is_dated_and_realigned_with_samples_that_came_since() -> None:
     stream = make_images(700, turn=400)
-    mine = driftwise.Keeper("mlp", **SETTINGS)
+    mine = driftwise.LiveLearner("mlp", **SETTINGS)
     for start, images, labels in stream.batches():
         seen = mine.observe(images, labels)
         if seen.drifted or start > stream.turn + 150:
             break
-    assert seen.drifted == seen.repaired == (0,)
+    assert seen.drifted == seen.adapted == (0,)
     assert start > stream.turn + 20
-    assert mine._upkeep is not None
-    parts = mine._upkeep.parts
+    assert mine._engine is not None
+    parts = mine._engine.parts
     onset = monitor_of(parts.given).onset(0)
     ids = parts.learner.memory.samples_of(0).ids
     assert onset is not None
@@ -56,7 +56,7 @@ def test_a_drift_is_dated_and_realigned_with_samples_that_came_since() -> None:
 
 def test_a_realigned_class_is_watched_again_after_few_samples() -> None:
     stream = make_images(700, turn=400)
-    mine = driftwise.Keeper("mlp", detector="sequential", **FEW)
+    mine = driftwise.LiveLearner("mlp", detector="sequential", **FEW)
     labelled = waited = 0
     for _, images, labels in stream.batches():
         seen = mine.observe(images, labels)
@@ -65,21 +65,21 @@ def test_a_realigned_class_is_watched_again_after_few_samples() -> None:
             if any(verdict.label == 0 for verdict in seen.verdicts):
                 waited = labelled
                 break
-        labelled = labelled or int(0 in seen.repaired)
+        labelled = labelled or int(0 in seen.adapted)
     # Every third sample is watched: ten of them, one to look at, and what a batch brings.
     assert 3 * 10 < waited <= 3 * (10 + 2) + 10
 
 
 def test_pauses_change_no_bit_of_the_evidence(tmp_path: Path) -> None:
     stream = make_images(520, turn=300)
-    steady = driftwise.Keeper("mlp", **SETTINGS)
+    steady = driftwise.LiveLearner("mlp", **SETTINGS)
     play(steady, stream)
-    paused = driftwise.Keeper("mlp", folder=tmp_path / "it", **SETTINGS)
+    paused = driftwise.LiveLearner("mlp", folder=tmp_path / "it", **SETTINGS)
     for start, images, labels in stream.batches():
         paused.observe(images, labels)
         if start in (150, 340, 480):
             paused.close()
-            paused = driftwise.Keeper.load(tmp_path / "it")
+            paused = driftwise.LiveLearner.load(tmp_path / "it")
     paused.close()
     evidence, same_evidence = (each._state()["parts"]["monitors"] for each in (steady, paused))
     assert same(evidence, same_evidence)
@@ -88,7 +88,7 @@ def test_pauses_change_no_bit_of_the_evidence(tmp_path: Path) -> None:
 
 
 def test_samples_without_labels_are_told_to_be_unwatched() -> None:
-    mine = driftwise.Keeper("mlp", **SETTINGS)
+    mine = driftwise.LiveLearner("mlp", **SETTINGS)
     seen = play(mine, digits(0, classes=3, turn=None), known=0.5, samples=60)
     assert (
         sum("samples without are not watched" in note for each in seen for note in each.notes) == 1

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, keeper, small_network
+from live_tools import digits, live_learner, small_network
 from run_tools import complaint
 from test_keeper_drift import upkeep_of
 
 from driftwise.live import components
 from driftwise.live import live_learner as keeper_module
-from driftwise.live.engine import Upkeep
-from driftwise.live.priority import PREDICTIONS_FIRST, QUICK_TURNS, Courtesy
-from driftwise.live.snapshot import Published
+from driftwise.live.engine import LiveEngine
+from driftwise.live.priority import FAST_SWITCHING, PREDICTIONS_FIRST, PredictionPriority
+from driftwise.live.snapshot import NetworkSnapshots
 
 
 def test_every_answer_is_that_of_one_published_network_never_of_a_mix() -> None:
     stream = digits(0, turn=None)
-    mine = keeper("mlp", lr=0.1, detector="never")
+    mine = live_learner("mlp", lr=0.1, detector="never")
     asked = stream.images[:32]
     mine.observe(stream.images[:20], stream.labels[:20] % 4)
     lawful = {mine.predict_proba(asked).tobytes()}
@@ -56,7 +56,7 @@ def test_asking_changes_nothing_of_what_is_learned() -> None:
     stream = digits(0, turn=None)
     states = []
     for asks in (False, True):
-        mine = keeper(small_network(10))
+        mine = live_learner(small_network(10))
         for _, images, labels in list(stream.batches())[:20]:
             if asks:
                 mine.predict(images)
@@ -75,7 +75,7 @@ def test_asking_changes_nothing_of_what_is_learned() -> None:
 )
 def test_what_is_published_is_what_the_learner_itself_would_say(settings: dict[str, Any]) -> None:
     stream = digits(0, turn=None)
-    mine = keeper("cnn", average_steps=0, **settings)
+    mine = live_learner("cnn", average_steps=0, **settings)
     for _, images, labels in list(stream.batches())[:10]:
         mine.observe(images, labels)
     asked = torch.from_numpy(stream.images[:600])
@@ -86,7 +86,7 @@ def test_what_is_published_is_what_the_learner_itself_would_say(settings: dict[s
 def test_a_reader_keeps_its_network_for_as_long_as_it_reads() -> None:
     network = small_network(3)
     everything = torch.ones(3, dtype=torch.bool)
-    published = Published(network, everything)
+    published = NetworkSnapshots(network, everything)
     with published.reading() as held:
         before = [weight.clone() for weight in held.network.parameters()]
         for number in range(5):
@@ -102,12 +102,12 @@ def test_a_reader_keeps_its_network_for_as_long_as_it_reads() -> None:
 
 def test_there_are_two_more_copies_than_readers_and_no_others() -> None:
     network = small_network(3)
-    published = Published(network, torch.ones(3, dtype=torch.bool))
+    published = NetworkSnapshots(network, torch.ones(3, dtype=torch.bool))
     seen = set()
     for _ in range(10):
         published.renew(network, torch.ones(3, dtype=torch.bool))
-        with published.reading() as edition:
-            seen.add(id(edition))
+        with published.reading() as snapshot:
+            seen.add(id(snapshot))
     assert len(seen) == 2
 
 
@@ -116,54 +116,54 @@ def test_buffers_are_published_too_even_those_that_are_never_saved() -> None:
     network = torch.nn.Sequential(norm, torch.nn.Linear(4, 2))
     network.register_buffer("scale", torch.zeros(1), persistent=False)
     both = torch.ones(2, dtype=torch.bool)
-    published = Published(network, both)
+    published = NetworkSnapshots(network, both)
     for number in (1.0, 2.0, 3.0):
         network.get_buffer("scale").fill_(number)
         norm(torch.full((8, 4), number))
         published.renew(network, both)
-        with published.reading() as edition:
-            assert float(edition.network.get_buffer("scale")) == number
-            mean = edition.network.get_buffer("0.running_mean")
+        with published.reading() as snapshot:
+            assert float(snapshot.network.get_buffer("scale")) == number
+            mean = snapshot.network.get_buffer("0.running_mean")
             assert torch.equal(mean, network.get_buffer("0.running_mean"))
-            assert not edition.network.training
+            assert not snapshot.network.training
 
 
 def test_turns_are_quick_while_anybody_predicts_and_as_before_afterwards() -> None:
     before = sys.getswitchinterval()
-    with QUICK_TURNS:
-        with QUICK_TURNS:
+    with FAST_SWITCHING:
+        with FAST_SWITCHING:
             assert sys.getswitchinterval() <= 1e-4 * 1.01
         assert sys.getswitchinterval() <= 1e-4 * 1.01, "somebody is still inside"
     assert sys.getswitchinterval() == before
 
 
 def test_whoever_learns_gives_way_until_nobody_is_inside() -> None:
-    courtesy = Courtesy()
+    courtesy = PredictionPriority()
     courtesy.SECONDS = 30.0
     began = time.monotonic()
-    courtesy.give_way()
+    courtesy.yield_to_predictions()
     assert time.monotonic() - began < 5, "nobody is inside"
     with courtesy:
         courtesy.__enter__()  # as another thread would
         threading.Timer(0.1, courtesy.__exit__).start()
-    courtesy.give_way()
+    courtesy.yield_to_predictions()
     assert 0.05 < time.monotonic() - began < 10, "until the other one has left"
 
 
 def test_nobody_gives_way_for_long_nor_for_more_than_half_of_the_time() -> None:
-    courtesy = Courtesy()
+    courtesy = PredictionPriority()
     courtesy.SECONDS = 0.02
     given, began = 0.0, time.monotonic()
     with courtesy:  # for good
         while (now := time.monotonic()) < began + 0.5:
-            courtesy.give_way()
+            courtesy.yield_to_predictions()
             taken = time.monotonic() - now
             given += taken if taken > 0.01 else 0.0  # the others did not wait
     assert 0.02 <= given <= 0.7 * (time.monotonic() - began)
 
 
 def test_learning_has_its_share_however_many_threads_predict() -> None:
-    stream, mine = digits(0, turn=None), keeper("mlp", lr=0.1, learning_share=0.5)
+    stream, mine = digits(0, turn=None), live_learner("mlp", lr=0.1, learning_share=0.5)
     mine.observe(stream.images[:20], stream.labels[:20])
     stop = threading.Event()
 
@@ -190,7 +190,7 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("driftwise.live.priority.time.thread_time", lambda: clock[0])
-    courtesy, begun = Courtesy(), threading.Event()
+    courtesy, begun = PredictionPriority(), threading.Event()
 
     def predict(seconds: float) -> None:
         with courtesy.predicting():
@@ -201,28 +201,30 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
     predict(1.0)
     assert courtesy._owed == 0, "nobody learns"
     with courtesy.learning(0.5):
-        predict(2.1 * Courtesy.SLICE)
+        predict(2.1 * PredictionPriority.SLICE)
         begun.clear()
         threading.Thread(target=predict, args=(0.0,), daemon=True).start()
         assert not begun.wait(0.02), "it is learning's turn"
-        clock[0] += 2.2 * Courtesy.SLICE
-        courtesy.give_way()
+        clock[0] += 2.2 * PredictionPriority.SLICE
+        courtesy.yield_to_predictions()
         assert begun.wait(10), "which has caught up"
-        predict(6 * Courtesy.SLICE)
+        predict(6 * PredictionPriority.SLICE)
         before = time.monotonic()
         predict(0.0)
-        assert time.monotonic() - before >= 0.9 * Courtesy.MOST_SECONDS, "no longer than that"
+        assert time.monotonic() - before >= 0.9 * PredictionPriority.MOST_SECONDS, (
+            "no longer than that"
+        )
         with courtesy.waiting():  # for labels, say
             before = time.monotonic()
             predict(1.0)
             predict(1.0)
-            assert time.monotonic() - before < Courtesy.MOST_SECONDS
+            assert time.monotonic() - before < PredictionPriority.MOST_SECONDS
 
 
 def test_a_step_gives_way_between_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
-    monkeypatch.setattr(Courtesy, "give_way", lambda _: given.append(1))
-    mine = keeper("mlp", lr=0.1)
+    monkeypatch.setattr(PredictionPriority, "yield_to_predictions", lambda _: given.append(1))
+    mine = live_learner("mlp", lr=0.1)
     mine.observe(torch.zeros(8, 4, 4, 1, dtype=torch.uint8), torch.arange(8) % 2)
     assert len(given) >= 7
 
@@ -235,7 +237,7 @@ def test_reading_what_is_to_be_predicted_holds_nobody_up() -> None:
             inside.append(PREDICTIONS_FIRST._inside)
             return np.zeros((1, 4, 4, 1), dtype=np.uint8)
 
-    mine = keeper("mlp", lr=0.1)
+    mine = live_learner("mlp", lr=0.1)
     mine.observe(np.zeros((4, 4, 4, 1), dtype=np.uint8), [0, 1, 0, 1])
     mine.predict(Slow())
     assert inside == [0]
@@ -244,9 +246,9 @@ def test_reading_what_is_to_be_predicted_holds_nobody_up() -> None:
 def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine, stream = keeper(small_network(10), lr=0.1), digits(0, turn=None)
+    mine, stream = live_learner(small_network(10), lr=0.1), digits(0, turn=None)
     making, may_step, answered = (threading.Event() for _ in range(3))
-    make_parts, observe = components.make_parts, Upkeep.observe
+    make_parts, observe = components.make_parts, LiveEngine.observe
 
     def make(*arguments: Any) -> Any:
         making.set()
@@ -258,7 +260,7 @@ def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
         return observe(*arguments, **named)
 
     monkeypatch.setattr(keeper_module, "make_parts", make)
-    monkeypatch.setattr(Upkeep, "observe", held)
+    monkeypatch.setattr(LiveEngine, "observe", held)
     batch = stream.images[:20], stream.labels[:20] % 4
     first = threading.Thread(target=mine.observe, args=batch, daemon=True)
     first.start()
@@ -276,7 +278,7 @@ def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
 
 
 def test_a_keepers_learner_can_be_copied() -> None:
-    mine = keeper("mlp", lr=0.1)
+    mine = live_learner("mlp", lr=0.1)
     mine.observe(torch.zeros(8, 4, 4, 1, dtype=torch.uint8), torch.arange(8) % 2)
     learner = upkeep_of(mine).parts.learner
     copied = copy.deepcopy(learner)
@@ -287,16 +289,16 @@ def test_a_keepers_learner_can_be_copied() -> None:
 def test_nobody_is_told_of_classes_that_have_not_been_learned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine, stream = keeper("mlp"), digits(0)
+    mine, stream = live_learner("mlp"), digits(0)
     begun, may_step = threading.Event(), threading.Event()
-    observe = Upkeep.observe
+    observe = LiveEngine.observe
 
     def held(*arguments: Any, **named: Any) -> Any:
         begun.set()
         assert may_step.wait(30)
         return observe(*arguments, **named)
 
-    monkeypatch.setattr(Upkeep, "observe", held)
+    monkeypatch.setattr(LiveEngine, "observe", held)
     first = threading.Thread(target=mine.observe, args=(stream.images[:50], stream.labels[:50]))
     first.start()
     assert begun.wait(30)

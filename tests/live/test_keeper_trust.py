@@ -1,4 +1,4 @@
-"""What a keeper says and keeps can be relied on: burst weights, silence, counts, old folders."""
+"""What a live learner says and keeps can be relied on: burst weights, silence, counts, old folders."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_tools import digits, keeper, play
+from live_tools import digits, live_learner, play
 from run_tools import complaint, events_of
 from test_keeper_drift import upkeep_of
 from test_keeper_input import vectors
 from test_keeper_labels import Oracle, learned_then_silent
 
 import driftwise
-from driftwise.drift_handler import Care
-from driftwise.live.engine import Upkeep
+from driftwise.drift_handler import DriftHandler
+from driftwise.live.engine import LiveEngine
 from driftwise.live.label_requests import Request
 from driftwise.live.settings import to_json
 from driftwise.live.window import Window
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 
 CHANGING = digits(0, classes=5, turn=450)
 
 
-def asking_keeper(ask: Any, **settings: Any) -> driftwise.Keeper:
-    return keeper(detector="combined", check_rows=20, labels=ask, **settings)
+def asking_keeper(ask: Any, **settings: Any) -> driftwise.LiveLearner:
+    return live_learner(detector="combined", check_rows=20, labels=ask, **settings)
 
 
 def test_weights_that_burst_are_neither_published_nor_saved(tmp_path: Path) -> None:
     x, y = vectors(200)
-    mine = keeper("mlp", folder=tmp_path / "kept", lr=0.1, outlier_factor=None)
+    mine = live_learner("mlp", folder=tmp_path / "kept", lr=0.1, outlier_factor=None)
     mine.observe(x, y)
     before = mine.predict_proba(x)
     spoilt = x.copy()
@@ -40,7 +40,7 @@ def test_weights_that_burst_are_neither_published_nor_saved(tmp_path: Path) -> N
     assert any("went back" in note for note in mine.observe(spoilt, y).notes)
     assert np.array_equal(mine.predict_proba(x), before)
     mine.close()
-    with driftwise.Keeper.load(tmp_path / "kept") as again:
+    with driftwise.LiveLearner.load(tmp_path / "kept") as again:
         assert np.array_equal(again.predict_proba(x), before)
 
 
@@ -97,16 +97,16 @@ def test_a_label_callback_that_wants_more_than_to_answer_is_told_so_at_once(
 def test_what_a_callback_has_saved_and_what_is_logged_agree(tmp_path: Path) -> None:
     """Saved in the middle of telling a batch, the rest of what is told would be cut off."""
     folder = tmp_path / "kept"
-    mine = keeper(folder=folder)
+    mine = live_learner(folder=folder)
     mine.on("drifted", lambda _: mine.save())
     for _, images, labels in CHANGING.batches():
-        if mine.observe(images, labels).repaired:
+        if mine.observe(images, labels).adapted:
             break
     mine._let_go()  # as if killed: nothing more is saved
-    with driftwise.Keeper.load(folder) as again:
-        repaired = sum(len(e["classes"]) for e in events_of(folder) if e["event"] == "realigned")
-        assert f"driftwise_repairs_total {repaired}\n" in again.counters
-        assert repaired > 0
+    with driftwise.LiveLearner.load(folder) as again:
+        adapted = sum(len(e["classes"]) for e in events_of(folder) if e["event"] == "realigned")
+        assert f"driftwise_repairs_total {adapted}\n" in again.counters
+        assert adapted > 0
 
 
 def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
@@ -116,12 +116,12 @@ def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
     mine = asking_keeper(Oracle(CHANGING), adaptation="amr-recovery")
     asked: list[tuple[bool, bool]] = []
 
-    def follow_up(care: Care, bench: Workbench) -> tuple[str, ...]:
-        upkeep = upkeep_of(mine)
-        asked.append((care is upkeep.parts.given, upkeep.window.given.follows))
+    def follow_up(handler: DriftHandler, context: AdaptationContext) -> tuple[str, ...]:
+        engine = upkeep_of(mine)
+        asked.append((handler is engine.parts.given, engine.window.given.follows))
         return ()
 
-    monkeypatch.setattr(Care, "follow_up", follow_up)
+    monkeypatch.setattr(DriftHandler, "follow_up", follow_up)
     play(mine, CHANGING, known=0.6)
     assert (True, True) in asked
     assert (False, True) not in asked
@@ -129,7 +129,7 @@ def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
 
 def test_silence_of_a_check_that_could_say_nothing_is_told() -> None:
     """A level that is spent on many checks may be too small for the samples of one of them."""
-    mine = keeper(detector="mmd", options={"detector": {"level": 1e-9}})
+    mine = live_learner(detector="mmd", options={"detector": {"level": 1e-9}})
     seen = play(mine, digits(0, classes=3))
     told = [note for each in seen for note in each.notes if "cannot be tested" in note]
     assert len(told) == len(set(told)) > 0
@@ -139,15 +139,15 @@ def test_silence_of_a_check_that_could_say_nothing_is_told() -> None:
 
 
 def test_what_is_not_known_yet_is_not_counted() -> None:
-    mine = keeper()
+    mine = live_learner()
     stream = digits(0)
     first = mine.observe(stream.images[:20], [0] * 20)
     assert (first.predicted == -1).all(), "there was no class to predict"
     assert first.accuracy == 0
-    unlabelled = keeper()
+    unlabelled = live_learner()
     unlabelled.observe(stream.images[:20], [0] * 19 + [None])
     assert "accuracy_recent" in unlabelled.counters
-    assert "accuracy_recent" not in keeper().counters
+    assert "accuracy_recent" not in live_learner().counters
     mine.rehearse(50)
     assert "driftwise_steps_total 51\n" in mine.counters
 
@@ -161,7 +161,7 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
         return lambda plain: {name: value for name, value in plain.items() if name not in names}
 
     with monkeypatch.context() as earlier:
-        state = Upkeep.state_dict
+        state = LiveEngine.state_dict
         forget, lose = without("catch_up_steps"), without("behind", "untestable")
         window = Window.state_dict
         shrink = without("outdated_before")
@@ -169,11 +169,11 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
         earlier.setattr(
             "driftwise.live.live_learner.to_json", lambda *parts: forget(to_json(*parts))
         )
-        earlier.setattr(Upkeep, "state_dict", lambda self: lose(state(self)))
-        with keeper(folder=tmp_path / "kept") as mine:
+        earlier.setattr(LiveEngine, "state_dict", lambda self: lose(state(self)))
+        with live_learner(folder=tmp_path / "kept") as mine:
             play(mine, stream, samples=200)
     assert "catch_up_steps" not in (tmp_path / "kept" / "config.json").read_text()
-    with driftwise.Keeper.load(tmp_path / "kept") as again:
+    with driftwise.LiveLearner.load(tmp_path / "kept") as again:
         assert again.samples == 200
         assert again._settings.catch_up_steps == 100
         again.observe(stream.images[200:210], stream.labels[200:210])
@@ -182,7 +182,7 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
 def test_a_batch_of_any_size_is_checked_in_bounded_time() -> None:
     draw = np.random.default_rng(0)
     labels = np.arange(600) % 2
-    mine = driftwise.Keeper("mlp", recent_rows=100, buffer_size=50, batch_size=512)
+    mine = driftwise.LiveLearner("mlp", recent_rows=100, buffer_size=50, batch_size=512)
     mine.observe(draw.normal(size=(600, 8)) + 4 * labels[:, None], labels)
     mine.observe(draw.normal(size=(700, 8)) + 4 * labels[:1], None)
     many = draw.normal(size=(20_000, 8)) + 4 * (np.arange(20_000) % 2)[:, None]

@@ -1,4 +1,4 @@
-"""What a keeper tells arrives in TensorBoard, W&B and MLflow: the real ones where they are here."""
+"""What a live learner tells arrives in TensorBoard, W&B and MLflow: the real ones where they are here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from live_tools import digits, keeper, play
+from live_tools import digits, live_learner, play
 from run_tools import complaint
 
 import driftwise
@@ -24,9 +24,9 @@ NUMBERS = {*COUNTERS, *GAUGES, "accuracy", "loss"}
 
 @pytest.fixture(scope="module")
 def heard() -> list[Event]:
-    """All that a keeper tells on a stream that drifts."""
+    """All that a live learner tells on a stream that drifts."""
     told: list[Event] = []
-    with keeper() as mine:
+    with live_learner() as mine:
         mine.on("*", told.append)
         play(mine, digits(0, turn=400), samples=900)
     return told
@@ -190,7 +190,7 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
         def close(self) -> None:
             raise ConnectionError("no network")
 
-    mine, stream = keeper(), digits(0)
+    mine, stream = live_learner(), digits(0)
     mine.on("*", Sink(Broken(), every=1))
     (seen,) = play(mine, stream, samples=10)
     assert any("ConnectionError: no network" in note for note in seen.notes)
@@ -217,10 +217,10 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(
 
 def test_after_a_restart_the_counts_go_on(tmp_path: Path) -> None:
     stream = digits(0)
-    with keeper(folder=tmp_path / "kept") as mine:
+    with live_learner(folder=tmp_path / "kept") as mine:
         play(mine, stream, samples=50)
     heard: list[Event] = []
-    with driftwise.Keeper.load(tmp_path / "kept") as again:
+    with driftwise.LiveLearner.load(tmp_path / "kept") as again:
         again.on("observed", heard.append)
         again.observe(stream.images[50:60], stream.labels[50:60])
     counters: Any = heard[0].details["counters"]

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same_state import same
 
-from driftwise.live.sample_queue import Pile, Tally, no_samples, occurrences, with_labels
+from driftwise.live.sample_queue import (
+    ClassCounts,
+    SampleQueue,
+    no_samples,
+    occurrences,
+    with_labels,
+)
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MOST_CHECKED, Track, Window
 from driftwise.types import Samples
@@ -59,15 +65,15 @@ def test_occurrences_count_equal_labels_before_each(labels: list[int]) -> None:
 def test_a_sample_of_a_pile_does_not_depend_on_how_its_samples_came(
     sizes: list[int], most: int, count: int
 ) -> None:
-    parted, whole = Pile(NOTHING, most=most), Pile(NOTHING, most=most)
+    parted, whole = SampleQueue(NOTHING, most=most), SampleQueue(NOTHING, most=most)
     first = 0
     for size in sizes:
         parted.add(samples([0] * size, first))
         first += size
     whole.add(samples([0] * first, 0))
     drawn, same = (
-        pile.sample(count, torch.Generator().manual_seed(3)).ids.tolist()
-        for pile in (parted, whole)
+        queue.sample(count, torch.Generator().manual_seed(3)).ids.tolist()
+        for queue in (parted, whole)
     )
     assert drawn == same
     assert len(set(drawn)) == min(count, most, sum(sizes))
@@ -76,31 +82,31 @@ def test_a_sample_of_a_pile_does_not_depend_on_how_its_samples_came(
 
 @given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 9))
 def test_a_pile_keeps_the_newest_samples_in_order(sizes: list[int], most: int) -> None:
-    pile = Pile(NOTHING, most=most)
+    queue = SampleQueue(NOTHING, most=most)
     total = 0
     for size in sizes:
-        pile.add(samples([0] * size, total))
+        queue.add(samples([0] * size, total))
         total += size
         newest = list(range(max(0, total - most), total))
-        assert len(pile) == len(newest)
-        assert pile.samples().ids.tolist() == newest
-    state = pile.state_dict()
-    other = Pile(NOTHING, most=most)
+        assert len(queue) == len(newest)
+        assert queue.samples().ids.tolist() == newest
+    state = queue.state_dict()
+    other = SampleQueue(NOTHING, most=most)
     other.load_state_dict(state)
     assert same(other.state_dict(), state)
 
 
 def test_samples_taken_out_of_a_pile_are_returned_and_gone() -> None:
-    pile = Pile(NOTHING)
-    pile.add(samples([0, 1, 0, 2]))
-    assert pile.remove(torch.tensor([2, 9])).ids.tolist() == [2]
-    assert pile.remove_classes([1, 7]).ids.tolist() == [1]
-    assert pile.samples().ids.tolist() == [0, 3]
-    assert len(pile) == 2
+    queue = SampleQueue(NOTHING)
+    queue.add(samples([0, 1, 0, 2]))
+    assert queue.remove(torch.tensor([2, 9])).ids.tolist() == [2]
+    assert queue.remove_classes([1, 7]).ids.tolist() == [1]
+    assert queue.samples().ids.tolist() == [0, 3]
+    assert len(queue) == 2
 
 
 def test_a_tally_counts_by_class_and_begins_anew() -> None:
-    tally = Tally()
+    tally = ClassCounts()
     assert tally.number(torch.tensor([2, 2, 0])).tolist() == [0, 1, 0]
     assert tally.number(torch.tensor([2, 5])).tolist() == [2, 0]
     assert tally.reaching(2) == [2]
@@ -113,8 +119,10 @@ def test_the_first_samples_of_a_class_say_what_it_looked_like_and_later_ones_how
     some = track()
     some.look_at(samples([0, 0, 1, 0, 0, 0]))
     assert some.complete() == [0]
-    assert some.settle(0).ids.tolist() == [0, 1, 3], "exactly as many as asked for, the first ones"
-    assert some.watched == (0,)
+    assert some.renew_reference(0).ids.tolist() == [0, 1, 3], (
+        "exactly as many as asked for, the first ones"
+    )
+    assert some.monitored == (0,)
     some.look_at(samples([0, 1, 0], 10))
     assert some.current([0]).ids.tolist() == [4, 5, 10, 12]
     assert some.due() == (0,)
@@ -124,7 +132,7 @@ def test_a_check_that_is_due_for_one_class_takes_along_those_that_have_half() ->
     some = track()
     for label in (0, 1, 2):
         some.look_at(samples([label] * 3, 10 * label))
-        some.settle(label)
+        some.renew_reference(label)
     some.look_at(samples([0, 0, 0, 1, 1, 2], 100))
     assert some.due() == ()
     some.look_at(samples([0], 110))
@@ -139,7 +147,7 @@ def test_samples_told_apart_by_guesses_are_checked_all_together() -> None:
     some = track(together=True)
     for label in (0, 1):
         some.look_at(samples([label] * 3, 10 * label))
-        some.settle(label)
+        some.renew_reference(label)
     some.look_at(samples([0] * 4 + [1], 100))
     assert some.due() == (0, 1)
     assert some.current((0, 1)).ids.tolist() == [100, 101, 102, 103, 104]
@@ -150,14 +158,14 @@ def test_samples_told_apart_by_guesses_are_checked_all_together() -> None:
 def test_a_renewed_class_begins_anew() -> None:
     some = track()
     some.look_at(samples([0] * 5))
-    some.settle(0)
+    some.renew_reference(0)
     some.renew(0)
-    assert some.watched == ()
+    assert some.monitored == ()
     assert len(some.current([0])) == 0
     some.look_at(samples([0, 0], 20))
     assert some.complete() == []
     some.look_at(samples([0], 30))
-    assert some.settle(0).ids.tolist() == [20, 21, 30]
+    assert some.renew_reference(0).ids.tolist() == [20, 21, 30]
 
 
 def test_samples_that_are_taken_back_make_room_for_others() -> None:
@@ -165,7 +173,7 @@ def test_samples_that_are_taken_back_make_room_for_others() -> None:
     some.look_at(samples([0, 0]))
     some.forget(torch.tensor([1]))
     some.look_at(samples([0, 0], 10))
-    assert some.settle(0).ids.tolist() == [0, 10, 11]
+    assert some.renew_reference(0).ids.tolist() == [0, 10, 11]
     some.forget(torch.tensor([0]))
     assert some.refers_to(torch.tensor([0, 1, 10])).tolist() == [True, False, True]
 
@@ -176,7 +184,7 @@ def test_a_sample_that_got_its_label_is_no_longer_watched_by_guess() -> None:
     unlabelled = samples([-1] * 6)
     window.wait(unlabelled)
     window.watch_guessed(unlabelled, torch.tensor([0, 0, 0, 0, 1, 0]))
-    window.guessed.settle(0)
+    window.guessed.renew_reference(0)
     late = window.answered(torch.tensor([1, 2, 4]), torch.tensor([0, 3, 3]))
     assert late.learn.ids.tolist() == [2, 4], "sample 1 is a reference, and never trained on"
     assert late.learn.labels.tolist() == [3, 3]
@@ -184,7 +192,7 @@ def test_a_sample_that_got_its_label_is_no_longer_watched_by_guess() -> None:
     assert window.guessed.complete() == []
     assert window.unlabelled.samples().ids.tolist() == [0, 3, 5]
     window.given.look_at(samples([0], 50))
-    assert window.given.settle(0).ids.tolist() == [1, 50], "it is watched by its label"
+    assert window.given.renew_reference(0).ids.tolist() == [1, 50], "it is watched by its label"
 
 
 def test_fresh_samples_are_those_since_nothing_was_found() -> None:
@@ -210,7 +218,7 @@ def test_a_window_is_saved_and_loaded_as_it_is() -> None:
         window.watch_guessed(unlabelled, torch.from_numpy(draw.integers(0, 3, 5)))
         for some in (window.given, window.guessed):
             for label in some.complete():
-                some.settle(label)
+                some.renew_reference(label)
     window.ask_for(window.unasked(0)[:3])
     window.unchanged_until([1], 300)
     other.load_state_dict(window.state_dict())
@@ -254,14 +262,14 @@ def test_samples_that_somebody_is_asked_about_say_nothing_of_how_classes_looked(
     window.watch_guessed(samples([-1] * 3, 4), torch.ones(3, dtype=torch.int64))
     assert window.guessed.complete() == []
     window.watch_guessed(samples([-1], 7), torch.ones(1, dtype=torch.int64))
-    assert window.guessed.settle(1).ids.tolist() == [3, 4, 5, 6, 7]
+    assert window.guessed.renew_reference(1).ids.tolist() == [3, 4, 5, 6, 7]
 
 
 def test_a_check_takes_the_newest_samples_of_a_class_and_not_any_number() -> None:
     mine = track()
     mine.look_at(samples([0, 0, 0, 1, 1, 1]))
-    mine.settle(0)
-    mine.settle(1)
+    mine.renew_reference(0)
+    mine.renew_reference(1)
     mine.look_at(samples([0, 1, 1] * MOST_CHECKED, 6))
     current = mine.current([0, 1])
     assert current.labels.bincount().tolist() == [MOST_CHECKED, MOST_CHECKED]
@@ -270,8 +278,8 @@ def test_a_check_takes_the_newest_samples_of_a_class_and_not_any_number() -> Non
 
 
 def test_a_pile_keeps_no_memory_of_samples_beyond_its_bound() -> None:
-    pile = Pile(NOTHING, most=10)
-    pile.add(samples([0] * 1000))
-    kept = pile.samples()
+    queue = SampleQueue(NOTHING, most=10)
+    queue.add(samples([0] * 1000))
+    kept = queue.samples()
     assert kept.ids.tolist() == list(range(990, 1000))
     assert kept.images.untyped_storage().nbytes() == kept.images.nbytes

@@ -22,15 +22,15 @@ from scipy import stats
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.protocols import Replay
 from driftwise.types import Samples
 
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
 
 
-def memory_of(capacity: int, policy: str = "reservoir", seed: int = 0) -> Memory:
-    return Memory(capacity, policy=POLICIES[policy](), seed=seed)
+def memory_of(capacity: int, policy: str = "reservoir", seed: int = 0) -> ReplayBuffer:
+    return ReplayBuffer(capacity, policy=POLICIES[policy](), seed=seed)
 
 
 def samples(ids: list[int], labels: list[int] | None = None) -> Samples:
@@ -319,7 +319,7 @@ def test_a_memory_emptied_class_by_class_goes_on_the_same_after_loading(seed: in
             assert torch.equal(memory.samples_of(label).ids, loaded.samples_of(label).ids)
 
 
-def play(memory: Memory, start: int) -> list[list[int]]:
+def play(memory: ReplayBuffer, start: int) -> list[list[int]]:
     """A little of everything; the ids that were sampled."""
     drawn = []
     for step in range(20):

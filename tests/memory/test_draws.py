@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from driftwise import rng
-from driftwise.memory import POLICIES, Memory, draws
+from driftwise.memory import POLICIES, ReplayBuffer, draws
 from driftwise.memory.draws import RANGE, Draws, Picks
 from driftwise.types import Samples
 
@@ -117,7 +117,7 @@ def test_a_memory_does_not_show_how_many_numbers_are_made_ahead(
 ) -> None:
     def history(block: int) -> list[list[int]]:
         monkeypatch.setattr(draws, "BLOCK", block)
-        memory, said = Memory(40, policy=POLICIES[policy](), seed=0), list[list[int]]()
+        memory, said = ReplayBuffer(40, policy=POLICIES[policy](), seed=0), list[list[int]]()
         for start in range(0, 400, 8):
             ids = torch.arange(start, start + 8)
             memory.offer(Samples(images=ids[:, None], labels=ids % 3, ids=ids, concepts=ids * 0))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from driftwise import allocation
 from driftwise.errors import RunFailure
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.runs import checkpoint as state_file
 from driftwise.types import Samples
 
@@ -54,14 +54,14 @@ def logits(of: Samples) -> dict[str, Tensor]:
     return {"logits": of.ids[:, None] * torch.tensor([1.0, -0.5, 0.25])}
 
 
-def drawn(memory: Memory, count: int) -> list[Any]:
+def drawn(memory: ReplayBuffer, count: int) -> list[Any]:
     stored = memory.sample(count)
     return [vars(stored.samples), stored.extras]
 
 
 def history(policy: str) -> list[Any]:
     """Everything a memory says in the course of filling, drawing, dropping, putting and saving."""
-    memory, said = Memory(CAPACITY, policy=POLICIES[policy](), seed=0), list[Any]()
+    memory, said = ReplayBuffer(CAPACITY, policy=POLICIES[policy](), seed=0), list[Any]()
     for start in range(0, 300, 25):
         batch = samples(start, 25)
         memory.offer(batch, logits(batch))
@@ -70,7 +70,7 @@ def history(policy: str) -> list[Any]:
     fresh = samples(1000, memory.free)
     memory.put(fresh, logits(fresh))
     state = memory.state_dict()
-    other = Memory(CAPACITY, policy=POLICIES[policy](), seed=1)
+    other = ReplayBuffer(CAPACITY, policy=POLICIES[policy](), seed=1)
     other.load_state_dict(state)
     return [*said, state, drawn(other, 50), drawn(memory, 50)]
 
@@ -86,7 +86,7 @@ def test_a_memory_in_files_does_what_one_in_plain_memory_does(
 
 @tells_maps
 def test_its_columns_and_large_copies_lie_in_files_and_small_draws_do_not(files: Path) -> None:
-    memory = Memory(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
     batch = samples(0, CAPACITY)
     memory.offer(batch, logits(batch))
     kept = mapped(files)
@@ -103,7 +103,7 @@ def test_its_columns_and_large_copies_lie_in_files_and_small_draws_do_not(files:
 
 @tells_maps
 def test_a_checkpoint_of_it_is_read_into_files(files: Path, tmp_path: Path) -> None:
-    memory = Memory(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
     batch = samples(0, CAPACITY)
     memory.offer(batch, logits(batch))
     checkpoint = tmp_path / "checkpoint"
@@ -121,6 +121,6 @@ def test_a_disk_without_room_is_told_and_nothing_dies(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    memory = Memory(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
+    memory = ReplayBuffer(CAPACITY, policy=POLICIES["reservoir"](), seed=0)
     with pytest.raises(RunFailure, match=r"cannot write .*: No space left on device; free some"):
         memory.offer(samples(0, 5))

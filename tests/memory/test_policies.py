@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 
 from driftwise import rng
-from driftwise.memory import POLICIES, Balanced, Memory, Policy, Reservoir
+from driftwise.memory import POLICIES, Balanced, Policy, ReplayBuffer, Reservoir
 from driftwise.memory.slots import Slots
 from driftwise.types import Samples
 
@@ -32,11 +32,11 @@ def samples(ids: list[int], labels: list[int] | None = None) -> Samples:
     )
 
 
-def kept_ids(memory: Memory) -> list[int]:
+def kept_ids(memory: ReplayBuffer) -> list[int]:
     return [i for label in memory.counts() for i in memory.samples_of(label).ids.tolist()]
 
 
-def offer_in_batches(memory: Memory, stream: Samples, batch_size: int) -> None:
+def offer_in_batches(memory: ReplayBuffer, stream: Samples, batch_size: int) -> None:
     for start in range(0, len(stream), batch_size):
         memory.offer(stream[start : start + batch_size])
 
@@ -66,7 +66,7 @@ def assert_frequencies(hits: np.ndarray, trials: int, probability: np.ndarray | 
 def test_batching_changes_nothing_bit_for_bit(name: str, batch_size: int) -> None:
     labels = torch.randint(5, (120,), generator=rng.fork(2, "labels")).tolist()
     stream = samples(list(range(120)), labels)
-    single, batched = (Memory(9, policy=POLICIES[name](), seed=3) for _ in range(2))
+    single, batched = (ReplayBuffer(9, policy=POLICIES[name](), seed=3) for _ in range(2))
     for part, drifted in ((stream[:60], 1), (stream[60:], 2)):
         offer_in_batches(single, part, batch_size=1)
         offer_in_batches(batched, part, batch_size)
@@ -82,7 +82,7 @@ def test_batching_changes_nothing_bit_for_bit(name: str, batch_size: int) -> Non
 def test_reservoir_keeps_every_subset_of_the_stream_equally_often() -> None:
     observed: Counter[frozenset[int]] = Counter()
     for seed in range(1500):
-        memory = Memory(2, policy=Reservoir(), seed=seed)
+        memory = ReplayBuffer(2, policy=Reservoir(), seed=seed)
         offer_in_batches(memory, samples([0, 1, 2, 3]), batch_size=3)
         observed[frozenset(kept_ids(memory))] += 1
     assert_distribution(observed, {frozenset(s): 1 / 6 for s in combinations(range(4), 2)})
@@ -94,7 +94,7 @@ def test_reservoir_keeps_every_sample_equally_often_in_any_batching(batch_size: 
     hits = np.zeros(length)
     for seed in range(repeats):
         # Other seeds for every batch size, so that the cases are independent.
-        memory = Memory(capacity, policy=Reservoir(), seed=seed * 100 + batch_size)
+        memory = ReplayBuffer(capacity, policy=Reservoir(), seed=seed * 100 + batch_size)
         offer_in_batches(memory, samples(list(range(length))), batch_size)
         hits[kept_ids(memory)] += 1
     assert hits.sum() == repeats * capacity
@@ -111,7 +111,7 @@ def test_reservoir_equals_algorithm_r_sample_by_sample_bit_for_bit(batch_size: i
         slot = n if n < capacity else j
         if slot < capacity:
             slots[slot] = n
-    memory = Memory(capacity, policy=Reservoir(), seed=seed)
+    memory = ReplayBuffer(capacity, policy=Reservoir(), seed=seed)
     offer_in_batches(memory, samples(list(range(length))), batch_size)
     assert memory.samples_of(0).ids.tolist() == slots
 
@@ -122,7 +122,7 @@ def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
     hits = np.zeros(length)
     puts = survivors = 0
     for seed in range(repeats):
-        memory = Memory(capacity, policy=Reservoir(), seed=seed)
+        memory = ReplayBuffer(capacity, policy=Reservoir(), seed=seed)
         stream = samples(
             list(range(length)), labels=[n % 2 if n < before else 2 for n in range(length)]
         )
@@ -148,7 +148,7 @@ def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
     stream = samples(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
     hits = np.zeros(length)
     for seed in range(repeats):
-        memory = Memory(capacity, policy=Reservoir(), seed=seed)
+        memory = ReplayBuffer(capacity, policy=Reservoir(), seed=seed)
         memory.offer(stream[:before])
         assert memory.drop(0) == 2
         offer_in_batches(memory, stream[before:], batch_size=5)
@@ -158,7 +158,7 @@ def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
 
 
 def test_reservoir_leaves_holes_to_the_draw() -> None:
-    memory = Memory(4, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(4, policy=Reservoir(), seed=0)
     memory.offer(samples([0, 1, 2], labels=[0, 1, 0]))
     memory.drop(0)
     memory.offer(samples([3], labels=[1]))
@@ -213,7 +213,7 @@ def test_balanced_follows_its_definition_exactly(
 ) -> None:
     observed: Counter[frozenset[int]] = Counter()
     for seed in range(800):
-        memory = Memory(capacity, policy=Balanced(), seed=seed * 100 + batch_size)
+        memory = ReplayBuffer(capacity, policy=Balanced(), seed=seed * 100 + batch_size)
         offer_in_batches(memory, samples(list(range(len(labels))), labels), batch_size)
         observed[frozenset(kept_ids(memory))] += 1
     assert_distribution(observed, balanced_law(tuple(labels), capacity))
@@ -222,7 +222,7 @@ def test_balanced_follows_its_definition_exactly(
 def test_balanced_levels_the_classes_of_a_long_shuffled_stream() -> None:
     shares = torch.tensor([0.6, 0.25, 0.1, 0.05])
     draws = torch.multinomial(shares, 4000, replacement=True, generator=rng.fork(0, "labels"))
-    memory = Memory(42, policy=Balanced(), seed=0)
+    memory = ReplayBuffer(42, policy=Balanced(), seed=0)
     stream = samples(list(range(4000)), draws.tolist())
     offer_in_batches(memory, stream[:3500], batch_size=32)
     spreads = set()
@@ -237,7 +237,7 @@ def test_balanced_levels_the_classes_of_a_long_shuffled_stream() -> None:
 
 def test_balanced_replaces_only_samples_of_a_largest_class() -> None:
     labels = torch.randint(5, (600,), generator=rng.fork(1, "labels")).tolist()
-    memory = Memory(13, policy=Balanced(), seed=1)
+    memory = ReplayBuffer(13, policy=Balanced(), seed=1)
     offered = samples(list(range(600)), labels)
     memory.offer(offered[:13])
     replaced = 0
@@ -254,7 +254,7 @@ def test_balanced_replaces_only_samples_of_a_largest_class() -> None:
 
 
 def test_balanced_fills_free_slots_first() -> None:
-    memory = Memory(4, policy=Balanced(), seed=0)
+    memory = ReplayBuffer(4, policy=Balanced(), seed=0)
     memory.offer(samples([0, 1, 2, 3], labels=[0, 1, 0, 1]))
     memory.drop(0)
     memory.put(samples([4], labels=[2]))

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from driftwise import allocation
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
 from driftwise.types import Samples
 
 
 def filled(
     width: int, samples: int = 5, dtype: torch.dtype = torch.float32
-) -> tuple[Memory, Samples]:
+) -> tuple[ReplayBuffer, Samples]:
     column = torch.arange(samples)
     some = Samples(
         images=torch.arange(samples * 3, dtype=torch.uint8).reshape(samples, 3, 1, 1),
@@ -21,7 +21,7 @@ def filled(
         ids=column,
         concepts=column * 0,
     )
-    memory = Memory(8, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(8, policy=Reservoir(), seed=0)
     logits = torch.arange(samples * width).reshape(samples, width).to(dtype)
     extras = {"logits": logits, "age": column, "maps": torch.ones(samples, 2, 2)}
     memory.offer(some, extras)
@@ -66,7 +66,7 @@ def test_nothing_gets_narrower() -> None:
 def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
     memory, _ = filled(2)
     memory.widen(4)
-    loaded = Memory(8, policy=Reservoir(), seed=1)
+    loaded = ReplayBuffer(8, policy=Reservoir(), seed=1)
     loaded.load_state_dict(memory.state_dict())
     one, other = memory.sample(5), loaded.sample(5)
     assert torch.equal(one.extras["logits"], other.extras["logits"])
@@ -74,22 +74,22 @@ def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
 
 
 def test_an_empty_memory_can_be_widened() -> None:
-    memory = Memory(4, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(4, policy=Reservoir(), seed=0)
     memory.widen(7)
     assert len(memory) == 0
 
 
 def test_widening_that_finds_no_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, samples = filled(2)
-    room_for = allocation.room_for
+    allocate = allocation.allocate
 
     def no_room(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> torch.Tensor:
         raise MemoryError(f"no room for {shape}")
 
-    monkeypatch.setattr(allocation, "room_for", no_room)
+    monkeypatch.setattr(allocation, "allocate", no_room)
     with pytest.raises(MemoryError, match="no room"):
         memory.widen(4)
-    monkeypatch.setattr(allocation, "room_for", room_for)
+    monkeypatch.setattr(allocation, "allocate", allocate)
     extras = {"logits": torch.ones(5, 2), "age": samples.ids, "maps": torch.ones(5, 2, 2)}
     memory.offer(samples, extras)
     assert (len(memory), memory.seen) == (8, 10)

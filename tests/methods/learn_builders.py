@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bench_tools import bench, verdicts
+from bench_tools import context, verdicts
 from same_state import same
 from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.adapt import Realign
-from driftwise.learner import Learner, Practice
-from driftwise.memory import Memory
+from driftwise.learner import Learner, TrainSettings
+from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
 from driftwise.methods import ER, Objective
 from driftwise.models.head import find_head
@@ -29,7 +29,7 @@ SHAPE = (4, 4, 2)
 LR = 0.1
 MINIBATCH = 4
 
-Formula = Callable[["TinyNet", Memory, Samples], Tensor]
+Formula = Callable[["TinyNet", ReplayBuffer, Samples], Tensor]
 """The loss of a step: a network, whose statistics move by the forwards; a memory; the batch."""
 Move = Callable[[Learner], object]
 
@@ -59,20 +59,20 @@ def make_learner(
     objective: Objective | None = None,
     *,
     make: Callable[[int], nn.Module] = make_network,
-    memory: Memory | None = None,
+    memory: ReplayBuffer | None = None,
     capacity: int = 6,
     lr: float = LR,
     momentum: float = 0.0,
     minibatch_size: int = MINIBATCH,
     seed: int = 0,
-    **practice: Any,
+    **train_settings: Any,
 ) -> Learner:
     return Learner(
         make_network=make,
         make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=lr, momentum=momentum),
-        memory=memory or Memory(capacity, policy=Reservoir(), seed=0),
+        memory=memory or ReplayBuffer(capacity, policy=Reservoir(), seed=0),
         objective=objective or ER(),
-        practice=Practice(minibatch_size=minibatch_size, **practice),
+        train_settings=TrainSettings(minibatch_size=minibatch_size, **train_settings),
         seed=seed,
     )
 
@@ -111,14 +111,14 @@ def tiny(network: nn.Module) -> TinyNet:
     return copied
 
 
-def twin_of(memory: Memory) -> Memory:
+def twin_of(memory: ReplayBuffer) -> ReplayBuffer:
     """Another memory with the same samples, which will draw the same ones."""
-    twin = Memory(memory.capacity, policy=Reservoir(), seed=123)
+    twin = ReplayBuffer(memory.capacity, policy=Reservoir(), seed=123)
     twin.load_state_dict(memory.state_dict())
     return twin
 
 
-def all_stored(memory: Memory) -> tuple[Samples, Tensor]:
+def all_stored(memory: ReplayBuffer) -> tuple[Samples, Tensor]:
     """Every sample and the logits beside it, ordered by identity; the memory's own draws stay."""
     stored = twin_of(memory).sample(len(memory))
     order = stored.samples.ids.argsort()
@@ -202,7 +202,7 @@ def slow_distance(said: Tensor, target: Tensor) -> Tensor:
     return total / said.numel()
 
 
-def stream_alone(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+def stream_alone(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
     """The formula of a step that draws nothing."""
     return slow_cross_entropy(slow_logits(net, as_floats(samples)), samples.labels)
 
@@ -315,8 +315,8 @@ def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
     held = int((samples.labels == 1).sum())
     assert held >= 2
     granted = Granted()
-    repair = Realign().repair(verdicts([1]), bench(learner.memory, granted, learner.annotate))
-    assert repair.renewed == (1,)
+    result = Realign().adapt(verdicts([1]), context(learner.memory, granted, learner.annotate))
+    assert result.renewed == (1,)
     assert [len(each) for each in granted.samples] == [held]
     after = state_of(learner)
     assert same({**after, "memory": None}, {**before, "memory": None})

@@ -22,7 +22,7 @@ from learn_builders import (
 from same_state import same
 from torch import nn
 
-from driftwise.learner import Learner, Practice
+from driftwise.learner import Learner, TrainSettings
 from driftwise.methods import ER, Draw, Inputs, Outcome
 
 
@@ -261,7 +261,7 @@ def test_the_rate_is_set_for_every_group_of_parameters() -> None:
         make_optimiser=two_groups,
         memory=make_learner().memory,
         objective=ER(),
-        practice=Practice(minibatch_size=4, rate=falling),
+        train_settings=TrainSettings(minibatch_size=4, rate=falling),
         seed=0,
     )
     for epoch in (1, 2):

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.methods import CLSER, CLSEROptions
 from driftwise.types import Samples
 
@@ -68,7 +68,7 @@ def complementary(
 ) -> Formula:
     """Two forwards of the working network; both averages, in training mode, see the draw."""
 
-    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+    def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
         replay = memory.sample(MINIBATCH).samples
         x = as_floats(replay)
         assert stable.training

@@ -26,7 +26,7 @@ from learn_builders import (
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
 from driftwise.methods import DERpp, DERppOptions
 from driftwise.types import Samples
@@ -35,7 +35,7 @@ from driftwise.types import Samples
 def dark(alpha: float, beta: float) -> Formula:
     """Stream, one draw for its logits, another for its labels: three forwards, in this order."""
 
-    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+    def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
         loss = slow_cross_entropy(slow_logits(net, as_floats(samples)), samples.labels)
         recalled = memory.sample(MINIBATCH)
         again = slow_logits(net, as_floats(recalled.samples))
@@ -56,7 +56,7 @@ def test_a_step_is_the_stream_and_two_draws_in_forwards_of_their_own(
         assert_step_is(learner, batch(number, samples=3 + number), dark(alpha, beta))
 
 
-def at_once(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+def at_once(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
     """Stream and one draw in one forward, the draw for its logits and for its labels."""
     drawn = memory.sample(MINIBATCH)
     said = slow_logits(net, torch.cat([as_floats(samples), as_floats(drawn.samples)]))
@@ -86,7 +86,7 @@ def test_no_weight_may_be_negative() -> None:
             DERppOptions(**wrong)
 
 
-class Recording(Memory):
+class Recording(ReplayBuffer):
     """Writes down the images of every draw."""
 
     def __init__(self, capacity: int) -> None:

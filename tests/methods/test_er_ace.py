@@ -22,7 +22,7 @@ from learn_builders import (
 )
 from torch import Tensor
 
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.methods import ERACE
 from driftwise.types import Samples
 
@@ -30,7 +30,7 @@ from driftwise.types import Samples
 def asymmetric(*competing: int, replays: bool = True) -> Formula:
     """Stream samples against some classes, a draw against all of them, each in its own forward."""
 
-    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+    def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
         said = slow_logits(net, as_floats(samples))
         loss = slow_cross_entropy(said, samples.labels, competing)
         if replays:

@@ -160,9 +160,11 @@ def make_plain(attempt: int) -> nn.Sequential:
     return network
 
 
-def learner_in_second_task(**practice: Any) -> Learner:
+def learner_in_second_task(**train_settings: Any) -> Learner:
     torch.manual_seed(0)
-    learner = make_learner(SER(SEROptions()), make=make_plain, capacity=12, lr=0.05, **practice)
+    learner = make_learner(
+        SER(SEROptions()), make=make_plain, capacity=12, lr=0.05, **train_settings
+    )
     play_tasks(learner, (0, 1))
     learner.begin_task((2, 3, 4))
     return learner

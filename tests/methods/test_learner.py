@@ -28,14 +28,14 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise.errors import RunFailure
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.methods import ER, Draw, Inputs, Objective, Outcome
 from driftwise.types import Extras, Samples
 
 # --- experience replay, written out -------------------------------------------------------------
 
 
-def replay_together(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+def replay_together(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
     """One mean over the batch and a draw, in one forward."""
     if len(memory):
         samples = Samples.concat([samples, memory.sample(MINIBATCH).samples])

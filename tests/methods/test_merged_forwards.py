@@ -23,7 +23,7 @@ from driftwise.methods import (
     SEROptions,
 )
 from driftwise.methods.base import Inputs
-from driftwise.models.plain import treats_samples_apart
+from driftwise.models.plain import treats_samples_independently
 
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,
@@ -66,8 +66,8 @@ def two_tasks(make: Callable[[int], nn.Module], method: str) -> tuple[Learner, l
 def test_merged_forwards_learn_what_single_ones_do(method: str) -> None:
     merged, losses = two_tasks(known_layers, method)
     single, expected = two_tasks(unknown_layers, method)
-    assert treats_samples_apart(merged.network)
-    assert not treats_samples_apart(single.network)
+    assert treats_samples_independently(merged.network)
+    assert not treats_samples_independently(single.network)
     assert losses == pytest.approx(expected, rel=1e-5)
     for mine, theirs in zip(merged.networks, single.networks, strict=True):
         for name, weight in theirs.state_dict().items():

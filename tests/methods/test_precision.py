@@ -63,8 +63,8 @@ def make_wide(attempt: int) -> nn.Module:
         return SmallCNN(input_shape=(channels, height, width), num_classes=CLASSES, width=8)
 
 
-def wide_learner(method: str, **practice: Any) -> Learner:
-    return make_learner(METHODS[method](), make=make_wide, capacity=12, **practice)
+def wide_learner(method: str, **train_settings: Any) -> Learner:
+    return make_learner(METHODS[method](), make=make_wide, capacity=12, **train_settings)
 
 
 def train(learner: Learner) -> list[float]:

@@ -26,12 +26,12 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise.adapt import Vanilla
-from driftwise.drift_handler import Care
+from driftwise.drift_handler import DriftHandler
 from driftwise.learner import Learner
-from driftwise.loop import play
+from driftwise.loop import run_tasks
 from driftwise.methods import Draw, Finetune, Inputs, Joint, JointOptions, Objective, Outcome
 from driftwise.metrics import Ledger
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 from driftwise.runs.listeners import Silent
 from driftwise.streams import Concept, DriftEvent, Schedule, Stream
 from driftwise.types import Dataset, Parts, Samples, Verdict
@@ -143,20 +143,23 @@ class Unwatched:
         return
 
 
-def bare(task: object) -> Workbench:
+def bare(task: object) -> AdaptationContext:
     """Nothing on it: nobody may ask for labels."""
     del task
-    return Workbench(**dict.fromkeys((field.name for field in fields(Workbench)), None))  # type: ignore[arg-type]
+    nothing: dict[str, Any] = dict.fromkeys((each.name for each in fields(AdaptationContext)), None)
+    return AdaptationContext(**nothing)
 
 
 def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Ledger]:
     objective = Watched(JointOptions(from_scratch=from_scratch))
     learner = make_learner(objective)
     ledger = Ledger()
-    records = play(
+    records = run_tasks(
         stream_for(Joint).tasks(),
-        care=Care(monitor=Unwatched(), adaptation=Vanilla(), learner=learner, ledger=ledger),
-        bench=bare,
+        handler=DriftHandler(
+            monitor=Unwatched(), adaptation=Vanilla(), learner=learner, ledger=ledger
+        ),
+        context_of=bare,
         evaluate=lambda task: None,
         epochs=epochs,
         listener=Silent(),

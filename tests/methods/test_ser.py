@@ -27,7 +27,7 @@ from torch import Tensor
 
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.memory import Memory
+from driftwise.memory import ReplayBuffer
 from driftwise.methods import SER, SEROptions
 from driftwise.types import Samples
 
@@ -37,7 +37,7 @@ ALPHA, BETA = 0.3, 0.7
 def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> Formula:
     """Stream and a draw as large, each near its own past; the frozen network in evaluation mode."""
 
-    def formula(net: TinyNet, memory: Memory, samples: Samples) -> Tensor:
+    def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
         said = slow_logits(net, as_floats(samples))
         loss = slow_cross_entropy(said, samples.labels)
         if len(memory):

@@ -115,15 +115,15 @@ def test_measuring_leaves_network_and_randomness_bit_identical(training: bool) -
 
 def test_a_watched_network_computes_bit_for_bit_what_it_would_have() -> None:
     free = conv_net()
-    watched = copy.deepcopy(free)
+    monitored = copy.deepcopy(free)
     booked: list[int] = []
-    FlopMeter(booked.append).watch(watched, (3, 6, 6))
+    FlopMeter(booked.append).watch(monitored, (3, 6, 6))
     samples = torch.randn(4, 3, 6, 6, generator=rng.fork(0, "rows"))
-    for network in (free, watched):
+    for network in (free, monitored):
         with rng.as_global(rng.fork(0, "dropout")):
             network(samples).square().sum().backward()
     assert booked != []
-    for one, other in zip(free.parameters(), watched.parameters(), strict=True):
+    for one, other in zip(free.parameters(), monitored.parameters(), strict=True):
         assert one.grad is not None
         assert other.grad is not None
         assert torch.equal(one.grad, other.grad)

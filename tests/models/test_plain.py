@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.metrics.flops import FlopMeter
 from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
-from driftwise.models.plain import draws_nothing, treats_samples_apart
+from driftwise.models.plain import draws_nothing, treats_samples_independently
 
 
 class Own(nn.Module):
@@ -62,7 +62,7 @@ NETWORKS = {
 def test_a_network_is_trusted_as_far_as_its_layers_are_known(make, quiet, apart) -> None:  # type: ignore[no-untyped-def]
     with rng.as_global(rng.fork(0)):
         network = make().train()
-    assert (draws_nothing(network), treats_samples_apart(network)) == (quiet, apart)
+    assert (draws_nothing(network), treats_samples_independently(network)) == (quiet, apart)
     x = torch.rand(6, *SHAPE, generator=rng.fork(1))
     if quiet:
         before = torch.get_rng_state()

@@ -28,8 +28,8 @@ from driftwise.config import registry
 from driftwise.config.build import Assembly, assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
-from driftwise.learner import Learner, Practice
-from driftwise.memory import Memory, Reservoir
+from driftwise.learner import Learner, TrainSettings
+from driftwise.memory import ReplayBuffer, Reservoir
 from driftwise.types import Dataset, Samples
 
 CLASSES, BATCH, SHAPE = 6, 8, (4, 4, 3)
@@ -101,9 +101,9 @@ def learner_of(method: str, make_network: Callable[[int], nn.Module] = make_netw
     learner = Learner(
         make_network=make_network,
         make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
-        memory=Memory(40, policy=Reservoir(), seed=0),
+        memory=ReplayBuffer(40, policy=Reservoir(), seed=0),
         objective=registry.make("method", resolve(RunConfig(method=method))),
-        practice=Practice(minibatch_size=BATCH),
+        train_settings=TrainSettings(minibatch_size=BATCH),
         seed=0,
     )
     learner.begin_task((0, 1, 2))
@@ -250,8 +250,8 @@ def test_a_step_does_not_walk_over_the_modules(monkeypatch: pytest.MonkeyPatch) 
     assert walks == []
 
 
-def full_memory(capacity: int) -> Memory:
-    memory = Memory(capacity, policy=Reservoir(), seed=0)
+def full_memory(capacity: int) -> ReplayBuffer:
+    memory = ReplayBuffer(capacity, policy=Reservoir(), seed=0)
     memory.offer(rows_of(capacity))
     return memory
 
@@ -280,7 +280,7 @@ def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
     small, large = (full_memory(capacity) for capacity in (200, 200_000))
     rows = rows_of(64)
 
-    def act(memory: Memory) -> Callable[[], object]:
+    def act(memory: ReplayBuffer) -> Callable[[], object]:
         return {
             "offer": lambda: memory.offer(rows),
             "sample": lambda: memory.sample(64),
@@ -302,7 +302,7 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
     images = torch.zeros((128, 32, 32, 3), dtype=torch.uint8)
     rows = Samples(images=images, labels=numbers % 2, ids=numbers, concepts=numbers * 0)
     first, second = rows.split(64)
-    memory = Memory(128, policy=Reservoir(), seed=0)
+    memory = ReplayBuffer(128, policy=Reservoir(), seed=0)
     memory.offer(first)
     act: Callable[[], object] = {
         "offer": lambda: memory.offer(second),
@@ -314,7 +314,7 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
 
 
 def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_learn() -> None:
-    keeper = driftwise.Keeper(
+    live_learner = driftwise.LiveLearner(
         make_plain_network(0),
         detector="never",
         minibatch_size=BATCH,
@@ -323,28 +323,28 @@ def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_lear
     )
     rows = rows_of(BATCH)
     for _ in range(3):
-        keeper.observe(rows.images, rows.labels)
-    assert keeper._upkeep is not None
-    with rows_forwarded(keeper._upkeep.parts.learner.network) as calls:
-        seen = keeper.observe(rows.images, rows.labels)
+        live_learner.observe(rows.images, rows.labels)
+    assert live_learner._engine is not None
+    with rows_forwarded(live_learner._engine.parts.learner.network) as calls:
+        seen = live_learner.observe(rows.images, rows.labels)
     assert calls[0] == BATCH
     learned = BATCH - len(seen.ids) // 6 - 1, BATCH
     assert len(calls) == 2
     assert learned[0] + BATCH <= calls[1] <= learned[1] + BATCH
-    assert keeper._published is not None
-    with keeper._published.reading() as edition, rows_forwarded(edition.network) as calls:
-        keeper.predict(rows.images)
+    assert live_learner._published is not None
+    with live_learner._published.reading() as snapshot, rows_forwarded(snapshot.network) as calls:
+        live_learner.predict(rows.images)
     assert calls == [BATCH]
 
 
 def test_publishing_copies_weights_and_makes_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = driftwise.Keeper(make_plain_network(0), detector="never")
+    live_learner = driftwise.LiveLearner(make_plain_network(0), detector="never")
     rows = rows_of(BATCH)
     for _ in range(3):
-        keeper.observe(rows.images, rows.labels)
+        live_learner.observe(rows.images, rows.labels)
     copied: list[object] = []
     monkeypatch.setattr(nn.Module, "__deepcopy__", lambda module, _: copied.append(module), False)
-    keeper.observe(rows.images, rows.labels)
+    live_learner.observe(rows.images, rows.labels)
     assert copied == []
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from driftwise.config.schema import RunConfig
 from driftwise.runs import display
 from driftwise.runs.display import Display, RunDisplay
-from driftwise.types import Repair, StepReport, TaskRecord, Verdict
+from driftwise.types import AdaptationResult, StepReport, TaskRecord, Verdict
 
 
 @dataclass
@@ -56,7 +56,7 @@ def begin(display: Display, num_tasks: int = 2) -> RunDisplay:
 def check(listener: RunDisplay, number: int, samples: int, **how: Any) -> None:
     task: Any = NumberedTask(number)
     listener.task_begins(task)
-    listener.checked(task, how.get("verdicts", ()), how.get("repair", Repair()), samples)
+    listener.checked(task, how.get("verdicts", ()), how.get("repair", AdaptationResult()), samples)
 
 
 def end(listener: RunDisplay, number: int, *accuracy: float | None) -> None:
@@ -99,8 +99,8 @@ def test_drifted_classes_and_notes_are_told_at_once(clock: Clock) -> None:
         Verdict(task=2, label=3, drifted=True),
     ]
     with display:
-        repair = Repair(notes=("3 fresh samples [for] 5 slots",))
-        check(begin(display), 2, samples=20, verdicts=verdicts, repair=repair)
+        result = AdaptationResult(notes=("3 fresh samples [for] 5 slots",))
+        check(begin(display), 2, samples=20, verdicts=verdicts, result=result)
     assert written.getvalue().splitlines() == [
         "amr: task 2/2: drifted: 0, 3",
         "amr: task 2/2: not testable: 1",

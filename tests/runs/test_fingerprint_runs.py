@@ -33,8 +33,8 @@ def test_a_fingerprint_is_bounded_free_of_labels_and_independent_of_the_memory(
         verdicts = [verdict for verdict in result["verdicts"] if verdict["task"] <= 3]
         assert len(verdicts) == 2 + 4
         assert all(verdict["num_reference"] == 30 for verdict in verdicts)
-        watched = sum(verdict["num_current"] for verdict in result["verdicts"])
-        assert result["labels"]["monitoring"] == watched, "the reference takes no labels"
+        monitored = sum(verdict["num_current"] for verdict in result["verdicts"])
+        assert result["labels"]["monitoring"] == monitored, "the reference takes no labels"
         p_values.append([verdict["p_value"] for verdict in verdicts])
         assert {v["class"] for v in verdicts if v["drifted"]} <= {0, 1, 2, 3}
     assert p_values[0] == p_values[1], "before anything was adapted"

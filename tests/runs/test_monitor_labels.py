@@ -32,8 +32,8 @@ def test_predicted_labels_cost_nothing_beyond_the_reference_and_still_find_drift
     given = run(dataclasses.replace(PREDICTED, monitor_labels="given"), tmp_path / "given")
     result = run(PREDICTED, tmp_path / "predicted")
     assert result["labels"]["monitoring"] == in_references(result)
-    watched = sum(each["num_current"] for each in given["verdicts"])
-    assert given["labels"]["monitoring"] == in_references(given) + watched
+    monitored = sum(each["num_current"] for each in given["verdicts"])
+    assert given["labels"]["monitoring"] == in_references(given) + monitored
     at_event = [each for each in result["verdicts"] if each["task"] == 3]
     # Every watched sample is taken for some known class.
     assert sum(each["num_current"] for each in at_event) == sum(

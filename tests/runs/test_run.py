@@ -25,7 +25,7 @@ from run_tools import (
 from same_state import same
 from torch import Tensor, nn
 
-from driftwise import Keeper, RunConfig, RunFailure, metrics, resume, rng, run
+from driftwise import LiveLearner, RunConfig, RunFailure, metrics, resume, rng, run
 from driftwise.config import registry
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
@@ -334,8 +334,8 @@ def test_watching_alone_changes_nothing_in_training(
     watcher: dict[str, Any], tmp_path: Path
 ) -> None:
     alone = losses_of(tmp_path / "never", adaptation="vanilla", detector="never")
-    watched = losses_of(tmp_path / "watched", adaptation="vanilla", **watcher)
-    assert watched.by_task == alone.by_task
+    monitored = losses_of(tmp_path / "watched", adaptation="vanilla", **watcher)
+    assert monitored.by_task == alone.by_task
 
 
 @pytest.mark.parametrize("encoder", ["learner", "random"])
@@ -389,11 +389,11 @@ def test_every_label_of_the_default_run_is_booked(finished: Path) -> None:
     result = result_of(finished)
     stream = stream_of(quick())
     assert result["labels"]["stream"] == samples_in(stream, "train", *range(10))
-    watched = sum(v["num_current"] for v in result["verdicts"])
+    monitored = sum(v["num_current"] for v in result["verdicts"])
     renewed = [c for e in events_of(finished) if e["event"] == "repair" for c in e["renewed"]]
     assert renewed
     kept = sum(samples_in(stream, "reference", label) for label in [*range(10), *renewed])
-    assert result["labels"]["monitoring"] == watched + kept
+    assert result["labels"]["monitoring"] == monitored + kept
 
 
 def test_joint_training_books_labels_of_earlier_tasks_only_where_a_class_has_drifted(
@@ -692,18 +692,18 @@ def test_in_which_order_layers_are_listed_makes_no_difference_to_detection(tmp_p
 def test_a_network_without_a_head_is_refused_unless_its_features_are_given(tmp_path: Path) -> None:
     network = Doubled("body", "head")
     assert "pass features=" in complaint(lambda: run(quick(), tmp_path / "run", network=network))
-    assert "pass features=" in complaint(lambda: Keeper(network).observe(PICTURES, [0, 1]))
+    assert "pass features=" in complaint(lambda: LiveLearner(network).observe(PICTURES, [0, 1]))
     assert list(tmp_path.iterdir()) == []
     config = quick(lr=0.05, encoder="learner", detector="mmd", tasks=((0, 1), (2, 3)))
     result = run(config, tmp_path / "run", network=network, features="body")
     assert result["verdicts"]
     assert resume(tmp_path / "run", network=network, features="body")["faa"] == result["faa"]
-    with Keeper(network, features="body", folder=tmp_path / "kept") as keeper:
-        assert keeper.observe(PICTURES, [0, 1]).new_classes == (0, 1)
-    with Keeper.load(tmp_path / "kept", network, features="body") as keeper:
-        assert keeper.predict(PICTURES).shape == (2,)
+    with LiveLearner(network, features="body", folder=tmp_path / "kept") as live_learner:
+        assert live_learner.observe(PICTURES, [0, 1]).new_classes == (0, 1)
+    with LiveLearner.load(tmp_path / "kept", network, features="body") as live_learner:
+        assert live_learner.predict(PICTURES).shape == (2,)
     assert "features can be given along with a torch module" in complaint(
-        lambda: Keeper("mlp", features="body")
+        lambda: LiveLearner("mlp", features="body")
     )
 
 

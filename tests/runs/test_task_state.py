@@ -19,14 +19,14 @@ from safetensors.torch import load_file, save
 from same_state import same
 
 from driftwise import RunConfig, run
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 from driftwise.runs import checkpoint as state_file
 from driftwise.runs import store
 from driftwise.runs import task_state as module
 from driftwise.runs.listeners import Silent
 from driftwise.runs.saving import Saving
 from driftwise.runs.store import RunFolder, read_checkpoint
-from driftwise.types import Midway, Repair, Samples, Verdict
+from driftwise.types import AdaptationResult, Samples, TaskState, Verdict
 
 SMALL = RunConfig(epochs=2, tasks=((0, 1), (2, 3)), detector="oracle")
 EVERY_STEP = Saving(steps=1)
@@ -96,17 +96,17 @@ class AsksTwice:
     """(task, id), in the order in which they came"""
     _task = 0
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         self._task = drifted[0].task if drifted else 0
-        return Repair(notes=(self._ask(bench),) if drifted else ())
+        return AdaptationResult(notes=(self._ask(context),) if drifted else ())
 
-    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
-        return (self._ask(bench),) if self._task else ()
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
+        return (self._ask(context),) if self._task else ()
 
-    def _ask(self, bench: Workbench) -> str:
-        ids = bench.labels.ask(0, 20).ids.tolist()
+    def _ask(self, context: AdaptationContext) -> str:
+        ids = context.labels.ask(0, 20).ids.tolist()
         self.given.extend((self._task, sample) for sample in ids)
-        unlabelled = {(self._task, sample) for sample in bench.labels.unlabelled().ids.tolist()}
+        unlabelled = {(self._task, sample) for sample in context.labels.unlabelled().ids.tolist()}
         assert not unlabelled & {*self.given}
         return f"given: {ids}"
 
@@ -172,7 +172,7 @@ def test_a_task_under_way_comes_back_as_it_went() -> None:
         ids=torch.tensor([5, 6]),
         concepts=torch.tensor([0, 2]),
     )
-    given = Midway(
+    given = TaskState(
         task=2,
         epoch=3,
         steps=4,
@@ -180,17 +180,17 @@ def test_a_task_under_way_comes_back_as_it_went() -> None:
             Verdict(task=2, label=0, drifted=True, p_values={"ks": 0.1}, moved_rows=(5,)),
             Verdict(task=2, label=1, drifted=None, reason="too few samples"),
         ),
-        repair=Repair(extra=samples, renewed=(0,), notes=("a note",)),
+        result=AdaptationResult(extra=samples, renewed=(0,), notes=("a note",)),
     )
     state = module.to_state(given)
     came = module.from_state(state_file.unflatten(*state_file.flatten(state)))
     assert came.verdicts == given.verdicts
     assert (came.task, came.epoch, came.steps) == (2, 3, 4)
-    assert came.repair.refilled is None
-    assert (came.repair.renewed, came.repair.notes) == ((0,), ("a note",))
-    assert came.repair.extra is not None
+    assert came.result.refilled is None
+    assert (came.result.renewed, came.result.notes) == ((0,), ("a note",))
+    assert came.result.extra is not None
     for field in dataclasses.fields(Samples):
-        assert torch.equal(getattr(came.repair.extra, field.name), getattr(samples, field.name))
+        assert torch.equal(getattr(came.result.extra, field.name), getattr(samples, field.name))
 
 
 # --- interruptions ------------------------------------------------------------------------------

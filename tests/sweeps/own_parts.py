@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from driftwise.adapt.vanilla import Vanilla
-from driftwise.protocols import Workbench
-from driftwise.types import Repair, Verdict
+from driftwise.protocols import AdaptationContext
+from driftwise.types import AdaptationResult, Verdict
 
 FOLDER = "DRIFTWISE_TEST_FOLDER"
 
@@ -33,35 +33,35 @@ def tasks_begun() -> list[int]:
 class Counting(Vanilla):
     """Notes every task that begins; while there is a file `gate`, stops before the second one."""
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         with (folder() / "begun").open("a") as file:
-            file.write(f"{len(bench.memory.counts())}\n")
-        while bench.memory.counts() and (folder() / "gate").exists():
+            file.write(f"{len(context.memory.counts())}\n")
+        while context.memory.counts() and (folder() / "gate").exists():
             (folder() / "at-gate").touch()
             time.sleep(0.01)
-        return super().repair(drifted, bench)
+        return super().adapt(drifted, context)
 
 
 class Chatty(Vanilla):
     """Prints what could pass for an answer."""
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         print('{"id": "nonsense", "state": "done"}', flush=True)
         os.write(1, b"no JSON at all\n")
-        return super().repair(drifted, bench)
+        return super().adapt(drifted, context)
 
 
 class Leaving(Vanilla):
     """Takes itself for the whole program."""
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         sys.exit("that is all")
 
 
 class Broken(Vanilla):
     """Fails for as long as there is a file `broken`."""
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         if (folder() / "broken").exists():
             raise ZeroDivisionError("it broke\nin two lines")
-        return super().repair(drifted, bench)
+        return super().adapt(drifted, context)

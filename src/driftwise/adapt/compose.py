@@ -6,20 +6,20 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from driftwise.adapt.hysteresis import Steady
-from driftwise.adapt.partial import Partly
-from driftwise.adapt.pseudo_labels import Guesses
+from driftwise.adapt.hysteresis import Hysteresis
+from driftwise.adapt.partial import PartialRealign
+from driftwise.adapt.pseudo_labels import PseudoLabels
 from driftwise.adapt.realign import Realign, all_of_them
-from driftwise.adapt.recurring import Remember
-from driftwise.adapt.rehearsal import Recover
+from driftwise.adapt.recurring import RecurringConcepts
+from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.errors import UserError
-from driftwise.protocols import Adaptation, Choose, Workbench
+from driftwise.protocols import Adaptation, AdaptationContext, Choose
 from driftwise.types import Verdict
 
 PARTS = ("partial", "chosen", "recovery", "free-labels", "remembered", "gradual")
 
-_CHOICES: dict[str, Callable[[Verdict, Workbench], Choose] | None] = {
+_CHOICES: dict[str, Callable[[Verdict, AdaptationContext], Choose] | None] = {
     "random": None,
     "diverse": diverse,
     "uncertain": uncertain,
@@ -27,7 +27,7 @@ _CHOICES: dict[str, Callable[[Verdict, Workbench], Choose] | None] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeyondOptions:
+class ComposeOptions:
     """What can be chosen about the parts; those of parts that are not there do nothing."""
 
     full_from: float = 0.8
@@ -67,11 +67,11 @@ class BeyondOptions:
                 raise UserError(f"{name} must be at least {least}; got {getattr(self, name)}")
 
 
-def realign_with(options: BeyondOptions, *, parts: Collection[str]) -> Adaptation:
+def compose(options: ComposeOptions, *, parts: Collection[str]) -> Adaptation:
     """Memory realignment with some of the parts; free labels are for recovery."""
     assert set(parts) <= set(PARTS), parts
     assert "recovery" in parts or "free-labels" not in parts, parts
-    partly = Partly(full_from=options.full_from)
+    partly = PartialRealign(full_from=options.full_from)
     choice = _CHOICES[options.choice] if "chosen" in parts else None
     if "partial" in parts and choice is None:
         choice = partly.choice
@@ -79,16 +79,16 @@ def realign_with(options: BeyondOptions, *, parts: Collection[str]) -> Adaptatio
         outdated=partly.outdated if "partial" in parts else all_of_them, choice=choice
     )
     if "remembered" in parts:
-        made = Remember(made, looks=options.looks, same_below=options.same_below)
+        made = RecurringConcepts(made, looks=options.looks, same_below=options.same_below)
     if "gradual" in parts:
-        made = Steady(made, begin=options.begin, end=options.end)
+        made = Hysteresis(made, begin=options.begin, end=options.end)
     if "recovery" in parts:
-        made = Recover(
+        made = Rehearsal(
             made,
             steps_per_class=options.steps_per_class,
             patience=options.patience,
             follow_ups=options.follow_ups,
             follow_up_share=options.follow_up_share,
-            guesses=Guesses(precision=options.precision) if "free-labels" in parts else None,
+            guesses=PseudoLabels(precision=options.precision) if "free-labels" in parts else None,
         )
     return made

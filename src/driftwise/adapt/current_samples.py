@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import torch
 
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 from driftwise.types import Samples
 
 
-def current_samples(label: int, bench: Workbench) -> Samples:
+def current_samples(label: int, context: AdaptationContext) -> Samples:
     """Watched samples of a class: by their labels, or by what the learner takes them for."""
-    watched = bench.watched()
-    if not len(watched):
-        return watched
-    if bool((watched.labels >= 0).any()):
-        return watched.of_class(label)
-    return watched[bench.encode(watched.images).logits.argmax(dim=1) == label]
+    monitored = context.monitored()
+    if not len(monitored):
+        return monitored
+    if bool((monitored.labels >= 0).any()):
+        return monitored.of_class(label)
+    return monitored[context.encode(monitored.images).logits.argmax(dim=1) == label]
 
 
 def has_labels(samples: Samples) -> bool:

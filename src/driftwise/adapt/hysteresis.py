@@ -9,11 +9,11 @@ from typing import Any
 from driftwise.adapt.current_samples import current_samples
 from driftwise.adapt.partial import FEWEST
 from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.protocols import Adaptation, Workbench
-from driftwise.types import Repair, Verdict
+from driftwise.protocols import Adaptation, AdaptationContext
+from driftwise.types import AdaptationResult, Verdict
 
 
-class Steady:
+class Hysteresis:
     """Passes on a class once a clear share of it has moved, and then until next to none does."""
 
     def __init__(self, inner: Adaptation, *, begin: float = 0.3, end: float = 0.15) -> None:
@@ -23,14 +23,14 @@ class Steady:
         self._end = end
         self._moving: set[int] = set()
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """The inner repair of classes that move; the others are told of."""
         # Classes that moved, were tested again, and are not reported any more.
-        self._moving -= bench.tested - {verdict.label for verdict in drifted}
+        self._moving -= context.tested - {verdict.label for verdict in drifted}
         passed: list[Verdict] = []
         notes: list[str] = []
         for verdict in drifted:
-            share = _share(verdict, bench)
+            share = _share(verdict, context)
             enough = self._end if verdict.label in self._moving else self._begin
             if share is not None and share < enough:
                 self._moving.discard(verdict.label)
@@ -38,8 +38,8 @@ class Steady:
                 continue
             self._moving.add(verdict.label)
             passed.append(dataclasses.replace(verdict, share=share))
-        repair = self._inner.repair(passed, bench)
-        return dataclasses.replace(repair, notes=(*notes, *repair.notes))
+        result = self._inner.adapt(passed, context)
+        return dataclasses.replace(result, notes=(*notes, *result.notes))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -51,12 +51,12 @@ class Steady:
         load_state_of(self._inner, state["inner"])
 
 
-def _share(verdict: Verdict, bench: Workbench) -> float | None:
+def _share(verdict: Verdict, context: AdaptationContext) -> float | None:
     """How much of the class has moved: by the detector, or from memory's samples; None: unknown."""
     if verdict.share is not None:
         return verdict.share
-    held, now = bench.memory.samples_of(verdict.label), current_samples(verdict.label, bench)
+    held, now = context.memory.samples_of(verdict.label), current_samples(verdict.label, context)
     if min(len(held), len(now)) < FEWEST:
         return None
-    kept, current = (bench.encode(samples.images).features for samples in (held, now))
-    return bench.compare(kept, current).share
+    kept, current = (context.encode(samples.images).features for samples in (held, now))
+    return context.compare(kept, current).share

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from driftwise.adapt.current_samples import current_samples
-from driftwise.protocols import Choose, Workbench
+from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import Samples, Verdict
 
 FEWEST = 5
@@ -16,38 +16,40 @@ FEWEST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Partly:
+class PartialRealign:
     """As much of a class's memory goes as of the class has moved, what fits least first."""
 
     full_from: float = 0.8
     """from this share on all samples go: estimates of a whole drift fall short of 1"""
 
-    def outdated(self, verdict: Verdict, held: Samples, bench: Workbench) -> Tensor:
+    def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
         """The samples that have to go, bool (samples,)."""
         everything = torch.ones(len(held), dtype=torch.bool)
         if self._surely_all(verdict):
             return everything
-        now = current_samples(verdict.label, bench)
+        now = current_samples(verdict.label, context)
         if min(len(held), len(now)) < FEWEST:
             return everything
-        old, new = (bench.encode(samples.images).features for samples in (held, now))
-        share = bench.compare(old, new).share if verdict.share is None else verdict.share
+        old, new = (context.encode(samples.images).features for samples in (held, now))
+        share = context.compare(old, new).share if verdict.share is None else verdict.share
         if share >= self.full_from:
             return everything
-        misfit = bench.compare(new, old).evidence
+        misfit = context.compare(new, old).evidence
         goes = torch.zeros(len(held), dtype=torch.bool)
         goes[misfit.argsort(descending=True)[: round(share * len(held))]] = True
         return goes
 
-    def choice(self, verdict: Verdict, bench: Workbench) -> Choose:
+    def choice(self, verdict: Verdict, context: AdaptationContext) -> Choose:
         """Any fresh samples of the part that has moved; where all has, any at all."""
-        held = bench.memory.samples_of(verdict.label)
+        held = context.memory.samples_of(verdict.label)
 
         def choose(images: Tensor, count: int) -> Tensor:
             anything = torch.arange(count)
             if self._surely_all(verdict) or min(len(held), len(images)) < FEWEST:
                 return anything
-            moved = bench.compare(*(bench.encode(some).features for some in (held.images, images)))
+            moved = context.compare(
+                *(context.encode(some).features for some in (held.images, images))
+            )
             share = moved.share if verdict.share is None else verdict.share
             if share >= self.full_from:
                 return anything

@@ -9,14 +9,14 @@ import torch
 
 from driftwise import rng
 from driftwise.adapt.current_samples import a_few_of_each, has_labels
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 from driftwise.types import Samples
 
 CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
 """how sure the learner must be, the least demanding that is right often enough"""
 
 
-class Guesses:
+class PseudoLabels:
     """Unlabelled samples that the learner takes for one of some classes.
 
     The guard: watched samples with labels, which nobody trains on, say how often such guesses are
@@ -28,25 +28,25 @@ class Guesses:
         self._precision = precision
 
     def samples(
-        self, classes: Sequence[int], bench: Workbench, *, most: int, seed: int
+        self, classes: Sequence[int], context: AdaptationContext, *, most: int, seed: int
     ) -> tuple[Samples | None, str]:
         """The samples with guessed labels, if any are good enough, and what to tell of them.
 
         At most so many samples are looked at, any of them.
         """
-        watched = a_few_of_each(bench.watched())
-        if not has_labels(watched):
+        monitored = a_few_of_each(context.monitored())
+        if not has_labels(monitored):
             return None, "no guessed labels: no labelled samples say how good they would be"
-        seen = _guess(watched, classes, bench)
+        seen = _guess(monitored, classes, context)
         for confidence in CONFIDENCES:
             sure = seen.confidence >= confidence
-            right = (seen.samples.labels == watched.labels[seen.positions])[sure]
+            right = (seen.samples.labels == monitored.labels[seen.positions])[sure]
             if len(right) and float(right.float().mean()) >= self._precision:
                 break
         else:
             asked = f"{100 * self._precision:.0f} %"
             return None, f"no guessed labels: fewer than {asked} of them would be right"
-        guessed = _guess(_samples(classes, bench, most=most, seed=seed), classes, bench)
+        guessed = _guess(_samples(classes, context, most=most, seed=seed), classes, context)
         samples = guessed.samples[guessed.confidence >= confidence]
         if not len(samples):
             return None, "no guessed labels: nothing looked like the renewed classes"
@@ -54,10 +54,12 @@ class Guesses:
         return samples, f"{len(samples)} guessed labels, {share:.1f} % right among watched samples"
 
 
-def _samples(classes: Sequence[int], bench: Workbench, *, most: int, seed: int) -> Samples:
+def _samples(
+    classes: Sequence[int], context: AdaptationContext, *, most: int, seed: int
+) -> Samples:
     """Unlabelled samples that memory does not have: those it has are rehearsed by their labels."""
-    samples = bench.labels.unlabelled()
-    held = torch.cat([bench.memory.samples_of(label).ids for label in classes])
+    samples = context.labels.unlabelled()
+    held = torch.cat([context.memory.samples_of(label).ids for label in classes])
     samples = samples[~torch.isin(samples.ids, held)]
     if len(samples) <= most:
         return samples
@@ -73,9 +75,9 @@ class _Guessed:
     positions: torch.Tensor
 
 
-def _guess(samples: Samples, classes: Sequence[int], bench: Workbench) -> _Guessed:
+def _guess(samples: Samples, classes: Sequence[int], context: AdaptationContext) -> _Guessed:
     """Samples that the learner takes for one of the classes."""
-    p = bench.encode(samples.images).logits.softmax(dim=1)
+    p = context.encode(samples.images).logits.softmax(dim=1)
     confidence, taken_for = p.max(dim=1)
     (positions,) = torch.isin(taken_for, torch.tensor(classes)).nonzero(as_tuple=True)
     return _Guessed(

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from driftwise.protocols import Choose, Workbench
-from driftwise.types import Repair, Samples, Verdict
+from driftwise.protocols import AdaptationContext, Choose
+from driftwise.types import AdaptationResult, Samples, Verdict
 
-Outdated = Callable[[Verdict, Samples, Workbench], Tensor]
+Outdated = Callable[[Verdict, Samples, AdaptationContext], Tensor]
 """Which of a drifted class's samples in memory have to go: a mask, bool (samples,)."""
 
 
-def all_of_them(verdict: Verdict, held: Samples, bench: Workbench) -> Tensor:
+def all_of_them(verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
     """No sample outlives a drift of its class, as published."""
-    del verdict, bench
+    del verdict, context
     return torch.ones(len(held), dtype=torch.bool)
 
 
@@ -27,26 +27,26 @@ class Realign:
         self,
         *,
         outdated: Outdated = all_of_them,
-        choice: Callable[[Verdict, Workbench], Choose] | None = None,
+        choice: Callable[[Verdict, AdaptationContext], Choose] | None = None,
     ) -> None:
         """`choice` says which fresh samples are worth a label; None: any of them."""
         self._outdated = outdated
         self._choice = choice
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Ask for exactly as many labels as the drifted classes have outdated samples."""
         notes: list[str] = []
-        goes = self._outdated_samples(drifted, bench, notes)
+        goes = self._outdated_samples(drifted, context, notes)
         wanted = {label: int(mask.sum()) for label, mask in goes.items()}
-        shares = bench.labels.spread({**wanted})
+        shares = context.labels.spread({**wanted})
         refilled: list[Samples] = []
         renewed: list[int] = []
         for verdict in drifted:
             label = verdict.label
             if label not in goes:
                 continue
-            choose = None if self._choice is None else self._choice(verdict, bench)
-            fresh = bench.labels.ask(label, shares[label], choose=choose)
+            choose = None if self._choice is None else self._choice(verdict, context)
+            fresh = context.labels.ask(label, shares[label], choose=choose)
             if not len(fresh):
                 # Dropping without anything to put in would lose the class altogether.
                 notes.append(
@@ -54,32 +54,32 @@ class Realign:
                 )
                 continue
             # What came lately may be there already, and stay: no sample is to be there twice.
-            again = _among(bench.memory.samples_of(label), fresh)
-            bench.memory.drop(label, goes[label] | again)
-            bench.memory.put(fresh, bench.annotate(fresh))
+            again = _among(context.memory.samples_of(label), fresh)
+            context.memory.drop(label, goes[label] | again)
+            context.memory.put(fresh, context.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
             if len(fresh) < wanted[label]:
                 notes.append(
                     f"class {label}: {len(fresh)} fresh samples were granted for {wanted[label]} slots"
                 )
-        return Repair(
+        return AdaptationResult(
             refilled=Samples.concat(refilled) if refilled else None,
             renewed=tuple(renewed),
             notes=tuple(notes),
         )
 
     def _outdated_samples(
-        self, drifted: Sequence[Verdict], bench: Workbench, notes: list[str]
+        self, drifted: Sequence[Verdict], context: AdaptationContext, notes: list[str]
     ) -> dict[int, Tensor]:
         """The samples of each class that have to go, where there are any."""
         goes = {}
         for verdict in drifted:
-            held = bench.memory.samples_of(verdict.label)
+            held = context.memory.samples_of(verdict.label)
             if not len(held):
                 notes.append(f"class {verdict.label} has no samples in memory: nothing to realign")
                 continue
-            mask = self._outdated(verdict, held, bench)
+            mask = self._outdated(verdict, held, context)
             if mask.any():
                 goes[verdict.label] = mask
             else:

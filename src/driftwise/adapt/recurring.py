@@ -9,11 +9,11 @@ from typing import Any
 from driftwise.adapt.current_samples import current_samples
 from driftwise.adapt.partial import FEWEST
 from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.protocols import Adaptation, Workbench
-from driftwise.types import Repair, Samples, Verdict
+from driftwise.protocols import Adaptation, AdaptationContext
+from driftwise.types import AdaptationResult, Samples, Verdict
 
 
-class Remember:
+class RecurringConcepts:
     """Keeps the samples that a realignment throws out, and puts them back when their look returns."""
 
     def __init__(self, inner: Adaptation, *, looks: int = 3, same_below: float = 0.4) -> None:
@@ -26,45 +26,45 @@ class Remember:
         self._same_below = same_below
         self._archive: dict[int, list[Samples]] = {}
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Restore what has returned, leave the rest to the inner repair, and keep what goes."""
-        before = {verdict.label: bench.memory.samples_of(verdict.label) for verdict in drifted}
+        before = {verdict.label: context.memory.samples_of(verdict.label) for verdict in drifted}
         restored: dict[int, Samples] = {}
         strangers: list[Verdict] = []
         for verdict in drifted:
-            look = self._returned(verdict.label, len(before[verdict.label]), bench)
+            look = self._returned(verdict.label, len(before[verdict.label]), context)
             if look is None:
                 strangers.append(verdict)
                 continue
-            bench.memory.drop(verdict.label)
-            bench.memory.put(look, bench.annotate(look))
+            context.memory.drop(verdict.label)
+            context.memory.put(look, context.annotate(look))
             restored[verdict.label] = look
-        repair = self._inner.repair(strangers, bench)
-        for label in (*restored, *repair.renewed):
+        result = self._inner.adapt(strangers, context)
+        for label in (*restored, *result.renewed):
             self._keep(label, before[label])
         if not restored:
-            return repair
-        parts = [*restored.values(), *([] if repair.refilled is None else [repair.refilled])]
+            return result
+        parts = [*restored.values(), *([] if result.refilled is None else [result.refilled])]
         notes = [
             f"class {label} looks as it did before: {len(samples)} samples restored, no labels asked for"
             for label, samples in restored.items()
         ]
         return dataclasses.replace(
-            repair,
+            result,
             refilled=Samples.concat(parts),
-            renewed=(*restored, *repair.renewed),
-            notes=(*notes, *repair.notes),
+            renewed=(*restored, *result.renewed),
+            notes=(*notes, *result.notes),
         )
 
-    def _returned(self, label: int, slots: int, bench: Workbench) -> Samples | None:
+    def _returned(self, label: int, slots: int, context: AdaptationContext) -> Samples | None:
         """The earlier look that the class has taken on again; it leaves the archive."""
         looks = self._archive.get(label, [])
-        now = current_samples(label, bench) if looks and slots else None
+        now = current_samples(label, context) if looks and slots else None
         if now is None or len(now) < FEWEST:
             return None
-        current = bench.encode(now.images).features
+        current = context.encode(now.images).features
         shares = [
-            bench.compare(bench.encode(look.images).features, current).share for look in looks
+            context.compare(context.encode(look.images).features, current).share for look in looks
         ]
         nearest = min(range(len(looks)), key=shares.__getitem__)
         if shares[nearest] >= self._same_below:

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from driftwise.adapt.current_samples import a_few_of_each, has_labels
-from driftwise.adapt.pseudo_labels import Guesses
+from driftwise.adapt.pseudo_labels import PseudoLabels
 from driftwise.adapt.rehearsal_batch import one_of_each
 from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.protocols import Adaptation, Workbench
-from driftwise.types import Repair, Samples, Verdict
+from driftwise.protocols import Adaptation, AdaptationContext
+from driftwise.types import AdaptationResult, Samples, Verdict
 
 ROUND = 10
 """steps between two looks at whether the classes have recovered"""
@@ -32,7 +32,7 @@ Accuracies = Mapping[int, float]
 """percent, by class"""
 
 
-class Recover:
+class Rehearsal:
     """Rehearses until renewed classes gain nothing more, and again after tasks that disturb them.
 
     Steps are on memory alone; after tasks also on guessed samples, one of each renewed class, if there
@@ -47,7 +47,7 @@ class Recover:
         patience: int = 2,
         follow_ups: int = 3,
         follow_up_share: float = 0.5,
-        guesses: Guesses | None = None,
+        guesses: PseudoLabels | None = None,
     ) -> None:
         """At once, up to `steps_per_class`, fewer if `patience` rounds in a sample bring no gain.
 
@@ -65,62 +65,62 @@ class Recover:
         self._phases = 0
         self._steps = 0
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """The inner repair, then rehearsal."""
-        repair = self._inner.repair(drifted, bench)
-        if not repair.renewed:
-            return repair
+        result = self._inner.adapt(drifted, context)
+        if not result.renewed:
+            return result
         earlier = self._renewed if self._left else ()
-        self._renewed = tuple(sorted({*earlier, *repair.renewed}))
+        self._renewed = tuple(sorted({*earlier, *result.renewed}))
         self._left = self._follow_ups
-        notes = self._recover(repair, bench)
-        self._steps = bench.steps()
-        return dataclasses.replace(repair, notes=(*repair.notes, *notes))
+        notes = self._recover(result, context)
+        self._steps = context.steps()
+        return dataclasses.replace(result, notes=(*result.notes, *notes))
 
-    def _recover(self, repair: Repair, bench: Workbench) -> list[str]:
-        judges, whose = _judges(repair, bench)
-        budget = self._steps_per_class * len(repair.renewed)
-        course, rounds = [_accuracies(judges, bench)], list[int]()
+    def _recover(self, result: AdaptationResult, context: AdaptationContext) -> list[str]:
+        judges, whose = _judges(result, context)
+        budget = self._steps_per_class * len(result.renewed)
+        course, rounds = [_accuracies(judges, context)], list[int]()
         steps, idle, best = 0, 0, _mean(course[0])
         # Only what has gained can be done gaining: the first steps may show nothing.
         while steps < budget and (idle < self._patience or best == _mean(course[0])):
             rounds.append(min(ROUND, budget - steps))
             for _ in range(rounds[-1]):
-                bench.rehearse(None)
+                context.rehearse(None)
             steps += rounds[-1]
-            course.append(_accuracies(judges, bench))
+            course.append(_accuracies(judges, context))
             idle = 0 if _mean(course[-1]) > best else idle + 1
             best = max(best, _mean(course[-1]))
-        self._annotate_anew(repair.renewed, bench)
+        self._annotate_anew(result.renewed, context)
         return [_told(label, course, rounds) + whose for label in course[0]] if steps else []
 
-    def follow_up(self, bench: Workbench) -> tuple[str, ...]:
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
         """Rehearse what the task has disturbed."""
-        steps = min(MOST, round(self._follow_up_share * (bench.steps() - self._steps)))
-        if not (self._left and steps and bench.memory.counts()):
+        steps = min(MOST, round(self._follow_up_share * (context.steps() - self._steps)))
+        if not (self._left and steps and context.memory.counts()):
             return ()
         self._left -= 1
         notes = []
         guessed = None
         if self._guesses is not None and self._may_guess:
-            many = GUESSES * steps * len(bench.memory.counts())
+            many = GUESSES * steps * len(context.memory.counts())
             guessed, note = self._guesses.samples(
-                self._renewed, bench, most=many, seed=self._phases
+                self._renewed, context, most=many, seed=self._phases
             )
             notes.append(note)
-        watched = a_few_of_each(bench.watched())
-        before = _accuracies(watched, bench) if has_labels(watched) else None
+        monitored = a_few_of_each(context.monitored())
+        before = _accuracies(monitored, context) if has_labels(monitored) else None
         self._phases += 1
         beside: Iterator[Samples | None] = repeat(None)
         if guessed is not None:
             beside = one_of_each(guessed, seed=self._phases)
         for step, batch in zip(range(steps), beside, strict=False):
-            bench.rehearse(batch, rate=1 - step / steps)
-        self._steps = bench.steps()
-        self._annotate_anew(self._renewed, bench)
+            context.rehearse(batch, rate=1 - step / steps)
+        self._steps = context.steps()
+        self._annotate_anew(self._renewed, context)
         if before is None:
             return tuple(notes)
-        after = _accuracies(watched, bench)
+        after = _accuracies(monitored, context)
         notes.append(
             f"{steps} steps of recovery after the task: known classes from "
             f"{_mean(before):.1f} to {_mean(after):.1f} percent"
@@ -130,14 +130,14 @@ class Recover:
             notes.append("with guessed labels, accuracy fell: they are not used any more")
         return tuple(notes)
 
-    def _annotate_anew(self, labels: Sequence[int], bench: Workbench) -> None:
+    def _annotate_anew(self, labels: Sequence[int], context: AdaptationContext) -> None:
         """What memory keeps beside fresh samples was said by a network that did not know them yet."""
         for label in labels:
-            samples = bench.memory.samples_of(label)
-            extras = bench.annotate(samples) if len(samples) else {}
+            samples = context.memory.samples_of(label)
+            extras = context.annotate(samples) if len(samples) else {}
             if extras:
-                bench.memory.drop(label)
-                bench.memory.put(samples, extras)
+                context.memory.drop(label)
+                context.memory.put(samples, extras)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -159,22 +159,22 @@ class Recover:
         load_state_of(self._inner, state["inner"])
 
 
-def _judges(repair: Repair, bench: Workbench) -> tuple[Samples, str]:
+def _judges(result: AdaptationResult, context: AdaptationContext) -> tuple[Samples, str]:
     """Samples of the renewed classes by which recovery is seen, and what to say of them.
 
     Watched ones, if they have labels; what memory was refilled with flatters, being rehearsed.
     """
-    watched = a_few_of_each(bench.watched())
-    if has_labels(watched):
-        watched = watched[torch.isin(watched.labels, torch.tensor(repair.renewed))]
-        if len(watched):
-            return watched, ""
-    assert repair.refilled is not None, "a class is renewed by fresh samples"
-    return repair.refilled, " (by the samples that are rehearsed: there are no other labels)"
+    monitored = a_few_of_each(context.monitored())
+    if has_labels(monitored):
+        monitored = monitored[torch.isin(monitored.labels, torch.tensor(result.renewed))]
+        if len(monitored):
+            return monitored, ""
+    assert result.refilled is not None, "a class is renewed by fresh samples"
+    return result.refilled, " (by the samples that are rehearsed: there are no other labels)"
 
 
-def _accuracies(samples: Samples, bench: Workbench) -> Accuracies:
-    right = bench.encode(samples.images).logits.argmax(dim=1) == samples.labels
+def _accuracies(samples: Samples, context: AdaptationContext) -> Accuracies:
+    right = context.encode(samples.images).logits.argmax(dim=1) == samples.labels
     return {
         label: 100 * float(right[samples.labels == label].float().mean())
         for label in sorted(set(samples.labels.tolist()))

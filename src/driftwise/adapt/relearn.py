@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftwise.protocols import Workbench
-from driftwise.types import Repair, Samples, Verdict
+from driftwise.protocols import AdaptationContext
+from driftwise.types import AdaptationResult, Samples, Verdict
 
 
 class Relearn:
@@ -16,14 +16,14 @@ class Relearn:
         self._flush = flush
         self._from_scratch = from_scratch
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Ask for all there is of each drifted class."""
         extra: list[Samples] = []
         renewed: list[int] = []
         notes: list[str] = []
-        shares = bench.labels.spread({verdict.label: None for verdict in drifted})
+        shares = context.labels.spread({verdict.label: None for verdict in drifted})
         for label, share in shares.items():
-            fresh = bench.labels.ask(label, share)
+            fresh = context.labels.ask(label, share)
             if not len(fresh):
                 notes.append(f"class {label}: no fresh samples were granted, nothing to relearn")
                 continue
@@ -32,10 +32,10 @@ class Relearn:
                     f"class {label}: the budget allows {len(fresh)} fresh samples, not all"
                 )
             if self._flush:
-                bench.memory.drop(label)
+                context.memory.drop(label)
             extra.append(fresh)
             renewed.append(label)
-        return Repair(
+        return AdaptationResult(
             extra=Samples.concat(extra) if extra else None,
             from_scratch=self._from_scratch and bool(extra),
             renewed=tuple(renewed),

@@ -6,28 +6,28 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.protocols import Choose, Workbench
+from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import Verdict
 
 _ROUNDS = 10
 """of k-means: enough for centres that only have to be near something"""
 
 
-def diverse(verdict: Verdict, bench: Workbench) -> Choose:
+def diverse(verdict: Verdict, context: AdaptationContext) -> Choose:
     """One sample from the middle of each of as many clusters, by the learner's features."""
 
     def choose(images: Tensor, count: int) -> Tensor:
-        return _medoids(bench.encode(images).features, count, seed=verdict.task)
+        return _medoids(context.encode(images).features, count, seed=verdict.task)
 
     return choose
 
 
-def uncertain(verdict: Verdict, bench: Workbench) -> Choose:
+def uncertain(verdict: Verdict, context: AdaptationContext) -> Choose:
     """The samples whose class the learner is least sure of, by entropy."""
     del verdict
 
     def choose(images: Tensor, count: int) -> Tensor:
-        log_p = bench.encode(images).logits.log_softmax(dim=1)
+        log_p = context.encode(images).logits.log_softmax(dim=1)
         return (log_p.exp() * log_p).sum(dim=1).argsort(stable=True)[:count]
 
     return choose

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftwise.protocols import Workbench
-from driftwise.types import Repair, Verdict
+from driftwise.protocols import AdaptationContext
+from driftwise.types import AdaptationResult, Verdict
 
 
 class Vanilla:
     """Goes on as if nothing had happened."""
 
-    def repair(self, drifted: Sequence[Verdict], bench: Workbench) -> Repair:
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Nothing."""
-        del drifted, bench
-        return Repair()
+        del drifted, context
+        return AdaptationResult()

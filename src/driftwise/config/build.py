@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from driftwise.allocation import memory_told
+from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Tell
 from driftwise.config.custom import CustomPart, is_import_path
@@ -45,13 +45,13 @@ from driftwise.detect import (
     Surroundings,
 )
 from driftwise.detect.encoding_cache import Cached
-from driftwise.drift_handler import Care
+from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.methods import Objective
 from driftwise.metrics import FlopMeter, Ledger, Scores, score
 from driftwise.part_state import PartState
-from driftwise.protocols import Adaptation, HasSamples, Workbench
+from driftwise.protocols import Adaptation, AdaptationContext, HasSamples
 from driftwise.runs.store import read_config
 from driftwise.stats.fraction import estimate_shares
 from driftwise.streams import (
@@ -80,7 +80,7 @@ class Assembly:
     adaptation_state: PartState
     ledger: Ledger
     labels: StreamLabels
-    bench: Callable[[Task], Workbench]
+    context: Callable[[Task], AdaptationContext]
     """what the adaptation works with during a task"""
     evaluate: Callable[[Task], Scores]
     cache: Cached | None
@@ -88,9 +88,9 @@ class Assembly:
     warnings: tuple[str, ...]
 
     @property
-    def care(self) -> Care:
+    def handler(self) -> DriftHandler:
         """What looks after the learner."""
-        return Care(
+        return DriftHandler(
             monitor=self.monitor,
             adaptation=self.adaptation,
             learner=self.learner,
@@ -120,7 +120,7 @@ class Assembly:
             self.cache.load_state_dict(state["cache"])
 
 
-@memory_told("free some memory, or take a smaller network, buffer or data set")
+@clear_out_of_memory("free some memory, or take a smaller network, buffer or data set")
 def assemble(
     config: RunConfig,
     data: Dataset | None = None,
@@ -157,8 +157,8 @@ def assemble(
     refuse_without_features(learner, stream.image_shape)
     ledger = Ledger(label_budget=config.label_budget)
     meter = FlopMeter(ledger.add_flops)
-    for watched in learner.networks:
-        meter.watch(watched, input_shape_of(stream.image_shape))
+    for monitored in learner.networks:
+        meter.watch(monitored, input_shape_of(stream.image_shape))
 
     caches: list[Cached] = []
 
@@ -184,15 +184,15 @@ def assemble(
         seed=config.seed,
     )
 
-    def bench(task: Task) -> Workbench:
-        return Workbench(
+    def context(task: Task) -> AdaptationContext:
+        return AdaptationContext(
             memory=learner.memory,
             labels=labels.of(task),
             annotate=learner.annotate,
             encode=learner.encode,
             rehearse=rehearse,
             steps=lambda: ledger.steps,
-            watched=lambda: monitor.as_seen(task),
+            monitored=lambda: monitor.as_seen(task),
             compare=lambda kept, now: estimate_shares([(kept, now)])[0],
         )
 
@@ -230,7 +230,7 @@ def assemble(
         monitor=monitor,
         adaptation=adaptation,
         adaptation_state=PartState(adaptation, "adaptation"),
-        bench=bench,
+        context=context,
         evaluate=evaluate,
         ledger=ledger,
         labels=labels,

@@ -14,8 +14,8 @@ from driftwise.config.own_network import check_head, taken_over
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
-from driftwise.learner import Learner, Practice
-from driftwise.memory import Memory
+from driftwise.learner import Learner, TrainSettings
+from driftwise.memory import ReplayBuffer
 from driftwise.models.compiled import refuse_without_compiler
 from driftwise.models.head import find_head
 from driftwise.models.inputs import to_input
@@ -61,9 +61,9 @@ def make_learner(
             limit=None if dtype == torch.uint8 else FARTHEST,
         ),
         make_optimiser=optimiser_maker(config),
-        memory=Memory(settled(config.buffer_size), policy=policy, seed=config.seed),
+        memory=ReplayBuffer(settled(config.buffer_size), policy=policy, seed=config.seed),
         objective=registry.make("method", config),
-        practice=Practice(
+        train_settings=TrainSettings(
             minibatch_size=settled(config.minibatch_size),
             device=pick_device(config.device),
             memory_format=_MEMORY_FORMATS[config.memory_format],

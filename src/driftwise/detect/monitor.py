@@ -16,7 +16,7 @@ from driftwise.detect.grouping import KnownLabels
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.errors import UserError
 from driftwise.part_state import PartState
-from driftwise.protocols import HasSamples, Watched
+from driftwise.protocols import HasSamples, MonitoredTask
 from driftwise.types import Samples, Verdict
 
 
@@ -102,7 +102,7 @@ class Monitor:
         self._min_harm = min_harm
         self._just_drifted = just_drifted
 
-    def check(self, task: Watched) -> list[Verdict]:
+    def check(self, task: MonitoredTask) -> list[Verdict]:
         """A verdict on every class that arrived before the task."""
         classes = self._checked(task)
         if not classes:
@@ -114,7 +114,7 @@ class Monitor:
         verdicts = _checked(answer, task.number, classes, self._detector)
         return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
 
-    def as_seen(self, task: Watched) -> Samples:
+    def as_seen(self, task: MonitoredTask) -> Samples:
         """The samples that are checked; labels that nobody has paid for are -1."""
         monitored = task.monitored()
         if self._just_drifted is not None:
@@ -125,7 +125,7 @@ class Monitor:
             monitored = replace(monitored, labels=torch.full_like(monitored.labels, -1))
         return monitored
 
-    def _checked(self, task: Watched) -> tuple[int, ...]:
+    def _checked(self, task: MonitoredTask) -> tuple[int, ...]:
         if self._just_drifted is None:
             return task.known_classes
         return tuple(self._just_drifted(task.number))
@@ -137,7 +137,7 @@ class Monitor:
             return False
         return known < self._min_harm
 
-    def renew(self, task: Watched, labels: Sequence[int], learned: Samples) -> None:
+    def renew(self, task: MonitoredTask, labels: Sequence[int], learned: Samples) -> None:
         """These classes have just been learned, or learned anew, as they look during the task.
 
         Held-out samples take labels of their own; a fingerprint is taken of the `learned` samples, whose

@@ -48,7 +48,7 @@ class SequentialOptions:
     """promised chance of any false alarm in the whole stream"""
     min_rows: int = 5
     """a class with fewer distinct reference samples is not testable"""
-    kept_samples: int = 300
+    kept_rows: int = 300
     """samples of a class, at most, that new ones are ranked among"""
 
     def __post_init__(self) -> None:
@@ -56,9 +56,9 @@ class SequentialOptions:
             raise UserError(f"the detector's level must lie between 0 and 1; got {self.level}")
         if self.min_rows < 2:
             raise UserError(f"the detector's min_rows must be at least 2; got {self.min_rows}")
-        if not 20 <= self.kept_samples <= MAX_KEPT:
+        if not 20 <= self.kept_rows <= MAX_KEPT:
             raise UserError(
-                f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_samples}"
+                f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_rows}"
             )
 
 
@@ -125,7 +125,7 @@ class SequentialDetector:
             samples = learned.of_class(label).distinct()
             draw = self._draw("lesson", self._begun, label)
             samples = samples[
-                torch.randperm(len(samples), generator=draw)[: self._options.kept_samples]
+                torch.randperm(len(samples), generator=draw)[: self._options.kept_rows]
             ]
             self._lessons[label] = _Lesson(
                 keys=keys_of(samples.images) if len(samples) else [],
@@ -154,13 +154,13 @@ class SequentialDetector:
             return len(encoding)
         self._begun += 1
         features = self._features(encoding)
-        test = _Test(self._begun, features.shape[1], self._options.kept_samples)
+        test = _Test(self._begun, features.shape[1], self._options.kept_rows)
         test.know(known)
         if label in self._lessons and known:
             lesson = self._lessons[label]
             for key, sample in zip(lesson.keys, lesson.features, strict=True):
                 if key not in known:  # a sample that others are ranked among must not have taught
-                    test.ranker.teach(sample)
+                    test.ranker.train_step(sample)
         order = torch.randperm(len(features), generator=self._draw(test.number, "reference"))
         for place in order.tolist():
             test.ranker.take(features[place], self._draw(test.number, test.next_row()))
@@ -245,7 +245,7 @@ class SequentialDetector:
         self._tests = {}
         for label, kept in state["tests"].items():
             width = kept["ranker"]["kept"].shape[1]
-            test = _Test(kept["number"], width, self._options.kept_samples)
+            test = _Test(kept["number"], width, self._options.kept_rows)
             test.load_state_dict(kept)
             self._tests[int(label)] = test
         self._lessons = {
@@ -281,10 +281,10 @@ def _unpacked(keys: torch.Tensor) -> list[bytes]:
 class _Test:
     """All that is known of one class since it was renewed."""
 
-    def __init__(self, number: int, width: int, kept_samples: int) -> None:
+    def __init__(self, number: int, width: int, kept_rows: int) -> None:
         self.number = number
         self.samples = 0
-        self.ranker = Ranker(width, kept_samples=kept_samples)
+        self.ranker = Ranker(width, kept_rows=kept_rows)
         # Samples that move on lie ahead; farther from the centre or nearer to it is a change as well.
         self.bets = (Bets(both_ends=False), Bets(both_ends=True))
         self._known: dict[bytes, None] = {}

@@ -81,7 +81,7 @@ class ClassReport:
     """samples that came"""
     num_current: int = 0
     num_kept_reference: int = 0
-    """different images among them, or a uniform sample of `max_rows`: those to be compared"""
+    """different images among them, or a uniform sample of `max_samples`: those to be compared"""
     num_kept_current: int = 0
     num_copies_reference: int = 0
     """samples that came and equal a kept one pixel by pixel; an image counts once"""
@@ -138,7 +138,7 @@ class SelfCheck:
     """checks at which some class could be tested"""
     num_classes: int
     """classes with samples enough to be split"""
-    half_samples: tuple[int, int]
+    half_rows: tuple[int, int]
     """samples in a half of a class: the fewest, the most"""
 
 
@@ -161,14 +161,14 @@ class DriftDetector:
         or any fixed `Encoder`.
 
         With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
-        At most `max_rows` different images of a class are kept on either side, a uniform sample,
+        At most `max_samples` different images of a class are kept on either side, a uniform sample,
         as encodings; copies of an image, pixel by pixel, count once.
         """
         if detector not in _COMPARISONS:
             raise unknown_name("detector", detector, _COMPARISONS)
         options = ComparisonOptions(level=level, correction=correction)
         if max_samples < options.min_rows:
-            raise UserError(f"max_rows must be at least {options.min_rows}; got {max_samples}")
+            raise UserError(f"max_samples must be at least {options.min_rows}; got {max_samples}")
         self._detector = detector
         self._options = options
         self._make_encoder = _encoder_maker(encoder)
@@ -214,7 +214,7 @@ class DriftDetector:
     def self_check(self, rounds: int = 100, *, max_samples: int = 50) -> SelfCheck:
         """Measure false alarms: the reference split against itself, at random, `rounds` times.
 
-        Each class is cut into two halves of at most `max_rows` samples, which is quicker than a check.
+        Each class is cut into two halves of at most `max_samples` samples, which is quicker than a check.
         """
         if self._fitted is None:
             raise UserError("the detector has no reference yet; call fit(reference) first")
@@ -222,7 +222,7 @@ class DriftDetector:
             raise UserError(f"a self-check needs at least 1 round; got {rounds}")
         if max_samples < self._options.min_rows:
             raise UserError(
-                f"max_rows of a self-check must be at least {self._options.min_rows}; got"
+                f"max_samples of a self-check must be at least {self._options.min_rows}; got"
                 f" {max_samples}"
             )
         kept = [sample.encoding for sample in self._fitted.samples.values()]
@@ -242,7 +242,7 @@ class DriftDetector:
             alarms=alarms,
             checks=checks,
             num_classes=len(testable),
-            half_samples=(min(halves), max(halves)),
+            half_rows=(min(halves), max(halves)),
         )
 
     def state_dict(self) -> dict[str, Any]:

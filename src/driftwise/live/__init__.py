@@ -2,14 +2,14 @@
 
 from driftwise.live.events import Event
 from driftwise.live.label_requests import Request
-from driftwise.live.live_learner import Keeper
+from driftwise.live.live_learner import LiveLearner
 from driftwise.live.observation import Observation
 from driftwise.live.settings import LiveSettings
 from driftwise.live.sinks import mlflow, tensorboard, wandb
 
 __all__ = [
     "Event",
-    "Keeper",
+    "LiveLearner",
     "LiveSettings",
     "Observation",
     "Request",

@@ -21,11 +21,11 @@ from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
 from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.grouping import KnownLabels
-from driftwise.drift_handler import Care
+from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.live.input_statistics import Seen
-from driftwise.live.sample_queue import Tally
+from driftwise.live.input_statistics import InputStatistics
+from driftwise.live.sample_queue import ClassCounts
 from driftwise.live.settings import LiveSettings
 from driftwise.metrics import Ledger
 from driftwise.models.prepared import Prepared
@@ -42,27 +42,27 @@ class LiveParts:
 
     learner: Learner
     ledger: Ledger
-    given: Care
+    given: DriftHandler
     """looks after the learner by watched samples with labels"""
-    guessed: Care | None
+    guessed: DriftHandler | None
     """by watched samples without, told apart by what they are taken for; None: the detector cannot"""
     adaptation_state: PartState
-    counts: Tally
+    counts: ClassCounts
     """how many labelled samples of each class have come"""
-    seen: Seen
+    seen: InputStatistics
     """what has come, by feature"""
 
     scales: bool
     """whether inputs are scaled by what has been seen"""
 
     @property
-    def cares(self) -> tuple[Care, ...]:
+    def handlers(self) -> tuple[DriftHandler, ...]:
         """All ways of looking after the learner."""
         return (self.given,) if self.guessed is None else (self.given, self.guessed)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        monitors = [monitor_of(care).state_dict() for care in self.cares]
+        monitors = [monitor_of(handler).state_dict() for handler in self.handlers]
         return {
             "learner": self.learner.state_dict(),
             "ledger": self.ledger.state_dict(),
@@ -75,8 +75,8 @@ class LiveParts:
         """Take up where `state_dict` left off."""
         self.learner.load_state_dict(state["learner"])
         self.ledger.load_state_dict(state["ledger"])
-        for care, monitor in zip(self.cares, state["monitors"], strict=True):
-            monitor_of(care).load_state_dict(monitor)
+        for handler, monitor in zip(self.handlers, state["monitors"], strict=True):
+            monitor_of(handler).load_state_dict(monitor)
         self.adaptation_state.load_state_dict(state["adaptation"])
         if "seen" in state:  # not always was it kept
             self.seen.load_state_dict(state["seen"])
@@ -93,10 +93,10 @@ class LiveParts:
             network.scale_by(mean.reshape(shape), std.reshape(shape))
 
 
-def monitor_of(care: Care) -> Monitor:
+def monitor_of(handler: DriftHandler) -> Monitor:
     """The monitor, by more than its shape."""
-    assert isinstance(care.monitor, Monitor)
-    return care.monitor
+    assert isinstance(handler.monitor, Monitor)
+    return handler.monitor
 
 
 def _image(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ def make_parts(
 ) -> LiveParts:
     """All parts, for samples like the `first` ones and so many classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
-    seen = Seen(shape, dtype, factor=settings.outlier_factor)
+    seen = InputStatistics(shape, dtype, factor=settings.outlier_factor)
     learner = make_learner(
         config,
         shape,
@@ -145,7 +145,7 @@ def make_parts(
             _follow_closely(each)
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = registry.make("adaptation", config)
-    counts = Tally()
+    counts = ClassCounts()
 
     @functools.cache  # one for both ways of watching
     def encoder() -> Encoder:
@@ -169,16 +169,18 @@ def make_parts(
         made: Detector = registry.make("detector", config, setting)
         return made
 
-    def care(made: Detector, labels: KnownLabels, book: Callable[[int], None]) -> Care:
+    def handler(made: Detector, labels: KnownLabels, book: Callable[[int], None]) -> DriftHandler:
         monitor = Monitor(
             made, HeldOutReference(), book=book, labels=labels, min_harm=config.min_harm
         )
-        return Care(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
+        return DriftHandler(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
 
-    given = care(detector("given"), "given", lambda count: ledger.book_labels("monitoring", count))
+    given = handler(
+        detector("given"), "given", lambda count: ledger.book_labels("monitoring", count)
+    )
     guessed = None
     with contextlib.suppress(UserError):  # what it says to given labels it has said above
-        guessed = care(detector("predicted"), "predicted", lambda _: None)  # nobody's labels
+        guessed = handler(detector("predicted"), "predicted", lambda _: None)  # nobody's labels
     return LiveParts(
         learner=learner,
         ledger=ledger,

@@ -13,20 +13,20 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
-from driftwise.drift_handler import Care
+from driftwise.drift_handler import DriftHandler
 from driftwise.errors import Diverged
 from driftwise.live.components import LiveParts, monitor_of
 from driftwise.live.input_statistics import ENOUGH
 from driftwise.live.inputs import UNKNOWN
-from driftwise.live.label_requests import Answer, Asker
+from driftwise.live.label_requests import Answer, LabelRequester
 from driftwise.live.label_source import FEWEST_FRESH, LiveLabels, take_up
-from driftwise.live.priority import give_way
+from driftwise.live.priority import yield_to_predictions
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import Track, Window
-from driftwise.protocols import Workbench
+from driftwise.protocols import AdaptationContext
 from driftwise.runs.task_state import verdict_from
 from driftwise.stats.fraction import estimate_shares
-from driftwise.types import Repair, Samples, Verdict
+from driftwise.types import AdaptationResult, Samples, Verdict
 
 MOST_REPLAY_STEPS, FEW_REPLAY_STEPS = 8, 2
 """for small networks, and for others: a ResNet-18 must keep up with its stream"""
@@ -37,14 +37,14 @@ LARGE = 30.0
 
 
 @dataclass(kw_only=True)
-class Done:
+class BatchOutcome:
     """What was done with one batch."""
 
     predicted: Tensor
     """int64 (samples,)"""
     new_classes: tuple[int, ...] = ()
     verdicts: list[Verdict] = field(default_factory=list)
-    repaired: list[int] = field(default_factory=list)
+    adapted: list[int] = field(default_factory=list)
     extra: list[Samples] = field(default_factory=list)
     """samples that repairs want trained on"""
     quarantined: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
@@ -62,7 +62,7 @@ class Done:
             self.notes.append(details["text"])
 
 
-class Upkeep:
+class LiveEngine:
     """Looks after one learner, batch by batch."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Upkeep:
         outputs: int,
         own_outputs: int,
         nothing: Samples,
-        asker: Asker | None,
+        requester: LabelRequester | None,
         last_good: Callable[[], nn.Module | None],
     ) -> None:
         """Of the network's `outputs`, the first `own_outputs` were trained before.
@@ -82,7 +82,7 @@ class Upkeep:
         `last_good`: a copy of the network as the batch before left it; None: there was none.
         """
         self.parts = parts
-        self.parts.learner.between = give_way
+        self.parts.learner.between = yield_to_predictions
         self.outputs = outputs
         self.classes: set[int] = set()
         self.waiting: dict[int, Verdict] = {}
@@ -95,7 +95,7 @@ class Upkeep:
         self._own_outputs = own_outputs
         self._answers = torch.zeros(0, dtype=torch.bool)
         self._answers_for = (0, 0)
-        self._asker = asker
+        self._requester = requester
         self._told_of_unwatched = False
         self._told_of_scale = parts.scales
         self._catch_up_steps = settings.catch_up_steps
@@ -131,18 +131,18 @@ class Upkeep:
         if averaged is None or not learner.steps:
             logits = learner.logits(images)
         else:
-            logits = learner.said_by(averaged, images)
+            logits = learner.logits_of(averaged, images)
         # A head that has grown in this very batch is not yet in the average.
         may = self.answers[: logits.shape[1]]
         return logits.masked_fill(~may, -torch.inf).argmax(dim=1)
 
-    def observe(self, samples: Samples, answers: list[Answer], *, next_row: int) -> Done:
+    def observe(self, samples: Samples, answers: list[Answer], *, next_row: int) -> BatchOutcome:
         """Everything that is to be done about a batch and about labels that came since."""
         far = self.parts.seen.far(samples.images)
         if is_first := not self.parts.seen.count:  # the first samples are scaled by themselves
             self.parts.take_in(samples.images[~far])
-        done = Done(predicted=self.predict(samples.images))
-        give_way()
+        done = BatchOutcome(predicted=self.predict(samples.images))
+        yield_to_predictions()
         outlying = self._outlying(samples, far, done.predicted)
         if not is_first:
             self._take_in(samples.images, far)
@@ -160,7 +160,7 @@ class Upkeep:
         late = self._take_up(answers, done)
         waited = set(self.waiting)
 
-        give_way()
+        yield_to_predictions()
         self._check(done, next_row)
         self.parts.ledger.book_labels("stream", len(learn))
         self._teach([*late, *done.given, learn], done)
@@ -173,7 +173,7 @@ class Upkeep:
         for label in sorted(self.waiting.keys() - waited):
             text = f"class {label} has drifted, no labels to realign with"
             done.tell("waiting", label=label, text=text)
-        give_way()
+        yield_to_predictions()
         return done
 
     def _outlying(self, samples: Samples, far: Tensor, predicted: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class Upkeep:
         else:
             self.parts.take_in(images[~far])
 
-    def _report_scale(self, done: Done) -> None:
+    def _report_scale(self, done: BatchOutcome) -> None:
         """A network learns little from large numbers: say once that they come as they are."""
         if self._told_of_scale or self.parts.seen.count < ENOUGH:
             return
@@ -200,7 +200,7 @@ class Upkeep:
                 "normalise=True"
             )
 
-    def _guard(self, step: Callable[[], object], done: Done) -> bool:
+    def _guard(self, step: Callable[[], object], done: BatchOutcome) -> bool:
         """Whether a step went well; if not, the network is again as the batch before left it."""
         try:
             step()
@@ -222,10 +222,10 @@ class Upkeep:
         classes = tuple(sorted(set(samples.labels.tolist())))
         drawn = {label: self._sampled(samples.of_class(label)) for label in classes}
         learned = [self.parts.learner.memory.samples_of(label) for label in classes]
-        for care, track in self._ways():
+        for handler, track in self._ways():
             for label in classes:
                 track.adopt(label, drawn[label])
-            care.settle(_Collected(drawn), classes, Samples.concat(learned))
+            handler.renew_reference(_Collected(drawn), classes, Samples.concat(learned))
         return classes
 
     def _sampled(self, samples: Samples) -> Samples:
@@ -237,7 +237,7 @@ class Upkeep:
         ids = -2 - label * 2**32 - torch.arange(len(chosen))
         return replace(samples[chosen], ids=ids)
 
-    def _watch_unlabelled(self, samples: Samples, guesses: Tensor, done: Done) -> None:
+    def _watch_unlabelled(self, samples: Samples, guesses: Tensor, done: BatchOutcome) -> None:
         if not len(samples):
             return
         self.window.wait(samples)
@@ -248,14 +248,14 @@ class Upkeep:
             self._told_of_unwatched = True
             done.notes.append("this detector goes by labels: samples without are not watched")
 
-    def _ways(self) -> list[tuple[Care, Track]]:
+    def _ways(self) -> list[tuple[DriftHandler, Track]]:
         """The ways in which samples are watched."""
         ways = [(self.parts.given, self.window.given)]
         if self.parts.guessed is not None:
             ways.append((self.parts.guessed, self.window.guessed))
         return ways
 
-    def _take_up(self, answers: list[Answer], done: Done) -> list[Samples]:
+    def _take_up(self, answers: list[Answer], done: BatchOutcome) -> list[Samples]:
         """Samples to learn from whose labels came late."""
         taken = take_up(answers, self.window, self.parts.ledger)
         asked, unasked, gone, outdated = (
@@ -274,21 +274,21 @@ class Upkeep:
 
     # Watching and mending
 
-    def _check(self, done: Done, next_row: int) -> None:
+    def _check(self, done: BatchOutcome, next_row: int) -> None:
         """Check what is due, and repair what has drifted."""
-        for care, track in self._ways():
+        for handler, track in self._ways():
             if not (due := track.due()):
                 continue
             self.checks += 1
             look = _Look(number=self.checks + 1, known_classes=due, track=track)
             labels = self._labels(
-                done, look, asking=True, now=next_row, onset=self._onset_by(care, track)
+                done, look, asking=True, now=next_row, onset=self._onset_by(handler, track)
             )
-            bench = self._bench(care, look, labels, done)
+            context = self._bench(handler, look, labels, done)
             if track is self.window.given or not self.window.given.follows:
                 # Samples with labels say what it brings: where they come, it waits for them.
-                done.notes += care.follow_up(bench)
-            verdicts, repair = care.attend(look, bench)
+                done.notes += handler.follow_up(context)
+            verdicts, result = handler.check_and_adapt(look, context)
             if track is self.window.guessed and not self._tells_harm:
                 # What a reference of guesses says about accuracy is the learner's own opinion.
                 verdicts = tuple(
@@ -299,7 +299,7 @@ class Upkeep:
             still = [label for label in quiet if label not in self.waiting]
             self.window.unchanged_until(still, next_row)
             done.verdicts += verdicts
-            drifted = {each.label: each for each in verdicts if each.calls_for_repair}
+            drifted = {each.label: each for each in verdicts if each.needs_adaptation}
             done.tell(
                 "checked",
                 classes=list(due),
@@ -312,11 +312,11 @@ class Upkeep:
                     classes=sorted(drifted),
                     verdicts=[_effect(drifted[label]) for label in sorted(drifted)],
                 )
-            self._answer(repair, drifted, labels, done, next_row)
+            self._answer(result, drifted, labels, done, next_row)
             track.end_check(due)
         self._report_untestable(done)
 
-    def _report_untestable(self, done: Done) -> None:
+    def _report_untestable(self, done: BatchOutcome) -> None:
         """Silence about a class must not be taken for its being as it was.
 
         A class that one of several checks had something to say about was testable.
@@ -336,21 +336,21 @@ class Upkeep:
             text = f"whether classes {classes} have drifted cannot be tested: {dumb[new[0]]}"
             done.tell("untestable", classes=new, text=text)
 
-    def _onset_by(self, care: Care, track: Track) -> Callable[[int], int]:
+    def _onset_by(self, handler: DriftHandler, track: Track) -> Callable[[int], int]:
         """The sample with which a class has begun to drift, as a check of it knows."""
 
         def onset(label: int) -> int:
             since = self.window.since(label)
             if label in self.waiting:  # it has drifted before the samples that were checked now
                 return since
-            if (told := monitor_of(care).onset(label)) is not None:
+            if (told := monitor_of(handler).onset(label)) is not None:
                 return told
             # Samples from before those that were checked show how the class looked earlier.
             return max(since, since if (sample := track.began(label)) is None else sample)
 
         return onset
 
-    def _mend_waiting(self, done: Done, next_row: int) -> None:
+    def _mend_waiting(self, done: BatchOutcome, next_row: int) -> None:
         """Realign waiting classes for which enough labels have come meanwhile."""
         memory = self.parts.learner.memory.counts() if self.waiting else {}
         ready = {
@@ -360,38 +360,38 @@ class Upkeep:
         }
         if not ready:
             return
-        care, track = self.parts.given, self.window.given
+        handler, track = self.parts.given, self.window.given
         look = _Look(number=self.checks + 1, known_classes=tuple(ready), track=track)
         labels = self._labels(done, look, asking=False, now=next_row)
-        repair = care.mend(list(ready.values()), self._bench(care, look, labels, done))
-        self._answer(repair, ready, labels, done, next_row)
+        result = handler.adapt(list(ready.values()), self._bench(handler, look, labels, done))
+        self._answer(result, ready, labels, done, next_row)
 
     def _answer(
         self,
-        repair: Repair,
+        result: AdaptationResult,
         drifted: dict[int, Verdict],
         labels: LiveLabels,
-        done: Done,
+        done: BatchOutcome,
         next_row: int,
     ) -> None:
         """What follows from a repair."""
-        for label in repair.renewed:
+        for label in result.renewed:
             self.window.renew(label, next_row)
         for label, verdict in drifted.items():
             if label not in labels.unmet:
                 self.waiting.pop(label, None)
             elif label not in self.waiting:
                 self.waiting[label] = verdict
-        done.repaired += repair.renewed
-        done.notes += repair.notes
-        if repair.renewed:
+        done.adapted += result.renewed
+        done.notes += result.notes
+        if result.renewed:
             self._behind = self._catch_up_steps
-            done.tell("realigned", classes=list(repair.renewed), notes=list(repair.notes))
+            done.tell("realigned", classes=list(result.renewed), notes=list(result.notes))
             # For methods that know of tasks, a class that looks new begins one.
-            self.parts.learner.begin_task((), from_scratch=repair.from_scratch)
-        if repair.extra is not None:
-            self.window.forget(repair.extra.ids)
-            done.extra.append(self._not_in_memory(repair.extra))
+            self.parts.learner.begin_task((), from_scratch=result.from_scratch)
+        if result.extra is not None:
+            self.window.forget(result.extra.ids)
+            done.extra.append(self._not_in_memory(result.extra))
         done.given += labels.to_learn()
 
     def _not_in_memory(self, samples: Samples) -> Samples:
@@ -402,7 +402,7 @@ class Upkeep:
 
     def _labels(
         self,
-        done: Done,
+        done: BatchOutcome,
         look: _Look,
         *,
         asking: bool,
@@ -412,14 +412,16 @@ class Upkeep:
         return LiveLabels(
             self.window,
             self.parts.ledger,
-            asker=self._asker if asking else None,
+            requester=self._requester if asking else None,
             predict=self.predict,
             tell=done.tell,
             onset=onset,
             now=look.began(default=now),
         )
 
-    def _bench(self, care: Care, look: _Look, labels: LiveLabels, done: Done) -> Workbench:
+    def _bench(
+        self, handler: DriftHandler, look: _Look, labels: LiveLabels, done: BatchOutcome
+    ) -> AdaptationContext:
         learner, ledger = self.parts.learner, self.parts.ledger
 
         def rehearse(batch: Samples | None, *, rate: float = 1.0) -> None:
@@ -428,20 +430,20 @@ class Upkeep:
                 self.window.forget(batch.ids)
             self._guard(lambda: learner.rehearse(batch, rate=rate), done)
 
-        return Workbench(
+        return AdaptationContext(
             memory=learner.memory,
             labels=labels,
             annotate=learner.annotate,
             encode=learner.encode,
             rehearse=rehearse,
             steps=lambda: ledger.steps,
-            watched=lambda: monitor_of(care).as_seen(look),
+            monitored=lambda: monitor_of(handler).as_seen(look),
             compare=lambda kept, now: estimate_shares([(kept, now)])[0],
         )
 
     # Learning
 
-    def _teach(self, batches: Sequence[Samples], done: Done) -> None:
+    def _teach(self, batches: Sequence[Samples], done: BatchOutcome) -> None:
         """Steps on what repairs want trained on, then one or more on the labelled samples."""
         samples = [each for each in batches if len(each)]
         for each in (*done.extra, *samples):
@@ -454,7 +456,7 @@ class Upkeep:
                 self.window.learned.add(batch)
                 self._steps(batch, self._step_samples or len(batch), done)
 
-    def _steps(self, samples: Samples, size: int, done: Done) -> None:
+    def _steps(self, samples: Samples, size: int, done: BatchOutcome) -> None:
         """Steps on so many samples at a time, each followed by replay steps in proportion."""
         for start in range(0, len(samples), size):
             batch = samples[start : start + size]
@@ -462,38 +464,38 @@ class Upkeep:
                 return
             self._replay(-(-self._replay_steps * len(batch) // size), done)
 
-    def _step(self, batch: Samples, done: Done) -> None:
-        done.losses.append(self.parts.given.teach(batch).loss)
+    def _step(self, batch: Samples, done: BatchOutcome) -> None:
+        done.losses.append(self.parts.given.train_step(batch).loss)
 
-    def _replay(self, steps: int, done: Done) -> None:
+    def _replay(self, steps: int, done: BatchOutcome) -> None:
         """Steps on the buffer and on what was learned lately, of which more is kept."""
         for _ in range(steps if len(self.parts.learner.memory) > 1 else 0):
             draw = rng.fork(self._seed, "recent", self.parts.learner.steps)
             recent = self.window.recent(self._replay_size, draw)
             self._guard(partial(self._rehearse, done, recent), done)
 
-    def _rehearse(self, done: Done, batch: Samples | None = None) -> None:
+    def _rehearse(self, done: BatchOutcome, batch: Samples | None = None) -> None:
         some = batch if batch is not None and len(batch) > 1 else None
         done.losses.append(self.parts.learner.rehearse(some).loss)
         self.parts.ledger.add_step()
 
-    def _catch_up(self, done: Done) -> None:
+    def _catch_up(self, done: BatchOutcome) -> None:
         """The network follows a realigned memory by replay, also while no labels come."""
         if self._behind and not done.losses:
             with self.parts.ledger.phase("train"):
                 self._replay(1, done)
         self._behind = max(0, self._behind - len(done.losses))
 
-    def rehearse(self, steps: int) -> Done:
+    def rehearse(self, steps: int) -> BatchOutcome:
         """So many steps on memory alone, which must not be empty."""
-        done = Done(predicted=torch.empty(0, dtype=torch.int64))
+        done = BatchOutcome(predicted=torch.empty(0, dtype=torch.int64))
         with self.parts.ledger.phase("train"):
             for _ in range(steps):
                 self._guard(lambda: self._rehearse(done), done)
         self._guard(self.parts.learner.refuse_burst_weights, done)
         return done
 
-    def _meet(self, labels: set[int], done: Done) -> None:
+    def _meet(self, labels: set[int], done: BatchOutcome) -> None:
         """Make room for labels that were never seen."""
         if not (new := labels - self.classes):
             return
@@ -505,15 +507,17 @@ class Upkeep:
             self.parts.learner.grow(self.outputs)
             done.tell("grown", outputs=self.outputs)
 
-    def _settle(self, done: Done) -> None:
+    def _settle(self, done: BatchOutcome) -> None:
         """Classes of which enough samples have been collected are watched from here on."""
-        for care, track in self._ways():
+        for handler, track in self._ways():
             if not (complete := track.complete()):
                 continue
-            samples = {label: track.settle(label) for label in complete}
+            samples = {label: track.renew_reference(label) for label in complete}
             look = _Collected(samples)
             memory = self.parts.learner.memory
-            care.settle(look, complete, Samples.concat([memory.samples_of(c) for c in complete]))
+            handler.renew_reference(
+                look, complete, Samples.concat([memory.samples_of(c) for c in complete])
+            )
             if track is self.window.given:
                 done.tell("watched", classes=complete)
 

@@ -23,13 +23,13 @@ from driftwise.array_checks import refuse_odd
 from driftwise.config.fields import shown
 from driftwise.errors import UserError
 from driftwise.live.inputs import UNKNOWN
-from driftwise.live.live_learner import Keeper
+from driftwise.live.live_learner import LiveLearner
 from driftwise.live.observation import Observation
 from driftwise.live.outputs import can_grow, outputs_of
 from driftwise.live.settings import LiveSettings
 
 
-class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A `Keeper` as a classifier: `partial_fit` observes a batch, `fit` starts afresh.
 
     With a network of one's own, label k is output k where the first labels are whole numbers from
@@ -44,7 +44,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     >>> samples = np.eye(3).repeat(20, axis=0)
     >>> names = np.array(["ant", "bee", "cat"]).repeat(20)
-    >>> KeeperClassifier().fit(samples, names).predict(samples[::20])
+    >>> LiveClassifier().fit(samples, names).predict(samples[::20])
     array(['ant', 'bee', 'cat'], dtype='<U3')
     """
 
@@ -84,7 +84,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Learning
 
-    def fit(self, X: Any, y: Any) -> KeeperClassifier:  # noqa: N803
+    def fit(self, X: Any, y: Any) -> LiveClassifier:  # noqa: N803
         """Learn from samples and their labels, whatever was before.
 
         Samples are (samples, features); images are floats (samples[, channels], height, width) or bytes
@@ -122,7 +122,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X: Any,  # noqa: N803
         y: Any = None,
         classes: Any = None,
-    ) -> KeeperClassifier:
+    ) -> LiveClassifier:
         """Observe a batch: predict it, then watch, mend and learn; `y` may be missing.
 
         `classes` at the first call: all labels that may ever come, as elsewhere in scikit-learn.
@@ -155,7 +155,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _unless_refused(self) -> Iterator[None]:
-        """What is refused leaves no label, no class and no keeper behind."""
+        """What is refused leaves no label, no class and no live learner behind."""
         before = dict(self.__dict__)
         try:
             yield
@@ -190,13 +190,13 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # What is within
 
     def _begin(self, draw: np.random.RandomState, samples: np.ndarray) -> None:
-        """A keeper that has seen nothing, for samples like these."""
+        """A live learner that has seen nothing, for samples like these."""
         counts = {
             name: _count(name, getattr(self, name))
             for name in ("buffer_size", "epochs", "batch_size")
         }
         settings = self._other_settings()
-        self.keeper_ = Keeper(
+        self.keeper_ = LiveLearner(
             self.network,
             buffer_size=counts["buffer_size"],
             method=self.method,
@@ -224,7 +224,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._announced = False
 
     def _other_settings(self) -> dict[str, Any]:
-        """Those of a keeper that are no parameters here."""
+        """Those of a live learner that are no parameters here."""
         if self.settings is None:
             return {}
         if not isinstance(self.settings, Mapping):
@@ -302,7 +302,7 @@ class KeeperClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         reset: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Samples as a keeper takes them, the labels that are known, bool (samples,): of which samples."""
+        """Samples, the labels that are known, and bool (samples,): which samples have one."""
         samples = self._samples(X, reset=reset)
         if np.ndim(self.unlabelled):
             raise UserError(
@@ -338,7 +338,7 @@ def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise UserError(
             f"{name} must be a whole number, at least 1; got {shown(value)}: give one, or leave "
-            f"it out for {getattr(KeeperClassifier(), name)}"
+            f"it out for {getattr(LiveClassifier(), name)}"
         )
     return int(value)
 

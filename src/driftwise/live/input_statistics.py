@@ -18,7 +18,7 @@ RECENT = 50
 """last samples of which, if most are far, everything has come to lie elsewhere"""
 
 
-class Seen:
+class InputStatistics:
     """Statistics of the samples that came, from which single outliers are kept away.
 
     Mean and standard deviation are those of all samples but the far ones, by channel of an image

@@ -39,7 +39,7 @@ class Taken:
         return tuple((~self.usable).nonzero().squeeze(1).tolist())
 
 
-class Intake:
+class InputReader:
     """Turns what it is given into samples, each with a number of its own."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from driftwise.live.inputs import UNKNOWN, labels_from
 from driftwise.live.priority import PREDICTIONS_FIRST
 from driftwise.types import Samples
 
-CLOSED = "the keeper has been closed; go on with Keeper.load, or make a new one"
+CLOSED = "the live learner has been closed; go on with Keeper.load, or make a new one"
 
 MOST_ANSWERS = 100_000
 """labels that may wait to be taken up"""
@@ -128,7 +128,7 @@ class Inbox:
             self._answers = [Answer(**answer) for answer in state["answers"]]
 
 
-class Asker:
+class LabelRequester:
     """Calls the label callback, one request at a time, and waits for it so long and no longer."""
 
     def __init__(

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.label_budget import share_out
+from driftwise.label_budget import split_budget
 from driftwise.live.inputs import UNKNOWN
-from driftwise.live.label_requests import Answer, Asker, request_for
+from driftwise.live.label_requests import Answer, LabelRequester, request_for
 from driftwise.live.window import Late, Window
 from driftwise.metrics import Ledger
 from driftwise.protocols import Choose
@@ -38,7 +38,7 @@ class LiveLabels:
         window: Window,
         ledger: Ledger,
         *,
-        asker: Asker | None,
+        requester: LabelRequester | None,
         predict: Callable[[Tensor], Tensor],
         tell: Tell,
         onset: Callable[[int], int | None] = lambda _: None,
@@ -50,7 +50,7 @@ class LiveLabels:
         """
         self._window = window
         self._ledger = ledger
-        self._asker = asker
+        self._requester = requester
         self._predict = predict
         self._tell = tell
         self._onset = onset
@@ -86,7 +86,7 @@ class LiveLabels:
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """As many as are wanted, or what has labels and a share of what the budget still has."""
         self._wanted = dict(wanted)
-        if self._asker is None or self._ledger.label_budget is None:
+        if self._requester is None or self._ledger.label_budget is None:
             return dict(wanted)
         free = {label: len(self._fresh(label)) for label in wanted}
         paid = {}
@@ -97,7 +97,7 @@ class LiveLabels:
         granted = self._allowance(total)
         if granted == total:
             return dict(wanted)
-        shares = share_out(paid, granted)
+        shares = split_budget(paid, granted)
         return {
             label: shares[label] + (free[label] if count is None else min(count, free[label]))
             for label, count in wanted.items()
@@ -121,7 +121,7 @@ class LiveLabels:
 
     def _ask(self, label: int, count: int | None, choose: Choose | None) -> Samples:
         """Samples that look like the class, with the labels that the callback gives them."""
-        if self._asker is None or count == 0:
+        if self._requester is None or count == 0:
             return self._window.unlabelled.samples()[:0]
         pool = self._unasked(label)
         wanted = self._allowance(len(pool) if count is None else min(count, len(pool)))
@@ -133,7 +133,7 @@ class LiveLabels:
         self._ledger.book_labels("adaptation", self._window.ask_for(samples))
         self._tell("asked", samples=len(samples), label=label)
         try:
-            answer = self._asker.ask(request)
+            answer = self._requester.ask(request)
         except UserError as error:
             self._window.take_back(samples.ids)
             self._tell("trouble", label=label, text=f"class {label}: {error}")

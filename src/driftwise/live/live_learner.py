@@ -25,26 +25,26 @@ from driftwise.config.own_network import first_line
 from driftwise.errors import RunFailure, UserError, warn_caller
 from driftwise.learner import Learner
 from driftwise.live.components import make_parts
-from driftwise.live.engine import Done, Upkeep
+from driftwise.live.engine import BatchOutcome, LiveEngine
 from driftwise.live.events import Callback as EventCallback
 from driftwise.live.events import Log
-from driftwise.live.inputs import UNKNOWN, Intake, Taken, ids_from, labels_from
+from driftwise.live.inputs import UNKNOWN, InputReader, Taken, ids_from, labels_from
 from driftwise.live.label_requests import (
     CLOSED,
     Answer,
-    Asker,
     Callback,
     Inbox,
+    LabelRequester,
     Request,
     request_for,
 )
 from driftwise.live.observation import Observation
 from driftwise.live.outputs import can_grow, outputs_of
-from driftwise.live.priority import PREDICTIONS_FIRST, QUICK_TURNS
-from driftwise.live.reporter import Teller
+from driftwise.live.priority import FAST_SWITCHING, PREDICTIONS_FIRST
+from driftwise.live.reporter import Reporter
 from driftwise.live.sample_queue import no_samples
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
-from driftwise.live.snapshot import Edition, Published
+from driftwise.live.snapshot import NetworkSnapshots, Snapshot
 from driftwise.models.head import Features, with_features
 from driftwise.runs.checkpoint import taking_up
 from driftwise.runs.store import RunFolder, is_run, read_config
@@ -54,14 +54,14 @@ RETRY_SECONDS = 10.0
 """between attempts to save what could not be saved; made by `observe`"""
 
 
-class Keeper:
+class LiveLearner:
     """Keeps a model right while the world changes: it predicts, watches, mends and learns.
 
     >>> images = torch.randint(256, (40, 8, 8, 1), dtype=torch.uint8)
-    >>> keeper = Keeper("mlp")
-    >>> keeper.observe(images, torch.arange(40) % 4).new_classes
+    >>> live learner = Keeper("mlp")
+    >>> live learner.observe(images, torch.arange(40) % 4).new_classes
     (0, 1, 2, 3)
-    >>> keeper.predict(images).shape
+    >>> live learner.predict(images).shape
     (40,)
     """
 
@@ -111,15 +111,15 @@ class Keeper:
         """held while the parts are made: predictions wait for that, and for no step"""
         self._labels = labels
         self._inbox = Inbox()
-        self._asker = labels and Asker(
+        self._requester = labels and LabelRequester(
             labels,
             self._inbox,
             seconds=self._settings.label_seconds,
-            max_label=lambda: self._max_label(self._upkeep),
+            max_label=lambda: self._max_label(self._engine),
         )
-        self._intake = Intake()
-        self._upkeep: Upkeep | None = None
-        self._published: Published | None = None
+        self._inputs = InputReader()
+        self._engine: LiveEngine | None = None
+        self._published: NetworkSnapshots | None = None
         self._averaged = 0
         """steps of the learner that what is published knows of"""
         self._preview: _Preview | None = None
@@ -129,12 +129,12 @@ class Keeper:
         self._closes_after = False
         self._closed = False
         self._is_fork = False
-        """whether this process is a fork of the one that made the keeper"""
+        """whether this process is a fork of the one that made the live learner"""
         self._failure: str | None = None
         self._retry_at: float | None = None
         """when to try again what could not be saved; None: all was"""
         self._folder = None if folder is None else self._open(Path(folder))
-        self._teller = Teller(Log(self._folder))
+        self._reporter = Reporter(Log(self._folder))
         _KEEPERS.add(self)
 
     @classmethod
@@ -146,7 +146,7 @@ class Keeper:
         features: Features | None = None,
         labels: Callback | None = None,
         trust_imports: bool = False,
-    ) -> Keeper:
+    ) -> LiveLearner:
         """Go on exactly where `save` left off; a network that was given is needed again.
 
         So are its `features`, where they were given.
@@ -157,29 +157,29 @@ class Keeper:
         config = read_config(folder)
         kept = config.get("keeper")
         if kept is None:
-            raise UserError(f"{Path(folder)} holds a run of a benchmark, and no keeper")
+            raise UserError(f"{Path(folder)} holds a run of a benchmark, and no live learner")
         with taking_up(folder):
             backbone, is_own = config["backbone"], kept.pop("network")
             named = [kept[kind] for kind in ("method", "detector", "adaptation")]
             refuse_unknown(kept)  # a `folder` in there would be made, wherever it is
         if is_own != (network is not None):
             need = f"the network it was made with, a {backbone}" if network is None else "none"
-            raise UserError(f"what network to give to the keeper in {Path(folder)}: {need}")
+            raise UserError(f"what network to give to the live learner in {Path(folder)}: {need}")
         named += [backbone] if network is None else []
         for name in filter(is_import_path, named):
             if not trust_imports:
                 raise UserError(
-                    f"the keeper in {Path(folder)} names code of its own ({name}); if you trust "
+                    f"the live learner in {Path(folder)} names code of its own ({name}); if you trust "
                     "it, load with trust_imports=True"
                 )
         given = backbone if network is None else network
         with taking_up(folder):
-            keeper = cls(given, labels=labels, features=features, **kept)
-        for trouble in keeper._resume(Path(folder)):
+            live_learner = cls(given, labels=labels, features=features, **kept)
+        for trouble in live_learner._resume(Path(folder)):
             warn_caller(trouble)
-        return keeper
+        return live_learner
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> LiveLearner:
         return self
 
     def __exit__(
@@ -200,11 +200,11 @@ class Keeper:
             self._refuse_if_over()
             self._do_without_threads()
             with self._beginning if self._published is None else contextlib.nullcontext():
-                taken, upkeep = self._take(x, y)
+                taken, engine = self._take(x, y)
             self._is_observing = True
             try:
                 with self._whole():
-                    seen = self._observe(taken, upkeep)
+                    seen = self._observe(taken, engine)
             finally:
                 self._is_observing = False
                 if self._failure is not None and self._closes_after:
@@ -231,55 +231,55 @@ class Keeper:
         """Samples of the past, all labelled, say how their classes looked: no need to collect any.
 
         From now on these classes are watched, before or after the first batch. At most
-        `reference_size` samples of a class are kept, drawn at random. The keeper never learns from
+        `reference_size` samples of a class are kept, drawn at random. The live learner never learns from
         them, and the network must not have: to a network, samples it was trained on look
         different from any others.
         """
         with self._alone():
             self._refuse_if_over()
             with self._beginning if self._published is None else contextlib.nullcontext():
-                taken, upkeep = self._take(x, y, is_history=True)
-            assert upkeep is not None, "history has samples"
+                taken, engine = self._take(x, y, is_history=True)
+            assert engine is not None, "history has samples"
             with self._whole():
-                classes = upkeep.fit_reference(taken.samples)
-                self._publish(upkeep)
+                classes = engine.fit_reference(taken.samples)
+                self._publish(engine)
             self._announce("watched", classes=list(classes))
 
-    def _take(self, x: Any, y: Any, *, is_history: bool = False) -> tuple[Taken, Upkeep | None]:
+    def _take(self, x: Any, y: Any, *, is_history: bool = False) -> tuple[Taken, LiveEngine | None]:
         """What came in, and who looks after it; all is as before where it cannot be used."""
-        before = self._intake.state_dict()
-        taken = self._intake.take(x, y, max_label=self._max_label(self._upkeep))
+        before = self._inputs.state_dict()
+        taken = self._inputs.take(x, y, max_label=self._max_label(self._engine))
         try:
             if is_history:
-                self._intake.count = before["count"]  # no part of the stream
+                self._inputs.count = before["count"]  # no part of the stream
                 if not len(taken.samples) or not bool((taken.samples.labels >= 0).all()):
                     raise UserError("a reference needs samples of finite values, a label for each")
-            return taken, self._begun(taken.samples) if len(taken.samples) else self._upkeep
+            return taken, self._begun(taken.samples) if len(taken.samples) else self._engine
         except BaseException:
-            self._intake.load_state_dict(before)
+            self._inputs.load_state_dict(before)
             raise
 
-    def _observe(self, taken: Taken, upkeep: Upkeep | None) -> Observation:
-        self._teller.steps += 1
-        answers, troubles = self._inbox.empty() if upkeep is not None else ([], [])
-        if upkeep is None:
-            done = Done(predicted=torch.empty(0, dtype=torch.int64))
+    def _observe(self, taken: Taken, engine: LiveEngine | None) -> Observation:
+        self._reporter.steps += 1
+        answers, troubles = self._inbox.empty() if engine is not None else ([], [])
+        if engine is None:
+            done = BatchOutcome(predicted=torch.empty(0, dtype=torch.int64))
         else:
-            steps = upkeep.parts.learner.steps
-            done = upkeep.observe(taken.samples, answers, next_row=self._intake.count)
+            steps = engine.parts.learner.steps
+            done = engine.observe(taken.samples, answers, next_row=self._inputs.count)
             # Samples without labels change how inputs are scaled, too.
-            if upkeep.parts.learner.steps > steps or done.repaired or upkeep.parts.scales:
-                self._publish(upkeep)
+            if engine.parts.learner.steps > steps or done.adapted or engine.parts.scales:
+                self._publish(engine)
         for trouble in troubles:
             done.tell("trouble", text=trouble)
-        return self._teller.report(taken, done, upkeep)
+        return self._reporter.report(taken, done, engine)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """One thread at a time, and not the one that is waited for."""
-        if self._asker is not None and self._asker.waits_for_caller:
+        if self._requester is not None and self._requester.waits_for_caller:
             raise UserError(
-                "the keeper waits for the label callback, which cannot make it do anything else: "
+                "the live learner waits for the label callback, which cannot make it do anything else: "
                 "return the labels first"
             )
         with self._lock:
@@ -287,7 +287,7 @@ class Keeper:
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
-        """What is broken off in here leaves a keeper that predicts and does nothing else."""
+        """What is broken off in here leaves a live learner that predicts and does nothing else."""
         try:
             yield
         except BaseException as error:
@@ -301,8 +301,8 @@ class Keeper:
         """
         self._refuse_if_over()
         numbers = ids_from(ids)
-        known = labels_from(labels, len(numbers), max_label=self._max_label(self._upkeep))
-        if len(numbers) and int(numbers.max()) >= self._intake.count:
+        known = labels_from(labels, len(numbers), max_label=self._max_label(self._engine))
+        if len(numbers) and int(numbers.max()) >= self._inputs.count:
             raise UserError(f"sample {int(numbers.max())} has not come yet; see Observation.ids")
         self._inbox.add(Answer(ids=numbers, labels=known))
 
@@ -315,47 +315,47 @@ class Keeper:
             raise UserError(f"steps must be a whole number; got {steps!r}")
         with self._alone():
             self._refuse_if_over()
-            upkeep = self._upkeep
-            if upkeep is None or not len(upkeep.parts.learner.memory) or steps < 1:
+            engine = self._engine
+            if engine is None or not len(engine.parts.learner.memory) or steps < 1:
                 return None
             with self._whole(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
-                done = upkeep.rehearse(steps)
-                self._publish(upkeep)
-            self._teller.gauge(upkeep)
+                done = engine.rehearse(steps)
+                self._publish(engine)
+            self._reporter.gauge(engine)
             for kind, details in done.events:
                 self._announce(kind, **details)
             return sum(done.losses) / len(done.losses) if done.losses else None
 
     def predict(self, x: Any) -> np.ndarray:
         """Classes, int64 (samples,). From any thread; it waits for no step."""
-        with self._reading(x) as (images, edition, learner):
-            return _logits(images, edition, learner).argmax(dim=1).numpy()
+        with self._reading(x) as (images, snapshot, learner):
+            return _logits(images, snapshot, learner).argmax(dim=1).numpy()
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Probabilities, (samples, outputs); 0 for classes that nobody has seen. From any thread."""
-        with self._reading(x) as (images, edition, learner):
-            return _logits(images, edition, learner).softmax(dim=1).numpy()
+        with self._reading(x) as (images, snapshot, learner):
+            return _logits(images, snapshot, learner).softmax(dim=1).numpy()
 
     def on(self, event: str, callback: EventCallback) -> None:
         """Have a callback called with every `Event` of a kind, see `live.log.EVENTS`; `*`: all."""
-        self._teller.log.on(event, callback)
+        self._reporter.log.on(event, callback)
 
     # How it stands
 
     @property
     def samples(self) -> int:
         """Samples that have come so far, refused ones included: where a stream is to be taken up."""
-        return self._intake.count
+        return self._inputs.count
 
     @property
     def classes(self) -> tuple[int, ...]:
         """Classes whose labels have been seen."""
-        return () if self._upkeep is None else tuple(sorted(self._upkeep.classes))
+        return () if self._engine is None else tuple(sorted(self._engine.classes))
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """Classes that have drifted, and there are no labels to realign them with."""
-        return () if self._upkeep is None else tuple(sorted(self._upkeep.waiting))
+        return () if self._engine is None else tuple(sorted(self._engine.waiting))
 
     @property
     def open_requests(self) -> tuple[Request, ...]:
@@ -364,10 +364,10 @@ class Keeper:
         They can be answered with `answer`, also after a restart.
         """
         with self._alone():
-            if self._upkeep is None:
+            if self._engine is None:
                 return ()
-            samples = self._upkeep.window.asked.samples()
-            guesses = self._upkeep.predict(samples.images)
+            samples = self._engine.window.asked.samples()
+            guesses = self._engine.predict(samples.images)
             return tuple(
                 request_for(samples[guesses == label], label)
                 for label in sorted(set(guesses.tolist()))
@@ -376,26 +376,26 @@ class Keeper:
     @property
     def accuracy(self) -> float | None:
         """Share of right predictions among the last 1,000 labelled samples; None: there were none."""
-        return self._teller.accuracy
+        return self._reporter.accuracy
 
     @property
     def counters(self) -> str:
         """Counters and gauges in the text form that Prometheus reads."""
-        return self._teller.counters.text()
+        return self._reporter.counters.text()
 
     # Keeping it
 
     def save(self) -> None:
         """Keep everything in the folder, whole or not at all; the state before stays beside it.
 
-        RunFailure where the disk does not take it: the keeper goes on, and `observe` tries again
+        RunFailure where the disk does not take it: the live learner goes on, and `observe` tries again
         every `RETRY_SECONDS`. A callback that saves during `observe` has it saved when all events
         of the batch have been passed on.
         """
         with self._alone():
             self._refuse_if_over()
             if self._folder is None:
-                raise UserError("there is nowhere to save to: make the keeper with a folder")
+                raise UserError("there is nowhere to save to: make the live learner with a folder")
             self._saves_after = self._is_observing
             if self._is_observing:
                 return
@@ -406,7 +406,7 @@ class Keeper:
         try:
             folder.save_checkpoint(self._state())
         except (RunFailure, UserError):
-            self._teller.counters.add("save_failures_total")
+            self._reporter.counters.add("save_failures_total")
             self._retry_at = time.monotonic() + RETRY_SECONDS
             raise
         self._retry_at = None
@@ -414,7 +414,7 @@ class Keeper:
     def close(self) -> None:
         """Save, if there is a folder, and let it go: nothing is observed after it.
 
-        What is left of a batch that was broken off is not saved. A callback that closes the keeper
+        What is left of a batch that was broken off is not saved. A callback that closes the live learner
         during `observe` closes it when all has been told.
         """
         with self._alone():
@@ -447,7 +447,7 @@ class Keeper:
 
     def _announce(self, kind: str, **details: Any) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
-        for failure in self._teller.tell(kind, samples=self._intake.count, **details):
+        for failure in self._reporter.tell(kind, samples=self._inputs.count, **details):
             warn_caller(failure)
 
     def _let_go(self) -> None:
@@ -460,11 +460,11 @@ class Keeper:
         if resume:  # what could not be set yet when the folder was made is as it is by default
             own = {name: own[name] for name in read_config(path)["keeper"] if name in own}
         plain = {**self._config.to_json(), "keeper": own}
-        if resume:  # a part may be edited while a keeper lives; `_resume` reports it
+        if resume:  # a part may be edited while a live learner lives; `_resume` reports it
             plain["code_identity"] = read_config(path).get("code_identity")
         if not resume and is_run(path):
             raise UserError(
-                f"{path} already holds a keeper or a run; go on with Keeper.load, or choose a new "
+                f"{path} already holds a live learner or a run; go on with Keeper.load, or choose a new "
                 "folder"
             )
         return RunFolder.open(path, plain, resume=resume)
@@ -476,11 +476,11 @@ class Keeper:
         if earlier is not None and earlier != self._config.code_identity:
             troubles.append(f"the source of custom parts has changed since {path} was made")
         self._folder = self._open(path, resume=True)
-        self._teller = Teller(Log(self._folder))
+        self._reporter = Reporter(Log(self._folder))
         try:
             state = self._folder.load_checkpoint(troubles.append)
             if state is None:
-                troubles.append(f"nothing is saved in {path}: the keeper begins anew")
+                troubles.append(f"nothing is saved in {path}: the live learner begins anew")
             else:
                 with taking_up(path):
                     self._load_state(state)
@@ -495,32 +495,32 @@ class Keeper:
         return troubles
 
     def _state(self) -> dict[str, Any]:
-        begun = self._upkeep is not None
+        begun = self._engine is not None
         return {
-            "parts": self._upkeep.parts.state_dict() if self._upkeep else None,
-            "upkeep": self._upkeep.state_dict() if self._upkeep else None,
-            "intake": self._intake.state_dict(),
+            "parts": self._engine.parts.state_dict() if self._engine else None,
+            "upkeep": self._engine.state_dict() if self._engine else None,
+            "intake": self._inputs.state_dict(),
             "inbox": self._inbox.state_dict(),
             "published": self._published and self._published.newest.state_dict(),
-            "teller": self._teller.state_dict(),
+            "teller": self._reporter.state_dict(),
             "first_outputs": self._first_outputs,
             # By these `driftwise.load` knows the network of a folder.
-            "image_shape": list(self._intake.shape or ()) if begun else None,
-            "class_names": [str(n) for n in range(self._upkeep.outputs)] if self._upkeep else None,
+            "image_shape": list(self._inputs.shape or ()) if begun else None,
+            "class_names": [str(n) for n in range(self._engine.outputs)] if self._engine else None,
             "midway": None,
         }
 
     def _load_state(self, state: dict[str, Any]) -> None:
-        self._intake.load_state_dict(state["intake"])
+        self._inputs.load_state_dict(state["intake"])
         self._inbox.load_state_dict(state["inbox"])
-        self._teller.load_state_dict(state["teller"])
+        self._reporter.load_state_dict(state["teller"])
         if state["parts"] is not None:
-            assert self._intake.shape is not None
-            nothing = no_samples(self._intake.shape, self._intake.dtype)
-            self._upkeep = self._begin(nothing, state["first_outputs"])
-            self._upkeep.parts.load_state_dict(state["parts"])
-            self._upkeep.load_state_dict(state["upkeep"])
-            self._publish(self._upkeep)
+            assert self._inputs.shape is not None
+            nothing = no_samples(self._inputs.shape, self._inputs.dtype)
+            self._engine = self._begin(nothing, state["first_outputs"])
+            self._engine.parts.load_state_dict(state["parts"])
+            self._engine.load_state_dict(state["upkeep"])
+            self._publish(self._engine)
             # States saved before there was an average of weights go on without.
             if self._published is not None and state.get("published") is not None:
                 self._published.newest.load_state_dict(state["published"])
@@ -529,7 +529,7 @@ class Keeper:
         """Copied or pickled with everything but callbacks on events."""
         if self._folder is not None:
             raise UserError(
-                "a keeper in a folder is not to be copied: save it, and load the folder"
+                "a live learner in a folder is not to be copied: save it, and load the folder"
             )
         with self._lock:
             self._refuse_if_broken()
@@ -540,9 +540,9 @@ class Keeper:
 
     # How it begins
 
-    def _begun(self, first: Samples) -> Upkeep:
+    def _begun(self, first: Samples) -> LiveEngine:
         """The parts, made when the first samples say what they look like."""
-        if self._upkeep is None:
+        if self._engine is None:
             if self._network is not None:
                 outputs = outputs_of(self._network, first.images)
             elif bool((first.labels >= 0).any()):
@@ -551,32 +551,32 @@ class Keeper:
                 raise UserError(
                     "a network by name is made for the classes of the first batch: give its labels"
                 )
-            upkeep = self._begin(first, outputs)
-            labels_from(first.labels, len(first), max_label=self._max_label(upkeep))
-            self._upkeep = upkeep
-            self._publish(upkeep)
+            engine = self._begin(first, outputs)
+            labels_from(first.labels, len(first), max_label=self._max_label(engine))
+            self._engine = engine
+            self._publish(engine)
             self._preview = None
-        return self._upkeep
+        return self._engine
 
-    def _begin(self, first: Samples, outputs: int) -> Upkeep:
+    def _begin(self, first: Samples, outputs: int) -> LiveEngine:
         self._first_outputs = outputs
-        return Upkeep(
+        return LiveEngine(
             make_parts(self._config, first, outputs, self._network, self._settings),
             self._config,
             self._settings,
             outputs=outputs,
             own_outputs=0 if self._network is None else outputs,
             nothing=first[:0],
-            asker=self._asker,
+            requester=self._requester,
             last_good=lambda: None if self._published is None else self._published.newest,
         )
 
-    def _max_label(self, upkeep: Upkeep | None) -> int:
+    def _max_label(self, engine: LiveEngine | None) -> int:
         """The largest label that there is room for, or can be made."""
-        if upkeep is None:
+        if engine is None:
             return self._settings.max_classes - 1
-        grows = self._settings.grow and can_grow(upkeep.parts.learner.network)
-        return max(self._settings.max_classes if grows else 0, upkeep.outputs) - 1
+        grows = self._settings.grow and can_grow(engine.parts.learner.network)
+        return max(self._settings.max_classes if grows else 0, engine.outputs) - 1
 
     def _refuse_if_over(self) -> None:
         if self._folder is not None:
@@ -588,60 +588,60 @@ class Keeper:
     def _refuse_if_broken(self) -> None:
         if self._failure is not None:
             raise UserError(
-                f"the keeper broke off in the middle of a batch ({self._failure}) and only "
+                f"the live learner broke off in the middle of a batch ({self._failure}) and only "
                 "predicts; go on from what was saved with Keeper.load, or make a new one"
             )
 
     # Asking the network
 
-    def _publish(self, upkeep: Upkeep) -> None:
-        if not bool(upkeep.answers.any()):
+    def _publish(self, engine: LiveEngine) -> None:
+        if not bool(engine.answers.any()):
             return  # made for classes of which none has been learned: there is nothing to predict
-        learner, network = upkeep.parts.learner, _network_of(upkeep)
+        learner, network = engine.parts.learner, _network_of(engine)
         if self._published is None:
-            self._published = Published(network, upkeep.answers)
+            self._published = NetworkSnapshots(network, engine.answers)
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
             averages = span > 0 and network is learner.network
             kept = math.exp((self._averaged - learner.steps) / span) if averages else 0.0
-            self._published.renew(network, upkeep.answers, kept=kept)
+            self._published.renew(network, engine.answers, kept=kept)
         self._averaged = learner.steps
 
     @contextlib.contextmanager
-    def _reading(self, x: Any) -> Iterator[tuple[Tensor, Edition, Learner]]:
+    def _reading(self, x: Any) -> Iterator[tuple[Tensor, Snapshot, Learner]]:
         self._do_without_threads()
-        with PREDICTIONS_FIRST.predicting(), QUICK_TURNS:
-            images = self._intake.images(x)
-            published, upkeep = self._published, self._upkeep
+        with PREDICTIONS_FIRST.predicting(), FAST_SWITCHING:
+            images = self._inputs.images(x)
+            published, engine = self._published, self._engine
             if published is None:
                 with self._beginning:
-                    published, upkeep = self._asked_early(images)
-            assert upkeep is not None, "what is published is kept up"
-            with published.reading() as edition, PREDICTIONS_FIRST:
-                yield images, edition, upkeep.parts.learner
+                    published, engine = self._asked_early(images)
+            assert engine is not None, "what is published is kept up"
+            with published.reading() as snapshot, PREDICTIONS_FIRST:
+                yield images, snapshot, engine.parts.learner
 
-    def _asked_early(self, images: Tensor) -> tuple[Published, Upkeep]:
+    def _asked_early(self, images: Tensor) -> tuple[NetworkSnapshots, LiveEngine]:
         """A network that was given predicts before anything has come in, and stays as it is."""
         if self._published is not None:  # a first batch came meanwhile
-            self._intake.images(images)
-            assert self._upkeep is not None, "what is published is kept up"
-            return self._published, self._upkeep
+            self._inputs.images(images)
+            assert self._engine is not None, "what is published is kept up"
+            return self._published, self._engine
         if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled samples first")
         kind = (tuple(images.shape[1:]), images.dtype)
         if self._preview is None or self._preview.kind != kind:
-            upkeep = self._begin(_unlabelled(images), outputs_of(self._network, images))
-            published = Published(_network_of(upkeep), upkeep.answers)
-            self._preview = _Preview(kind=kind, published=published, upkeep=upkeep)
-        return self._preview.published, self._preview.upkeep
+            engine = self._begin(_unlabelled(images), outputs_of(self._network, images))
+            published = NetworkSnapshots(_network_of(engine), engine.answers)
+            self._preview = _Preview(kind=kind, published=published, engine=engine)
+        return self._preview.published, self._preview.engine
 
 
-_KEEPERS: weakref.WeakSet[Keeper] = weakref.WeakSet()
+_KEEPERS: weakref.WeakSet[LiveLearner] = weakref.WeakSet()
 
 
 def _go_on_in_fork() -> None:
-    for keeper in _KEEPERS:
-        keeper._go_on_in_fork()
+    for live_learner in _KEEPERS:
+        live_learner._go_on_in_fork()
 
 
 if hasattr(os, "register_at_fork"):
@@ -650,24 +650,24 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, kw_only=True)
 class _Preview:
-    """What answers before the first samples have come, which decide what a keeper is made for."""
+    """What answers before the first samples have come, which decide what a live learner is made for."""
 
     kind: tuple[tuple[int, ...], torch.dtype]
-    published: Published
-    upkeep: Upkeep
+    published: NetworkSnapshots
+    engine: LiveEngine
 
 
-def _network_of(upkeep: Upkeep) -> nn.Module:
+def _network_of(engine: LiveEngine) -> nn.Module:
     """The network that predicts."""
-    learner = upkeep.parts.learner
+    learner = engine.parts.learner
     return learner.objective.predictor(learner.network)
 
 
-def _logits(images: Tensor, edition: Edition, learner: Learner) -> Tensor:
+def _logits(images: Tensor, snapshot: Snapshot, learner: Learner) -> Tensor:
     """(samples, outputs) on the CPU, as the learner itself would say it."""
     if not len(images):
-        return torch.empty(0, len(edition.silent))
-    return learner.said_by(edition.network, images).masked_fill(edition.silent, -torch.inf)
+        return torch.empty(0, len(snapshot.silent))
+    return learner.logits_of(snapshot.network, images).masked_fill(snapshot.silent, -torch.inf)
 
 
 def _revived(
@@ -675,11 +675,11 @@ def _revived(
     labels: Callback | None,
     settings: dict[str, Any],
     state: dict[str, Any],
-) -> Keeper:
-    """A keeper as it was when it was copied or pickled."""
-    keeper = Keeper(network, labels=labels, **settings)
-    keeper._load_state(state)
-    return keeper
+) -> LiveLearner:
+    """A live learner as it was when it was copied or pickled."""
+    live_learner = LiveLearner(network, labels=labels, **settings)
+    live_learner._load_state(state)
+    return live_learner
 
 
 def _backbone(network: object) -> str:

@@ -34,7 +34,7 @@ class Observation:
     """classes that had never been seen"""
     verdicts: tuple[Verdict, ...]
     """of the checks that were due"""
-    repaired: tuple[int, ...]
+    adapted: tuple[int, ...]
     """classes that were met with fresh samples"""
     waiting: tuple[int, ...]
     """classes that have drifted, and there are no labels to realign them with"""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 
-class QuickTurns:
+class FastSwitching:
     """While anybody is inside, a thread that wants to go on does not wait long for its turn.
 
     Python lets a busy thread keep the interpreter for 5 ms before another one gets it: many times
@@ -38,7 +38,7 @@ class QuickTurns:
                 sys.setswitchinterval(self._before)
 
 
-class Courtesy:
+class PredictionPriority:
     """Predictions go first, and learning has a share of the processor's time for certain.
 
     A thread asks for the interpreter anew after every operation on tensors, some twenty times in a
@@ -128,7 +128,7 @@ class Courtesy:
         finally:
             self._begin(share)
 
-    def give_way(self) -> None:
+    def yield_to_predictions(self) -> None:
         """Let whoever is inside finish first; for half of the time at most, however many come."""
         if not self._may_begin.is_set() and self._count_learning():
             return
@@ -159,17 +159,17 @@ class Courtesy:
         return self._owed > 0
 
 
-QUICK_TURNS = QuickTurns()
-"""the one for all keepers: the interpreter has one setting"""
-PREDICTIONS_FIRST = Courtesy()
-"""the one for all keepers: there is one interpreter"""
+FAST_SWITCHING = FastSwitching()
+"""the one for all live learners: the interpreter has one setting"""
+PREDICTIONS_FIRST = PredictionPriority()
+"""the one for all live learners: there is one interpreter"""
 
 
 def _go_on_in_fork() -> None:
     """Nobody is inside any more: other threads are not in a fork."""
-    if QUICK_TURNS._inside:
-        sys.setswitchinterval(QUICK_TURNS._before)
-    QUICK_TURNS.__init__()  # type: ignore[misc]
+    if FAST_SWITCHING._inside:
+        sys.setswitchinterval(FAST_SWITCHING._before)
+    FAST_SWITCHING.__init__()  # type: ignore[misc]
     PREDICTIONS_FIRST.__init__()  # type: ignore[misc]
 
 
@@ -177,6 +177,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_go_on_in_fork)
 
 
-def give_way() -> None:
+def yield_to_predictions() -> None:
     """Let predictions go first."""
-    PREDICTIONS_FIRST.give_way()
+    PREDICTIONS_FIRST.yield_to_predictions()

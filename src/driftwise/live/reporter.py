@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from driftwise.live.counters import Counters
-from driftwise.live.engine import Done, Upkeep
+from driftwise.live.engine import BatchOutcome, LiveEngine
 from driftwise.live.events import Event, Log
 from driftwise.live.inputs import Taken
 from driftwise.live.observation import Observation
@@ -17,7 +17,7 @@ RECENT = 1000
 """labelled samples over which recent accuracy is counted"""
 
 
-class Teller:
+class Reporter:
     """Keeps the counts of a live learner, and passes on its events."""
 
     def __init__(self, log: Log) -> None:
@@ -43,7 +43,7 @@ class Teller:
         self.counters.add("callback_failures_total", len(failures))
         return failures if flushed.news is None else [*failures, flushed.news]
 
-    def report(self, taken: Taken, done: Done, upkeep: Upkeep | None) -> Observation:
+    def report(self, taken: Taken, done: BatchOutcome, engine: LiveEngine | None) -> Observation:
         """Count a batch and what was done with it, tell it, and say it all in one."""
         predicted = torch.full((len(taken.usable),), -1)
         predicted[taken.usable] = done.predicted
@@ -52,7 +52,7 @@ class Teller:
         loss = sum(done.losses) / len(done.losses) if done.losses else None
         self._hits.extend(hits)
         self._count(taken, done, hits)
-        self.gauge(upkeep)
+        self.gauge(engine)
         if taken.refused:
             done.notes.append(
                 f"{len(taken.refused)} samples were refused: not finite, or too large"
@@ -79,12 +79,12 @@ class Teller:
             quarantined=tuple(quarantined),
             new_classes=done.new_classes,
             verdicts=tuple(done.verdicts),
-            repaired=tuple(done.repaired),
-            waiting=() if upkeep is None else tuple(sorted(upkeep.waiting)),
+            adapted=tuple(done.adapted),
+            waiting=() if engine is None else tuple(sorted(engine.waiting)),
             notes=tuple(done.notes),
         )
 
-    def _count(self, taken: Taken, done: Done, hits: list[bool]) -> None:
+    def _count(self, taken: Taken, done: BatchOutcome, hits: list[bool]) -> None:
         add = self.counters.add
         add("rows_total", len(taken.usable))
         add("rows_refused_total", len(taken.refused))
@@ -92,7 +92,7 @@ class Teller:
         add("rows_labelled_total", len(hits))
         add("correct_total", sum(hits))
         add("drifts_total", sum(bool(verdict.drifted) for verdict in done.verdicts))
-        add("repairs_total", len(done.repaired))
+        add("repairs_total", len(done.adapted))
         for kind, details in done.events:
             match kind:
                 case "checked":
@@ -107,16 +107,16 @@ class Teller:
                     add("labels_given_total", details["given"])
                     add("labels_late_total", details["late"])
 
-    def gauge(self, upkeep: Upkeep | None) -> None:
+    def gauge(self, engine: LiveEngine | None) -> None:
         """Say how things stand."""
         if (accuracy := self.accuracy) is not None:
             self.counters.set("accuracy_recent", accuracy)
-        if upkeep is not None:
-            self.counters.set("steps_total", upkeep.parts.ledger.steps)
-            self.counters.set("classes", len(upkeep.classes))
-            self.counters.set("memory_rows", len(upkeep.parts.learner.memory))
-            self.counters.set("classes_waiting", len(upkeep.waiting))
-            self.counters.set("classes_untestable", len(upkeep.untestable))
+        if engine is not None:
+            self.counters.set("steps_total", engine.parts.ledger.steps)
+            self.counters.set("classes", len(engine.classes))
+            self.counters.set("memory_rows", len(engine.parts.learner.memory))
+            self.counters.set("classes_waiting", len(engine.waiting))
+            self.counters.set("classes_untestable", len(engine.untestable))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -19,7 +19,7 @@ def no_samples(shape: tuple[int, ...], dtype: torch.dtype) -> Samples:
     return Samples(images=torch.empty(0, *shape, dtype=dtype), labels=none, ids=none, concepts=none)
 
 
-class Pile:
+class SampleQueue:
     """Samples as they came; the newest ones, where only so many are kept."""
 
     def __init__(self, nothing: Samples, *, most: int | None = None) -> None:
@@ -98,7 +98,7 @@ class Pile:
         self._set(Samples.restored(state, like=self._nothing))
 
 
-class Tally:
+class ClassCounts:
     """How many samples there have been of each class."""
 
     def __init__(self) -> None:

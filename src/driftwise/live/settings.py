@@ -130,11 +130,11 @@ def to_json(config: RunConfig, live: LiveSettings) -> dict[str, Any]:
 
 
 def refuse_unknown(names: Iterable[str]) -> None:
-    """UserError for the first name that is no setting of a keeper."""
+    """UserError for the first name that is no setting of a live learner."""
     known = [*OF_RUNS, *(field.name for field in dataclasses.fields(LiveSettings))]
     for name in names:
         if name not in known:
-            raise unknown_name("setting of a keeper", name, known)
+            raise unknown_name("setting of a live learner", name, known)
 
 
 def settings_from(

@@ -1,6 +1,6 @@
 """What a live learner tells, in TensorBoard, Weights & Biases or MLflow.
 
-A sink is a callback like any other: `keeper.on("*", tensorboard("runs/live"))`.
+A sink is a callback like any other: `live learner.on("*", tensorboard("runs/live"))`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Writer(Protocol):
 
 
 class Sink:
-    """Passes a keeper's numbers and events on; the keeper's end is its own."""
+    """Passes a live learner's numbers and events on; the live learner's end is its own."""
 
     def __init__(self, writer: _Writer, *, every: int) -> None:
         """Numbers are written once in `every` calls of `observe`, events always."""
@@ -71,7 +71,7 @@ def tensorboard(folder: str | os.PathLike[str], *, every: int = 1) -> Sink:
 def wandb(run: Any = None, *, every: int = 1, **init: Any) -> Sink:
     """Into a run of Weights & Biases: one that is given, or one begun by `wandb.init(**init)`.
 
-    A run that is given is left open when the keeper is closed.
+    A run that is given is left open when the live learner is closed.
     """
     package = _needed("wandb", "wandb")
     if run is not None and init:

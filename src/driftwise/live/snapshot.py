@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 @dataclass(kw_only=True, eq=False)
-class Edition:
+class Snapshot:
     """A network as it was when it was published; it changes only while nobody reads it."""
 
     network: nn.Module
@@ -27,7 +27,7 @@ class Edition:
         self.tensors = _tensors_of(self.network)
 
 
-class Published:
+class NetworkSnapshots:
     """Copies of a network: readers ask the newest, the writer renews one that nobody asks.
 
     Neither ever waits for the other for longer than it takes to count. There are as many copies as
@@ -37,7 +37,7 @@ class Published:
     def __init__(self, network: nn.Module, answers: Tensor) -> None:
         self._lock = threading.Lock()
         self._newest = _edition(network, answers)
-        self._old: list[Edition] = []
+        self._old: list[Snapshot] = []
 
     def renew(self, network: nn.Module, answers: Tensor, *, kept: float = 0.0) -> None:
         """From now on readers get the network, its weights averaged with those of the newest copy.
@@ -63,8 +63,8 @@ class Published:
     def go_on_in_fork(self) -> None:
         """Be free of readers that are no more."""
         self._lock = threading.Lock()
-        for edition in (self._newest, *self._old):
-            edition.readers = 0
+        for snapshot in (self._newest, *self._old):
+            snapshot.readers = 0
 
     @property
     def newest(self) -> nn.Module:
@@ -72,7 +72,7 @@ class Published:
         return self._newest.network
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Edition]:
+    def reading(self) -> Iterator[Snapshot]:
         """A network that stays as it is for as long as it is used."""
         with self._lock:
             mine = self._newest
@@ -84,9 +84,9 @@ class Published:
                 mine.readers -= 1
 
 
-def _edition(network: nn.Module, answers: Tensor) -> Edition:
+def _edition(network: nn.Module, answers: Tensor) -> Snapshot:
     copied = copy.deepcopy(network).requires_grad_(False).eval()
-    return Edition(network=copied, silent=~answers)
+    return Snapshot(network=copied, silent=~answers)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftwise.live.sample_queue import Pile, Tally, occurrences, with_labels
+from driftwise.live.sample_queue import ClassCounts, SampleQueue, occurrences, with_labels
 from driftwise.live.settings import LiveSettings
 from driftwise.types import Samples
 
@@ -46,7 +46,7 @@ class Window:
         settings: LiveSettings,
         *,
         trust_guesses: bool,
-        seen: Tally | None = None,
+        seen: ClassCounts | None = None,
     ) -> None:
         """`trust_guesses`: samples may say what a class looked like that were only taken for it.
 
@@ -61,21 +61,21 @@ class Window:
             nothing, reference_size=reference_size, check_rows=check_rows, together=True
         )
         """watched samples by what they are taken for"""
-        self.learned = Pile(nothing, most=settings.recent_rows)
+        self.learned = SampleQueue(nothing, most=settings.recent_rows)
         """labelled samples that were trained on"""
-        self.unlabelled = Pile(nothing, most=settings.recent_rows)
+        self.unlabelled = SampleQueue(nothing, most=settings.recent_rows)
         """samples that nobody has labelled yet"""
-        self.asked = Pile(nothing, most=settings.recent_rows)
+        self.asked = SampleQueue(nothing, most=settings.recent_rows)
         """samples that somebody was asked to label and has not"""
-        self._numbers = Tally() if seen is None else seen
+        self._numbers = ClassCounts() if seen is None else seen
         self._since: dict[int, int] = {}
         self._outdated_before: dict[int, int] = {}
 
     def split(self, labelled: Samples) -> tuple[Samples, Samples]:
         """Samples to learn from, and samples to watch: the sixth, twelfth, ... of each class."""
         numbers = self._numbers.number(labelled.labels)
-        watched = numbers % self._watch_every == self._watch_every - 1
-        return labelled[~watched], labelled[watched]
+        monitored = numbers % self._watch_every == self._watch_every - 1
+        return labelled[~monitored], labelled[monitored]
 
     def watch(self, labelled: Samples) -> None:
         """Take labelled samples to be watched."""
@@ -130,8 +130,8 @@ class Window:
         used, waited = asked[~self._is_outdated(asked)], came[~self._is_outdated(came)]
         # A sample by which classes are told apart from what they were is never trained on.
         refers = self.guessed.refers_to(waited.ids)
-        learn, watched = self.split(waited[~refers])
-        self.watch(Samples.concat([waited[refers], watched]))
+        learn, monitored = self.split(waited[~refers])
+        self.watch(Samples.concat([waited[refers], monitored]))
         return Late(
             learn=Samples.concat([used, learn]),
             asked=len(asked),
@@ -201,16 +201,16 @@ class Track:
         self._reference_size = reference_size
         self._check_samples = check_rows
         self._together = together
-        self._collected = Pile(nothing)
-        self._current = Pile(nothing)
-        self._num_collected = Tally()
-        self._num_current = Tally()
+        self._collected = SampleQueue(nothing)
+        self._current = SampleQueue(nothing)
+        self._num_collected = ClassCounts()
+        self._num_current = ClassCounts()
         self._references: dict[int, Tensor] = {}
         self._due_at: dict[int, int] = {}
         """current samples that make a class's check due, where it has a reference from before"""
 
     @property
-    def watched(self) -> tuple[int, ...]:
+    def monitored(self) -> tuple[int, ...]:
         """The classes of which it is known what they looked like."""
         return tuple(sorted(self._references))
 
@@ -234,13 +234,13 @@ class Track:
     def follow(self, samples: Samples) -> None:
         """Samples say how their class looks now, if it is known what it looked like."""
         if len(samples):
-            self._follow(samples[torch.isin(samples.labels, torch.tensor(self.watched).long())])
+            self._follow(samples[torch.isin(samples.labels, torch.tensor(self.monitored).long())])
 
     def complete(self) -> list[int]:
         """Classes of which enough has been collected."""
         return self._num_collected.reaching(self._reference_size)
 
-    def settle(self, label: int) -> Samples:
+    def renew_reference(self, label: int) -> Samples:
         """What was collected of a class; from now on it is compared with these samples."""
         samples = self._collected.remove_classes([label])
         self._num_collected.clear(label)
@@ -259,15 +259,15 @@ class Track:
         A check that is due for one class is made for all that have at least half as many samples:
         the fewer checks there are, the more of its level each of them may spend.
         """
-        watched = set(self._references)
+        monitored = set(self._references)
         soon = {label: self._num_current.of(label) / due for label, due in self._due_at.items()}
-        if watched.isdisjoint(self._num_current.reaching(self._check_samples)) and not any(
+        if monitored.isdisjoint(self._num_current.reaching(self._check_samples)) and not any(
             part >= 1 for part in soon.values()
         ):
             return ()
         if self._together:
-            return self.watched
-        half = watched.intersection(self._num_current.reaching((self._check_samples + 1) // 2))
+            return self.monitored
+        half = monitored.intersection(self._num_current.reaching((self._check_samples + 1) // 2))
         return tuple(sorted(half.union(label for label, part in soon.items() if part >= 0.5)))
 
     def current(self, labels: Sequence[int]) -> Samples:
@@ -308,11 +308,11 @@ class Track:
 
     def forget(self, ids: Tensor) -> None:
         """Take samples out, unless they are a reference."""
-        for pile, tally in (
+        for queue, tally in (
             (self._collected, self._num_collected),
             (self._current, self._num_current),
         ):
-            tally.add(pile.remove(ids).labels, sign=-1)
+            tally.add(queue.remove(ids).labels, sign=-1)
 
     def refers_to(self, ids: Tensor) -> Tensor:
         """bool (samples,): which samples are part of a reference."""
@@ -321,7 +321,7 @@ class Track:
         return torch.isin(ids, torch.cat(list(self._references.values())))
 
     def _collects(self, labels: Tensor) -> Tensor:
-        known = torch.isin(labels, torch.tensor(self.watched, dtype=torch.int64))
+        known = torch.isin(labels, torch.tensor(self.monitored, dtype=torch.int64))
         numbers = self._num_collected.at(labels) + occurrences(labels)
         return ~known & (numbers < self._reference_size)
 

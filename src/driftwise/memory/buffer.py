@@ -41,7 +41,7 @@ class Stored:
         return len(self.samples)
 
 
-class Memory:
+class ReplayBuffer:
     """A fixed number of slots for samples, kept as they came (uint8 images, float vectors).
 
     The first samples decide shapes, dtypes and extra columns; all later ones must bring the same.
@@ -250,7 +250,7 @@ class _Column:
         self._shape = tuple(like.shape[1:])
         is_plain = like.dtype in (torch.uint8, torch.int64)
         self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
-        self._values = allocation.room_for((capacity + 1, *self._shape), self._stand_in).numpy()
+        self._values = allocation.allocate((capacity + 1, *self._shape), self._stand_in).numpy()
         sample_bytes = max(1, math.prod(self._shape) * self._dtype.itemsize)
         self._most_at_once = allocation.MOST_IN_MEMORY // sample_bytes
 
@@ -282,7 +282,7 @@ class _Column:
         if len(slots) <= self._most_at_once:
             values = torch.from_numpy(self._values.take(slots, axis=0))
         else:
-            values = allocation.room_for((len(slots), *self._shape), self._stand_in)
+            values = allocation.allocate((len(slots), *self._shape), self._stand_in)
             filled = values.numpy()
             for start in range(0, len(slots), _SLOTS_AT_ONCE):
                 some = slots[start : start + _SLOTS_AT_ONCE]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.methods.logit_cache import Looks
-from driftwise.models.plain import treats_samples_apart
+from driftwise.models.plain import treats_samples_independently
 from driftwise.types import Extras
 
 
@@ -74,12 +74,12 @@ class Inputs:
         return self._x is not None or self._whole is not None
 
 
-def said_to_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
+def forward_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
     """What a network says to each of several sets of samples, (samples, classes) each.
 
     Each in a forward of its own, unless it surely says the same to all of them in one.
     """
-    if len(parts) == 1 or not treats_samples_apart(network):
+    if len(parts) == 1 or not treats_samples_independently(network):
         return tuple(network(part.x) for part in parts)
     said: Tensor = network(Inputs.together(*parts))
     return torch.split(said, [len(part.y) for part in parts])

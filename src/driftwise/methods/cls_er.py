@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Objective, Outcome
-from driftwise.models.plain import treats_samples_apart
+from driftwise.models.plain import treats_samples_independently
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class CLSER(Objective):
             logits = network(stream.x)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         target = self._better(replay)
-        again = None if treats_samples_apart(network) else network(replay.x)
+        again = None if treats_samples_independently(network) else network(replay.x)
         said = network(Inputs.together(stream, replay))
         logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
         loss = cross_entropy(said, torch.cat([stream.y, replay.y]))

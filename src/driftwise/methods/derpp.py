@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.errors import UserError
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome, said_to_each
+from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
 from driftwise.types import Extras
 
 
@@ -42,9 +42,9 @@ class DERpp(Objective):
             return self._at_once(network, stream, draw())
         recalled, labelled = draw(), draw()
         if recalled is None or labelled is None:
-            (logits,) = said_to_each(network, stream)
+            (logits,) = forward_each(network, stream)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
-        logits, again, replayed = said_to_each(network, stream, recalled, labelled)
+        logits, again, replayed = forward_each(network, stream, recalled, labelled)
         loss = cross_entropy(logits, stream.y)
         loss = loss + self._options.alpha * mse_loss(again, recalled.extras["logits"])
         loss = loss + self._options.beta * cross_entropy(replayed, labelled.y)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome, said_to_each
+from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
 
 
 class ERACE(Objective):
@@ -24,7 +24,7 @@ class ERACE(Objective):
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Masked cross-entropy on the stream plus a full one on a draw, as two sets of samples."""
         replay = draw() if self._tasks >= 2 else None
-        logits, *replayed = said_to_each(
+        logits, *replayed = forward_each(
             network, *([stream] if replay is None else [stream, replay])
         )
         place = self._places(logits)

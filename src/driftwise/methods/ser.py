@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.errors import UserError
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome, said_to_each
+from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
 from driftwise.methods.logit_cache import Kept
 from driftwise.models.plain import asks_samples_apart
 from driftwise.types import Extras
@@ -53,10 +53,10 @@ class SER(Objective):
         """Cross-entropy on stream and memory, distances to stored and to frozen logits."""
         replay = draw(len(stream.y)) if self._tasks >= 2 else None
         if replay is None:
-            (logits,) = said_to_each(network, stream)
+            (logits,) = forward_each(network, stream)
             loss = cross_entropy(logits, stream.y)
         else:
-            logits, said = said_to_each(network, stream, replay)
+            logits, said = forward_each(network, stream, replay)
             distance = mse_loss(said, replay.extras["logits"])
             loss = cross_entropy(logits, stream.y) + cross_entropy(said, replay.y)
             loss = loss + self._options.alpha * distance

@@ -49,10 +49,10 @@ def draws_nothing(network: nn.Module) -> bool:
     return _nature(network)[0]
 
 
-def treats_samples_apart(network: nn.Module) -> bool:
+def treats_samples_independently(network: nn.Module) -> bool:
     """Whether what is said to a sample surely does not depend on the samples beside it, nor on chance.
 
-    >>> treats_samples_apart(nn.Linear(2, 2)), treats_samples_apart(nn.BatchNorm1d(2))
+    >>> treats_samples_independently(nn.Linear(2, 2)), treats_samples_independently(nn.BatchNorm1d(2))
     (True, False)
     """
     return _nature(network)[1]

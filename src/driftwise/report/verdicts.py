@@ -41,23 +41,23 @@ _USUAL = set(Outcome) - {Outcome.BESIDE}
 
 def verdict_grid(setting: Setting) -> Drawing | None:
     """Class by task, what the detector said and whether that was right; the first seed."""
-    watched = [
+    monitored = [
         (cell.first, label)
         for cell, label in zip(setting.cells, setting.labels, strict=True)
         if cell.first.verdicts
     ]
-    if not watched:
+    if not monitored:
         return None
     names = [short(name) for name in setting.first.class_names]
     left = 0.5 + text_inches(names)
-    columns = min(len(watched), 3)
+    columns = min(len(monitored), 3)
     figure, axes = panels(
-        len(watched),
+        len(monitored),
         width=(10.6 - left - 0.2 - 0.3 * (columns - 1)) / columns if columns > 1 else 7.0,
         height=float(np.clip(len(names) * 0.28, 1.6, 6.5)),
         margins=Margins(left=left, bottom=1.15),
     )
-    for index, (panel, (run, label)) in enumerate(zip(axes, watched, strict=True)):
+    for index, (panel, (run, label)) in enumerate(zip(axes, monitored, strict=True)):
         _draw_verdicts(panel, run, names)
         panel.set_title(f"{short(label, 24)} ({short(run.detector, 12)}), seed {run.seed}")
         panel.set_xlabel("checked at task")
@@ -65,9 +65,9 @@ def verdict_grid(setting: Setting) -> Drawing | None:
             panel.tick_params(labelleft=False)
         else:
             panel.set_ylabel("class")
-    tallies = [f"{label}: {_tally(run)}" for run, label in watched]
-    met = {outcome for run, _ in watched for outcome in outcomes_of(run)}
-    any_spared = any(verdict.spared for run, _ in watched for verdict in run.verdicts)
+    tallies = [f"{label}: {_tally(run)}" for run, label in monitored]
+    met = {outcome for run, _ in monitored for outcome in outcomes_of(run)}
+    any_spared = any(verdict.spared for run, _ in monitored for verdict in run.verdicts)
     figure.legend(
         handles=[
             *outcome_patches({*_USUAL, *met}),

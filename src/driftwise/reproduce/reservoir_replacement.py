@@ -15,7 +15,7 @@ import torch
 from scipy.special import gammaln
 
 from driftwise import rng
-from driftwise.memory import POLICIES, Memory
+from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.types import Samples
 
 Floats = npt.NDArray[np.float64]
@@ -131,7 +131,9 @@ def simulate(
     stops = [len(before) + count for count in rows]
     gone, stale = [], []
     for repeat in range(repeats):
-        memory = Memory(capacity, policy=POLICIES[policy](), seed=rng.derive(seed, policy, repeat))
+        memory = ReplayBuffer(
+            capacity, policy=POLICIES[policy](), seed=rng.derive(seed, policy, repeat)
+        )
         memory.offer(stream[: len(before)])
         held = len(memory.samples_of(drifted))
         if not held:

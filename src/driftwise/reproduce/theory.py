@@ -27,7 +27,7 @@ from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
 from driftwise.files import JSON, folder_in, replacing, write_json
-from driftwise.loop import play
+from driftwise.loop import run_tasks
 from driftwise.models.inputs import to_input
 from driftwise.protocols import Listener
 from driftwise.protocols import Task as AnyTask
@@ -183,11 +183,11 @@ def _twin(assembly: Assembly) -> nn.Module:
 
 def _play(assembly: Assembly, tasks: Iterable[Task], adaptation: str, listener: Listener) -> None:
     config = dataclasses.replace(assembly.config, adaptation=adaptation)
-    care = dataclasses.replace(assembly.care, adaptation=registry.make("adaptation", config))
-    for _ in play(
+    handler = dataclasses.replace(assembly.handler, adaptation=registry.make("adaptation", config))
+    for _ in run_tasks(
         tasks,
-        care=care,
-        bench=assembly.bench,
+        handler=handler,
+        context_of=assembly.context,
         evaluate=assembly.evaluate,
         epochs=settled(config.epochs),
         listener=listener,
@@ -242,7 +242,7 @@ class _Subject:
         self._incoming = task.incoming(label)[:MAX_ROWS]
         self._seen = self._memory.seen
         self._stale = self._memory.samples_of(label)
-        self._fresh = assembly.bench(task).labels.ask(label, len(self._stale))
+        self._fresh = assembly.context(task).labels.ask(label, len(self._stale))
         # So that which rows are rewritten first does not depend on their slots.
         shuffle = rng.fork(assembly.config.seed, "theory", label)
         self._order = torch.randperm(len(self._stale), generator=shuffle)[: len(self._fresh)]

@@ -21,7 +21,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.protocols import Task
 from driftwise.runs import stages
 from driftwise.runs.listeners import Silent
-from driftwise.types import Midway, Repair, StepReport, TaskRecord, Verdict
+from driftwise.types import AdaptationResult, StepReport, TaskRecord, TaskState, Verdict
 
 _SMOOTHING = 0.95
 """Share of the running loss and accuracy that a step leaves as they were."""
@@ -119,7 +119,7 @@ class RunDisplay(Silent):
         self._draw("checking")
 
     def checked(
-        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
         """Say what drifted, and whatever a person should be told."""
         self._steps = max(1, math.ceil(samples / self._batch_size) * self._epochs)
@@ -129,14 +129,14 @@ class RunDisplay(Silent):
         lines = [f"drifted: {', '.join(drifted)}"] if drifted else []
         lines += [f"harmless, so left alone: {', '.join(spared)}"] if spared else []
         lines += [f"not testable: {', '.join(untestable)}"] if untestable else []
-        for line in (*lines, *repair.notes):
+        for line in (*lines, *result.notes):
             self._display.say(f"{self._title}: task {task.number}/{self._num_tasks}: {line}")
 
-    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
+    def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
         """Say where it goes on."""
         an_epoch = math.ceil(samples / self._batch_size)
         self._task, self._steps = task.number, max(1, an_epoch * self._epochs)
-        self._step = (midway.epoch - 1) * an_epoch + midway.steps
+        self._step = (task_state.epoch - 1) * an_epoch + task_state.steps
         self._display.say(
             f"{self._title}: task {task.number}/{self._num_tasks} goes on after step "
             f"{self._step} of {self._steps}"

@@ -8,7 +8,7 @@ from typing import Any
 from driftwise.protocols import Listener, Task
 from driftwise.runs.result import spoken
 from driftwise.runs.store import RunFolder
-from driftwise.types import Midway, Repair, StepReport, TaskRecord, Verdict
+from driftwise.types import AdaptationResult, StepReport, TaskRecord, TaskState, Verdict
 
 
 class Silent:
@@ -18,11 +18,11 @@ class Silent:
         """Nothing."""
 
     def checked(
-        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
         """Nothing."""
 
-    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
+    def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
         """Nothing."""
 
     def stepped(self, epoch: int, report: StepReport) -> None:
@@ -44,16 +44,16 @@ class Together:
             listener.task_begins(task)
 
     def checked(
-        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
         """Pass it on."""
         for listener in self._listeners:
-            listener.checked(task, verdicts, repair, samples)
+            listener.checked(task, verdicts, result, samples)
 
-    def resumed(self, task: Task, midway: Midway, samples: int) -> None:
+    def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
         """Pass it on."""
         for listener in self._listeners:
-            listener.resumed(task, midway, samples)
+            listener.resumed(task, task_state, samples)
 
     def stepped(self, epoch: int, report: StepReport) -> None:
         """Pass it on."""
@@ -79,7 +79,7 @@ class EventLog(Silent):
         )
 
     def checked(
-        self, task: Task, verdicts: Sequence[Verdict], repair: Repair, samples: int
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
         """The verdicts, and what was done about them."""
         for verdict in verdicts:
@@ -88,9 +88,9 @@ class EventLog(Silent):
             {
                 "event": "repair",
                 "task": task.number,
-                "renewed": list(repair.renewed),
-                "from_scratch": repair.from_scratch,
-                "notes": list(repair.notes),
+                "renewed": list(result.renewed),
+                "from_scratch": result.from_scratch,
+                "notes": list(result.notes),
                 "training_rows": samples,
             }
         )

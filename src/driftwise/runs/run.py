@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from driftwise.allocation import memory_told
+from driftwise.allocation import clear_out_of_memory
 from driftwise.config.benchmarks import Tell
 from driftwise.config.build import Assembly, as_begun, assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.errors import warn_caller
-from driftwise.loop import play
+from driftwise.loop import run_tasks
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener
 from driftwise.runs.checkpoint import taking_up
@@ -29,7 +29,7 @@ from driftwise.runs.saving import OFTEN, Keeping, Saving
 from driftwise.runs.store import RunFolder
 from driftwise.runs.task_state import from_state, to_state
 from driftwise.streams import Stream
-from driftwise.types import Dataset, Midway
+from driftwise.types import Dataset, TaskState
 
 KEPT = "everything up to the last checkpoint is kept: free some memory, then go on with resume=True"
 """What to do where memory runs out."""
@@ -89,7 +89,7 @@ def run_in(
     config = assembly.config
     if folder.finished:
         return folder.result()
-    done, midway = 0, None
+    done, task_state = 0, None
     state = folder.load_checkpoint(warn)
     if state is not None:
         with taking_up(folder.path):
@@ -97,37 +97,37 @@ def run_in(
             done = state["tasks_done"]
             if done != folder.num_records:
                 raise ValueError(f"{done!r} tasks are done, {folder.num_records} are recorded")
-            midway = None if state["midway"] is None else from_state(state["midway"])
+            task_state = None if state["midway"] is None else from_state(state["midway"])
     save_samples(folder, assembly.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
     if config.keep_features:
         parts = assembly.stream, assembly.learner, assembly.ledger
-        keeper = FeatureKeeper(folder, *parts, warn)
-        listeners.append(keeper)
+        live_learner = FeatureKeeper(folder, *parts, warn)
+        listeners.append(live_learner)
     assert config.epochs is not None, "the config has not been resolved"
 
-    def save(midway: Midway | None) -> None:
+    def save(task_state: TaskState | None) -> None:
         folder.save_checkpoint(
             {
                 "parts": assembly.state_dict(),
                 "tasks_done": done,
-                "midway": None if midway is None else to_state(midway),
+                "midway": None if task_state is None else to_state(task_state),
                 "image_shape": list(assembly.stream.image_shape),
                 "class_names": list(assembly.stream.class_names),
             }
         )
 
-    with _threads(config.threads), memory_told(KEPT), gently() as interruption:
+    with _threads(config.threads), clear_out_of_memory(KEPT), gently() as interruption:
         keeping = Keeping(saving, save, interruption)
-        for record in play(
+        for record in run_tasks(
             assembly.stream.tasks(after=done),
-            care=assembly.care,
-            bench=assembly.bench,
+            handler=assembly.handler,
+            context_of=assembly.context,
             evaluate=assembly.evaluate,
             epochs=config.epochs,
             listener=Together(listeners),
             keep=keeping.stepped,
-            midway=midway,
+            task_state=task_state,
         ):
             is_last = record.task == assembly.stream.schedule.num_tasks
             folder.append_record(record_to_json(record, is_last=is_last))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from driftwise.errors import UserError
 from driftwise.runs.interrupt import Interruption
-from driftwise.types import Midway
+from driftwise.types import TaskState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Keeping:
     """Saves when it is due, and when somebody wants the run to end."""
 
     def __init__(
-        self, saving: Saving, save: Callable[[Midway | None], None], interruption: Interruption
+        self, saving: Saving, save: Callable[[TaskState | None], None], interruption: Interruption
     ) -> None:
         self._saving = saving
         self._save = save
@@ -42,11 +42,11 @@ class Keeping:
         self._saved = time.monotonic()
         self._steps = 0
 
-    def stepped(self, midway: Midway) -> None:
+    def stepped(self, task_state: TaskState) -> None:
         """A step has been made."""
         self._steps += 1
         if self._interruption.asked or self._is_due():
-            self._keep(midway)
+            self._keep(task_state)
 
     def task_ended(self) -> None:
         """A task is complete."""
@@ -58,8 +58,8 @@ class Keeping:
             return True
         return seconds is not None and time.monotonic() - self._saved >= seconds
 
-    def _keep(self, midway: Midway | None) -> None:
-        self._save(midway)
+    def _keep(self, task_state: TaskState | None) -> None:
+        self._save(task_state)
         self._saved = time.monotonic()
         self._steps = 0
         self._interruption.go()

@@ -6,44 +6,44 @@ import dataclasses
 from typing import Any
 
 from driftwise.config.fields import fields_of, read
-from driftwise.types import Midway, Repair, Samples, Verdict
+from driftwise.types import AdaptationResult, Samples, TaskState, Verdict
 
 
-def to_state(midway: Midway) -> dict[str, Any]:
+def to_state(task_state: TaskState) -> dict[str, Any]:
     """Plain values and tensors, nothing copied."""
     return {
-        "task": midway.task,
-        "epoch": midway.epoch,
-        "steps": midway.steps,
-        "verdicts": [_fields(verdict) for verdict in midway.verdicts],
+        "task": task_state.task,
+        "epoch": task_state.epoch,
+        "steps": task_state.steps,
+        "verdicts": [_fields(verdict) for verdict in task_state.verdicts],
         "repair": {
-            **_fields(midway.repair),
-            "extra": _samples_to_state(midway.repair.extra),
-            "refilled": _samples_to_state(midway.repair.refilled),
+            **_fields(task_state.result),
+            "extra": _samples_to_state(task_state.result.extra),
+            "refilled": _samples_to_state(task_state.result.refilled),
         },
     }
 
 
-def from_state(state: dict[str, Any]) -> Midway:
+def from_state(state: dict[str, Any]) -> TaskState:
     """What `to_state` took apart."""
     kept = dict(state["repair"])
     extra, refilled = (_samples_from_state(kept.pop(name)) for name in ("extra", "refilled"))
-    repair = Repair(**kept)
+    result = AdaptationResult(**kept)
     plain = {"from_scratch": bool, "renewed": int, "notes": str}
     for name, kind in plain.items():
-        value = getattr(repair, name)
+        value = getattr(result, name)
         values = value if isinstance(value, tuple) else (value,)
         if not all(type(each) is kind for each in values):
             raise ValueError(f"expected {name} of a repair, got {value!r}")
     for name in ("task", "epoch", "steps"):
         if type(state[name]) is not int or state[name] < 0:
             raise ValueError(f"expected the {name} that a run has come to, got {state[name]!r}")
-    return Midway(
+    return TaskState(
         task=state["task"],
         epoch=state["epoch"],
         steps=state["steps"],
         verdicts=tuple(map(verdict_from, state["verdicts"])),
-        repair=dataclasses.replace(repair, extra=extra, refilled=refilled),
+        result=dataclasses.replace(result, extra=extra, refilled=refilled),
     )
 
 
@@ -58,7 +58,7 @@ def verdict_from(state: dict[str, Any]) -> Verdict:
     return verdict
 
 
-def _fields(value: Verdict | Repair) -> dict[str, Any]:
+def _fields(value: Verdict | AdaptationResult) -> dict[str, Any]:
     """By name, one level deep."""
     plain = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {

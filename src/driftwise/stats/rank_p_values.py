@@ -41,9 +41,9 @@ Floats = npt.NDArray[np.float64]
 class Ranker:
     """Ranks the samples of one class."""
 
-    def __init__(self, width: int, *, kept_samples: int) -> None:
+    def __init__(self, width: int, *, kept_rows: int) -> None:
         """For features (width,); at most so many samples are kept to rank others among."""
-        self._max_kept = kept_samples
+        self._max_kept = kept_rows
         self._came = 0
         self._kept = np.empty((0, width), dtype=np.float32)
         self._taught = 0
@@ -66,7 +66,7 @@ class Ranker:
             np.float64
         )  # as it is kept: or it would differ from it
         if self._came % TEACH_EVERY == 1:
-            self.teach(sample)
+            self.train_step(sample)
             return None
         white = ((sample - self._centre) @ self._whiten).astype(np.float32)
         self._kept = np.concatenate([self._kept, sample[None].astype(np.float32)])
@@ -89,7 +89,7 @@ class Ranker:
         distance = np.square(white).sum(axis=1)
         return direction.astype(np.float32), distance.astype(np.float32)
 
-    def teach(self, sample: Floats) -> None:
+    def train_step(self, sample: Floats) -> None:
         """Learn from a sample, (width,), that is never ranked nor ranked among."""
         if self._taught:
             self._moved = 0.5 ** (1 / HALF_LIFE) * self._moved + sample - self._sum / self._taught

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.label_budget import share_out
+from driftwise.label_budget import split_budget
 from driftwise.protocols import Choose
 from driftwise.streams.stream import Task
 from driftwise.types import Samples
@@ -72,7 +72,7 @@ class TaskLabels:
                 paid[label] = there if count is None else min(count, there)
         total = sum(paid.values())
         granted = self._allowance(total)
-        return {**wanted, **(share_out(paid, granted) if granted < total else {})}
+        return {**wanted, **(split_budget(paid, granted) if granted < total else {})}
 
     def unlabelled(self) -> Samples:
         """What comes in of all known classes and nobody has asked the label of; labels are -1."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.allocation import room_for
+from driftwise.allocation import allocate
 from driftwise.errors import UserError
 from driftwise.streams import transforms
 from driftwise.streams.roster import Roster
@@ -161,7 +161,7 @@ class Stream:
         ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[ids] = torch.arange(len(ids))
-        images = room_for((len(ids), *self.image_shape))
+        images = allocate((len(ids), *self.image_shape))
         for label in sorted(classes):
             samples = ids[self._labels[ids] == label]
             drawn = rng.derive(spec.seed, "class", label)
