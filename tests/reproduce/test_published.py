@@ -11,7 +11,7 @@ METHODS = {"er", "er-ace", "der++", "ser", "cls-er"}
 
 
 def test_the_published_files_travel_with_the_package() -> None:
-    folder = files("driftwise.report.paper").joinpath("published")
+    folder = files("driftwise.reproduce").joinpath("published_numbers")
     for name in ("accuracy_tables.csv", "clear10_table.csv", "backbone_table.csv", "README.md"):
         assert folder.joinpath(name).is_file()
     assert "TMLR 2026" in folder.joinpath("README.md").read_text("utf-8")
