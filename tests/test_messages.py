@@ -21,13 +21,11 @@ from driftwise.runs.store import RunFolder, read_result
 
 SOURCE = Path(driftwise.__file__).parent
 OF_THE_COMMAND_LINE = (
-    "cli.py",
-    "experiment/compare.py",
-    "experiment/data_command.py",
-    "experiment/detect_command.py",
-    "experiment/flags.py",
-    "experiment/theory.py",
-    "sweeps",
+    "cli/",
+    "config/flags.py",
+    "reproduce/",
+    "runs/compare.py",
+    "sweeps/",
 )
 """modules that only commands call"""
 

@@ -20,10 +20,10 @@ from driftwise.types import AdaptationResult, Samples, StepReport, Verdict
 
 def _checked(result: object, adaptation: Adaptation) -> AdaptationResult:
     """What an adaptation has returned, if it is what it must be."""
-    name = f"{type(adaptation).__name__}.repair"
+    name = f"{type(adaptation).__name__}.adapt"
     if not isinstance(result, AdaptationResult):
         came = "None" if result is None else f"a {type(result).__name__}"
-        raise UserError(f"{name} must return a Repair; it returned {came}")
+        raise UserError(f"{name} must return an AdaptationResult; it returned {came}")
     for field in ("extra", "refilled"):
         if not isinstance(samples := getattr(result, field), Samples | None):
             raise UserError(
@@ -54,7 +54,7 @@ class DriftHandler:
     def check_and_adapt(
         self, monitored: MonitoredTask, context: AdaptationContext
     ) -> tuple[tuple[Verdict, ...], AdaptationResult]:
-        """Check the known classes, and repair what has drifted."""
+        """Check the known classes, and adapt to what has drifted."""
         with self.ledger.phase("detect"):
             verdicts = tuple(self.monitor.check(monitored))
         drifted = [verdict for verdict in verdicts if verdict.needs_adaptation]
@@ -62,7 +62,7 @@ class DriftHandler:
         return verdicts, self.adapt(drifted, replace(context, tested=tested))
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Repair what is known to have drifted."""
+        """Adapt to what is known to have drifted."""
         with self.ledger.phase("adapt"):
             return _checked(self.adaptation.adapt(drifted, context), self.adaptation)
 
@@ -73,7 +73,7 @@ class DriftHandler:
         return report
 
     def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
-        """Go on with repairs that take longer, between what was taught and what comes next."""
+        """Go on with adaptations that take longer, between a task and the next."""
         if not isinstance(self.adaptation, AdaptsLater):
             return ()
         with self.ledger.phase("adapt"):

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
+from driftwise.compiled import Compiled
 from driftwise.errors import Diverged, UserError
 from driftwise.learning_rates import Rate, constant
 from driftwise.memory import ReplayBuffer
 from driftwise.methods.base import Inputs, Objective, Outcome
 from driftwise.methods.logit_cache import Looks
 from driftwise.models.augment import Augmentation, augment
-from driftwise.models.compiled import Compiled
 from driftwise.models.encode import encode_all
 from driftwise.models.growth import grow_head, grow_optimiser
 from driftwise.models.inputs import to_device, to_input

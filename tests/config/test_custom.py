@@ -299,9 +299,9 @@ class OneNote:
 
 
 ADAPTATIONS = {
-    "NoRepair": "must have a method repair(self, drifted, bench)",
-    "RepairsNothing": "RepairsNothing.repair must return a Repair; it returned None",
-    "OneNote": "OneNote.repair: notes must be a tuple of texts; got 'all is well'",
+    "NoRepair": "must have a method adapt(self, drifted, context)",
+    "RepairsNothing": "RepairsNothing.adapt must return an AdaptationResult; it returned None",
+    "OneNote": "OneNote.adapt: notes must be a tuple of texts; got 'all is well'",
 }
 
 
@@ -363,8 +363,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 MODULE = """
 import sys
 from torch.nn.functional import cross_entropy
-from driftwise.methods import Objective
-from driftwise.methods import Outcome
+from driftwise.methods import Objective, Outcome
 
 class Fails(Objective):
     def outcome(self, network, stream, draw):

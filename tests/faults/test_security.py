@@ -174,9 +174,9 @@ from driftwise.adapt.vanilla import Vanilla
 import my_helper
 
 class Part(Vanilla):
-    def repair(self, drifted, bench):
+    def adapt(self, drifted, context):
         import my_late_helper  # wherever the import stands
-        return super().repair(drifted, bench)
+        return super().adapt(drifted, context)
 """
 
 COMMANDS = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 import signal
 import subprocess
@@ -15,10 +14,11 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from run_tools import ENVIRONMENT, Stop, StopAt, command_line, complaint, lasting, result_of
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from same_state import same
 
 from driftwise import RunConfig, run
+from driftwise.errors import UserError
 from driftwise.protocols import AdaptationContext
 from driftwise.runs import checkpoint as state_file
 from driftwise.runs import store
@@ -279,52 +279,26 @@ def test_no_damage_passes_for_a_checkpoint(kind: str, tmp_path: Path) -> None:
 # --- older formats ------------------------------------------------------------------------------
 
 
-def as_format_3(saved: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """With the records of all tasks in the checkpoint, and no file for them."""
-    state = {key: value for key, value in saved["state"].items() if key != "tasks_done"}
-    lines = (folder / store.RECORDS).read_bytes()[: saved["records"]["bytes"]].splitlines()
-    (folder / store.RECORDS).unlink(missing_ok=True)
-    return {
-        "events": saved["events"]["bytes"],
-        "events_sha256": saved["events"]["sha256"],
-        "state": {**state, "records": [json.loads(line) for line in lines]},
-    }
-
-
-@pytest.mark.parametrize("step", [3, 8])
-@pytest.mark.parametrize("format", [2, 3])
-def test_a_checkpoint_of_an_older_format_is_gone_on_with(
-    format: int, step: int, tmp_path: Path, whole: Callable[[str, str], Path]
+def test_a_checkpoint_under_the_old_name_is_gone_on_with(
+    tmp_path: Path, whole: Callable[[str, str], Path]
 ) -> None:
-    saving = Saving(seconds=None, steps=4 if format == 3 else None)
     with pytest.raises(Stop):
-        run(SMALL, tmp_path / "run", listener=StopAt(2, step), saving=saving)
-    (tmp_path / "run" / store.PREVIOUS).unlink(missing_ok=True)
-    file = tmp_path / "run" / store.CHECKPOINT
-    saved = as_format_3(state_file.read(file, format=store.FORMAT), tmp_path / "run")
-    if format == 3:
-        state_file.write(file, saved, format=3)
-    else:
-        del saved["state"]["midway"], saved["events_sha256"]
-        tensors, tree = state_file.flatten(saved)  # as version 2 wrote it: no digest, tasks only
-        head = json.dumps({"format": 2, "tree": tree})
-        file.write_bytes(save(tensors, metadata={"driftwise": head}))
-    # A crash right after the upgrade, before anything was saved in the new format.
-    with pytest.raises(Stop):
-        run(SMALL, tmp_path / "run", resume=True, listener=StopAtOnce())
+        run(SMALL, tmp_path / "run", listener=StopAt(2, 8), saving=Saving(seconds=None, steps=4))
+    for file in (tmp_path / "run" / store.CHECKPOINT, tmp_path / "run" / store.PREVIOUS):
+        content = file.read_bytes()
+        assert content.count(b'{"driftwise":') == 1
+        file.write_bytes(content.replace(b'{"driftwise":', b'{"recollect":'))
     run(SMALL, tmp_path / "run", resume=True)
     assert lasting(tmp_path / "run") == lasting(whole("er", "amr"))
-    contents = [
-        (folder / store.RECORDS).read_bytes() for folder in (tmp_path / "run", whole("er", "amr"))
-    ]
-    assert contents[0] == contents[1]
 
 
-class StopAtOnce(Silent):
-    """Crashes at the first step."""
-
-    def stepped(self, epoch: int, report: Any) -> None:
-        raise Stop
+def test_a_checkpoint_of_an_older_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        run(SMALL, tmp_path / "run", listener=StopAt(2, 3))
+    file = tmp_path / "run" / store.CHECKPOINT
+    state_file.write(file, state_file.read(file, format=store.FORMAT), format=3)
+    with pytest.raises(UserError, match="has format 3, this version reads format 4; start anew"):
+        run(SMALL, tmp_path / "run", resume=True)
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused_although_an_older_one_is_there(

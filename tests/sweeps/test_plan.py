@@ -351,7 +351,7 @@ from driftwise.types import Repair
 from edited_helper import NOTE
 
 class Part(Vanilla):
-    def repair(self, drifted, bench):
+    def adapt(self, drifted, context):
         return Repair(notes=(NOTE,))
 """
 

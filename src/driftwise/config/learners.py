@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import learning_rates, rng
+from driftwise.compiled import refuse_without_compiler
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.own_network import check_head, taken_over
@@ -16,7 +17,6 @@ from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer
-from driftwise.models.compiled import refuse_without_compiler
 from driftwise.models.head import find_head
 from driftwise.models.inputs import to_input
 from driftwise.models.prepared import Prepared

@@ -61,7 +61,7 @@ def treats_samples_independently(network: nn.Module) -> bool:
 def asks_samples_apart(network: nn.Module) -> bool:
     """The same in evaluation mode, in which batch norms that have statistics go by them.
 
-    >>> asks_rows_apart(nn.BatchNorm1d(2)), asks_rows_apart(
+    >>> asks_samples_apart(nn.BatchNorm1d(2)), asks_samples_apart(
     ...     nn.BatchNorm1d(2, track_running_stats=False)
     ... )
     (True, False)

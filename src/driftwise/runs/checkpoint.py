@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,15 +24,9 @@ from driftwise.errors import RunFailure, UserError
 from driftwise.files import JSON, replacing
 from driftwise.regular_files import require_regular
 
-Upgrade = Callable[[Any], Any]
-"""A state of one format -> the same in the next."""
-
-_WITH_DIGEST = 3
-"""The first format whose files hold a digest of themselves."""
-
-_HEAD = "recollect"
-"""The one metadata entry: safetensors writes several in no fixed order, and equal states must give
-equal bytes."""
+_HEAD, _OLD_HEAD = "driftwise", "recollect"
+"""The one metadata entry, and what it was called: safetensors writes several in no fixed order, and
+equal states must give equal bytes."""
 
 # What every safetensors release that the project admits can hold, by its names.
 _DTYPES = {
@@ -85,8 +79,8 @@ def unflatten(tensors: Mapping[str, Tensor], tree: Any) -> Any:
     raise ValueError(f"expected a part of a state, found {tree!r}")
 
 
-class NewerFormat(UserError):
-    """The file is whole, and of a format that this version does not read."""
+class OtherFormat(UserError):
+    """The file has a format that this version does not read."""
 
 
 def write(path: Path, state: object, *, format: int) -> None:
@@ -107,32 +101,26 @@ def write_into(file: BinaryIO, state: object, *, format: int) -> None:
     _write_safetensors(file, tensors, {_HEAD: head})
 
 
-def read(path: Path, *, format: int, upgrades: Mapping[int, Upgrade] | None = None) -> Any:
-    """The state in `path`, on the CPU; UserError where it is damaged or of another format.
-
-    `upgrades` turns the state of a format into that of the next.
-    """
+def read(path: Path, *, format: int) -> Any:
+    """The state in `path`, on the CPU; UserError where it is damaged or of another format."""
     try:
         require_regular(path)
         with safe_open(path, framework="pt") as file:
-            head = json.loads((file.metadata() or {})[_HEAD])
+            metadata = file.metadata() or {}
+            head = json.loads(metadata.get(_OLD_HEAD) or metadata[_HEAD])
             found, tree = int(head["format"]), head["tree"]
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if found >= _WITH_DIGEST and head["sha256"] != _digest(found, tree, tensors):
-            raise ValueError("its digest does not fit its content")
-        steps = range(found, format)
-        if found <= format and all(step in (upgrades or {}) for step in steps):
-            state = unflatten(tensors, tree)
-            for step in steps:
-                state = (upgrades or {})[step](state)
-            return state
+            if found == format:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                if head["sha256"] != _digest(found, tree, tensors):
+                    raise ValueError("its digest does not fit its content")
+                return unflatten(tensors, tree)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except KeyError as error:
         raise UserError(f"{path} is damaged or not of this project: {error} is missing") from error
     except (SafetensorError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
-    raise NewerFormat(f"{path} has format {found}, this version reads format {format}")
+    raise OtherFormat(f"{path} has format {found}, this version reads format {format}")
 
 
 @contextlib.contextmanager

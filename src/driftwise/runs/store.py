@@ -598,10 +598,10 @@ def _read_checkpoint(
     troubles = [] if _is_there(path / CHECKPOINT) else [f"{path / CHECKPOINT} is missing"]
     for file in files:
         try:
-            saved: dict[str, Any] = state_file.read(file, format=FORMAT, upgrades=UPGRADES)
+            saved: dict[str, Any] = state_file.read(file, format=FORMAT)
             _refuse_foreign(saved, file)
             check(saved)
-        except state_file.NewerFormat as error:
+        except state_file.OtherFormat as error:
             raise UserError(f"{error}; start anew with overwrite=True") from error
         except UserError as error:
             troubles.append(str(error))
@@ -629,27 +629,6 @@ def _identity_of(path: Path) -> str | None:
         return digest_of(path / CONFIG)
     except OSError as error:
         raise UserError(f"cannot read {path / CONFIG}: {reason(error)}") from error
-
-
-def _from_format_2(saved: dict[str, Any]) -> dict[str, Any]:
-    """Checkpoints were made between tasks only."""
-    return {**saved, "events_sha256": None, "state": {**saved["state"], "midway": None}}
-
-
-def _from_format_3(saved: dict[str, Any]) -> dict[str, Any]:
-    """The records of all tasks stood in the checkpoint."""
-    state = dict(saved["state"])
-    records = state.pop("records")
-    return {
-        "events": {"bytes": saved["events"], "sha256": saved["events_sha256"]},
-        "records": EMPTY,
-        "unwritten": records,
-        "state": {**state, "tasks_done": len(records)},
-    }
-
-
-UPGRADES = {2: _from_format_2, 3: _from_format_3}
-"""What turns a checkpoint of an older format into one of the next."""
 
 
 def _is_there(file: Path) -> bool:
