@@ -21,7 +21,7 @@ import torch
 from driftwise.config.benchmarks import fashion_mnist
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
-from driftwise.detect.detectors import KSOptions, ks
+from driftwise.detect.detectors import KS
 from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
@@ -55,7 +55,7 @@ def checks(
     encoder: Encoder, reference: HeldOutReference, current: Samples
 ) -> tuple[float, float, list[Verdict]]:
     """CPU seconds of the first check and of the best of three more, and the last one's verdicts."""
-    detector = ks(Setting(encoder=lambda: encoder, drifting=lambda _: ()), KSOptions())
+    detector = KS().bind(Setting(encoder=lambda: encoder, drifting=lambda _: ()))
     classes = sorted(set(current.labels.tolist()))
     seconds = []
     for task in range(2, 6):

@@ -21,7 +21,7 @@ from step_cases import CASES, LR, NUM_CLASSES, Case, assembled, take_turns_with
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from driftwise.methods import CLSEROptions, DERppOptions, SEROptions
+from driftwise.methods import CLSER, SER, DERpp
 from driftwise.models.plain import treats_samples_independently
 
 GOALS = {"MLP": 0.30, "ResNet-18 width 20": 0.10, "ResNet-18 width 64": 0.03}
@@ -97,7 +97,7 @@ class BareLoop:
 
     def der(self) -> Tensor:
         """Three sets of rows: the stream and two draws."""
-        options = DERppOptions()
+        options = DERpp()
         if self.apart:
             logits, again, replayed = self.network(self.three).chunk(3)
         else:
@@ -108,7 +108,7 @@ class BareLoop:
 
     def ser(self) -> Tensor:
         """Two sets of rows, and the frozen network's forward over the stream."""
-        options = SEROptions()
+        options = SER()
         logits, said = self.both()
         with torch.no_grad():
             before = self.copies[0](self.stream_x)
@@ -126,7 +126,7 @@ class BareLoop:
         again = None if self.apart else self.network(self.replay_x)
         said = self.network(self.x)
         distance = mse_loss(said.chunk(2)[1] if again is None else again, target)
-        return cross_entropy(said, self.y) + CLSEROptions().reg_weight * distance
+        return cross_entropy(said, self.y) + CLSER().reg_weight * distance
 
     @torch.no_grad()
     def move_averages(self) -> None:

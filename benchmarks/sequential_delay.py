@@ -35,8 +35,8 @@ from torch import Tensor
 
 from driftwise import rng
 from driftwise.detect import Detector, HeldOutReference, Setting
-from driftwise.detect.detectors import CombinedOptions, KSOptions, combined, ks
-from driftwise.detect.sequential import SequentialDetector, SequentialOptions
+from driftwise.detect.detectors import KS, Combined
+from driftwise.detect.sequential import Sequential
 from driftwise.streams.transforms import apply
 from driftwise.types import Dataset, Encoding, Samples
 
@@ -83,10 +83,10 @@ def detectors(num_logits: int, seed: int) -> dict[str, tuple[Detector, int]]:
     """By name, with the number of rows of a check."""
     setting = Setting(encoder=lambda: Known(num_logits), drifting=lambda _: (), seed=seed)
     return {
-        "sequential": (SequentialDetector(setting, SequentialOptions(level=LEVEL)), 1),
-        "ks": (ks(setting, KSOptions(level=LEVEL, spending="inverse-square")), CHECK_ROWS),
+        "sequential": (Sequential(level=LEVEL).bind(setting), 1),
+        "ks": (KS(level=LEVEL, spending="inverse-square").bind(setting), CHECK_ROWS),
         "combined": (
-            combined(setting, CombinedOptions(level=LEVEL, spending="inverse-square")),
+            Combined(level=LEVEL, spending="inverse-square").bind(setting),
             CHECK_ROWS,
         ),
     }

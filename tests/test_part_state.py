@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 import driftwise
 from driftwise.adapt.realign import Realign
 from driftwise.adapt.rehearsal import Rehearsal
-from driftwise.methods import ER, SER, Draw, Inputs, Objective, Outcome, SEROptions
+from driftwise.methods import ER, SER, Draw, Inputs, Objective, Outcome
 from driftwise.part_state import PartState
 from driftwise.protocols import AdaptationContext
 from driftwise.runs.checkpoint import flatten, unflatten
@@ -392,7 +392,7 @@ class Wraps:
 
 def test_what_is_added_to_a_built_in_part_is_saved_with_it() -> None:
     def make() -> tuple[Counts, PartState]:
-        method, net = Counts(SEROptions()), network()
+        method, net = Counts(), network()
         method.attach(net, 0)
         return method, PartState(method, "method", lambda: net)
 

@@ -223,7 +223,7 @@ def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
     told = []
     for name, entry in registry.CATALOGUE["detector"].items():
         config = RunConfig(detector=name, min_harm=5)
-        if entry.factory().__annotations__.get("return") == "TwoSampleDetector":
+        if entry.factory().bind.__annotations__.get("return") == "TwoSampleDetector":
             assert resolve(config).min_harm == 5
         else:
             assert f"{name} does not" in complaint(lambda: resolve(config))  # noqa: B023

@@ -28,7 +28,7 @@ from driftwise.detect import (
     Setting,
     TwoSampleDetector,
 )
-from driftwise.detect.detectors import KSOptions, ks, ks_on
+from driftwise.detect.detectors import KS, ks_on
 from driftwise.detect.grouping import KnownLabels
 from driftwise.errors import RunFailure, UserError
 from driftwise.memory import POLICIES, ReplayBuffer
@@ -76,7 +76,7 @@ def detector(encoder: Encodes | None = None, **options: Any) -> TwoSampleDetecto
         encoder or PassOn(),
         Judge(
             [replace(ks_on("entropy"), measure=lambda encoding: encoding.logits[:, 0])],
-            KSOptions(**options),
+            KS(**options),
         ),
     )
 
@@ -229,7 +229,7 @@ def test_scores_that_are_not_finite_stop_the_run() -> None:
         ({"level": 0.0}, "level must lie between 0 and 1; got 0.0"),
         ({"level": 1.0}, "level must lie between 0 and 1; got 1.0"),
         ({"min_rows": 1}, "min_rows must be at least 2; got 1"),
-        ({"min_rows": 0, "of": KSOptions}, "min_rows must be at least 1; got 0"),
+        ({"min_rows": 0, "of": KS}, "min_rows must be at least 1; got 0"),
         ({"correction": "hol"}, "unknown correction 'hol'; did you mean 'holm'?"),
     ],
 )
@@ -269,7 +269,7 @@ class Remembered:
 
 
 def papers(encoder: Encodes, **options: Any) -> TwoSampleDetector:
-    return ks(Setting(encoder=lambda: encoder, drifting=lambda _: ()), KSOptions(**options))
+    return KS(**options).bind(Setting(encoder=lambda: encoder, drifting=lambda _: ()))
 
 
 def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:

@@ -53,7 +53,7 @@ NOW = {label: digits(label, 60, 40, inverted=label == 1) for label in range(3)}
 def made(name: str, **options: Any) -> TwoSampleDetector:
     entry = CATALOGUE["detector"][name]
     setting = Setting(encoder=lambda: ENCODER, drifting=lambda _: (), seed=5)
-    detector: TwoSampleDetector = entry.factory()(setting, entry.options_type()(**options))
+    detector: TwoSampleDetector = entry.make(options=options).bind(setting)
     return detector
 
 
@@ -147,9 +147,9 @@ def test_impossible_permutations_get_one_line() -> None:
 def test_several_comparisons_need_to_be_merged_and_one_must_not() -> None:
     two = [catalogue.ks_on("entropy"), catalogue.by_mmd(99)]
     with pytest.raises(ValueError, match="merged"):
-        Judge(two, catalogue.KSOptions())
+        Judge(two, catalogue.KS())
     with pytest.raises(ValueError, match="merged"):
-        Judge(two[:1], catalogue.KSOptions(), merge=min)
+        Judge(two[:1], catalogue.KS(), merge=min)
 
 
 @pytest.mark.parametrize("test", [by_mmd(999), by_c2st(999)], ids=lambda test: test.name)

@@ -76,9 +76,7 @@ def detector_named(name: str) -> Detector:
         encoder=lambda: LearnerEncoder(around()),
         drifting=lambda task: (0, 2) if task == 3 else (),
     )
-    options_type = entry.options_type()
-    options = [options_type()] if options_type else []
-    made: Detector = entry.factory()(setting, *options, **entry.fixed)
+    made: Detector = entry.make().bind(setting)
     return made
 
 

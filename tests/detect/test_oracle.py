@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driftwise.detect import AlwaysDetector, Encoder, NeverDetector, OracleDetector, Setting
-from driftwise.detect.oracle import OracleOptions
+from driftwise.detect.oracle import Oracle
 from driftwise.errors import UserError
 from driftwise.streams import make_schedule
 from driftwise.types import Verdict
@@ -78,7 +78,7 @@ def test_fixed_detectors_claim_no_evidence_and_watch_nothing(kind: type[Any]) ->
 
 def flagged(seed: int, *, tpr: float, fpr: float) -> list[bool]:
     setting = Setting(encoder=no_encoder, drifting=lambda _: range(500), seed=seed)
-    oracle = OracleDetector(setting, OracleOptions(tpr=tpr, fpr=fpr))
+    oracle = OracleDetector(setting, Oracle(tpr=tpr, fpr=fpr))
     nothing: Any = Unreadable()
     return [bool(verdict.drifted) for verdict in oracle.check(2, range(1000), nothing, nothing)]
 
@@ -98,4 +98,4 @@ def test_a_better_oracle_finds_whatever_a_worse_one_finds() -> None:
 @pytest.mark.parametrize("rates", [{"tpr": 1.2}, {"fpr": -0.1}])
 def test_rates_of_the_oracle_are_shares(rates: dict[str, float]) -> None:
     with pytest.raises(UserError, match="between 0 and 1"):
-        OracleOptions(**rates)
+        Oracle(**rates)

@@ -15,10 +15,9 @@ from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import FingerprintReference, HeldOutReference, RandomEncoder, Setting
 from driftwise.detect.reconstruction import (
+    Reconstruction,
     ReconstructionDetector,
-    ReconstructionOptions,
     fit,
-    reconstruction,
 )
 from driftwise.errors import UserError
 from driftwise.models.inputs import to_input
@@ -31,7 +30,7 @@ def refused() -> Any:
 
 def detector(*, seed: int = 0, **options: Any) -> ReconstructionDetector:
     setting = Setting(encoder=refused, drifting=lambda _: (), seed=seed)
-    return reconstruction(setting, ReconstructionOptions(**{"steps": 30, **options}))
+    return Reconstruction(**{"steps": 30, **options}).bind(setting)
 
 
 def samples(images: Tensor, label: int = 0, *, start: int = 0) -> Samples:
@@ -248,9 +247,9 @@ def test_fingerprints_hold_nothing_to_learn_from() -> None:
 @pytest.mark.parametrize("options", [{"steps": 0}, {"width": 0}])
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="steps and width must be at least 1; got"):
-        ReconstructionOptions(**options)
+        Reconstruction(**options)
     with pytest.raises(UserError, match="level must lie between 0 and 1"):
-        ReconstructionOptions(level=0)
+        Reconstruction(level=0)
 
 
 def test_calibration_by_splits_is_there_too() -> None:

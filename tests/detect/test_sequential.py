@@ -20,7 +20,7 @@ from driftwise import rng
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.detect import HeldOutReference, Setting
-from driftwise.detect.sequential import MAX_KEPT, SequentialDetector, SequentialOptions
+from driftwise.detect.sequential import MAX_KEPT, Sequential, SequentialDetector
 from driftwise.runs import checkpoint
 from driftwise.stats.e_values import EPSILONS, Bets, left_after, share_of
 from driftwise.stats.rank_p_values import TEACH_EVERY, Ranker
@@ -211,7 +211,7 @@ class PassOn:
 
 def detector(seed: int = 0, encoder: Any = None, **options: Any) -> SequentialDetector:
     setting = Setting(encoder=lambda: encoder or PassOn(), drifting=lambda _: (), seed=seed)
-    return SequentialDetector(setting, SequentialOptions(**options))
+    return Sequential(**options).bind(setting)
 
 
 def samples(values: np.ndarray, label: int = 0, first: int = 0) -> Samples:
@@ -390,13 +390,13 @@ def test_bad_options_get_one_line() -> None:
         ({"kept_rows": 5}, "the detector's kept_rows must be 20 to 2000; got 5"),
         ({"kept_rows": 5000}, "the detector's kept_rows must be 20 to 2000; got 5000"),
     ]:
-        assert complaint(lambda: SequentialOptions(**options)) == told  # type: ignore[arg-type]  # noqa: B023
+        assert complaint(lambda: Sequential(**options)) == told  # type: ignore[arg-type]  # noqa: B023
 
 
 @pytest.mark.parametrize("labels", ["predicted", "unknown"])
 def test_samples_without_labels_are_refused(labels: Any) -> None:
     setting = Setting(encoder=PassOn, drifting=lambda _: (), labels=labels)
-    told = complaint(lambda: SequentialDetector(setting, SequentialOptions()))
+    told = complaint(lambda: Sequential().bind(setting))
     assert told.startswith(f"the detector sequential goes by given labels, not {labels} ones")
 
 

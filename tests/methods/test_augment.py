@@ -16,7 +16,7 @@ from same_state import same
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.methods import ER, DERpp, DERppOptions, Objective
+from driftwise.methods import ER, DERpp, Objective
 from driftwise.models.augment import Augmentation, augment
 from driftwise.types import Samples
 
@@ -163,7 +163,7 @@ def seen_by(how: Augmentation, batches: list[Samples], objective: Objective) -> 
     return given
 
 
-@pytest.mark.parametrize(("objective", "draws"), [(ER(), 1), (DERpp(DERppOptions()), 2)])
+@pytest.mark.parametrize(("objective", "draws"), [(ER(), 1), (DERpp(), 2)])
 def test_stream_samples_and_drawn_ones_are_augmented_each_time_they_are_seen(
     objective: Objective, draws: int
 ) -> None:

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.memory import ReplayBuffer
-from driftwise.methods import CLSER, CLSEROptions
+from driftwise.methods import CLSER
 from driftwise.types import Samples
 
 ALWAYS: dict[str, Any] = {"stable_update_freq": 1.0, "plastic_update_freq": 1.0}
@@ -40,7 +40,7 @@ NEVER: dict[str, Any] = {"stable_update_freq": 0.0, "plastic_update_freq": 0.0}
 
 
 def cls_learner(**options: Any) -> Learner:
-    return make_learner(CLSER(CLSEROptions(**options)), capacity=12)
+    return make_learner(CLSER(**options), capacity=12)
 
 
 def averages_of(learner: Learner) -> tuple[TinyNet, TinyNet]:
@@ -160,7 +160,7 @@ def test_correct_counts_the_stream_samples_of_the_forward_they_share_with_the_dr
 
 
 def test_the_published_weights_are_the_default() -> None:
-    options = CLSEROptions()
+    options = CLSER()
     assert (options.stable_update_freq, options.stable_alpha) == (0.1, 0.999)
     assert (options.plastic_update_freq, options.plastic_alpha) == (0.9, 0.999)
     learner = cls_learner()
@@ -180,7 +180,7 @@ def test_the_published_weights_are_the_default() -> None:
 )
 def test_options_out_of_range_are_refused(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        CLSEROptions(**wrong)  # type: ignore[arg-type]
+        CLSER(**wrong)  # type: ignore[arg-type]
 
 
 # --- how the averages move ----------------------------------------------------------------------
@@ -222,12 +222,10 @@ class Chances:
     def __init__(self, stable: float, plastic: float, *, seed: int = 3) -> None:
         self.network = nn.Linear(1, 1, bias=False)
         self.objective = CLSER(
-            CLSEROptions(
-                stable_update_freq=stable,
-                plastic_update_freq=plastic,
-                stable_alpha=0.0,
-                plastic_alpha=0.0,
-            )
+            stable_update_freq=stable,
+            plastic_update_freq=plastic,
+            stable_alpha=0.0,
+            plastic_alpha=0.0,
         )
         self.objective.attach(self.network, seed)
         self._height = 0
@@ -269,7 +267,7 @@ def test_a_seed_decides_at_which_steps_the_averages_move() -> None:
 
 def test_an_average_keeps_more_of_itself_from_step_to_step_up_to_alpha() -> None:
     network = nn.Linear(1, 1, bias=False)
-    objective = CLSER(CLSEROptions(**ALWAYS, stable_alpha=0.7, plastic_alpha=0.3))
+    objective = CLSER(**ALWAYS, stable_alpha=0.7, plastic_alpha=0.3)
     nn.init.constant_(network.weight, 0.0)
     objective.attach(network, seed=0)
     nn.init.constant_(network.weight, 1.0)

@@ -24,20 +24,17 @@ from driftwise.methods import (
     CLSER,
     ER,
     SER,
-    CLSEROptions,
     DERpp,
-    DERppOptions,
     Objective,
-    SEROptions,
 )
 
 ROWS = 4
 FULL = (ROWS, MINIBATCH, ROWS + MINIBATCH)
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,
-    "der++": lambda: DERpp(DERppOptions()),
-    "ser": lambda: SER(SEROptions()),
-    "cls-er": lambda: CLSER(CLSEROptions(stable_update_freq=0.5)),
+    "der++": lambda: DERpp(),
+    "ser": lambda: SER(),
+    "cls-er": lambda: CLSER(stable_update_freq=0.5),
 }
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from driftwise.errors import UserError
 from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
-from driftwise.methods import DERpp, DERppOptions
+from driftwise.methods import DERpp
 from driftwise.types import Samples
 
 
@@ -50,7 +50,7 @@ def dark(alpha: float, beta: float) -> Formula:
 def test_a_step_is_the_stream_and_two_draws_in_forwards_of_their_own(
     alpha: float, beta: float
 ) -> None:
-    learner = make_learner(DERpp(DERppOptions(alpha=alpha, beta=beta)), capacity=12)
+    learner = make_learner(DERpp(alpha=alpha, beta=beta), capacity=12)
     assert_step_is(learner, batch(0), stream_alone)
     for number in range(1, 5):  # from the second step of the first task on
         assert_step_is(learner, batch(number, samples=3 + number), dark(alpha, beta))
@@ -67,14 +67,14 @@ def at_once(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
 
 
 def test_one_forward_takes_one_draw_for_both_terms() -> None:
-    learner = make_learner(DERpp(DERppOptions(one_forward=True)), capacity=12)
+    learner = make_learner(DERpp(one_forward=True), capacity=12)
     assert_step_is(learner, batch(0), stream_alone)
     for number in range(1, 5):
         assert_step_is(learner, batch(number, samples=3 + number), at_once)
 
 
 def test_the_published_weights_are_the_default() -> None:
-    learner = make_learner(DERpp(DERppOptions()), capacity=12)
+    learner = make_learner(DERpp(), capacity=12)
     learner.observe(batch(0))
     assert_step_is(learner, batch(1), dark(0.2, 0.5))
 
@@ -83,7 +83,7 @@ def test_no_weight_may_be_negative() -> None:
     wrongs: tuple[dict[str, Any], ...] = ({"alpha": -0.1}, {"beta": -0.1})
     for wrong in wrongs:
         with pytest.raises(UserError, match="at least 0; got"):
-            DERppOptions(**wrong)
+            DERpp(**wrong)
 
 
 class Recording(ReplayBuffer):
@@ -102,7 +102,7 @@ class Recording(ReplayBuffer):
 def test_the_two_draws_of_a_step_are_independent() -> None:
     memory = Recording(20)
     memory.offer(batch(0, samples=20), {"logits": torch.zeros(20, 5)})
-    learner = make_learner(DERpp(DERppOptions()), memory=memory)
+    learner = make_learner(DERpp(), memory=memory)
     steps = 200
     for number in range(steps):
         learner.observe(labelled(1 + number, 0, 1))
@@ -116,7 +116,7 @@ def test_the_two_draws_of_a_step_are_independent() -> None:
 
 
 def test_samples_are_kept_with_what_the_network_said_while_training_before_it_moved() -> None:
-    learner = make_learner(DERpp(DERppOptions()), capacity=100)
+    learner = make_learner(DERpp(), capacity=100)
     said: list[Tensor] = []
     for number in range(3):
         samples = batch(number)
@@ -131,12 +131,10 @@ def test_samples_are_kept_with_what_the_network_said_while_training_before_it_mo
 
 
 def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
-    learner = make_learner(DERpp(DERppOptions()), capacity=12)
+    learner = make_learner(DERpp(), capacity=12)
     assert_realignment_asks_the_network_as_it_is(learner)
     assert_step_is(learner, batch(5), dark(0.2, 0.5))
 
 
 def test_a_pause_anywhere_changes_nothing() -> None:
-    assert_pauses_change_nothing(
-        lambda: make_learner(DERpp(DERppOptions())), two_tasks_and_a_restart()
-    )
+    assert_pauses_change_nothing(lambda: make_learner(DERpp()), two_tasks_and_a_restart())

@@ -13,18 +13,15 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Objective
-from driftwise.methods.cls_er import CLSEROptions
-from driftwise.methods.derpp import DERppOptions
-from driftwise.methods.ser import SEROptions
 from driftwise.models.growth import grow_head, grow_optimiser
 from driftwise.models.head import find_head, growing_head_of, head_of, padded
 
 METHODS: dict[str, Any] = {
     "er": ER,
     "er-ace": ERACE,
-    "der++": lambda: DERpp(DERppOptions()),
-    "ser": lambda: SER(SEROptions()),
-    "cls-er": lambda: CLSER(CLSEROptions(stable_update_freq=0.5)),
+    "der++": lambda: DERpp(),
+    "ser": lambda: SER(),
+    "cls-er": lambda: CLSER(stable_update_freq=0.5),
 }
 GROWN = CLASSES + 3
 

@@ -19,7 +19,7 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise.learner import Learner
-from driftwise.methods import SER, SEROptions
+from driftwise.methods import SER
 from driftwise.methods.logit_cache import MOST_PLACES, Kept, Looks
 from driftwise.models.head import find_head
 from driftwise.types import Samples
@@ -162,9 +162,7 @@ def make_plain(attempt: int) -> nn.Sequential:
 
 def learner_in_second_task(**train_settings: Any) -> Learner:
     torch.manual_seed(0)
-    learner = make_learner(
-        SER(SEROptions()), make=make_plain, capacity=12, lr=0.05, **train_settings
-    )
+    learner = make_learner(SER(), make=make_plain, capacity=12, lr=0.05, **train_settings)
     play_tasks(learner, (0, 1))
     learner.begin_task((2, 3, 4))
     return learner
@@ -224,7 +222,7 @@ def test_a_network_that_looks_at_other_samples_is_asked_every_time() -> None:
         network[1] = nn.BatchNorm2d(3, track_running_stats=False)
         return network
 
-    learner = make_learner(SER(SEROptions()), make=make, capacity=12, lr=0.05)
+    learner = make_learner(SER(), make=make, capacity=12, lr=0.05)
     play_tasks(learner, (0, 1))
     learner.begin_task((2, 3, 4))
     asked = frozen_samples(learner)
@@ -282,7 +280,7 @@ def test_a_head_that_grows_between_epochs_is_asked_again() -> None:
 
 def test_pauses_change_nothing() -> None:
     assert_pauses_change_nothing(
-        lambda: make_learner(SER(SEROptions()), make=make_plain), two_tasks_and_a_restart()
+        lambda: make_learner(SER(), make=make_plain), two_tasks_and_a_restart()
     )
 
 

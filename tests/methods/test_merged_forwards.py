@@ -16,11 +16,8 @@ from driftwise.methods import (
     ER,
     ERACE,
     SER,
-    CLSEROptions,
     DERpp,
-    DERppOptions,
     Objective,
-    SEROptions,
 )
 from driftwise.methods.base import Inputs
 from driftwise.models.plain import treats_samples_independently
@@ -28,9 +25,9 @@ from driftwise.models.plain import treats_samples_independently
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,
     "er-ace": ERACE,
-    "der++": lambda: DERpp(DERppOptions()),
-    "ser": lambda: SER(SEROptions()),
-    "cls-er": lambda: CLSER(CLSEROptions()),
+    "der++": lambda: DERpp(),
+    "ser": lambda: SER(),
+    "cls-er": lambda: CLSER(),
 }
 
 

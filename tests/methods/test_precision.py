@@ -30,28 +30,24 @@ from driftwise.methods import (
     ER,
     ERACE,
     SER,
-    CLSEROptions,
     DERpp,
-    DERppOptions,
     Draw,
     Finetune,
     Inputs,
     Joint,
-    JointOptions,
     Objective,
     Outcome,
-    SEROptions,
 )
 from driftwise.models.cnn import SmallCNN
 
 METHODS: dict[str, Callable[[], Objective]] = {
     "er": ER,
     "er-ace": ERACE,
-    "der++": lambda: DERpp(DERppOptions()),
-    "ser": lambda: SER(SEROptions()),
-    "cls-er": lambda: CLSER(CLSEROptions(stable_update_freq=0.5)),
+    "der++": lambda: DERpp(),
+    "ser": lambda: SER(),
+    "cls-er": lambda: CLSER(stable_update_freq=0.5),
     "finetune": Finetune,
-    "joint": lambda: Joint(JointOptions()),
+    "joint": lambda: Joint(),
 }
 every_method = pytest.mark.parametrize("method", METHODS)
 

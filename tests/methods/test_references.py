@@ -29,7 +29,7 @@ from driftwise.adapt import Vanilla
 from driftwise.drift_handler import DriftHandler
 from driftwise.learner import Learner
 from driftwise.loop import run_tasks
-from driftwise.methods import Draw, Finetune, Inputs, Joint, JointOptions, Objective, Outcome
+from driftwise.methods import Draw, Finetune, Inputs, Joint, Objective, Outcome
 from driftwise.metrics import Ledger
 from driftwise.protocols import AdaptationContext
 from driftwise.runs.listeners import Silent
@@ -39,9 +39,7 @@ from driftwise.types import Dataset, Parts, Samples, Verdict
 # --- nothing is rehearsed -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "objective", [Finetune(), Joint(JointOptions())], ids=["finetune", "joint"]
-)
+@pytest.mark.parametrize("objective", [Finetune(), Joint()], ids=["finetune", "joint"])
 def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_memory_alone(
     objective: Finetune,
 ) -> None:
@@ -109,8 +107,8 @@ def stream_for(method: type[Objective]) -> Stream:
 class Watched(Joint):
     """Writes down what the network is shown, and its weights where tasks begin and end."""
 
-    def __init__(self, options: JointOptions) -> None:
-        super().__init__(options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.shown: list[list[tuple[bytes, int]]] = []
         self.began: list[dict[str, Any]] = []
         self.ended: list[dict[str, Any]] = []
@@ -151,7 +149,7 @@ def bare(task: object) -> AdaptationContext:
 
 
 def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Ledger]:
-    objective = Watched(JointOptions(from_scratch=from_scratch))
+    objective = Watched(from_scratch=from_scratch)
     learner = make_learner(objective)
     ledger = Ledger()
     records = run_tasks(
@@ -192,7 +190,7 @@ def test_joint_training_begins_every_task_with_other_fresh_weights() -> None:
     _, objective, _ = played(from_scratch=True)
     for attempt, began in enumerate(objective.began):
         assert same(began, weights_of(make_network(attempt)))
-    assert JointOptions().from_scratch, "by default"
+    assert Joint().from_scratch, "by default"
 
 
 def test_joint_training_goes_on_from_the_last_task_if_asked() -> None:
@@ -204,14 +202,12 @@ def test_joint_training_goes_on_from_the_last_task_if_asked() -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_starting_afresh_forgets_the_optimisers_momentum_too(momentum: float) -> None:
-    learner = make_learner(Joint(JointOptions()), momentum=momentum)
+    learner = make_learner(Joint(), momentum=momentum)
     learner.begin_task((0, 1))
     learner.observe(labelled(1, 0, 1))
     learner.end_task()
     learner.begin_task((2,))
-    fresh = make_learner(
-        Joint(JointOptions()), momentum=momentum, make=lambda attempt: make_network(attempt + 1)
-    )
+    fresh = make_learner(Joint(), momentum=momentum, make=lambda attempt: make_network(attempt + 1))
     fresh.begin_task((0, 1, 2))
     for number in (2, 3):
         samples = labelled(number, 0, 1, 2)
@@ -224,7 +220,7 @@ def test_starting_afresh_forgets_the_optimisers_momentum_too(momentum: float) ->
 @pytest.mark.parametrize("from_scratch", [True, False])
 def test_a_pause_anywhere_changes_nothing(from_scratch: bool) -> None:
     assert_pauses_change_nothing(
-        lambda: make_learner(Joint(JointOptions(from_scratch=from_scratch)), momentum=0.9),
+        lambda: make_learner(Joint(from_scratch=from_scratch), momentum=0.9),
         two_tasks_and_a_restart(),
     )
 

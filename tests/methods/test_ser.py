@@ -28,7 +28,7 @@ from torch import Tensor
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.memory import ReplayBuffer
-from driftwise.methods import SER, SEROptions
+from driftwise.methods import SER
 from driftwise.types import Samples
 
 ALPHA, BETA = 0.3, 0.7
@@ -55,7 +55,7 @@ def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> 
 
 
 def ser_learner(capacity: int = 12) -> Learner:
-    return make_learner(SER(SEROptions(alpha=ALPHA, beta=BETA)), capacity=capacity)
+    return make_learner(SER(alpha=ALPHA, beta=BETA), capacity=capacity)
 
 
 def test_the_first_task_is_plain_cross_entropy_without_replay() -> None:
@@ -91,7 +91,7 @@ def test_tasks_before_any_class_has_come_do_not_count() -> None:
 
 
 def test_the_published_weights_are_the_default() -> None:
-    learner = make_learner(SER(SEROptions()), capacity=12)
+    learner = make_learner(SER(), capacity=12)
     play_tasks(learner, (0, 1))
     frozen = tiny(learner.network).eval()
     assert_step_is(learner, labelled(1, 2, 0, 2), strong(frozen, alpha=0.2, beta=0.2))
@@ -100,7 +100,7 @@ def test_the_published_weights_are_the_default() -> None:
 def test_no_weight_may_be_negative() -> None:
     for wrong in ({"alpha": -0.1}, {"beta": -0.1}):
         with pytest.raises(UserError, match="at least 0; got"):
-            SEROptions(**wrong)
+            SER(**wrong)
 
 
 @pytest.mark.parametrize(("samples", "drawn"), [(2, 2), (MINIBATCH, MINIBATCH), (7, 7), (11, 8)])

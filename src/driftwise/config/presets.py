@@ -451,7 +451,8 @@ def _complete_options(
                         f"{part} {name} needs a value for {option}, which has no default: set the "
                         f"option {part}.{option}"
                     )
-            complete[part] = dataclasses.asdict(options(**values))
+            made = options(**values)
+            complete[part] = {option: getattr(made, option) for option in fields_of(options)}
     return complete
 
 

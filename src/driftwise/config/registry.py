@@ -7,6 +7,7 @@ that is not in it can be named by an import path of one's own: `--backbone mypac
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ class Entry:
     target: str
     """import path of the factory, `module:name`"""
     options: str | None = None
-    """import path of the dataclass that lists its options; its fields become keyword arguments"""
+    """import path of the dataclass that lists its options; None: the factory is one itself, or takes
+    none"""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """keyword arguments that make this entry what it is"""
 
@@ -34,13 +36,18 @@ class Entry:
 
     def options_type(self) -> Any:
         """The dataclass of its options, or None; imports it."""
-        return _resolve(self.options) if self.options else None
+        if self.options is not None:
+            return _resolve(self.options)
+        factory = self.factory()
+        return (
+            factory if dataclasses.is_dataclass(factory) and dataclasses.fields(factory) else None
+        )
 
     def make(self, *arguments: Any, options: Mapping[str, Any] | None = None) -> Any:
         """Make it, with these options and the defaults of all others."""
-        options_type = self.options_type()
-        own = [options_type(**(options or {}))] if options_type else []
-        return self.factory()(*arguments, *own, **self.fixed)
+        if self.options is None:
+            return self.factory()(*arguments, **(options or {}), **self.fixed)
+        return self.factory()(*arguments, self.options_type()(**(options or {})), **self.fixed)
 
 
 CATALOGUE: dict[str, dict[str, Entry]] = {
@@ -104,17 +111,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "der++": Entry(
             summary="replay of samples together with the logits once given to them",
             target="driftwise.methods.derpp:DERpp",
-            options="driftwise.methods.derpp:DERppOptions",
         ),
         "ser": Entry(
             summary="replay that also stays near the network frozen after the last task",
             target="driftwise.methods.ser:SER",
-            options="driftwise.methods.ser:SEROptions",
         ),
         "cls-er": Entry(
             summary="replay taught by a quick and a slow average of the network",
             target="driftwise.methods.cls_er:CLSER",
-            options="driftwise.methods.cls_er:CLSEROptions",
         ),
         "finetune": Entry(
             summary="no memory: the lower end",
@@ -123,7 +127,6 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "joint": Entry(
             summary="all classes seen so far at every task: the upper end",
             target="driftwise.methods.baselines:Joint",
-            options="driftwise.methods.baselines:JointOptions",
         ),
     },
     "adaptation": {
@@ -194,46 +197,39 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     "detector": {
         "ks": Entry(
             summary="Kolmogorov-Smirnov test on predictive entropy, or another score",
-            target="driftwise.detect.detectors:ks",
-            options="driftwise.detect.detectors:KSOptions",
+            target="driftwise.detect.detectors:KS",
         ),
         "mmd": Entry(
             summary="maximum mean discrepancy of features, by permutations",
-            target="driftwise.detect.detectors:mmd_on_features",
-            options="driftwise.detect.detectors:PermutationOptions",
+            target="driftwise.detect.detectors:MMD",
         ),
         "c2st": Entry(
             summary="whether a classifier can tell reference from current features",
-            target="driftwise.detect.detectors:c2st_on_features",
-            options="driftwise.detect.detectors:PermutationOptions",
+            target="driftwise.detect.detectors:C2ST",
         ),
         "combined": Entry(
             summary="ks, mmd and c2st merged into one p-value per class",
-            target="driftwise.detect.detectors:combined",
-            options="driftwise.detect.detectors:CombinedOptions",
+            target="driftwise.detect.detectors:Combined",
         ),
         "reconstruction": Entry(
             summary="what a small autoencoder, learned from half of the reference, draws badly",
-            target="driftwise.detect.reconstruction:reconstruction",
-            options="driftwise.detect.reconstruction:ReconstructionOptions",
+            target="driftwise.detect.reconstruction:Reconstruction",
         ),
         "sequential": Entry(
             summary="evidence that adds up sample by sample; its level holds once for the whole stream",
-            target="driftwise.detect.sequential:SequentialDetector",
-            options="driftwise.detect.sequential:SequentialOptions",
+            target="driftwise.detect.sequential:Sequential",
         ),
         "oracle": Entry(
             summary="knows the schedule: perfect detection, or as often right as one likes",
-            target="driftwise.detect.oracle:OracleDetector",
-            options="driftwise.detect.oracle:OracleOptions",
+            target="driftwise.detect.oracle:Oracle",
         ),
         "always": Entry(
             summary="flags every class at every task",
-            target="driftwise.detect.oracle:AlwaysDetector",
+            target="driftwise.detect.oracle:Always",
         ),
         "never": Entry(
             summary="flags nothing",
-            target="driftwise.detect.oracle:NeverDetector",
+            target="driftwise.detect.oracle:Never",
         ),
     },
     "encoder": {
@@ -321,8 +317,14 @@ def find(kind: str, name: str) -> Entry | CustomPart:
 
 
 def make(kind: str, config: Any, *arguments: Any) -> Any:
-    """The part of that kind which a resolved config names, made by its factory."""
-    return find(kind, getattr(config, kind)).make(*arguments, options=config.options.get(kind))
+    """The component of that kind which a resolved config names, made by its constructor.
+
+    `arguments`: the setting that a detector is bound to.
+    """
+    entry, options = find(kind, getattr(config, kind)), config.options.get(kind)
+    if isinstance(entry, Entry) and kind == "detector":
+        return entry.make(options=options).bind(*arguments)
+    return entry.make(*arguments, options=options)
 
 
 def encoder_maker(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""Class by class: does what comes in still look like what was learned?"""
+"""Detectors: for each known class, do current samples still come from the reference distribution?"""
 
 from driftwise.detect.base import Detector, Setting, TwoSampleDetector
 from driftwise.detect.class_tests import Comparison, ComparisonOptions, Judge
+from driftwise.detect.detectors import C2ST, KS, MMD, Combined
 from driftwise.detect.encoders import (
     Encoder,
     Encodes,
@@ -10,11 +11,25 @@ from driftwise.detect.encoders import (
     Surroundings,
 )
 from driftwise.detect.monitor import Monitor
-from driftwise.detect.oracle import AlwaysDetector, NeverDetector, OracleDetector
+from driftwise.detect.oracle import (
+    Always,
+    AlwaysDetector,
+    Never,
+    NeverDetector,
+    Oracle,
+    OracleDetector,
+)
+from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
+from driftwise.detect.sequential import Sequential
 
 __all__ = [
+    "C2ST",
+    "KS",
+    "MMD",
+    "Always",
     "AlwaysDetector",
+    "Combined",
     "Comparison",
     "ComparisonOptions",
     "Detector",
@@ -25,9 +40,13 @@ __all__ = [
     "Judge",
     "LearnerEncoder",
     "Monitor",
+    "Never",
     "NeverDetector",
+    "Oracle",
     "OracleDetector",
     "RandomEncoder",
+    "Reconstruction",
+    "Sequential",
     "Setting",
     "Surroundings",
     "TwoSampleDetector",

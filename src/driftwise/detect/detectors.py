@@ -1,4 +1,4 @@
-"""The detectors of the catalogue: which measure, which test, which options."""
+"""Detectors by two-sample tests: which measure, which test, which options."""
 
 from __future__ import annotations
 
@@ -66,12 +66,16 @@ class SplitTest(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KSOptions(ComparisonOptions):
-    """What can be chosen about the Kolmogorov-Smirnov detector."""
+class KS(ComparisonOptions):
+    """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
 
     score: Literal["entropy", "margin", "energy", "max-probability"] = "entropy"
     """what is compared: one number per sample, from the encoder's logits"""
     fewest_samples: ClassVar[int] = 1
+
+    def bind(self, setting: Setting) -> TwoSampleDetector:
+        """The detector, for one stream and one learner."""
+        return _detector(setting, [ks_on(self.score, grows=setting.grows)], self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,33 +94,35 @@ class PermutationOptions(ComparisonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombinedOptions(PermutationOptions):
-    """What can be chosen about the combination."""
+class MMD(PermutationOptions):
+    """The paper's second detector: maximum mean discrepancy of features."""
+
+    def bind(self, setting: Setting) -> TwoSampleDetector:
+        """The detector, for one stream and one learner."""
+        return _detector(setting, [by_mmd(self.permutations)], self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class C2ST(PermutationOptions):
+    """A linear classifier tries to tell current features from reference features."""
+
+    def bind(self, setting: Setting) -> TwoSampleDetector:
+        """The detector, for one stream and one learner."""
+        return _detector(setting, [by_c2st(self.permutations)], self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined(PermutationOptions):
+    """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
 
     method: Literal["cauchy", "harmonic", "bonferroni"] = "cauchy"
     """how the tests' p-values become one: cauchy has the most power and holds nearly, the others
     hold under every dependence"""
 
-
-def ks(setting: Setting, options: KSOptions) -> TwoSampleDetector:
-    """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
-    return _detector(setting, [ks_on(options.score, grows=setting.grows)], options)
-
-
-def mmd_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
-    """The paper's second detector."""
-    return _detector(setting, [by_mmd(options.permutations)], options)
-
-
-def c2st_on_features(setting: Setting, options: PermutationOptions) -> TwoSampleDetector:
-    """A linear classifier tries to tell the two samples apart."""
-    return _detector(setting, [by_c2st(options.permutations)], options)
-
-
-def combined(setting: Setting, options: CombinedOptions) -> TwoSampleDetector:
-    """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
-    tests = all_three(options.permutations, grows=setting.grows)
-    return _detector(setting, tests, options, merging(options.method))
+    def bind(self, setting: Setting) -> TwoSampleDetector:
+        """The detector, for one stream and one learner."""
+        tests = all_three(self.permutations, grows=setting.grows)
+        return _detector(setting, tests, self, merging(self.method))
 
 
 def all_three(permutations: int, *, grows: bool = False) -> list[Comparison]:

@@ -36,8 +36,8 @@ class FixedDetector(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OracleOptions:
-    """How often it is right, to see what a detector's errors cost."""
+class Oracle:
+    """Knows the schedule, and errs as often as it is set to, to see what a detector's errors cost."""
 
     tpr: float = 1.0
     """share of drifted classes that are flagged when they drift"""
@@ -50,14 +50,18 @@ class OracleOptions:
             if not 0 <= value <= 1:
                 raise UserError(f"the oracle's {name} must lie between 0 and 1; got {value}")
 
+    def bind(self, setting: Setting) -> OracleDetector:
+        """The detector, for one stream."""
+        return OracleDetector(setting, self)
 
-PERFECT = OracleOptions()
+
+PERFECT = Oracle()
 
 
 class OracleDetector(FixedDetector):
-    """Knows the schedule, and errs as often as it is told to; by default never."""
+    """What `Oracle` makes for a stream."""
 
-    def __init__(self, setting: Setting, options: OracleOptions = PERFECT) -> None:
+    def __init__(self, setting: Setting, options: Oracle = PERFECT) -> None:
         super().__init__(setting)
         self._options = options
 
@@ -92,3 +96,19 @@ class NeverDetector(FixedDetector):
         """None of them."""
         del task, classes
         return ()
+
+
+class Always:
+    """Flags every class at every task."""
+
+    def bind(self, setting: Setting) -> AlwaysDetector:
+        """The detector."""
+        return AlwaysDetector(setting)
+
+
+class Never:
+    """Flags nothing."""
+
+    def bind(self, setting: Setting) -> NeverDetector:
+        """The detector."""
+        return NeverDetector(setting)

@@ -31,8 +31,8 @@ _CHUNK_ROWS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReconstructionOptions(ComparisonOptions):
-    """What can be chosen about the detector by reconstruction."""
+class Reconstruction(ComparisonOptions):
+    """Kolmogorov-Smirnov on an autoencoder's errors; whatever the encoder, it is not asked."""
 
     steps: int = 200
     """of training the autoencoder, at every check"""
@@ -48,15 +48,14 @@ class ReconstructionOptions(ComparisonOptions):
                 f"{self.width}"
             )
 
-
-def reconstruction(setting: Setting, options: ReconstructionOptions) -> ReconstructionDetector:
-    """Kolmogorov-Smirnov on an autoencoder's errors; whatever the encoder, it is not asked."""
-    if setting.labels != "given":
-        raise UserError(
-            f"the detector reconstruction goes by given labels, not {setting.labels} ones; use "
-            'monitor_labels="given", or another detector'
-        )
-    return ReconstructionDetector(options, seed=setting.seed)
+    def bind(self, setting: Setting) -> ReconstructionDetector:
+        """The detector, for one stream and one learner."""
+        if setting.labels != "given":
+            raise UserError(
+                f"the detector reconstruction goes by given labels, not {setting.labels} ones; use "
+                'monitor_labels="given", or another detector'
+            )
+        return ReconstructionDetector(self, seed=setting.seed)
 
 
 class ReconstructionDetector:
@@ -64,7 +63,7 @@ class ReconstructionDetector:
 
     watches = True
 
-    def __init__(self, options: ReconstructionOptions, *, seed: int = 0) -> None:
+    def __init__(self, options: Reconstruction, *, seed: int = 0) -> None:
         self._options = options
         self._seed = seed
         comparison = by_ks("reconstruction", lambda encoding: encoding.features[:, 0])

@@ -41,8 +41,8 @@ MAX_WIDTH = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequentialOptions:
-    """What can be chosen about the detector that goes on from check to check."""
+class Sequential:
+    """Evidence adds up sample by sample; the level holds once for the whole stream."""
 
     level: float = 0.05
     """promised chance of any false alarm in the whole stream"""
@@ -61,6 +61,10 @@ class SequentialOptions:
                 f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_rows}"
             )
 
+    def bind(self, setting: Setting) -> SequentialDetector:
+        """The detector, for one stream and one learner."""
+        return SequentialDetector(setting, self)
+
 
 class SequentialDetector:
     """Takes each check's samples as the next ones of a stream; evidence is kept between checks.
@@ -70,7 +74,7 @@ class SequentialDetector:
 
     watches = True
 
-    def __init__(self, setting: Setting, options: SequentialOptions) -> None:
+    def __init__(self, setting: Setting, options: Sequential) -> None:
         if setting.labels != "given":
             raise UserError(
                 f"the detector sequential goes by given labels, not {setting.labels} ones: what a "

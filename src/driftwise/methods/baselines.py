@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -27,18 +28,13 @@ class Finetune(Objective):
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class JointOptions:
-    """What can be chosen about joint training."""
+@dataclass(kw_only=True, eq=False)
+class Joint(Finetune):
+    """Trains at every task on the current concept of all classes seen so far: the upper end."""
 
+    cumulative: ClassVar[bool] = True
     from_scratch: bool = True
     """whether every task begins with fresh weights, or goes on from the last"""
 
-
-class Joint(Finetune):
-    """Trains at every task on all classes seen so far as they look now: the upper end."""
-
-    cumulative = True
-
-    def __init__(self, options: JointOptions) -> None:
-        self.starts_afresh = options.from_scratch
+    def __post_init__(self) -> None:
+        self.starts_afresh = self.from_scratch

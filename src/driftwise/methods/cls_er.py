@@ -16,9 +16,12 @@ from driftwise.methods.base import Draw, Inputs, Objective, Outcome
 from driftwise.models.plain import treats_samples_independently
 
 
-@dataclass(frozen=True, kw_only=True)
-class CLSEROptions:
-    """How fast the averages move, and how much they teach."""
+@dataclass(kw_only=True, eq=False)
+class CLSER(Objective):
+    """Complementary learning systems: the averages are of parameters only.
+
+    They stay in training mode, so their batch-norm statistics come from the draws they see.
+    """
 
     reg_weight: float = 0.15
     """weight of the squared distance to the better average's logits"""
@@ -39,16 +42,6 @@ class CLSEROptions:
         for name in ("stable_update_freq", "stable_alpha", "plastic_update_freq", "plastic_alpha"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} must lie between 0 and 1; got {getattr(self, name)}")
-
-
-class CLSER(Objective):
-    """Complementary learning systems: the averages are of parameters only.
-
-    They stay in training mode, so their batch-norm statistics come from the draws they see.
-    """
-
-    def __init__(self, options: CLSEROptions) -> None:
-        self._options = options
         self._averages: dict[str, nn.Module] = {}
         self._chance: dict[str, torch.Generator] = {}
         self._steps = 0
@@ -73,7 +66,7 @@ class CLSER(Objective):
         logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
         loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
         distance = mse_loss(replayed if again is None else again, target)
-        return Outcome(loss=loss + self._options.reg_weight * distance, logits=logits)
+        return Outcome(loss=loss + self.reg_weight * distance, logits=logits)
 
     @torch.no_grad()
     def _better(self, replay: Inputs) -> Tensor:
@@ -91,9 +84,8 @@ class CLSER(Objective):
     def after_step(self, network: nn.Module) -> None:
         """Each average moves with its own probability."""
         self._steps += 1
-        options = self._options
-        self._move("plastic", options.plastic_update_freq, options.plastic_alpha, network)
-        self._move("stable", options.stable_update_freq, options.stable_alpha, network)
+        self._move("plastic", self.plastic_update_freq, self.plastic_alpha, network)
+        self._move("stable", self.stable_update_freq, self.stable_alpha, network)
 
     def _move(self, name: str, probability: float, alpha: float, network: nn.Module) -> None:
         if float(torch.rand((), generator=self._chance[name])) >= probability:
@@ -109,7 +101,7 @@ class CLSER(Objective):
 
     def predictor(self, network: nn.Module) -> nn.Module:
         """The stable average, unless the working network was asked for."""
-        return network if self._options.predict == "working" else self._averages["stable"]
+        return network if self.predict == "working" else self._averages["stable"]
 
     def state_dict(self) -> dict[str, Any]:
         """The averages, their chances, and the number of steps."""

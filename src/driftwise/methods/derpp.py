@@ -13,9 +13,9 @@ from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_eac
 from driftwise.types import Extras
 
 
-@dataclass(frozen=True, kw_only=True)
-class DERppOptions:
-    """The weights of the terms beside the stream's own."""
+@dataclass(kw_only=True, eq=False)
+class DERpp(Objective):
+    """Dark experience replay with labels."""
 
     alpha: float = 0.2
     """weight of the squared distance to the logits kept with memory samples"""
@@ -29,16 +29,9 @@ class DERppOptions:
         if self.alpha < 0 or self.beta < 0:
             raise UserError(f"alpha and beta must be at least 0; got {self.alpha}, {self.beta}")
 
-
-class DERpp(Objective):
-    """Dark experience replay with labels."""
-
-    def __init__(self, options: DERppOptions) -> None:
-        self._options = options
-
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Three terms over the stream and two draws, which are independent of each other."""
-        if self._options.one_forward:
+        if self.one_forward:
             return self._at_once(network, stream, draw())
         recalled, labelled = draw(), draw()
         if recalled is None or labelled is None:
@@ -46,8 +39,8 @@ class DERpp(Objective):
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         logits, again, replayed = forward_each(network, stream, recalled, labelled)
         loss = cross_entropy(logits, stream.y)
-        loss = loss + self._options.alpha * mse_loss(again, recalled.extras["logits"])
-        loss = loss + self._options.beta * cross_entropy(replayed, labelled.y)
+        loss = loss + self.alpha * mse_loss(again, recalled.extras["logits"])
+        loss = loss + self.beta * cross_entropy(replayed, labelled.y)
         return Outcome(loss=loss, logits=logits)
 
     def _at_once(self, network: nn.Module, stream: Inputs, replay: Inputs | None) -> Outcome:
@@ -57,8 +50,8 @@ class DERpp(Objective):
         said = network(Inputs.together(stream, replay))
         logits, again = torch.split(said, [len(stream.y), len(replay.y)])
         loss = cross_entropy(logits, stream.y)
-        loss = loss + self._options.alpha * mse_loss(again, replay.extras["logits"])
-        loss = loss + self._options.beta * cross_entropy(again, replay.y)
+        loss = loss + self.alpha * mse_loss(again, replay.extras["logits"])
+        loss = loss + self.beta * cross_entropy(again, replay.y)
         return Outcome(loss=loss, logits=logits)
 
     def columns(self, logits: Tensor) -> Extras:

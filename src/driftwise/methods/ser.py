@@ -18,9 +18,9 @@ from driftwise.models.plain import asks_samples_apart
 from driftwise.types import Extras
 
 
-@dataclass(frozen=True, kw_only=True)
-class SEROptions:
-    """The weights of the two distances."""
+@dataclass(kw_only=True, eq=False)
+class SER(Objective):
+    """Strong experience replay: consistency with the past, backwards and forwards."""
 
     alpha: float = 0.2
     """weight of the squared distance to the logits kept with memory samples"""
@@ -30,13 +30,6 @@ class SEROptions:
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.beta < 0:
             raise UserError(f"alpha and beta must be at least 0; got {self.alpha}, {self.beta}")
-
-
-class SER(Objective):
-    """Strong experience replay: consistency with the past, backwards and forwards."""
-
-    def __init__(self, options: SEROptions) -> None:
-        self._options = options
         self._tasks = 0
         self._frozen: nn.Module | None = None
         self._has_ended = False
@@ -59,11 +52,9 @@ class SER(Objective):
             logits, said = forward_each(network, stream, replay)
             distance = mse_loss(said, replay.extras["logits"])
             loss = cross_entropy(logits, stream.y) + cross_entropy(said, replay.y)
-            loss = loss + self._options.alpha * distance
+            loss = loss + self.alpha * distance
         if self._tasks >= 2 and self._has_ended:
-            loss = loss + self._options.beta * mse_loss(
-                logits, self._said_before(stream, logits.shape[1])
-            )
+            loss = loss + self.beta * mse_loss(logits, self._said_before(stream, logits.shape[1]))
         return Outcome(loss=loss, logits=logits)
 
     @torch.no_grad()
