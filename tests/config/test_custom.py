@@ -474,7 +474,7 @@ def test_a_subclass_of_a_built_in_method_has_its_options() -> None:
     given = {"method": {"alpha": 0.7}}
     config = resolve(RunConfig(method=part("Variant"), options=given))
     assert config.options["method"] == {"alpha": 0.7, "beta": 0.5, "one_forward": False}
-    assert registry.make("method", config)._options.alpha == 0.7
+    assert registry.make("method", config).alpha == 0.7
 
 
 class Threshold(NeverDetector):
