@@ -18,7 +18,7 @@ from ratios import Finding, arguments, begin, compare, finish, head, show, take_
 from step_cases import CASES, Case, assembled
 from torch import Tensor
 
-from driftwise.config.build import Assembly
+from driftwise.drift_loop import DriftLoop
 from driftwise.models.inputs import to_input
 
 GOAL = 0.05
@@ -33,7 +33,7 @@ STEPS = {"MLP": 200, "ResNet-18 width 20": 60, "ResNet-18 width 64": 30}
 class Evaluating:
     """Both sides over one stream's tests."""
 
-    assembly: Assembly
+    assembly: DriftLoop
     portions: list[Tensor]
 
     def ours(self) -> None:

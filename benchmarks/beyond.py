@@ -34,8 +34,9 @@ from beyond_outcomes import RESULTS, Outcome, append, saved
 from beyond_trials import CELLS, GROUPS, REALIGNED, SEEDS, Trial
 
 from driftwise.adapt.wrapped import state_of
-from driftwise.config.build import Assembly, assemble, load_data
+from driftwise.config.build import assemble, load_data
 from driftwise.config.schema import RunConfig
+from driftwise.drift_loop import DriftLoop
 from driftwise.loop import run_tasks
 from driftwise.metrics import score
 from driftwise.runs.listeners import Silent
@@ -48,8 +49,7 @@ class Course:
 
     def __init__(self, config: RunConfig, data: Dataset, *, validate: bool) -> None:
         self.parts = assemble(config, data)
-        if validate:
-            self.parts = replace(self.parts, evaluate=_on_reference_rows(self.parts))
+        self._evaluate = _on_reference_rows(self.parts) if validate else self.parts.evaluate
         self.records: list[dict[str, Any]] = []
 
     @property
@@ -65,7 +65,7 @@ class Course:
             self.parts.stream.tasks(after=len(self.records)),
             handler=self.parts.handler,
             context_of=self.parts.context,
-            evaluate=self.parts.evaluate,
+            evaluate=self._evaluate,
             epochs=self.parts.config.epochs or 1,
             listener=Silent(),
         ):
@@ -88,7 +88,7 @@ class Course:
         return make_result(parts.config, schedule, names, self.records, parts.ledger)
 
 
-def _on_reference_rows(parts: Assembly) -> Any:
+def _on_reference_rows(parts: DriftLoop) -> Any:
     """Scores from rows that nobody trains on, in place of the tests."""
 
     def evaluate(task: Any) -> Any:

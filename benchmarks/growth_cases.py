@@ -127,11 +127,11 @@ def step_point(capacity: int) -> Point:
 
     def learner(capacity: int) -> Learner:
         return Learner(
-            make_network=make_network,
-            make_optimiser=lambda network: torch.optim.SGD(network.parameters(), lr=0.01),
-            memory=filled(capacity),
-            objective=ER(),
-            train_settings=TrainSettings(minibatch_size=BATCH),
+            make_network,
+            ER(),
+            buffer=filled(capacity),
+            optimiser=lambda network: torch.optim.SGD(network.parameters(), lr=0.01),
+            settings=TrainSettings(minibatch_size=BATCH),
             seed=0,
         )
 

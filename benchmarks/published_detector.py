@@ -41,12 +41,12 @@ from torch import Tensor
 
 import driftwise
 from driftwise import RunConfig, rng
-from driftwise.config.build import make_schedule_of
-from driftwise.config.presets import resolve
+from driftwise.config.presets import resolve, settled
 from driftwise.detect.encoders import Encodes
 from driftwise.stats.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
 from driftwise.stats.multiplicity import CORRECTIONS
 from driftwise.stats.scores import entropy
+from driftwise.streams.placement import make_schedule, split_classes
 from driftwise.streams.transforms import apply
 from driftwise.types import Dataset
 
@@ -100,7 +100,14 @@ class Scores:
 def events_of(data: str, num_classes: int) -> Iterator[Event]:
     """The events of the published stream."""
     config = resolve(RunConfig(benchmark=f"{data}-cd", num_drifts=DRIFTS[data], preset="published"))
-    schedule = make_schedule_of(config, num_classes)
+    schedule = make_schedule(
+        split_classes(tuple(range(num_classes)), settled(config.num_tasks)),
+        num_drifts=settled(config.num_drifts),
+        transform=config.transform or "identity",
+        severity=config.severity or 1,
+        scope=settled(config.scope),
+        seed=config.seed,
+    )
     for event in schedule.events:
         known = sum(map(len, schedule.tasks[: event.task - 1]))
         yield Event(known=known, drifted=tuple(sorted(event.concepts)))

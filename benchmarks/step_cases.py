@@ -12,9 +12,10 @@ import torch
 from ratios import now
 from torch import nn
 
-from driftwise.config.build import Assembly, assemble
+from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
+from driftwise.drift_loop import DriftLoop
 from driftwise.loop import run_tasks
 from driftwise.models import MLP, ResNet18
 from driftwise.runs.interrupt import Interruption
@@ -100,7 +101,7 @@ def assembled(
     memory_format: Literal["contiguous", "channels-last"] = "contiguous",
     precision: Literal["fp32", "bf16"] = "fp32",
     of_method: Mapping[str, Any] = MappingProxyType({}),
-) -> Assembly:
+) -> DriftLoop:
     """The parts of a run whose second task has at least so many steps; its memory is full."""
     # A third goes into the parts that are watched and tested.
     per_class = 2 * case.batch_size * (steps + 1) // (NUM_CLASSES - len(FIRST_TASK))
@@ -175,7 +176,7 @@ class TakingTurns:
 
 
 def take_turns_with(
-    assembly: Assembly, case: Case, other: Callable[[int], float], turns: int
+    assembly: DriftLoop, case: Case, other: Callable[[int], float], turns: int
 ) -> TakingTurns:
     """Play the first task, and so much of the second as the turns need."""
     first, second = assembly.stream.tasks()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ class World:
     verdict: Sequence[Verdict] = ()
     log: list[object] = field(default_factory=list)
     phase_now: str | None = None
+    labels: Mapping[str, int] = field(default_factory=dict)
 
     def note(self, *what: object) -> None:
         self.log.append((self.phase_now, *what))

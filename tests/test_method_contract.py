@@ -20,10 +20,11 @@ import torch
 from same_state import same
 
 from driftwise import rng
-from driftwise.config.build import Assembly, assemble
+from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import RunConfig
+from driftwise.drift_loop import DriftLoop
 from driftwise.learner import Learner
 from driftwise.loop import run_tasks
 from driftwise.memory import ReplayBuffer
@@ -102,7 +103,7 @@ def stored(state: object) -> Any:
     return unflatten(*flatten(state))
 
 
-def lasting(assembly: Assembly) -> Any:
+def lasting(assembly: DriftLoop) -> Any:
     """All that two equal runs agree in."""
     state = stored(assembly.state_dict())
     del state["ledger"]["seconds"]
@@ -164,7 +165,7 @@ class Diary:
 
 
 def play_on(
-    assembly: Assembly, diary: Diary, *, after: int = 0, listener: Listener | None = None
+    assembly: DriftLoop, diary: Diary, *, after: int = 0, listener: Listener | None = None
 ) -> list[TaskRecord[Scores]]:
     """The tasks after number `after`, once the caller keeps on asking for the next."""
     assert assembly.config.epochs is not None
@@ -183,7 +184,7 @@ def play_on(
 class Keep(Silent):
     """Keeps the state of everything between the two tasks."""
 
-    def __init__(self, assembly: Assembly) -> None:
+    def __init__(self, assembly: DriftLoop) -> None:
         self.between: Any = None
         self._assembly = assembly
 

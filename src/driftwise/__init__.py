@@ -1,4 +1,4 @@
-"""Class-incremental learning in which seen classes come back looking different."""
+"""Class-incremental learning in which the concepts of seen classes drift."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from driftwise import adapt, datasets, detect, methods, models, streams
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.adapters import from_torch_dataset
     from driftwise.datasets.own import load_own
     from driftwise.detect.standalone import DriftDetector
+    from driftwise.drift_loop import DriftLoop
     from driftwise.errors import RunFailure, UserError
+    from driftwise.learner import Learner
     from driftwise.live.estimator import LiveClassifier
     from driftwise.live.live_learner import LiveLearner
+    from driftwise.memory import ReplayBuffer
     from driftwise.report import write_report
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.resume import resume
@@ -22,9 +26,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DriftDetector": "driftwise.detect.standalone",
+    "DriftLoop": "driftwise.drift_loop",
+    "Learner": "driftwise.learner",
     "LiveLearner": "driftwise.live.live_learner",
     "LiveClassifier": "driftwise.live.estimator",
     "Predictor": "driftwise.runs.predictor",
+    "ReplayBuffer": "driftwise.memory",
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
     "UserError": "driftwise.errors",
@@ -36,25 +43,38 @@ _HOMES = {
     "write_report": "driftwise.report",
 }
 
+_PACKAGES = ("adapt", "datasets", "detect", "methods", "models", "streams")
+
 __all__ = [
     "DriftDetector",
+    "DriftLoop",
+    "Learner",
     "LiveClassifier",
     "LiveLearner",
     "Predictor",
+    "ReplayBuffer",
     "RunConfig",
     "RunFailure",
     "UserError",
+    "adapt",
+    "datasets",
+    "detect",
     "from_torch_dataset",
     "load",
     "load_own",
+    "methods",
+    "models",
     "resume",
     "run",
+    "streams",
     "write_report",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are first used: `import driftwise` stays instant."""
+    if name in _PACKAGES:
+        return importlib.import_module(f"driftwise.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from driftwise.models.augment import Augmentation, augment
 from driftwise.models.encode import encode_all
 from driftwise.models.growth import grow_head, grow_optimiser
 from driftwise.models.inputs import to_device, to_input
+from driftwise.models.norm import take_single_samples
 from driftwise.models.plain import draws_nothing
 from driftwise.part_state import PartState
 from driftwise.types import Encoding, Extras, Samples, StepReport
@@ -32,8 +34,8 @@ from driftwise.types import Encoding, Extras, Samples, StepReport
 class TrainSettings:
     """How steps are made, whatever the method."""
 
-    minibatch_size: int
-    """samples of a draw from memory"""
+    minibatch_size: int = 32
+    """samples of a draw from the buffer"""
     device: torch.device | str = "cpu"
     memory_format: torch.memory_format = torch.contiguous_format
     bf16: bool = False
@@ -56,17 +58,33 @@ class Learner:
 
     def __init__(
         self,
+        network: nn.Module | Callable[[int], nn.Module],
+        method: Objective,
         *,
-        make_network: Callable[[int], nn.Module],
-        make_optimiser: Callable[[nn.Module], torch.optim.Optimizer],
-        memory: ReplayBuffer,
-        objective: Objective,
-        train_settings: TrainSettings,
-        seed: int,
+        buffer: ReplayBuffer,
+        lr: float = 0.03,
+        optimiser: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+        settings: TrainSettings | None = None,
+        seed: int = 0,
     ) -> None:
-        """`make_network(n)` gives freshly initialised weights, others for every n."""
-        self.memory = memory
-        self.objective = objective
+        """A learner that has seen nothing.
+
+        Args:
+            network: a torch module, of which a copy is trained; or a function of an attempt number
+                that makes one (`models.seeded`): an adaptation may start from scratch, which takes
+                new weights from the function and the initial weights of a module.
+            method: how a batch and samples from the buffer become a loss.
+            buffer: the replay buffer.
+            lr: learning rate of SGD; not used where an `optimiser` is given.
+            optimiser: makes the optimiser of a network.
+            settings: how steps are made, whatever the method.
+            seed: what augmentation, dropout and the method's own draws are drawn from.
+        """
+        make_network = _maker_of(network)
+        make_optimiser = optimiser or functools.partial(_plain_sgd, lr=lr)
+        train_settings = TrainSettings() if settings is None else settings
+        self.memory = buffer
+        self.objective = method
         self.steps = 0
         self.between: Callable[[], object] = _go_on
         """called between the operations of a step, where others may have their turn"""
@@ -90,8 +108,13 @@ class Learner:
         if train_settings.compiled_samples:
             self._trained = Compiled(self.network, train_settings.compiled_samples)
         self.objective.attach(self.network, seed)
-        self._shapes_gradients = type(objective).after_backward is not Objective.after_backward
-        self._method_state = PartState(objective, "method", lambda: self.network)
+        self._shapes_gradients = type(method).after_backward is not Objective.after_backward
+        self._method_state = PartState(method, "method", lambda: self.network)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes."""
+        return self._device
 
     @property
     def networks(self) -> tuple[nn.Module, ...]:
@@ -378,6 +401,18 @@ BURST = 1e9
 
 _ASKED_AT_ONCE = 512
 """samples of a forward that nobody learns from"""
+
+
+def _maker_of(network: nn.Module | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
+    if not isinstance(network, nn.Module):
+        return network
+    given = copy.deepcopy(network)
+    take_single_samples(given)
+    return lambda _: copy.deepcopy(given)
+
+
+def _plain_sgd(network: nn.Module, *, lr: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(network.parameters(), lr=lr)
 
 
 def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:

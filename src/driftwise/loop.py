@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from driftwise.drift_handler import DriftHandler
 from driftwise.protocols import AdaptationContext, Listener, Task
-from driftwise.types import Samples, TaskRecord, TaskState
+from driftwise.types import (
+    AdaptationResult,
+    Samples,
+    StepReport,
+    TaskRecord,
+    TaskState,
+    Verdict,
+)
 
 TaskT = TypeVar("TaskT", bound=Task)
 ScoresT = TypeVar("ScoresT")
@@ -83,6 +90,28 @@ def run_tasks(
             renewed=renewed,
             notes=(*result.notes, *later_notes),
             scores=scores,
+            labels=dict(ledger.labels),
         )
         listener.task_ends(record)
         yield record
+
+
+class Silent:
+    """Does nothing; the base of listeners that need some events only."""
+
+    def task_begins(self, task: Task) -> None:
+        """Nothing."""
+
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
+    ) -> None:
+        """Nothing."""
+
+    def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
+        """Nothing."""
+
+    def stepped(self, epoch: int, report: StepReport) -> None:
+        """Nothing."""
+
+    def task_ends(self, record: TaskRecord[Any]) -> None:
+        """Nothing."""

@@ -211,6 +211,11 @@ class Learner(Protocol):
 class Ledger(Protocol):
     """Books what everything costs."""
 
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """Labels used so far, by kind."""
+        ...
+
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Seconds and FLOPs go to this phase meanwhile."""
         ...

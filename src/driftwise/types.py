@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -252,3 +252,22 @@ class TaskRecord(Generic[ScoresT]):
     notes: tuple[str, ...]
     scores: ScoresT
     """what the evaluation found"""
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """labels used so far: stream, monitoring, adaptation"""
+
+    @property
+    def number(self) -> int:
+        """The task's number, counted from 1."""
+        return self.task
+
+    @property
+    def drifted(self) -> tuple[int, ...]:
+        """The classes that were found to have drifted."""
+        return tuple(verdict.label for verdict in self.verdicts if verdict.drifted)
+
+    @property
+    def accuracy(self) -> float:
+        """Mean accuracy on all tasks so far, in percent; needs scores with an `accuracy` by task."""
+        by_task: tuple[float | None, ...] = self.scores.accuracy  # type: ignore[attr-defined]
+        known = [each for each in by_task if each is not None]
+        return sum(known) / len(known)

@@ -68,11 +68,11 @@ def make_learner(
     **train_settings: Any,
 ) -> Learner:
     return Learner(
-        make_network=make,
-        make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=lr, momentum=momentum),
-        memory=memory or ReplayBuffer(capacity, policy=Reservoir(), seed=0),
-        objective=objective or ER(),
-        train_settings=TrainSettings(minibatch_size=minibatch_size, **train_settings),
+        make,
+        objective or ER(),
+        buffer=memory or ReplayBuffer(capacity, policy=Reservoir(), seed=0),
+        optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=lr, momentum=momentum),
+        settings=TrainSettings(minibatch_size=minibatch_size, **train_settings),
         seed=seed,
     )
 

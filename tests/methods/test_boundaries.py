@@ -257,11 +257,11 @@ def test_the_rate_is_set_for_every_group_of_parameters() -> None:
         return torch.optim.SGD(groups, lr=0.2)
 
     learner = Learner(
-        make_network=make_network,
-        make_optimiser=two_groups,
-        memory=make_learner().memory,
-        objective=ER(),
-        train_settings=TrainSettings(minibatch_size=4, rate=falling),
+        make_network,
+        ER(),
+        buffer=make_learner().memory,
+        optimiser=two_groups,
+        settings=TrainSettings(minibatch_size=4, rate=falling),
         seed=0,
     )
     for epoch in (1, 2):

@@ -25,9 +25,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import driftwise
 from driftwise import rng
 from driftwise.config import registry
-from driftwise.config.build import Assembly, assemble
+from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
+from driftwise.drift_loop import DriftLoop
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer, Reservoir
 from driftwise.types import Dataset, Samples
@@ -99,11 +100,11 @@ def rows_of(count: int, classes: tuple[int, ...] = tuple(range(CLASSES))) -> Sam
 def learner_of(method: str, make_network: Callable[[int], nn.Module] = make_network) -> Learner:
     """In its second task, the memory full: every term of the method is at work."""
     learner = Learner(
-        make_network=make_network,
-        make_optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
-        memory=ReplayBuffer(40, policy=Reservoir(), seed=0),
-        objective=registry.make("method", resolve(RunConfig(method=method))),
-        train_settings=TrainSettings(minibatch_size=BATCH),
+        make_network,
+        registry.make("method", resolve(RunConfig(method=method))),
+        buffer=ReplayBuffer(40, policy=Reservoir(), seed=0),
+        optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
+        settings=TrainSettings(minibatch_size=BATCH),
         seed=0,
     )
     learner.begin_task((0, 1, 2))
@@ -348,7 +349,7 @@ def test_publishing_copies_weights_and_makes_no_network(monkeypatch: pytest.Monk
     assert copied == []
 
 
-def assembled(**settings: Any) -> Assembly:
+def assembled(**settings: Any) -> DriftLoop:
     random = np.random.RandomState(0)
     labels = np.repeat(np.arange(CLASSES), 60)
     dataset = Dataset(

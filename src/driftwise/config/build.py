@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -15,7 +12,7 @@ from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Tell
 from driftwise.config.custom import CustomPart, is_import_path
-from driftwise.config.learners import channel_statistics, input_shape_of, make_learner
+from driftwise.config.learners import channel_statistics, make_learner
 from driftwise.config.own_network import refuse_without_features
 from driftwise.config.presets import (
     PUBLISHED_ENCODER,
@@ -35,89 +32,16 @@ from driftwise.datasets.readers.tiny_imagenet import difference_from_published
 from driftwise.datasets.validate import check_dataset
 from driftwise.detect import (
     Detector,
-    Encoder,
-    FingerprintReference,
-    HeldOutReference,
     LearnerEncoder,
-    Monitor,
     Setting,
     Surroundings,
 )
-from driftwise.detect.encoding_cache import Cached
-from driftwise.drift_handler import DriftHandler
+from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
-from driftwise.learner import Learner
 from driftwise.methods import Objective
-from driftwise.metrics import FlopMeter, Ledger, Scores, score
-from driftwise.part_state import PartState
-from driftwise.protocols import Adaptation, AdaptationContext, HasSamples
 from driftwise.runs.store import read_config
-from driftwise.stats.fraction import estimate_shares
-from driftwise.streams import (
-    Schedule,
-    Stream,
-    StreamLabels,
-    Task,
-    make_schedule,
-    make_script,
-    read_event,
-)
-from driftwise.streams.placement import describe_sizes, split_classes
-from driftwise.streams.split import make_parts, shortages
-from driftwise.types import Dataset, Encoding, Parts, Samples, StepReport
-
-
-@dataclass(frozen=True, kw_only=True)
-class Assembly:
-    """The parts of a run, put together."""
-
-    config: RunConfig
-    """as it runs: it also says which data these are"""
-    stream: Stream
-    learner: Learner
-    monitor: Monitor
-    adaptation: Adaptation
-    adaptation_state: PartState
-    ledger: Ledger
-    labels: StreamLabels
-    context: Callable[[Task], AdaptationContext]
-    """what the adaptation works with during a task"""
-    evaluate: Callable[[Task], Scores]
-    cache: Cached | None
-    """what a fixed encoder has said so far; None: none is at work"""
-    warnings: tuple[str, ...]
-
-    @property
-    def handler(self) -> DriftHandler:
-        """What looks after the learner."""
-        return DriftHandler(
-            monitor=self.monitor,
-            adaptation=self.adaptation,
-            learner=self.learner,
-            ledger=self.ledger,
-        )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that changes while a run goes on."""
-        return {
-            "learner": self.learner.state_dict(),
-            "monitor": self.monitor.state_dict(),
-            "ledger": self.ledger.state_dict(),
-            "labels": self.labels.state_dict(),
-            "adaptation": self.adaptation_state.state_dict(),
-            "cache": None if self.cache is None else self.cache.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
-        self.learner.load_state_dict(state["learner"])
-        self.monitor.load_state_dict(state["monitor"])
-        self.ledger.load_state_dict(state["ledger"])
-        if "labels" in state:  # not in checkpoints of earlier versions
-            self.labels.load_state_dict(state["labels"])
-        self.adaptation_state.load_state_dict(state.get("adaptation", {}))
-        if self.cache is not None:
-            self.cache.load_state_dict(state["cache"])
+from driftwise.streams import Stream, class_incremental
+from driftwise.types import Dataset, Encoding
 
 
 @clear_out_of_memory("free some memory, or take a smaller network, buffer or data set")
@@ -127,8 +51,8 @@ def assemble(
     network: nn.Module | None = None,
     *,
     tell: Tell = QUIET,
-) -> Assembly:
-    """Every part of a run that `presets.resolve` has completed the config of.
+) -> DriftLoop:
+    """The loop that a config describes, bound to its stream; `presets.resolve` has completed it.
 
     `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
@@ -138,11 +62,7 @@ def assemble(
     is_ours = data is None and not is_import_path(config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=tell.warn)
-    parts = make_parts_of(config, dataset)
-    stream = make_stream(config, dataset, parts)
-    shortage = shortages(
-        dataset, parts, [label for task in stream.schedule.tasks for label in task]
-    )
+    stream = make_stream(config, dataset)
     measured = None
     if config.normalise:  # by the first task that brings images
         first = next(task for task in stream.tasks() if task.new_classes)
@@ -155,112 +75,29 @@ def assemble(
         network=network,
     )
     refuse_without_features(learner, stream.image_shape)
-    ledger = Ledger(label_budget=config.label_budget)
-    meter = FlopMeter(ledger.add_flops)
-    for monitored in learner.networks:
-        meter.watch(monitored, input_shape_of(stream.image_shape))
-
-    caches: list[Cached] = []
-
-    @functools.cache  # one for the detector and for what it compares with
-    def encoder() -> Encoder:
-        made: Encoder = registry.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(learner=learner.encode, image_shape=stream.image_shape, seed=config.seed)
-        )
-        for own in made.networks:
-            meter.watch(own, input_shape_of(stream.image_shape))
-        if not made.fixed:
-            return made
-        caches.append(Cached(made))
-        return caches[0]
-
-    def rehearse(batch: Samples | None, *, rate: float = 1.0) -> StepReport:
-        ledger.add_step()
-        return learner.rehearse(batch, rate=rate)
-
-    labels = StreamLabels(
-        allowance=ledger.allowance,
-        book=lambda count: ledger.book_labels("adaptation", count),
-        seed=config.seed,
-    )
-
-    def context(task: Task) -> AdaptationContext:
-        return AdaptationContext(
-            memory=learner.memory,
-            labels=labels.of(task),
-            annotate=learner.annotate,
-            encode=learner.encode,
-            rehearse=rehearse,
-            steps=lambda: ledger.steps,
-            monitored=lambda: monitor.as_seen(task),
-            compare=lambda kept, now: estimate_shares([(kept, now)])[0],
-        )
-
-    def evaluate(task: Task) -> Scores:
-        tests = task.tests()
-        logits = learner.logits(tests.images)
-        return score(logits, tests.labels, task.classes_by_task(), task=task.number)
-
-    drifting = stream.schedule.drifting
-    detector = registry.make(
-        "detector",
-        config,
-        Setting(
-            encoder=encoder,
-            drifting=drifting,
-            seed=config.seed,
-            labels=config.monitor_labels,
-            learner=learner.encode if asks_learner(config) else None,
-        ),
-    )
-    adaptation = registry.make("adaptation", config)
-    reference = make_reference(config, encoder, learner)
-    monitor = Monitor(
-        detector,
-        reference,
-        labels=config.monitor_labels,
+    loop = DriftLoop(
+        learner,
+        detector=lambda setting: registry.make("detector", config, setting),
+        adaptation=registry.make("adaptation", config),
+        encoder=registry.find("encoder", settled(config.encoder)).factory(),
+        reference=settled(config.reference),
+        fingerprint_size=config.fingerprint_size,
+        monitor_labels=config.monitor_labels,
         min_harm=config.min_harm,
-        just_drifted=drifting if config.checked == "just-drifted" else None,
-        book=lambda count: ledger.book_labels("monitoring", count),
+        only_just_drifted=config.checked == "just-drifted",
+        label_budget=config.label_budget,
+        seed=config.seed,
+    ).bind(stream)
+    loop.built_from = config
+    untestable = untestable_checks(
+        config, stream, loop.detector, rehearses=learner.objective.rehearses
     )
-    return Assembly(
-        config=config,
-        stream=stream,
-        learner=learner,
-        monitor=monitor,
-        adaptation=adaptation,
-        adaptation_state=PartState(adaptation, "adaptation"),
-        context=context,
-        evaluate=evaluate,
-        ledger=ledger,
-        labels=labels,
-        cache=caches[0] if caches else None,
-        warnings=(
-            *shortage,
-            *uneven_tasks(config, stream.schedule),
-            *filter(
-                None,
-                [
-                    untestable_checks(
-                        config, stream, detector, rehearses=learner.objective.rehearses
-                    )
-                ],
-            ),
-            *warnings_about(config, detector, learner.objective),
-        ),
+    loop.warnings = (
+        *stream.warnings,
+        *([untestable] if untestable else []),
+        *warnings_about(config, loop.detector, learner.objective),
     )
-
-
-def make_reference(
-    config: RunConfig, encoder: Callable[[], Encoder], learner: Learner
-) -> HasSamples | HeldOutReference | FingerprintReference:
-    """What current samples are compared with."""
-    match config.reference:
-        case "held-out":
-            return HeldOutReference()
-        case "fingerprint":
-            return FingerprintReference(encoder(), size=config.fingerprint_size, seed=config.seed)
-    return learner.memory
+    return loop
 
 
 def foreseen(config: RunConfig, dataset: Dataset) -> str:
@@ -285,14 +122,6 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
         registry.make("detector", config, blind),
         rehearses=getattr(method, "rehearses", True),
     )
-
-
-def uneven_tasks(config: RunConfig, schedule: Schedule) -> tuple[str, ...]:
-    """What a person should know where classes did not divide into equal tasks."""
-    sizes = {len(task) for task in schedule.tasks}
-    if config.tasks is not None or len(sizes) == 1:
-        return ()
-    return (describe_sizes(schedule.tasks),)
 
 
 def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:
@@ -412,28 +241,15 @@ def as_begun(config: RunConfig, folder: str | os.PathLike[str]) -> RunConfig:
     return config
 
 
-def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
-    """The schedule that a config describes."""
-    tasks = config.tasks
-    if tasks is None:
-        order = config.class_order if config.class_order is not None else range(num_classes)
-        tasks = split_classes(tuple(order), settled(config.num_tasks))
-    strangers = sorted({label for task in tasks for label in task} - set(range(num_classes)))
-    if strangers:
-        raise UserError(
-            f"{config.benchmark} has classes 0 to {num_classes - 1}; the tasks name {strangers}"
-        )
-    recurring = settled(config.recurring_in_training)
-    if config.events:
-        return make_script(
-            tasks,
-            [read_event(event, source=f"event {n}") for n, event in enumerate(config.events, 1)],
-            seed=config.seed,
-            recurring_in_training=recurring,
-            first_domain=config.first_domain,
-        )
-    return make_schedule(
-        tasks,
+def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
+    """The stream that a config describes."""
+    method = registry.find("method", config.method).factory()  # a custom one may be a function
+    return class_incremental(
+        dataset,
+        num_tasks=settled(config.num_tasks) if config.tasks is None else None,
+        tasks=config.tasks,
+        class_order=config.class_order,
+        events=config.events or (),
         num_drifts=settled(config.num_drifts),
         transform=config.transform or "identity",
         severity=config.severity or 1,
@@ -441,36 +257,18 @@ def make_schedule_of(config: RunConfig, num_classes: int) -> Schedule:
         scope=settled(config.scope),
         max_classes_per_drift=config.max_classes_per_drift,
         sequential=config.sequential,
-        unit=settled(config.permutation_unit),
-        recurring_in_training=recurring,
-        share=config.drift_share,
-        over_tasks=config.drift_over_tasks,
-        per_class=config.concept_per_class,
+        permutation_unit=settled(config.permutation_unit),
+        recurring_in_training=settled(config.recurring_in_training),
+        drift_share=config.drift_share,
+        drift_over_tasks=config.drift_over_tasks,
+        concept_per_class=config.concept_per_class,
         drift_seed=config.drift_seed,
         domains=config.domains or (),
         first_domain=config.first_domain,
-    )
-
-
-def make_parts_of(config: RunConfig, dataset: Dataset) -> Parts:
-    """The parts that a config cuts a data set into."""
-    return make_parts(
-        dataset,
-        watch_test=config.monitor == "test",
-        keep_reference=config.reference == "held-out",
-        seed=config.seed,
+        monitor=settled(config.monitor),
+        reference=settled(config.reference),
         max_per_class=config.max_per_class,
-    )
-
-
-def make_stream(config: RunConfig, dataset: Dataset, parts: Parts | None = None) -> Stream:
-    """The data set, cut into the config's parts if need be, and played by its schedule."""
-    method = registry.find("method", config.method).factory()  # one's own may be a function
-    return Stream(
-        dataset,
-        make_parts_of(config, dataset) if parts is None else parts,
-        make_schedule_of(config, len(dataset.class_names)),
         batch_size=settled(config.batch_size),
-        seed=config.seed,
         cumulative=getattr(method, "cumulative", False),
+        source=config.benchmark,
     )

@@ -18,7 +18,7 @@ from driftwise.errors import UserError
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer
 from driftwise.models.head import find_head
-from driftwise.models.inputs import to_input
+from driftwise.models.inputs import input_shape_of, to_input
 from driftwise.models.prepared import Prepared
 from driftwise.types import Samples
 
@@ -52,7 +52,7 @@ def make_learner(
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
     learner = Learner(
-        make_network=network_maker(
+        network_maker(
             config,
             input_shape,
             num_classes,
@@ -60,10 +60,10 @@ def make_learner(
             network=network,
             limit=None if dtype == torch.uint8 else FARTHEST,
         ),
-        make_optimiser=optimiser_maker(config),
-        memory=ReplayBuffer(settled(config.buffer_size), policy=policy, seed=config.seed),
-        objective=registry.make("method", config),
-        train_settings=TrainSettings(
+        registry.make("method", config),
+        buffer=ReplayBuffer(settled(config.buffer_size), policy=policy, seed=config.seed),
+        optimiser=optimiser_maker(config),
+        settings=TrainSettings(
             minibatch_size=settled(config.minibatch_size),
             device=pick_device(config.device),
             memory_format=_MEMORY_FORMATS[config.memory_format],
@@ -231,8 +231,3 @@ def pick_device(name: str) -> torch.device:
     if device is None or device.type not in there:
         raise UserError(f"device {name!r} is not available; this machine has {', '.join(there)}")
     return device
-
-
-def input_shape_of(image_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(height, width, channels) at rest -> (channels, height, width) in a network."""
-    return (image_shape[-1], *image_shape[:-1])

@@ -38,3 +38,8 @@ def to_device(values: Tensor, device: torch.device | str) -> Tensor:
         # From pages that may be moved a copy waits, whatever it is told.
         return values.pin_memory().to(device, non_blocking=True)
     return values.to(device)
+
+
+def input_shape_of(image_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(height, width, channels) at rest -> (channels, height, width) in a network."""
+    return (image_shape[-1], *image_shape[:-1])

@@ -21,14 +21,15 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Tell
-from driftwise.config.build import Assembly, assemble, load_data
-from driftwise.config.learners import input_shape_of, network_maker, pick_device
+from driftwise.config.build import assemble, load_data
+from driftwise.config.learners import network_maker, pick_device
 from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig
+from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
 from driftwise.files import JSON, folder_in, replacing, write_json
 from driftwise.loop import run_tasks
-from driftwise.models.inputs import to_input
+from driftwise.models.inputs import input_shape_of, to_input
 from driftwise.protocols import Listener
 from driftwise.protocols import Task as AnyTask
 from driftwise.reproduce.gradient_alignment import (
@@ -112,7 +113,7 @@ def measure_theory(
     )
     dataset = load_data(config, tell) if data is None else data
     moments: list[dict[str, JSON]] = []
-    first: Assembly | None = None
+    first: DriftLoop | None = None
     for number, seed in enumerate(seeds):
         if tell.progress is not None:
             tell.progress("measuring", number, len(seeds))
@@ -138,7 +139,7 @@ def measure_theory(
     }
 
 
-def _first_event(assembly: Assembly) -> int:
+def _first_event(assembly: DriftLoop) -> int:
     """The task at which classes drift for the first time."""
     schedule = assembly.stream.schedule
     for task in range(2, schedule.num_tasks + 1):
@@ -148,7 +149,7 @@ def _first_event(assembly: Assembly) -> int:
 
 
 def _measure_seed(
-    assembly: Assembly, shares: Tensor, after_steps: frozenset[int]
+    assembly: DriftLoop, shares: Tensor, after_steps: frozenset[int]
 ) -> list[dict[str, JSON]]:
     event = _first_event(assembly)
     _play(assembly, islice(assembly.stream.tasks(), event - 1), "vanilla", Silent())
@@ -174,14 +175,14 @@ def _measure_seed(
     return moments
 
 
-def _twin(assembly: Assembly) -> nn.Module:
+def _twin(assembly: DriftLoop) -> nn.Module:
     """A network to be measured in the learner's stead: nothing is booked to the run by it."""
     config, stream = assembly.config, assembly.stream
     make = network_maker(config, input_shape_of(stream.image_shape), stream.num_classes)
     return make(0).to(pick_device(config.device))
 
 
-def _play(assembly: Assembly, tasks: Iterable[Task], adaptation: str, listener: Listener) -> None:
+def _play(assembly: DriftLoop, tasks: Iterable[Task], adaptation: str, listener: Listener) -> None:
     config = dataclasses.replace(assembly.config, adaptation=adaptation)
     handler = dataclasses.replace(assembly.handler, adaptation=registry.make("adaptation", config))
     for _ in run_tasks(
@@ -230,7 +231,7 @@ class _Subject:
     the memory at the event and from the very rows that realignment asks for.
     """
 
-    def __init__(self, assembly: Assembly, event: int, label: int) -> None:
+    def __init__(self, assembly: DriftLoop, event: int, label: int) -> None:
         stream, task = assembly.stream, assembly.stream.task(event)
         self._label = label
         self._memory = assembly.learner.memory
@@ -289,7 +290,7 @@ class _Subject:
         )
 
 
-def _measure_reservoir(assembly: Assembly, event: int, repeats: int) -> dict[str, JSON]:
+def _measure_reservoir(assembly: DriftLoop, event: int, repeats: int) -> dict[str, JSON]:
     """Chances over the rows that the tasks from the event on bring, epochs included."""
     config, schedule = assembly.config, assembly.stream.schedule
     capacity = settled(config.buffer_size)
@@ -334,7 +335,7 @@ def _measure_reservoir(assembly: Assembly, event: int, repeats: int) -> dict[str
     }
 
 
-def _labels_offered(assembly: Assembly, task: int) -> np.ndarray:
+def _labels_offered(assembly: DriftLoop, task: int) -> np.ndarray:
     """The labels that a task offers to memory, in every epoch anew."""
     found = assembly.stream.task(task).train().labels
     order = rng.fork(assembly.config.seed, "theory", "labels", task)

@@ -5,31 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from driftwise.loop import Silent
 from driftwise.protocols import Listener, Task
 from driftwise.runs.result import spoken
 from driftwise.runs.store import RunFolder
 from driftwise.types import AdaptationResult, StepReport, TaskRecord, TaskState, Verdict
 
-
-class Silent:
-    """Says nothing; the base of listeners that care for some moments only."""
-
-    def task_begins(self, task: Task) -> None:
-        """Nothing."""
-
-    def checked(
-        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
-    ) -> None:
-        """Nothing."""
-
-    def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
-        """Nothing."""
-
-    def stepped(self, epoch: int, report: StepReport) -> None:
-        """Nothing."""
-
-    def task_ends(self, record: TaskRecord[Any]) -> None:
-        """Nothing."""
+__all__ = ["EventLog", "Silent", "Together"]
 
 
 class Together:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.metadata
+import os
 import platform
 import subprocess
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import driftwise
 from driftwise import metrics
 from driftwise.adaptation_counts import count_adapted
+from driftwise.config import registry
 from driftwise.config.learners import pick_device
 from driftwise.config.schema import RunConfig
+from driftwise.errors import UserError
 from driftwise.metrics import Ledger
+from driftwise.runs.store import RunFolder
 from driftwise.streams import Concept, DriftEvent, Schedule
 from driftwise.types import TaskRecord, Verdict
+
+if TYPE_CHECKING:
+    from driftwise.drift_loop import DriftLoop
 
 Record = dict[str, Any]
 """A task's record as plain data."""
@@ -76,6 +85,71 @@ def verdicts_of(record: Record) -> list[Record]:
     return [
         _BLANK | dict(zip(kept, values, strict=True)) for values in zip(*kept.values(), strict=True)
     ]
+
+
+class Result(dict[str, Any]):
+    """All numbers of a complete run, under the keys of `result.json`."""
+
+    def __init__(self, values: Mapping[str, Any], records: Sequence[Record]) -> None:
+        super().__init__(values)
+        self._records = records
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write a run folder that `driftwise report` reads."""
+        with RunFolder.open(folder, self["config"], overwrite=overwrite) as run:
+            for record in self._records:
+                run.append_record(record)
+            run.write_result(self)
+
+
+def result_of(loop: DriftLoop) -> Result:
+    """The result of a loop that was built from objects and has run."""
+    schedule = loop.stream.schedule
+    if len(loop.records) < schedule.num_tasks:
+        raise UserError(
+            f"{len(loop.records)} of {schedule.num_tasks} tasks are complete; a result needs all"
+        )
+    values = make_result(
+        loop.config, schedule, loop.stream.class_names, loop.records, loop.ledger, loop.warnings
+    )
+    return Result(values, loop.records)
+
+
+def describe(loop: DriftLoop) -> RunConfig:
+    """The settings of a loop that was built from objects, as far as settings can express them."""
+    parts = {
+        "method": loop.learner.objective,
+        "adaptation": loop.adaptation,
+        "detector": loop.unbound_detector,
+    }
+    names = {kind: _name_of(kind, part) for kind, part in parts.items()}
+    options = {
+        kind: {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        for kind, part in parts.items()
+        if dataclasses.is_dataclass(part) and dataclasses.fields(part)
+    }
+    return RunConfig(
+        benchmark="own",
+        method=names["method"],
+        adaptation=names["adaptation"],
+        detector=names["detector"],
+        options=options,
+        buffer_size=loop.learner.memory.capacity,
+        num_drifts=len(loop.stream.schedule.events),
+        epochs=loop.epochs,
+        seed=loop.seed,
+    )
+
+
+def _name_of(kind: str, part: object) -> str:
+    """The name of a built-in component, or the import path of another."""
+    for name, entry in registry.CATALOGUE[kind].items():
+        if entry.factory() is type(part) and (
+            dataclasses.is_dataclass(part) or vars(entry.make()) == vars(part)
+        ):
+            return name
+    owner = part if isinstance(part, type | types.FunctionType) else type(part)
+    return f"{owner.__module__}:{owner.__qualname__}"
 
 
 def make_result(

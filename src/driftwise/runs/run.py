@@ -13,11 +13,11 @@ from torch import nn
 
 from driftwise.allocation import clear_out_of_memory
 from driftwise.config.benchmarks import Tell
-from driftwise.config.build import Assembly, as_begun, assemble
+from driftwise.config.build import as_begun, assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
+from driftwise.drift_loop import DriftLoop
 from driftwise.errors import warn_caller
-from driftwise.loop import run_tasks
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener
 from driftwise.runs.checkpoint import taking_up
@@ -65,81 +65,78 @@ def run(
     if resume:
         config = as_begun(config, out)
     # Before the folder: what cannot work leaves no trace.
-    assembly = assemble(config, data, network, tell=Tell(warn=warn_caller))
-    for warning in assembly.warnings:
+    loop = assemble(config, data, network, tell=Tell(warn=warn_caller))
+    for warning in loop.warnings:
         warn_caller(warning)
-    plain = assembly.config.to_json()
+    plain = loop.config.to_json()
     with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
-        return run_in(folder, assembly, listener=listener, saving=saving, warn=warn_caller)
+        return run_in(folder, loop, listener=listener, saving=saving, warn=warn_caller)
 
 
 def run_in(
     folder: RunFolder,
-    assembly: Assembly,
+    loop: DriftLoop,
     *,
     listener: Listener | None = None,
     saving: Saving = OFTEN,
     warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run what has been assembled in a folder that is open, from its checkpoint if it has one.
+    """Run a loop in a folder that is open, from its checkpoint if it has one.
 
     A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
     """
     source_commit()  # of what has been loaded now
-    config = assembly.config
+    config = loop.config
     if folder.finished:
         return folder.result()
     done, task_state = 0, None
     state = folder.load_checkpoint(warn)
     if state is not None:
         with taking_up(folder.path):
-            assembly.load_state_dict(state["parts"])
+            loop.load_state_dict(state["parts"])
             done = state["tasks_done"]
             if done != folder.num_records:
                 raise ValueError(f"{done!r} tasks are done, {folder.num_records} are recorded")
             task_state = None if state["midway"] is None else from_state(state["midway"])
-    save_samples(folder, assembly.stream)
+    save_samples(folder, loop.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
     if config.keep_features:
-        parts = assembly.stream, assembly.learner, assembly.ledger
-        live_learner = FeatureKeeper(folder, *parts, warn)
-        listeners.append(live_learner)
+        parts = loop.stream, loop.learner, loop.ledger
+        listeners.append(FeatureKeeper(folder, *parts, warn))
     assert config.epochs is not None, "the config has not been resolved"
 
     def save(task_state: TaskState | None) -> None:
         folder.save_checkpoint(
             {
-                "parts": assembly.state_dict(),
+                "parts": loop.state_dict(),
                 "tasks_done": done,
                 "midway": None if task_state is None else to_state(task_state),
-                "image_shape": list(assembly.stream.image_shape),
-                "class_names": list(assembly.stream.class_names),
+                "image_shape": list(loop.stream.image_shape),
+                "class_names": list(loop.stream.class_names),
             }
         )
 
     with _threads(config.threads), clear_out_of_memory(KEPT), gently() as interruption:
         keeping = Keeping(saving, save, interruption)
-        for record in run_tasks(
-            assembly.stream.tasks(after=done),
-            handler=assembly.handler,
-            context_of=assembly.context,
-            evaluate=assembly.evaluate,
+        for record in loop.run(
+            loop.stream,
             epochs=config.epochs,
             listener=Together(listeners),
+            after=done,
             keep=keeping.stepped,
             task_state=task_state,
         ):
-            is_last = record.task == assembly.stream.schedule.num_tasks
+            is_last = record.task == loop.stream.schedule.num_tasks
             folder.append_record(record_to_json(record, is_last=is_last))
             done = record.task
             keeping.task_ended()
         result = make_result(
             config,
-            assembly.stream.schedule,
-            assembly.stream.class_names,
+            loop.stream.schedule,
+            loop.stream.class_names,
             folder.records(),
-            assembly.ledger,
-            assembly.warnings,
+            loop.ledger,
+            loop.warnings,
         )
         folder.write_result(result)
     return result

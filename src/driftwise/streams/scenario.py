@@ -39,7 +39,7 @@ def class_incremental(
     domains: Sequence[str] = (),
     first_domain: str | None = None,
     monitor: Literal["holdout", "test"] = "holdout",
-    reference: Literal["memory", "held-out", "fingerprint"] = "memory",
+    reference: Literal["memory", "held-out", "fingerprint"] = "held-out",
     max_per_class: int | None = None,
     cumulative: bool = False,
     source: str = "data",
