@@ -256,7 +256,7 @@ def full_memory(capacity: int) -> ReplayBuffer:
     return memory
 
 
-@pytest.mark.parametrize("operation", ["offer", "put", "drop", "counts", "sample", "recall"])
+@pytest.mark.parametrize("operation", ["offer", "put", "drop", "counts", "sample"])
 def test_a_memory_has_no_loop_over_rows(operation: str) -> None:
     def act(count: int) -> Callable[[], object]:
         memory, rows = full_memory(CLASSES * count), rows_of(count)
@@ -267,7 +267,6 @@ def test_a_memory_has_no_loop_over_rows(operation: str) -> None:
             "drop": lambda: memory.drop(1),
             "counts": memory.counts,
             "sample": lambda: memory.sample(count),
-            "recall": lambda: memory.recall(count),
         }[operation]
 
     few, many = (instructions(act(count)) for count in (4, 90))
@@ -275,7 +274,7 @@ def test_a_memory_has_no_loop_over_rows(operation: str) -> None:
     assert many <= few + 130
 
 
-@pytest.mark.parametrize("operation", ["offer", "sample", "recall"])
+@pytest.mark.parametrize("operation", ["offer", "sample"])
 def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
     small, large = (full_memory(capacity) for capacity in (200, 200_000))
     rows = rows_of(64)
@@ -284,17 +283,16 @@ def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
         return {
             "offer": lambda: memory.offer(rows),
             "sample": lambda: memory.sample(64),
-            "recall": lambda: memory.recall(64),
         }[operation]
 
     for memory in (small, large):
-        act(memory)()  # random numbers are made ahead, for many calls
+        act(memory)()
     assert instructions(act(large)) <= instructions(act(small))
     # A byte per slot would be 200,000.
     assert bytes_made(act(large)) <= bytes_made(act(small)) + 50_000
 
 
-@pytest.mark.parametrize(("operation", "copies"), [("offer", 0), ("sample", 1), ("recall", 1)])
+@pytest.mark.parametrize(("operation", "copies"), [("offer", 0), ("sample", 1)])
 def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
     operation: str, copies: int
 ) -> None:
@@ -307,7 +305,6 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
     act: Callable[[], object] = {
         "offer": lambda: memory.offer(second),
         "sample": lambda: memory.sample(64),
-        "recall": lambda: memory.recall(64),
     }[operation]
     once = second.images.nbytes
     assert copies * once <= most_at_a_time(act) < (copies + 0.5) * once
