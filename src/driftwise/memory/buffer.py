@@ -99,7 +99,7 @@ class ReplayBuffer:
         )
         self._seen += len(samples)
         self._columns = columns
-        kept = slots >= 0
+        kept = slots < self.capacity
         where = slice(None) if kept.all() else kept  # a mask copies the images once more
         for name, column in columns.items():
             column.write(slots[where], values[name][where])
@@ -178,13 +178,17 @@ class ReplayBuffer:
         for name, own in (("policy", self._policy.name), ("capacity", self.capacity)):
             if state[name] != own:
                 raise ValueError(f"expected a buffer state of {name} {own!r}; got {state[name]!r}")
-        _check_lengths(state["columns"], len(state["slots"]["labels"]))
+        columns = {name: Column(each, self.capacity) for name, each in state["columns"].items()}
+        held = len(state["slots"]["labels"])
+        values = {
+            name: column.convert(name, state["columns"][name], held)
+            for name, column in columns.items()
+        }
         self._slots.load_state_dict(state["slots"])
         self._seen = state["seen"]
-        self._columns = {}
-        for name, values in state["columns"].items():
-            column = self._columns[name] = Column(values, self.capacity)
-            column.write(self._slots.occupied, column.convert(name, values))
+        self._columns = columns
+        for name, column in columns.items():
+            column.write(self._slots.occupied, values[name])
         for use, generator in self._generators.items():
             generator.set_state(state["generators"][use])
 
@@ -197,7 +201,6 @@ class ReplayBuffer:
         """
         incoming = {"images": samples.images, "ids": samples.ids, "concepts": samples.concepts}
         incoming |= {_EXTRA + name: values for name, values in extras.items()}
-        _check_lengths(incoming, len(samples))
         columns = self._columns or {
             name: Column(values, self.capacity) for name, values in incoming.items()
         }
@@ -205,8 +208,10 @@ class ReplayBuffer:
             raise ValueError(
                 f"expected the columns {', '.join(columns)}, as at first; got {', '.join(incoming)}"
             )
-        values = {name: each.convert(name, incoming[name]) for name, each in columns.items()}
-        return columns, values
+        return columns, {
+            name: column.convert(name, incoming[name], len(samples))
+            for name, column in columns.items()
+        }
 
     def _samples(self, slots: Ints) -> Samples:
         labels = torch.from_numpy(self._slots.labels[slots])
@@ -218,11 +223,3 @@ class ReplayBuffer:
             self._columns[name].read(slots) for name in ("images", "ids", "concepts")
         )
         return Samples(images=images, labels=labels, ids=ids, concepts=concepts)
-
-
-def _check_lengths(columns: Mapping[str, Tensor], samples: int) -> None:
-    for name, values in columns.items():
-        if len(values) != samples:
-            raise ValueError(
-                f"expected {samples} entries in {name}, one per sample; got {len(values)}"
-            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,17 +31,19 @@ class Column:
         self._dtype = like.dtype
         self._shape = tuple(like.shape[1:])
         self._kept_as = _SAME_WIDTH[like.itemsize]
+        self._sample_bytes = math.prod(self._shape) * like.itemsize
         self._values = allocation.allocate((capacity, *self._shape), self._kept_as).numpy()
 
-    def convert(self, name: str, values: Tensor) -> _Array:
-        """The values as they are kept; ValueError where their shape or dtype differs."""
-        if values.dtype != self._dtype or values.shape[1:] != self._shape:
-            raise ValueError(
-                f"expected {name} of {self._dtype} {self._shape} per sample, as at first; "
-                f"got {values.dtype} {tuple(values.shape[1:])}"
-            )
-        array: _Array = values.detach().view(self._kept_as).cpu().numpy()
-        return array
+    def convert(self, name: str, values: Tensor, samples: int) -> _Array:
+        """The values as they are kept, (samples, ...); ValueError for another shape or dtype."""
+        if values.dtype == self._dtype:
+            array: _Array = values.view(self._kept_as).cpu().numpy()
+            if array.shape == (samples, *self._shape):
+                return array
+        raise ValueError(
+            f"expected {name} of {self._dtype} and shape {(samples, *self._shape)}, like the "
+            f"first samples; got {values.dtype} and {tuple(values.shape)}"
+        )
 
     def write(self, slots: Ints, values: _Array) -> None:
         """Copy converted values, (samples, ...), into `slots`; the last one of a slot stays."""
@@ -48,9 +51,12 @@ class Column:
 
     def read(self, slots: Ints) -> Tensor:
         """A copy of the values in `slots`, (samples, ...); a large copy lies in a file."""
-        copy = allocation.allocate((len(slots), *self._shape), self._kept_as)
-        # With mode="raise", numpy would make a second copy in plain memory.
-        np.take(self._values, slots, axis=0, out=copy.numpy(), mode="clip")
+        if len(slots) * self._sample_bytes <= allocation.MOST_IN_MEMORY:
+            copy = torch.from_numpy(self._values.take(slots, axis=0))
+        else:
+            copy = allocation.allocate((len(slots), *self._shape), self._kept_as)
+            # With mode="raise", numpy would make a second copy in plain memory.
+            np.take(self._values, slots, axis=0, out=copy.numpy(), mode="clip")
         return copy.view(self._dtype)
 
     def widened(self, width: int) -> Column:

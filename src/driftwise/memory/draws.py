@@ -29,8 +29,9 @@ def choose(generator: torch.Generator, count: int, out_of: int) -> Ints:
     if 2 * count > out_of:  # the first of a shuffle
         return draw(generator, out_of).argsort()[:count]
     if 0 < count * count <= 4 * out_of:  # at least one group in eight has no repeats
+        numbers = torch.empty(count, dtype=torch.int64)
         while True:
-            group = draw(generator, count) % out_of
+            group: Ints = numbers.random_(RANGE, generator=generator).numpy() % out_of
             if len(set(group.tolist())) == count:
                 return group
     picked: dict[int, None] = {}

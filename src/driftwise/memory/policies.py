@@ -17,7 +17,9 @@ class Policy(Protocol):
     name: ClassVar[str]
 
     def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
-        """Write the samples to keep into `slots`; the slot of each sample, (samples,), or -1.
+        """Write the samples to keep into `slots`; the slot of each sample, (samples,).
+
+        A number from `capacity` on means that the sample is not kept.
 
         labels (samples,) are the classes of the samples offered after `seen` others. Of several
         samples for one slot the last one stays. The same stream in other batches must end in the
@@ -43,7 +45,7 @@ class Reservoir:
     def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
         """Each sample goes where algorithm R sends it."""
         sent = _vitter_slots(draw(generator, len(labels)), seen, slots.capacity)
-        kept = sent >= 0
+        kept = sent < slots.capacity
         slots.write(sent[kept], labels[kept])
         return sent
 
@@ -64,8 +66,8 @@ class Balanced:
     def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
         """Each sample that algorithm R accepts, free slots first."""
         accepting, class_draws, sample_draws = draw(generator, 3 * len(labels)).reshape(-1, 3).T
-        sent = np.full(len(labels), -1)
-        accepted = np.flatnonzero(_vitter_slots(accepting, seen, slots.capacity) >= 0)
+        sent = np.full(len(labels), slots.capacity)
+        accepted = np.flatnonzero(_vitter_slots(accepting, seen, slots.capacity) < slots.capacity)
         free = slots.free[: len(accepted)].copy()  # writing changes what the view shows
         filling, replacing = accepted[: len(free)], accepted[len(free) :]
         slots.write(free, labels[filling])
@@ -85,7 +87,9 @@ POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Reservoi
 
 
 def _vitter_slots(numbers: Ints, seen: int, capacity: int) -> Ints:
-    """Where algorithm R sends the samples after `seen` others, (samples,); -1: not kept."""
+    """Where algorithm R sends the samples after `seen` others, (samples,)."""
     n = np.arange(seen, seen + len(numbers))
-    sent = np.where(n < capacity, n, numbers % (n + 1))
-    return np.where(sent < capacity, sent, -1)
+    sent: Ints = numbers % (n + 1)
+    filling = max(0, capacity - seen)
+    sent[:filling] = n[:filling]
+    return sent

@@ -66,17 +66,14 @@ class Slots:
 
         Of several samples for one slot the last one stays.
         """
-        latest = dict(zip(slots.tolist(), labels.tolist(), strict=True))
-        slots = np.fromiter(latest, dtype=np.int64)
-        is_free = self._position[slots] >= self._held
         if self._members is not None:
-            for slot in slots[~is_free].tolist():
-                self._leave(slot)
-            for slot, label in latest.items():
+            for slot, label in dict(zip(slots.tolist(), labels.tolist(), strict=True)).items():
+                if self._position[slot] < self._held:
+                    self._leave(slot)
                 self._members[label].append(slot)
-        if is_free.any():
-            self._occupy(slots[is_free])
-        self.labels[slots] = np.fromiter(latest.values(), dtype=np.int64)
+        if self._held < self.capacity:
+            self._occupy(slots[self._position[slots] >= self._held])
+        self.labels[slots] = labels
 
     def replace(self, slot: int, label: int) -> None:
         """Give one occupied slot to a sample of `label`, while `members` are kept."""
@@ -135,7 +132,8 @@ class Slots:
             members[members.index(slot)] = last
 
     def _occupy(self, slots: Ints) -> None:
-        """Move distinct free slots to the end of the occupied ones, in their order."""
+        """Move free slots to the end of the occupied ones, in their order, each of them once."""
+        slots = np.fromiter(dict.fromkeys(slots.tolist()), dtype=np.int64)
         start, end = self._held, self._held + len(slots)
         before, came_from = self.order[start:end].copy(), self._position[slots]
         self.order[start:end] = slots
