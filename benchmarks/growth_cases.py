@@ -110,7 +110,7 @@ def memory_point(capacity: int) -> Point:
     def work(memory: ReplayBuffer) -> Callable[[], None]:
         def add_and_draw() -> None:
             memory.offer(batch)
-            memory.recall(BATCH)
+            memory.sample(BATCH)
 
         return add_and_draw
 
@@ -155,7 +155,7 @@ def whole_point(capacity: int) -> Point:
 
     def draw() -> None:
         for _ in range(1000):
-            memory.recall(BATCH)
+            memory.sample(BATCH)
 
     start = time.perf_counter()
     memory = filled(capacity)

@@ -325,7 +325,8 @@ class Learner:
         if not len(self.memory):
             return None
         wanted = self._train_settings.minibatch_size if count is None else count
-        return self._inputs(*self.memory.recall(wanted))
+        stored = self.memory.sample(wanted)
+        return self._inputs(stored.samples.images, stored.samples.labels, stored.extras)
 
     def _inputs(
         self, images: Tensor, labels: Tensor, extras: Extras, looks: Looks | None = None

@@ -236,6 +236,13 @@ def test_dropping_a_class_without_samples_frees_nothing() -> None:
     assert len(memory) == 2
 
 
+def test_a_capacity_alone_makes_a_reservoir_of_seed_0() -> None:
+    plain, spelled_out = ReplayBuffer(5), memory_of(5)
+    for each in (plain, spelled_out):
+        each.offer(samples(list(range(30))))
+    assert_equal_states(plain.state_dict(), spelled_out.state_dict())
+
+
 def test_an_empty_memory_gives_empty_answers() -> None:
     memory = memory_of(3)
     memory.offer(samples([]))
@@ -250,7 +257,7 @@ def test_an_empty_memory_gives_empty_answers() -> None:
 
 @pytest.mark.parametrize("capacity", [0, -1])
 def test_a_memory_without_room_is_a_users_mistake(capacity: int) -> None:
-    with pytest.raises(UserError, match=f"^buffer_size must be at least 1 sample; got {capacity}$"):
+    with pytest.raises(UserError, match=f"^capacity must be at least 1 sample; got {capacity}$"):
         memory_of(capacity)
 
 
@@ -266,12 +273,14 @@ def test_samples_unlike_the_first_are_refused_and_change_nothing(way: str) -> No
     )
     with pytest.raises(ValueError, match=r"expected the columns .*extras.logits.*; got images"):
         take(first)
-    expected = r"expected extras.logits of torch.float32 \(3,\) .*; got torch.float32 \(4,\)"
+    expected = r"expected extras.logits of torch.float32 and shape \(2, 3\), .*got .* \(2, 4\)"
     with pytest.raises(ValueError, match=expected):
         take(first, {"logits": torch.zeros(2, 4)})
-    with pytest.raises(ValueError, match=r"expected images of torch.uint8 \(2, 2, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"expected images of torch.uint8 and shape \(2, 2, 2, 3\)"
+    ):
         take(floats, {"logits": torch.zeros(2, 3)})
-    with pytest.raises(ValueError, match=r"expected 2 entries in extras.logits.*; got 5"):
+    with pytest.raises(ValueError, match=r"extras.logits .* shape \(2, 3\), .*got .* \(5, 3\)"):
         take(first, {"logits": torch.zeros(5, 3)})
     assert_equal_states(memory.state_dict(), before)
 
@@ -388,13 +397,13 @@ def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
     broken = {
         "policy 'reservoir'; got 'balanced'": memory_of(4, "balanced").state_dict(),
         "capacity 4; got 5": memory_of(5).state_dict(),
-        r"expected memory state \[": {k: v for k, v in state.items() if k != "seen"},
+        r"expected buffer state \[": {k: v for k, v in state.items() if k != "seen"},
         "each of the 4 slots once": {
             **state,
             "slots": {**slots, "order": torch.tensor([0, 1, 1, 3])},
         },
         "each occupied slot once": {**state, "slots": {**slots, "lists": torch.tensor([0, 1, 1])}},
-        "expected 3 entries in ids": {
+        r"expected ids of torch.int64 and shape \(3,\)": {
             **state,
             "columns": {**state["columns"], "ids": torch.tensor([0])},
         },

@@ -26,7 +26,7 @@ from learn_builders import (
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.memory import ReplayBuffer
+from driftwise.memory import ReplayBuffer, Stored
 from driftwise.memory.policies import Reservoir
 from driftwise.methods import DERpp
 from driftwise.types import Samples
@@ -93,10 +93,10 @@ class Recording(ReplayBuffer):
         super().__init__(capacity, policy=Reservoir(), seed=0)
         self.drawn: list[set[bytes]] = []
 
-    def recall(self, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        images, labels, extras = super().recall(count)
-        self.drawn.append({image.numpy().tobytes() for image in images})
-        return images, labels, extras
+    def sample(self, count: int) -> Stored:
+        stored = super().sample(count)
+        self.drawn.append({image.numpy().tobytes() for image in stored.samples.images})
+        return stored
 
 
 def test_the_two_draws_of_a_step_are_independent() -> None:

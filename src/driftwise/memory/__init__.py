@@ -1,4 +1,4 @@
-"""The replay memory: a fixed number of samples, and the policies that say which samples stay."""
+"""The replay buffer, and the policies that decide which samples it keeps."""
 
 from driftwise.memory.buffer import ReplayBuffer, Stored
 from driftwise.memory.policies import POLICIES, Balanced, Policy, Reservoir

@@ -1,37 +1,35 @@
-"""The memory: what is kept of the samples that went by."""
+"""The replay buffer: a fixed number of samples of the stream."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from driftwise import allocation, rng
+from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.memory.draws import Draws, Picks
-from driftwise.memory.policies import Policy
-from driftwise.memory.slots import Ints, Slots
+from driftwise.memory.column import Column
+from driftwise.memory.draws import Ints, choose
+from driftwise.memory.policies import Policy, Reservoir
+from driftwise.memory.slots import Slots
 from driftwise.types import Extras, Samples
 
-_Array: TypeAlias = npt.NDArray[Any]
 _NO_EXTRAS: Extras = MappingProxyType({})
 _EXTRA = "extras."
-"""Marks the columns that a method brought, beside those every sample has."""
-_STATE_KEYS = ("policy", "capacity", "seen", "slots", "columns", "generators")
-_FORMER_KEYS = ("step", "steps")
-"""which states of earlier versions have, and nobody reads"""
+"""Marks the columns of a method, beside those that every sample has."""
+_STATE_KEYS = {"policy", "capacity", "seen", "slots", "columns", "generators"}
+_FORMER_KEYS = {"step", "steps"}
+"""in states of earlier versions; not used"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Samples as the memory gives them back; every field has one entry per sample."""
+    """Samples drawn from a buffer; every field has one entry per sample."""
 
     samples: Samples
     extras: dict[str, Tensor]
@@ -42,29 +40,33 @@ class Stored:
 
 
 class ReplayBuffer:
-    """A fixed number of slots for samples, kept as they came (uint8 images, float vectors).
+    """Keeps up to `capacity` samples as they came: uint8 images (n, h, w, c) or vectors (n, d).
 
-    The first samples decide shapes, dtypes and extra columns; all later ones must bring the same.
+    The first samples fix shapes, dtypes and extra columns; later samples must bring the same.
 
-    >>> from driftwise.memory.policies import Reservoir
-    >>> column = torch.arange(6)
+    >>> number = torch.arange(6)
     >>> images = torch.zeros(6, 2, 2, 3, dtype=torch.uint8)
-    >>> memory = Memory(4, policy=Reservoir(), seed=0)
-    >>> memory.offer(Samples(images=images, labels=column % 2, ids=column, concepts=column * 0))
-    >>> len(memory), memory.seen, len(memory.sample(3))
+    >>> buffer = ReplayBuffer(4)
+    >>> buffer.offer(Samples(images=images, labels=number % 2, ids=number, concepts=number * 0))
+    >>> len(buffer), buffer.seen, len(buffer.sample(3))
     (4, 6, 3)
     """
 
-    def __init__(self, capacity: int, *, policy: Policy, seed: int) -> None:
+    def __init__(self, capacity: int, *, policy: Policy | None = None, seed: int = 0) -> None:
+        """An empty buffer.
+
+        Args:
+            capacity: samples at most.
+            policy: which samples stay; None: `Reservoir`.
+            seed: of what the policy draws and of `sample`, two independent streams.
+        """
         if capacity < 1:
-            raise UserError(f"buffer_size must be at least 1 sample; got {capacity}")
-        self._policy = policy
+            raise UserError(f"capacity must be at least 1 sample; got {capacity}")
+        self._policy = policy or Reservoir()
         self._slots = Slots(capacity)
         self._seen = 0
-        self._columns: dict[str, _Column] = {}
-        self._extra_columns: dict[str, _Column] = {}
-        self._draws = Draws(rng.fork(seed, "memory", "offer"))
-        self._picks = Picks(rng.fork(seed, "memory", "sample"))
+        self._columns: dict[str, Column] = {}
+        self._generators = {use: rng.fork(seed, "memory", use) for use in ("offer", "sample")}
 
     @property
     def capacity(self) -> int:
@@ -81,40 +83,46 @@ class ReplayBuffer:
 
     @property
     def seen(self) -> int:
-        """Samples offered so far; dropping and putting do not count."""
+        """Samples offered so far; `drop` and `put` do not count."""
         return self._seen
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
-        """Let the policy keep what it wants of a batch."""
-        labels = samples.labels.numpy()
-        if not len(labels):
+        """Let the policy keep what it wants of a batch, with the extras of each sample."""
+        if not len(samples):
             return
-        incoming = self._admit(samples, extras, len(labels))
-        slots, kept = self._policy.place(self._slots, labels, seen=self._seen, draws=self._draws)
-        self._seen += len(labels)
-        if kept is None or len(kept):
-            for column, values in incoming:
-                column.write(slots, values, kept)
+        columns, values = self._convert(samples, extras)
+        slots = self._policy.place(
+            self._slots,
+            samples.labels.numpy(),
+            seen=self._seen,
+            generator=self._generators["offer"],
+        )
+        self._seen += len(samples)
+        self._columns = columns
+        kept = slots < self.capacity
+        where = slice(None) if kept.all() else kept  # a mask copies the images once more
+        for name, column in columns.items():
+            column.write(slots[where], values[name][where])
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
-        """Fill free slots, lowest first; the policy is not asked and `seen` stays."""
+        """Fill free slots, lowest first, without asking the policy; `seen` stays."""
         if len(samples) > self.free:
             raise ValueError(
                 f"expected at most {self.free} samples, one per free slot; got {len(samples)}: "
                 "drop a class first"
             )
-        if len(samples) == 0:
+        if not len(samples):
             return
-        incoming = self._admit(samples, extras, len(samples))
+        self._columns, values = self._convert(samples, extras)
         slots = np.sort(self._slots.free)[: len(samples)]
         self._slots.write(slots, samples.labels.numpy())
-        for column, values in incoming:
-            column.write(slots, values)
+        for name, column in self._columns.items():
+            column.write(slots, values[name])
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
-        """Free the slots of one class; how many there were.
+        """Free the slots of one class; the number of freed slots.
 
-        `only`, a mask over the class's samples as `rows_of` gives them, limits it to some of them.
+        `only`, bool (samples of the class,) in the order of `samples_of`, restricts it to some.
         """
         slots = self._slots.of_class(label)
         if only is not None:
@@ -124,31 +132,24 @@ class ReplayBuffer:
 
     def sample(self, count: int) -> Stored:
         """Draw min(count, len) samples without replacement, every subset equally likely."""
-        slots = self._draw(count)
-        return Stored(samples=self._samples(slots), extras=self._extras(slots))
-
-    def recall(self, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """What a training step needs of a `sample`: its images, labels and extras.
-
-        The same draw; not reading the rest spares a third of its time.
-        """
-        slots = self._draw(count)
-        labels = torch.from_numpy(self._slots.labels[slots])
-        return self._columns["images"].read(slots), labels, self._extras(slots)
-
-    def _draw(self, count: int) -> Ints:
         if count < 0:
             raise ValueError(f"expected a count of at least 0 samples; got {count}")
-        held = len(self._slots)
-        return self._slots.order[self._picks.take(min(count, held), held)]
-
-    def _extras(self, slots: Ints) -> dict[str, Tensor]:
-        return {name: column.read(slots) for name, column in self._extra_columns.items()}
+        held = len(self)
+        picks = choose(self._generators["sample"], min(count, held), held)
+        slots = self._slots.order[picks]
+        extras = {
+            name.removeprefix(_EXTRA): column.read(slots)
+            for name, column in self._columns.items()
+            if name.startswith(_EXTRA)
+        }
+        return Stored(samples=self._samples(slots), extras=extras)
 
     def widen(self, width: int) -> None:
-        """Columns of one number per class get more of them, 0 in every sample that is there."""
-        wider = {name: column.widened(width) for name, column in self._extra_columns.items()}
-        self._take_columns(self._columns | {_EXTRA + name: each for name, each in wider.items()})
+        """Extend extras of one number per class to `width` classes, with 0 in stored samples."""
+        self._columns = {
+            name: column.widened(width) if name.startswith(_EXTRA) else column
+            for name, column in self._columns.items()
+        }
 
     def counts(self) -> dict[int, int]:
         """Samples per class, in ascending order, only classes with samples."""
@@ -159,7 +160,7 @@ class ReplayBuffer:
         return self._samples(self._slots.of_class(label))
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of everything that changes; free slots take no room in it."""
+        """A copy of everything that changes; free slots take no space in it."""
         slots = self._slots.occupied
         return {
             "policy": self._policy.name,
@@ -167,151 +168,58 @@ class ReplayBuffer:
             "seen": self._seen,
             "slots": self._slots.state_dict(),
             "columns": {name: column.read(slots) for name, column in self._columns.items()},
-            "generators": {
-                "offer": self._draws.get_state(),
-                "sample": self._picks.get_state(),
-            },
+            "generators": {use: each.get_state() for use, each in self._generators.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become the memory that `state` was taken from, with this policy and capacity."""
-        _check_state(state, policy=self._policy.name, capacity=self.capacity)
+        """Continue from the buffer that `state` was taken from; same policy and capacity."""
+        if state.keys() - _FORMER_KEYS != _STATE_KEYS:
+            raise ValueError(f"expected buffer state {sorted(_STATE_KEYS)}; got {sorted(state)}")
+        for name, own in (("policy", self._policy.name), ("capacity", self.capacity)):
+            if state[name] != own:
+                raise ValueError(f"expected a buffer state of {name} {own!r}; got {state[name]!r}")
+        columns = {name: Column(each, self.capacity) for name, each in state["columns"].items()}
+        held = len(state["slots"]["labels"])
+        values = {
+            name: column.convert(name, state["columns"][name], held)
+            for name, column in columns.items()
+        }
         self._slots.load_state_dict(state["slots"])
         self._seen = state["seen"]
-        slots = self._slots.occupied
-        self._take_columns(self._columns_like(state["columns"]))
-        for name, values in state["columns"].items():
-            column = self._columns[name]
-            column.write(slots, column.admit(name, values, len(slots)))
-        self._draws.set_state(state["generators"]["offer"])
-        self._picks.set_state(state["generators"]["sample"])
-
-    def _columns_like(self, values: Mapping[str, Tensor]) -> dict[str, _Column]:
-        return {name: _Column(like, self.capacity) for name, like in values.items()}
-
-    def _take_columns(self, columns: dict[str, _Column]) -> None:
         self._columns = columns
-        self._extra_columns = {
-            name.removeprefix(_EXTRA): column
-            for name, column in columns.items()
-            if name.startswith(_EXTRA)
-        }
+        for name, column in columns.items():
+            column.write(self._slots.occupied, values[name])
+        for use, generator in self._generators.items():
+            generator.set_state(state["generators"][use])
 
-    def _admit(
-        self, samples: Samples, extras: Extras, num_samples: int
-    ) -> list[tuple[_Column, _Array]]:
-        """What is to be written where, if it is what the memory keeps; the first samples decide."""
+    def _convert(
+        self, samples: Samples, extras: Extras
+    ) -> tuple[dict[str, Column], dict[str, Any]]:
+        """The columns, made for the first samples, and the values to write into them.
+
+        Nothing changes: samples that are refused leave no trace.
+        """
         incoming = {"images": samples.images, "ids": samples.ids, "concepts": samples.concepts}
-        for name, values in extras.items():
-            incoming[_EXTRA + name] = values
-        columns = self._columns
-        if not columns:
-            _check_lengths(incoming, num_samples)
-            columns = self._columns_like(incoming)
+        incoming |= {_EXTRA + name: values for name, values in extras.items()}
+        columns = self._columns or {
+            name: Column(values, self.capacity) for name, values in incoming.items()
+        }
         if incoming.keys() != columns.keys():
             raise ValueError(
                 f"expected the columns {', '.join(columns)}, as at first; got {', '.join(incoming)}"
             )
-        admitted = [
-            (column, column.admit(name, incoming[name], num_samples))
+        return columns, {
+            name: column.convert(name, incoming[name], len(samples))
             for name, column in columns.items()
-        ]
-        if columns is not self._columns:
-            self._take_columns(columns)
-        return admitted
+        }
 
     def _samples(self, slots: Ints) -> Samples:
         labels = torch.from_numpy(self._slots.labels[slots])
-        if not self._columns:  # nothing has come yet: no samples, and nobody knows their shape
+        if not self._columns:  # no sample has come yet: the shape of images is unknown
             return Samples(
                 images=labels.to(torch.uint8), labels=labels, ids=labels, concepts=labels
             )
-        return Samples(
-            images=self._columns["images"].read(slots),
-            labels=labels,
-            ids=self._columns["ids"].read(slots),
-            concepts=self._columns["concepts"].read(slots),
+        images, ids, concepts = (
+            self._columns[name].read(slots) for name in ("images", "ids", "concepts")
         )
-
-
-class _Column:
-    """One value per slot, and one for the slot that is nobody's, of one shape and dtype.
-
-    Kept in numpy, which reads and writes whole samples by their numbers where torch goes element by
-    element. What is not integers is kept as integers of the same width: numpy does not know all of
-    torch's dtypes, and integers carry no graph. A large column lies in a file.
-    """
-
-    def __init__(self, like: Tensor, capacity: int) -> None:
-        """For values such as these, (samples, ...)."""
-        if like.itemsize not in _SAME_WIDTH:
-            raise ValueError(f"expected numbers of at most 8 bytes each; got {like.dtype}")
-        self._dtype = like.dtype
-        self._shape = tuple(like.shape[1:])
-        is_plain = like.dtype in (torch.uint8, torch.int64)
-        self._stand_in = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
-        self._values = allocation.allocate((capacity + 1, *self._shape), self._stand_in).numpy()
-        sample_bytes = max(1, math.prod(self._shape) * self._dtype.itemsize)
-        self._most_at_once = allocation.MOST_IN_MEMORY // sample_bytes
-
-    def admit(self, name: str, values: Tensor, samples: int) -> _Array:
-        """The values as they are kept; refused if of another shape or dtype, or not one per sample."""
-        if values.dtype is self._dtype:
-            kept_as = values if self._stand_in is self._dtype else values.view(self._stand_in)
-            array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
-            if array.shape == (samples, *self._shape):
-                return array
-        _check_lengths({name: values}, samples)
-        raise ValueError(
-            f"expected {name} of {self._dtype} {self._shape} per sample, as at first; "
-            f"got {values.dtype} {tuple(values.shape[1:])}"
-        )
-
-    def widened(self, width: int) -> _Column:
-        """One with more entries per sample, all 0; itself, if it keeps no lists of numbers."""
-        if len(self._shape) != 1 or self._shape[0] >= width:
-            return self
-        capacity, before = len(self._values) - 1, self._shape[0]
-        wider = _Column(torch.empty((0, width), dtype=self._dtype), capacity)
-        wider._values[:, :before] = self._values
-        wider._values[:, before:] = 0
-        return wider
-
-    def read(self, slots: Ints) -> Tensor:
-        """A copy of the values at `slots`, which lies in a file, too, where it is large."""
-        if len(slots) <= self._most_at_once:
-            values = torch.from_numpy(self._values.take(slots, axis=0))
-        else:
-            values = allocation.allocate((len(slots), *self._shape), self._stand_in)
-            filled = values.numpy()
-            for start in range(0, len(slots), _SLOTS_AT_ONCE):
-                some = slots[start : start + _SLOTS_AT_ONCE]
-                filled[start : start + len(some)] = self._values[some]
-        return values if self._stand_in is self._dtype else values.view(self._dtype)
-
-    def write(self, slots: Ints | slice, values: _Array, kept: Ints | None = None) -> None:
-        """Copy admitted values, or those at the ascending positions `kept`, into `slots`."""
-        self._values[slots] = values if kept is None else values.take(kept, axis=0)
-
-
-_SLOTS_AT_ONCE = 4096
-"""of a large copy, so that nothing large lies in plain memory on the way"""
-_SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _check_lengths(columns: Mapping[str, Tensor], samples: int) -> None:
-    for name, values in columns.items():
-        if values.shape[0] != samples:
-            raise ValueError(
-                f"expected {samples} entries in {name}, one per sample; got {len(values)}"
-            )
-
-
-def _check_state(state: Mapping[str, Any], *, policy: str, capacity: int) -> None:
-    """Refuse a state that is not one of such a memory."""
-    if set(state) - set(_FORMER_KEYS) != set(_STATE_KEYS):
-        raise ValueError(f"expected memory state {sorted(_STATE_KEYS)}; got {sorted(state)}")
-    for name, mine in (("policy", policy), ("capacity", capacity)):
-        if state[name] != mine:
-            raise ValueError(f"expected a memory state of {name} {mine!r}; got {state[name]!r}")
-    _check_lengths(state["columns"], len(state["slots"]["labels"]))
+        return Samples(images=images, labels=labels, ids=ids, concepts=concepts)

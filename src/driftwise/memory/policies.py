@@ -1,125 +1,95 @@
-"""Which slot an offered sample goes to: the policies, and the draws they decide by."""
+"""Which offered samples a buffer keeps, and in which slots."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol
 
 import numpy as np
+import torch
 
-from driftwise.memory.draws import Draws
-from driftwise.memory.slots import Ints, Slots
-
-Landing: TypeAlias = tuple[Ints | slice, Ints | None]
-"""slots (kept,), and positions (kept,) in the offer; None: a slot for every sample, in its order.
-
-The slot `capacity` is nobody's."""
+from driftwise.memory.draws import Ints, draw
+from driftwise.memory.slots import Slots
 
 
 class Policy(Protocol):
-    """Says where offered samples go; holds no state, all it needs is passed."""
+    """Decides where offered samples go. It holds no state: all it needs is passed."""
 
     name: ClassVar[str]
 
-    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Landing:
-        """Write the samples to keep into the book; their slots, and their positions in the offer.
+    def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
+        """Write the samples to keep into `slots`; the slot of each sample, (samples,).
 
-        labels (samples,) are the classes offered after `seen` samples. Of several samples for one slot the
-        last one stands. The same stream in other batches ends in the same slots: every sample takes as
-        many draws, used or not.
+        A number from `capacity` on means that the sample is not kept.
+
+        labels (samples,) are the classes of the samples offered after `seen` others. Of several
+        samples for one slot the last one stays. The same stream in other batches must end in the
+        same slots: every sample takes the same number of draws, used or not.
         """
         ...
 
 
 class Reservoir:
-    """Vitter's algorithm R: every sample of the stream is kept with probability capacity / seen.
+    """Algorithm R: every sample of the stream is kept with probability capacity / seen.
 
-    A free slot waits for the draw that hits it. Filling it at once would favour the samples that come
-    just after a class was dropped.
+    Sample n of the stream, counted from 0, goes to slot n while n < capacity, and then to slot j
+    drawn uniformly from 0 ... n, if j < capacity. A slot that was freed waits for the draw that hits
+    it: filling it at once would favour the samples that come just after a class was dropped.
+
+    Reference:
+        J. S. Vitter. Random sampling with a reservoir. ACM Transactions on Mathematical Software,
+        11(1), 1985.
     """
 
     name: ClassVar[str] = "reservoir"
 
-    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Landing:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
         """Each sample goes where algorithm R sends it."""
-        samples, capacity = len(labels), slots.capacity
-        if seen + samples <= capacity:
-            draws.skip(samples)
-            filled = slice(seen, seen + samples)
-            slots.write(filled, labels)
-            return filled, None
-        sent = _vitter_slots(draws.take_below(seen + 1, samples), seen, capacity)
-        if seen < 2 * capacity:
-            # Most samples stay: writing the others, too, where nobody looks, takes a third less time
-            # than sorting them out, which copies the images once more.
-            sent = np.minimum(sent, capacity)
-            slots.write(sent, labels)
-            return sent, None
-        (accepted,) = (sent < capacity).nonzero()
-        if len(accepted):  # late in a stream most offers end here
-            sent = sent[accepted]
-            slots.write(sent, labels[accepted])
-            return sent, accepted
-        return accepted, accepted
+        sent = _vitter_slots(draw(generator, len(labels)), seen, slots.capacity)
+        kept = sent < slots.capacity
+        slots.write(sent[kept], labels[kept])
+        return sent
 
 
 class Balanced:
     """A class-balanced reservoir: algorithm R accepts a sample, the largest class makes room for it.
 
-    An accepted sample goes into a free slot if there is one, else it replaces a uniformly random sample
-    of the currently largest class, or of one of them at random.
+    An accepted sample goes into a free slot if there is one. Else it replaces a uniformly random
+    sample of the currently largest class, or of one of them at random.
+
+    Reference:
+        After A. Chrysakis, M.-F. Moens. Online continual learning from imbalanced data. ICML, 2020,
+        which accepts by class what algorithm R accepts here from the whole stream.
     """
 
     name: ClassVar[str] = "balanced"
 
-    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Landing:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
         """Each sample that algorithm R accepts, free slots first."""
-        numbers, class_draws, sample_draws = draws.take(3 * len(labels)).reshape(-1, 3).T
-        drawn = numbers % np.arange(seen + 1, seen + len(labels) + 1)
-        (accepted,) = (_vitter_slots(drawn, seen, slots.capacity) < slots.capacity).nonzero()
-        free = slots.free[: len(accepted)].copy()  # writing moves what the view shows
+        accepting, class_draws, sample_draws = draw(generator, 3 * len(labels)).reshape(-1, 3).T
+        sent = np.full(len(labels), slots.capacity)
+        accepted = np.flatnonzero(_vitter_slots(accepting, seen, slots.capacity) < slots.capacity)
+        free = slots.free[: len(accepted)].copy()  # writing changes what the view shows
         filling, replacing = accepted[: len(free)], accepted[len(free) :]
         slots.write(free, labels[filling])
-        if not len(replacing):
-            return free, None if len(accepted) == len(labels) else accepted
-        replaced = _replace_in_largest(
-            slots, labels[replacing], class_draws[replacing], sample_draws[replacing]
-        )
-        return np.concatenate([free, replaced]), accepted
+        sent[filling] = free
+        for i in replacing.tolist():
+            members = slots.members
+            largest = max(map(len, members.values()))
+            tied = sorted(label for label, own in members.items() if len(own) == largest)
+            victims = members[tied[class_draws[i] % len(tied)]]
+            sent[i] = victims[sample_draws[i] % largest]
+            slots.replace(int(sent[i]), int(labels[i]))
+        return sent
 
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Reservoir, Balanced)}
 """Every policy by its name."""
 
 
-def _vitter_slots(drawn: Ints, seen: int, capacity: int) -> Ints:
-    """Where algorithm R sends the next samples, (samples,); beyond the capacity means turned away.
-
-    drawn (samples,) are uniform up to the number of each sample, counted from 0 over the stream.
-    """
-    if seen >= capacity:
-        return drawn
-    end = min(seen + len(drawn), capacity)
-    return np.concatenate([np.arange(seen, end), drawn[end - seen :]])
-
-
-def _replace_in_largest(
-    slots: Slots, labels: Ints, class_draws: Ints, sample_draws: Ints
-) -> list[int]:
-    """Write each sample of `labels` over one of a largest class in a full book; the slots, in turn."""
-    held = slots.lists.sizes()
-    classes = sorted(held.keys() | set(labels.tolist()))
-    column = {label: i for i, label in enumerate(classes)}
-    sizes = np.array([held.get(label, 0) for label in classes])
-    replaced = []
-    for label, class_draw, sample_draw in zip(
-        labels.tolist(), class_draws.tolist(), sample_draws.tolist(), strict=True
-    ):
-        (largest,) = (sizes == sizes.max()).nonzero()
-        victim = largest[class_draw % len(largest)]
-        members = slots.lists.of(classes[victim])
-        slot = members[sample_draw % len(members)]
-        slots.replace(slot, label)
-        sizes[victim] -= 1
-        sizes[column[label]] += 1
-        replaced.append(slot)
-    return replaced
+def _vitter_slots(numbers: Ints, seen: int, capacity: int) -> Ints:
+    """Where algorithm R sends the samples after `seen` others, (samples,)."""
+    n = np.arange(seen, seen + len(numbers))
+    sent: Ints = numbers % (n + 1)
+    filling = max(0, capacity - seen)
+    sent[:filling] = n[:filling]
+    return sent
