@@ -40,15 +40,15 @@ def run_by_names(folder: Path, **names: Any) -> dict[str, Any]:
     [
         (
             {"method": "er", "detector": "ks", "adaptation": "amr"},
-            lambda: (dw.methods.ER(), dw.detect.KS(), dw.adapt.Realign()),
+            lambda _: (dw.methods.ER(), dw.detect.KS(), dw.adapt.Realign()),
         ),
         (
             {"method": "der++", "detector": "combined", "adaptation": "fr"},
-            lambda: (dw.methods.DERpp(), dw.detect.Combined(), dw.adapt.Relearn()),
+            lambda chosen: (dw.methods.DERpp(**chosen), dw.detect.Combined(), dw.adapt.Relearn()),
         ),
         (
             {"method": "cls-er", "detector": "oracle", "adaptation": "vanilla"},
-            lambda: (dw.methods.CLSER(), dw.detect.Oracle(), dw.adapt.Vanilla()),
+            lambda chosen: (dw.methods.CLSER(**chosen), dw.detect.Oracle(), dw.adapt.Vanilla()),
         ),
     ],
     ids=["er-amr", "der++-fr", "cls-er-vanilla"],
@@ -57,7 +57,7 @@ def test_objects_give_the_numbers_of_the_command_line_bit_for_bit(
     names: dict[str, str], objects: Any, tmp_path: Path
 ) -> None:
     by_names = run_by_names(tmp_path / "names", **names)
-    loop = loop_of(*objects())
+    loop = loop_of(*objects(by_names["config"]["options"].get("method", {})))
     records = list(loop.run(stream_of_digits(), epochs=2))
     result = loop.result
     for key in EQUAL:
@@ -79,17 +79,18 @@ def test_a_loop_written_by_hand_gives_the_same_numbers() -> None:
     for task in stream.tasks():
         _, adapted = loop.check_and_adapt(task)
         samples = task.train()
-        loop.learner.begin_task(task.new_classes)
-        for epoch in (1, 2):
-            loop.learner.begin_epoch(epoch, 2)
-            for batch in task.batches(samples, epoch=epoch):
-                loop.learner.observe(batch)
-        loop.learner.end_task()
-        learned = (
-            samples if adapted.refilled is None else Samples.concat([samples, adapted.refilled])
-        )
-        loop.renew_references(task, (*adapted.renewed, *task.new_classes), learned)
-        accuracy.append(loop.evaluate(task).accuracy)
+        with loop.ledger.phase("train"):
+            loop.learner.begin_task(task.new_classes)
+            for epoch in (1, 2):
+                loop.learner.begin_epoch(epoch, 2)
+                for batch in task.batches(samples, epoch=epoch):
+                    loop.learner.observe(batch)
+            loop.learner.end_task()
+        learned = [samples] if adapted.refilled is None else [samples, adapted.refilled]
+        renewed = (*adapted.renewed, *task.new_classes)
+        loop.renew_references(task, renewed, Samples.concat(learned))
+        with loop.ledger.phase("evaluate"):
+            accuracy.append(loop.evaluate(task).accuracy)
     assert accuracy == expected
 
 

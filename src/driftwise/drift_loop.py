@@ -170,10 +170,8 @@ class DriftLoop:
             labels=self._monitor_labels,
             learner=learner.encode if self._asks_learner else None,
         )
-        bind: Callable[[Setting], Detector] = getattr(
-            self.unbound_detector, "bind", self.unbound_detector
-        )
-        self.detector = bind(setting)
+        bind: Any = getattr(self.unbound_detector, "bind", self.unbound_detector)
+        self.detector: Detector = bind(setting)
         self.monitor = Monitor(
             self.detector,
             self._make_reference(encoder),
