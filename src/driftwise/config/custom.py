@@ -24,7 +24,7 @@ from driftwise.errors import RunFailure, UserError
 
 METHODS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "method": ("outcome", ("network", "stream", "draw")),
-    "adaptation": ("repair", ("drifted", "bench")),
+    "adaptation": ("adapt", ("drifted", "context")),
     "detector": ("check", ("task", "classes", "monitored", "reference")),
 }
 """What each kind of part must be able to do, and what it is given for it."""
