@@ -5,17 +5,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 
-.PHONY: help demo test check format bench faults fuzz clean
+.PHONY: help demo test check format package bench faults fuzz clean
 
 help:
-	@echo "make demo    the embedded benchmark, three adaptations side by side, and the page"
+	@echo "make demo    the embedded benchmark, three adaptations side by side, and its page"
 	@echo "make test    all tests, with branch coverage"
 	@echo "make check   format, lint, types, import rules, docs"
 	@echo "make format  rewrite the sources in the project's format"
+	@echo "make package the wheel and the sdist, installed and used in a fresh environment"
 	@echo "make bench   the benchmarks: ratios, and the demo's claim over ten seeds"
-	@echo "make faults  runs killed, disks full, files damaged, long streams: nothing is lost"
-	@echo "make fuzz    every reader on spoilt files, for two minutes; a hostile folder"
-	@echo "make clean   remove the environment and what tools left behind"
+	@echo "make faults  kill runs, fill disks, damage files, run long streams: nothing is lost"
+	@echo "make fuzz    every reader on damaged files, for two minutes; a hostile folder"
+	@echo "make clean   remove the environment and the caches of tools"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +43,9 @@ check: $(DEV)
 format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+package: $(DEV)
+	.ci/package $(BIN)/python
 
 bench: $(READY)
 	-$(BIN)/python benchmarks/bench_step.py
