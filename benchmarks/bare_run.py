@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.datasets.split import make_parts
 from driftwise.models import MLP, ResNet18
+from driftwise.streams.split import make_parts
 
 TASKS = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
 CAPACITY, BATCH, LR = 100, 10, 0.3

@@ -17,8 +17,8 @@ import numpy as np
 
 from driftwise.datasets.allocate import Allocate
 from driftwise.datasets.cache import Source, cached
-from driftwise.datasets.split import make_parts
 from driftwise.streams import Stream, make_schedule
+from driftwise.streams.split import make_parts
 from driftwise.types import Dataset
 
 CLASSES, PER_CLASS, TEST_PER_CLASS, SIDE = 200, 550, 50, 64

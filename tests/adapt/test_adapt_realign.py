@@ -24,11 +24,11 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.adapt import Realign
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.datasets.split import cut
 from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.metrics import Ledger
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.streams import Stream, TaskLabels, make_schedule
+from driftwise.streams.split import cut
 from driftwise.types import Extras, Parts, Samples, Verdict
 
 

@@ -17,7 +17,6 @@ from torch.nn.functional import cross_entropy
 
 from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.datasets.split import cut
 from driftwise.detect import (
     ComparisonOptions,
     Encodes,
@@ -35,6 +34,7 @@ from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.models.inputs import to_input
 from driftwise.stats.multiplicity import CORRECTIONS
 from driftwise.streams import Stream, make_schedule
+from driftwise.streams.split import cut
 from driftwise.types import Encoding, Parts, Samples, Verdict
 
 

@@ -12,7 +12,6 @@ import torch
 from hypothesis import strategies as st
 
 from driftwise import rng
-from driftwise.datasets.split import cut
 from driftwise.streams import (
     Concept,
     EventSpec,
@@ -22,6 +21,7 @@ from driftwise.streams import (
     make_script,
     transforms,
 )
+from driftwise.streams.split import cut
 from driftwise.types import Dataset, Parts, Samples
 
 PARTS = ("train", "monitored", "reference", "test")

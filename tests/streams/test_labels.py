@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.datasets.split import cut
 from driftwise.metrics import Ledger
 from driftwise.streams import Stream, TaskLabels, make_schedule
+from driftwise.streams.split import cut
 from driftwise.types import Parts, Samples
 
 EVENT = 3

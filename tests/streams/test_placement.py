@@ -198,7 +198,7 @@ def test_domains_are_taken_in_turn_one_per_event_without_a_transform() -> None:
         ({"max_classes_per_drift": 0}, "max_classes_per_drift must be at least 1; got 0"),
         ({"tasks": ((0, 1), (1, 2))}, "a class may arrive only once"),
         ({"transform": "rotate"}, "unknown transform 'rotate'; did you mean 'rotation'?"),
-        ({"unit": "rows"}, "unknown unit 'samples'; did you mean 'sample'?"),
+        ({"unit": "rows"}, "unknown unit 'rows'; did you mean 'row'?"),
         ({"share": 1.5}, "must lie above 0, up to 1; got 1.5"),
         ({"over_tasks": 0}, "over at least 1 task; got 0"),
     ],

@@ -21,9 +21,9 @@ from driftwise.config.build import make_stream
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.datasets.readers import digits
-from driftwise.datasets.split import cut
 from driftwise.errors import UserError
 from driftwise.streams import Concept, DriftEvent, Schedule, Stream, make_schedule, transforms
+from driftwise.streams.split import cut
 from driftwise.types import Dataset, Parts, Samples
 
 PARTS = ("train", "monitored", "reference", "test")

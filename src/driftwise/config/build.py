@@ -32,7 +32,6 @@ from driftwise.datasets.cache import verified_sha256
 from driftwise.datasets.identity import identity_of, is_sampled, sampled_identity_of
 from driftwise.datasets.library import Warn
 from driftwise.datasets.readers.tiny_imagenet import difference_from_published
-from driftwise.datasets.split import make_parts, shortages
 from driftwise.datasets.validate import check_dataset
 from driftwise.detect import (
     Detector,
@@ -63,7 +62,8 @@ from driftwise.streams import (
     make_script,
     read_event,
 )
-from driftwise.streams.placement import split_classes, told_of_sizes
+from driftwise.streams.placement import describe_sizes, split_classes
+from driftwise.streams.split import make_parts, shortages
 from driftwise.types import Dataset, Encoding, Parts, Samples, StepReport
 
 
@@ -292,7 +292,7 @@ def uneven_tasks(config: RunConfig, schedule: Schedule) -> tuple[str, ...]:
     sizes = {len(task) for task in schedule.tasks}
     if config.tasks is not None or len(sizes) == 1:
         return ()
-    return (told_of_sizes(schedule.tasks),)
+    return (describe_sizes(schedule.tasks),)
 
 
 def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from driftwise.streams.event_spec import EventSpec, read_event
 from driftwise.streams.labels import StreamLabels, TaskLabels
 from driftwise.streams.placement import make_schedule
+from driftwise.streams.scenario import class_incremental
 from driftwise.streams.schedule import Concept, DriftEvent, Schedule
 from driftwise.streams.script import make_script
 from driftwise.streams.stream import Stream, Task
@@ -16,6 +17,7 @@ __all__ = [
     "StreamLabels",
     "Task",
     "TaskLabels",
+    "class_incremental",
     "make_schedule",
     "make_script",
     "read_event",

@@ -48,7 +48,7 @@ class EventSpec:
     per_class: bool = False
     """every class drifts by a concept of its own instead of sharing one (script.own_transforms)"""
     unit: str = "pixel"
-    """what a permutation moves: pixel or sample"""
+    """what a permutation moves: pixel, or row (of the image)"""
     seed: int | None = None
     """what its transforms draw from; None: the run's seed, anew for every event"""
 

@@ -47,10 +47,10 @@ def split_classes(classes: Sequence[int], num_tasks: int) -> tuple[tuple[int, ..
     return tuple(tuple(classes[begin:end]) for begin, end in itertools.pairwise(ends))
 
 
-def told_of_sizes(tasks: Sequence[Sequence[int]]) -> str:
+def describe_sizes(tasks: Sequence[Sequence[int]]) -> str:
     """How many classes each task has, in words.
 
-    >>> told_of_sizes(((0, 1, 2, 3), (4, 5, 6)))
+    >>> describe_sizes(((0, 1, 2, 3), (4, 5, 6)))
     '7 classes in 2 tasks: the first has 4 classes, the others 3'
     """
     sizes = [len(task) for task in tasks]

@@ -28,7 +28,7 @@ class Concept:
     parent: int = ORIGINAL
     """number of the concept whose pixels are transformed"""
     unit: str = "pixel"
-    """what a permutation moves: single pixels or whole samples"""
+    """what a permutation moves: pixel, or row (of the image)"""
     domain: str | None = None
     """natural drift: the domain whose own images show it; None: the domain of its parent"""
 

@@ -47,14 +47,26 @@ class Stream:
         batch_size: int,
         seed: int,
         cumulative: bool = False,
+        warnings: tuple[str, ...] = (),
     ) -> None:
-        """`cumulative`: every known class comes back, labelled, in every task's training data."""
+        """A stream; `class_incremental` makes parts and schedule from a few settings.
+
+        Args:
+            dataset: images and labels.
+            parts: which samples are for training, monitoring, reference and test.
+            schedule: which classes arrive and drift when.
+            batch_size: samples in a training step.
+            seed: decides the order of batches.
+            cumulative: every known class returns, labelled, in every task's training data.
+            warnings: what a user should know about the stream.
+        """
         _check_labels(dataset)
         self.schedule = schedule
         self.class_names = dataset.class_names
         self.batch_size = batch_size
         self.seed = seed
         self.cumulative = cumulative
+        self.warnings = warnings
         self._images = torch.from_numpy(dataset.images)
         self._labels = torch.from_numpy(dataset.labels)
         self._roster = Roster(dataset, parts, schedule)

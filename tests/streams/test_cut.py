@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.datasets.split import cut
+from driftwise.streams.split import cut
 
 THIRDS = (0.6, 0.2, 0.2)
 

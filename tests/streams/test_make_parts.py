@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from driftwise.datasets.split import HELD_OUT, make_parts
+from driftwise.streams.split import HELD_OUT, make_parts
 from driftwise.types import Dataset, Parts
 
 CLASSES, DOMAINS, PER_CELL = 3, 2, 30

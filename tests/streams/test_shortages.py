@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from run_tools import complaint
 
 from driftwise.datasets.identity import identity_of
-from driftwise.datasets.split import cut, make_parts, shortages
 from driftwise.datasets.validate import check_dataset
+from driftwise.streams.split import cut, make_parts, shortages
 from driftwise.types import Dataset, Parts
 
 

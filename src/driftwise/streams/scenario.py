@@ -1,0 +1,169 @@
+"""Class-incremental streams with drift, straight from a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from driftwise.errors import UserError
+from driftwise.streams.event_spec import EventSpec, read_event
+from driftwise.streams.placement import describe_sizes, make_schedule, split_classes
+from driftwise.streams.schedule import Schedule
+from driftwise.streams.script import make_script
+from driftwise.streams.split import make_parts, shortages
+from driftwise.streams.stream import Stream
+from driftwise.types import Dataset
+
+
+def class_incremental(
+    data: Dataset,
+    *,
+    num_tasks: int | None = None,
+    num_drifts: int = 1,
+    transform: str = "permutation",
+    severity: int = 5,
+    seed: int = 0,
+    batch_size: int = 32,
+    class_order: Sequence[int] | None = None,
+    tasks: Sequence[Sequence[int]] | None = None,
+    events: Sequence[EventSpec | Mapping[str, Any]] = (),
+    scope: str = "since-last-event",
+    max_classes_per_drift: int | None = None,
+    sequential: bool = False,
+    permutation_unit: str = "pixel",
+    recurring_in_training: bool = False,
+    drift_share: float = 1.0,
+    drift_over_tasks: int = 1,
+    concept_per_class: bool = False,
+    drift_seed: int | None = None,
+    domains: Sequence[str] = (),
+    first_domain: str | None = None,
+    monitor: Literal["holdout", "test"] = "holdout",
+    reference: Literal["memory", "held-out", "fingerprint"] = "memory",
+    max_per_class: int | None = None,
+    cumulative: bool = False,
+    source: str = "data",
+) -> Stream:
+    """Tasks that bring new classes, and events at which known classes drift.
+
+    Args:
+        data: images and labels; see `driftwise.datasets`.
+        num_tasks: into how many tasks the classes are split, as evenly as possible.
+        num_drifts: drift events, spread over the tasks as in the paper.
+        transform: what drift does to the images; see `driftwise.streams.transforms`.
+        severity: how strongly, 1 to 5.
+        seed: decides the parts of the data, the order of batches and the drift.
+        batch_size: samples in a training step.
+        class_order: the order in which classes arrive, by number; None: that of the data.
+        tasks: the classes of each task, instead of `num_tasks` and `class_order`.
+        events: the drift events one by one, instead of events placed by the paper's rules; every
+            argument from `num_drifts` to `severity` and from `scope` to `domains` is then ignored,
+            but for `recurring_in_training`.
+        scope: which classes drift at an event, `since-last-event` or `all-seen`.
+        max_classes_per_drift: at most so many classes drift at an event, the most recent ones.
+        sequential: every task from the second on drifts the classes of the task before it.
+        permutation_unit: what a permutation moves: `pixel`, or `row` of the image.
+        recurring_in_training: drifted classes return, labelled, in the event's training data.
+        drift_share: the fraction of a class that drifts.
+        drift_over_tasks: over how many tasks that fraction rises.
+        concept_per_class: every class drifts to a concept of its own.
+        drift_seed: one seed for the transforms of all events; None: another for each.
+        domains: natural drift: each event takes the next of these domains, and no transform.
+        first_domain: the domain whose images are learned first; None: all images.
+        monitor: what a detector monitors: samples held out for it, or the scoring test set, as
+            the published experiments did.
+        reference: `held-out` keeps half of the monitored samples as reference samples.
+        max_per_class: at most so many samples of each class to learn from, and the same fraction
+            of its test samples.
+        cumulative: every known class returns, labelled, in every task's training data.
+        source: what messages call the data.
+
+    Returns:
+        The stream. `Stream.warnings` has what a user should know about it.
+
+    Raises:
+        UserError: an argument does not fit the data, or a class has nothing to train on.
+
+    >>> import numpy as np
+    >>> images = np.zeros((40, 4, 4, 1), dtype=np.uint8)
+    >>> data = Dataset(images=images, labels=np.arange(40) % 4, class_names=tuple("abcd"))
+    >>> stream = class_incremental(data, num_tasks=2)
+    >>> [task.new_classes for task in stream.tasks()], stream.schedule.drifting(2)
+    ([(0, 1), (2, 3)], (0, 1))
+    """
+    classes = _tasks(len(data.class_names), num_tasks, class_order, tasks, source)
+    schedule: Schedule
+    if events:
+        schedule = make_script(
+            classes,
+            [
+                event
+                if isinstance(event, EventSpec)
+                else read_event(event, source=f"event {number}")
+                for number, event in enumerate(events, start=1)
+            ],
+            seed=seed,
+            recurring_in_training=recurring_in_training,
+            first_domain=first_domain,
+        )
+    else:
+        schedule = make_schedule(
+            classes,
+            num_drifts=num_drifts,
+            transform=transform,
+            severity=severity,
+            seed=seed,
+            scope=scope,
+            max_classes_per_drift=max_classes_per_drift,
+            sequential=sequential,
+            unit=permutation_unit,
+            recurring_in_training=recurring_in_training,
+            share=drift_share,
+            over_tasks=drift_over_tasks,
+            per_class=concept_per_class,
+            drift_seed=drift_seed,
+            domains=domains,
+            first_domain=first_domain,
+        )
+    parts = make_parts(
+        data,
+        watch_test=monitor == "test",
+        keep_reference=reference == "held-out",
+        seed=seed,
+        max_per_class=max_per_class,
+    )
+    warnings = shortages(data, parts, [label for task in classes for label in task])
+    if tasks is None and len({len(task) for task in classes}) > 1:
+        warnings += (describe_sizes(classes),)
+    return Stream(
+        data,
+        parts,
+        schedule,
+        batch_size=batch_size,
+        seed=seed,
+        cumulative=cumulative,
+        warnings=warnings,
+    )
+
+
+def _tasks(
+    num_classes: int,
+    num_tasks: int | None,
+    class_order: Sequence[int] | None,
+    tasks: Sequence[Sequence[int]] | None,
+    source: str,
+) -> tuple[tuple[int, ...], ...]:
+    """The new classes of each task; UserError where the arguments do not fit."""
+    if tasks is None:
+        if num_tasks is None:
+            raise UserError("give num_tasks, or the classes of each task as tasks")
+        order = range(num_classes) if class_order is None else class_order
+        tasks = split_classes(tuple(order), num_tasks)
+    elif num_tasks is not None or class_order is not None:
+        raise UserError("tasks names the classes already: leave num_tasks and class_order out")
+    named = {label for task in tasks for label in task}
+    if not named:
+        raise UserError("tasks must bring at least one class, e.g. [[0, 1], [2]]")
+    if strangers := sorted(named - set(range(num_classes))):
+        raise UserError(f"{source} has classes 0 to {num_classes - 1}; the tasks name {strangers}")
+    return tuple(tuple(task) for task in tasks)
