@@ -24,7 +24,7 @@ YEARBOOK = Path(os.environ.get("DRIFTWISE_DATA", "nowhere")) / "yearbook_32.npz"
 
 
 def saved(folder: Path, **arrays: Any) -> Path:
-    path = folder / "pictures.npz"
+    path = folder / "images.npz"
     np.savez(path, **({"images": GREY, "labels": LABELS} | arrays))
     return path
 
@@ -198,7 +198,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_arrays_are_refused_in_one_line_that_names_the_file(tmp_path: Path, kind: str) -> None:
     arrays, message = BAD[kind]
-    path = tmp_path / "pictures.npz"
+    path = tmp_path / "images.npz"
     np.savez(path, **arrays)
     with pytest.raises(UserError, match=message) as caught:
         read_npz(path)

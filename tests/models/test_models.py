@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.models import MLP, ResNet18, ResNet152, SmallCNN, ViT
+from driftwise.models import MLP, ResNet18, ResNet152, SmallCNN, ViT, seeded
 from driftwise.models.cnn import CNNOptions
 from driftwise.models.mlp import MLPOptions
 from driftwise.models.resnet import ResNetOptions
@@ -194,3 +194,13 @@ def test_a_network_without_width_is_refused(make: Callable[[], object]) -> None:
 def test_a_layer_without_units_is_refused(hidden: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="at least 1 unit each"):
         MLPOptions(hidden=hidden)
+
+
+def test_seeded_gives_the_weights_that_a_run_begins_with_and_leaves_the_global_state_alone() -> None:
+    before = torch.get_rng_state()
+    made = seeded(MLP, input_shape=(1, 8, 8), num_classes=10, seed=3)(2)
+    assert torch.equal(torch.get_rng_state(), before)
+    with rng.as_global(rng.fork(3, "network", 2)):
+        expected = MLP(input_shape=(1, 8, 8), num_classes=10)
+    for name, weights in expected.state_dict().items():
+        assert torch.equal(made.state_dict()[name], weights)

@@ -92,7 +92,7 @@ def test_the_events_of_the_documentation_can_be_played() -> None:
         ({"over_tasks": 1.5}, "over_tasks must be a number; got 1.5"),
         ({"over_steps": [3]}, "over_steps must be a number; got [3]"),
         ({"per_class": 1}, "per_class must be true or false; got 1"),
-        ({"unit": "rows"}, "unknown unit 'samples'; did you mean 'sample'?"),
+        ({"unit": "rows"}, "unknown unit 'rows'; did you mean 'row'?"),
         ({"seed": "x"}, "seed must be a number; got 'x'"),
         ({"transforms": None}, "an event takes transforms, a domain or both, or else `to`"),
         ({"to": "original"}, "an event takes transforms, a domain or both, or else `to`"),

@@ -23,7 +23,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         )
     images, labels = dataset.images, dataset.labels
     _check_array(images, "images", np.uint8, 4, "(samples, height, width, channels)", source)
-    _check_array(labels, "labels", np.int64, 1, "(rows,)", source)
+    _check_array(labels, "labels", np.int64, 1, "(samples,)", source)
     if 0 in images.shape[1:]:
         raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
     if not len(labels):
@@ -37,10 +37,10 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         )
     columns = {"labels": labels}
     if dataset.is_test is not None:
-        _check_array(dataset.is_test, "is_test", np.bool_, 1, "(rows,)", source)
+        _check_array(dataset.is_test, "is_test", np.bool_, 1, "(samples,)", source)
         columns["is_test"] = dataset.is_test
     if dataset.domains is not None:
-        _check_array(dataset.domains, "domains", np.int64, 1, "(rows,)", source)
+        _check_array(dataset.domains, "domains", np.int64, 1, "(samples,)", source)
         columns["domains"] = dataset.domains
         if not 0 <= dataset.domains.min() <= dataset.domains.max() < len(dataset.domain_names):
             names = ", ".join(dataset.domain_names)
