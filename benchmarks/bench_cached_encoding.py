@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from driftwise.config.benchmarks import fashion_mnist
+from driftwise.datasets import library
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
 from driftwise.detect.detectors import KS
@@ -81,7 +81,7 @@ def encoders(around: Surroundings) -> dict[str, Encoder]:
 
 def load() -> tuple[str, Dataset]:
     try:
-        return "Fashion-MNIST", fashion_mnist()
+        return "Fashion-MNIST", library.load("fashion-mnist")
     except UserError:
         return "digits", load_digits()
 

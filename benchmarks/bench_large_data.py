@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate
 from driftwise.datasets.cache import Source, cached
+from driftwise.datasets.reading import Allocate
 from driftwise.streams import Stream, make_schedule
 from driftwise.streams.split import make_parts
 from driftwise.types import Dataset

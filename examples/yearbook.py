@@ -19,8 +19,8 @@ import torch
 from showing import Stream, draw, play_all, table
 
 from driftwise.datasets import library
+from driftwise.datasets.catalogue import YEARBOOK_CLASSES
 from driftwise.datasets.readers.npz import read_npz
-from driftwise.datasets.readers.official import YEARBOOK_CLASSES
 from driftwise.errors import UserError
 
 LABELLED = range(1930, 1940)

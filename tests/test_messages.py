@@ -14,7 +14,7 @@ from run_tools import complaint
 import driftwise
 from driftwise import RunConfig, run, write_report
 from driftwise.cli.main import command
-from driftwise.config.benchmarks import digits, folder, npz, own
+from driftwise.config.benchmarks import folder, known, npz, own
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.runs.store import RunFolder, read_result
@@ -82,7 +82,7 @@ ERRORS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda _: assemble(resolve(RunConfig(detector="sequential", monitor_labels="predicted"))),
         'monitor_labels="given"',
     ),
-    "digits": (lambda out: digits(out), 'benchmark="folder", data="'),
+    "digits": (lambda out: known(out, name="digits"), 'benchmark="folder", data="'),
     "folder": (lambda _: folder(), 'data="FOLDER"'),
     "npz": (lambda _: npz(), 'data="FILE.npz"'),
     "own": (lambda _: own(), 'benchmark="folder", data="FOLDER"'),

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from driftwise import adapt, datasets, detect, methods, models, streams
     from driftwise.config.schema import RunConfig
-    from driftwise.datasets.adapters import from_torch_dataset
+    from driftwise.datasets.arrays import from_torch_dataset
     from driftwise.datasets.own import load_own
     from driftwise.detect.standalone import DriftDetector
     from driftwise.drift_loop import DriftLoop
@@ -35,7 +35,7 @@ _HOMES = {
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
     "UserError": "driftwise.errors",
-    "from_torch_dataset": "driftwise.datasets.adapters",
+    "from_torch_dataset": "driftwise.datasets.arrays",
     "load": "driftwise.runs.predictor",
     "load_own": "driftwise.datasets.own",
     "resume": "driftwise.runs.resume",

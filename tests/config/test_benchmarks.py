@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from driftwise import RunConfig, UserError, run
-from driftwise.config.benchmarks import clear10, group_domains
+from driftwise.config.benchmarks import known
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
+from driftwise.datasets import group_domains
 from driftwise.datasets.readers.clear import CLASSES
 from driftwise.types import Dataset
 
@@ -58,7 +59,7 @@ def clear_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_clear10_learns_the_first_buckets_and_drifts_to_the_last(clear_folder: Path) -> None:
-    data = clear10(clear_folder)
+    data = known(clear_folder, name="clear-10")
     stream = assemble(resolve(RunConfig(benchmark="clear10-cd")), data).stream
     assert [event.task for event in stream.schedule.events] == [2, 4]
     assert len(stream) == 5

@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from driftwise.datasets import cache
-from driftwise.datasets.allocate import Allocate
 from driftwise.datasets.cache import Source, cached, source_of, verified_sha256, verify_cache
+from driftwise.datasets.reading import Allocate
 from driftwise.errors import RunFailure, UserError
 from driftwise.types import Dataset
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from data_tools import WRITERS, empty_machine, pixels, write_images, write_yearbook
 
-from driftwise.datasets.allocate import empty
 from driftwise.datasets.catalogue import KNOWN, KnownSet, by_name, known_set, recognise
+from driftwise.datasets.reading import empty
 from driftwise.errors import UserError
 
 ON_DISK = [known for known in KNOWN.values() if not known.is_embedded]

@@ -180,11 +180,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "vectors": (changed(images=GREY.reshape(6, 20)), r"images are \(6, 20\), expected"),
     "fortran": (changed(images=np.asfortranarray(GREY)), "Fortran order"),
     "counts": (changed(labels=LABELS[:5] % 2), "5 labels for 6 images"),
-    "label gap": (changed(labels=LABELS + (LABELS == 2)), r"label 3, expected 0\.\.2 without gaps"),
-    "label below": (changed(labels=LABELS - 1), r"label -1, expected 0\.\.2"),
+    "label gap": (
+        changed(labels=LABELS + (LABELS == 2)),
+        r"label 3 in sample 2, expected 0\.\.2 without gaps",
+    ),
+    "label below": (changed(labels=LABELS - 1), r"label -1 in sample 0, expected 0\.\.2"),
     "label huge": (changed(labels=LABELS.astype(np.uint64) + 2**63), "too large"),
     "label floats": (changed(labels=LABELS / 2), "labels is float64"),
-    "label truth": (changed(labels=LABELS > 0), "labels are truth values"),
+    "label truth": (changed(labels=LABELS > 0), "labels are bool"),
     "label matrix": (changed(labels=np.eye(6, dtype=int)), r"labels is int64 \(6, 6\)"),
     "label noise": (changed(labels=np.array([b"\xff"] * 6)), "cannot be read"),
     "years as text": (changed(year=np.array(["1930"] * 6)), "year is <U4"),
@@ -207,7 +210,7 @@ def test_bad_arrays_are_refused_in_one_line_that_names_the_file(tmp_path: Path, 
 
 
 def test_names_that_were_given_must_fit_the_labels(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"label 2, expected 0\.\.1 \(2 class names\)"):
+    with pytest.raises(UserError, match=r"label 2 in sample 2, expected 0\.\.1 \(2 class names\)"):
         read_npz(saved(tmp_path), class_names=["a", "b"])
     with pytest.raises(UserError, match="class 'd' has no images"):
         read_npz(saved(tmp_path), class_names=["a", "b", "c", "d"])

@@ -23,8 +23,7 @@ from data_tools import (
 
 from driftwise.datasets import archive, download
 from driftwise.datasets.catalogue import KNOWN, RemoteFile
-from driftwise.datasets.library import find, load
-from driftwise.datasets.obtain import fetch
+from driftwise.datasets.library import fetch, find, load
 from driftwise.errors import RunFailure, UserError
 
 

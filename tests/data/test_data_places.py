@@ -7,17 +7,34 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
+from driftwise.config.imagenet_weights import resnet18_at_hand
 from driftwise.datasets import paths
-from driftwise.datasets.paths import cache_home, candidates, data_home, locate, not_found
+from driftwise.datasets.library import is_offline
+from driftwise.datasets.paths import (
+    cache_home,
+    candidates,
+    data_home,
+    environment,
+    locate,
+    not_found,
+)
 from driftwise.errors import RunFailure, UserError
 from driftwise.files import alone
 
 HINTS = ("cifar-10-batches-py", "cifar10")
-VARIABLES = ("DRIFTWISE_DATA", "DRIFTWISE_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
+VARIABLES = (
+    "DRIFTWISE_DATA",
+    "DRIFTWISE_CACHE",
+    "DRIFTWISE_OFFLINE",
+    "XDG_DATA_HOME",
+    "XDG_CACHE_HOME",
+    "LOCALAPPDATA",
+)
 
 
 @pytest.fixture
@@ -47,6 +64,7 @@ def test_the_nearer_place_wins_at_every_step(home: Path, monkeypatch: pytest.Mon
         base / "system/cifar10",
         home / "data/cifar10",
         base / "work/data/cifar-10-batches-py",
+        home / ".local/share/recollect/cifar10",
         home / ".local/share/driftwise/cifar10",
         base / "two/cifar10",
         base / "one/cifar10",
@@ -163,6 +181,45 @@ def test_homes_are_where_the_system_expects_them(
         monkeypatch.setenv(variable, str(home.parent / value))
     monkeypatch.setattr(sys, "platform", platform)
     assert (data_home(), cache_home()) == (home.parent / data, home.parent / cache)
+    # A folder under the package's old name is searched next, but nothing is written there.
+    searched = [place.path.parent for place in candidates(("x",))]
+    assert searched[:2] == [data_home(), data_home().with_name("recollect")]
+
+
+@pytest.mark.parametrize("name", ["DATA", "CACHE", "OFFLINE", "RESNET18"])
+def test_a_variable_under_the_old_name_counts_with_one_warning(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    new, old = f"DRIFTWISE_{name}", f"RECOLLECT_{name}"
+    monkeypatch.delenv(new, raising=False)
+    paths._warn_of_old_name.cache_clear()
+    monkeypatch.setenv(old, str(home / "old"))
+    with pytest.warns(UserWarning, match=f"{old} is the old name of {new}") as caught:
+        assert environment(new) == environment(new) == str(home / "old")
+    assert len(caught) == 1
+    paths._warn_of_old_name.cache_clear()
+    monkeypatch.setenv(new, str(home / "new"))
+    assert environment(new) == str(home / "new")
+    monkeypatch.setenv(new, "")
+    assert environment(new) == ""
+
+
+def test_old_variables_are_read_where_the_new_ones_are(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths._warn_of_old_name.cache_clear()
+    monkeypatch.setenv("RECOLLECT_DATA", str(home / "sets"))
+    monkeypatch.setenv("RECOLLECT_CACHE", str(home / "cache"))
+    monkeypatch.setenv("RECOLLECT_OFFLINE", "1")
+    monkeypatch.setenv("RECOLLECT_RESNET18", str(home / "weights"))
+    monkeypatch.delenv("DRIFTWISE_RESNET18", raising=False)
+    (home / "weights").touch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert candidates(("x",))[0].path == home / "sets/x"
+        assert cache_home() == home / "cache"
+        assert is_offline()
+        assert resnet18_at_hand() == home / "weights"
 
 
 def test_relative_xdg_folders_are_ignored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

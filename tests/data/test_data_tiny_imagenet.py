@@ -14,10 +14,10 @@ from driftwise import RunConfig
 from driftwise.config.build import load_data
 from driftwise.datasets.cache import cached, source_of
 from driftwise.datasets.catalogue import known_set
-from driftwise.datasets.identity import identity_of
 from driftwise.datasets.library import cache_name, existing_sources, load
 from driftwise.datasets.readers import tiny_imagenet
 from driftwise.datasets.readers.tiny_imagenet import difference_from_published, read_tiny_imagenet
+from driftwise.datasets.validate import identity_of
 from driftwise.errors import UserError
 
 PUBLISHED = Path(tiny_imagenet.__file__).with_name("tiny_imagenet_classes.txt")

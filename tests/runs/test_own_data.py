@@ -16,7 +16,7 @@ from driftwise.cli import main as cli
 from driftwise.config import build
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
-from driftwise.datasets.identity import identity_of, sampled_identity_of
+from driftwise.datasets.validate import identity_of, sampled_identity_of
 from driftwise.runs.run import run
 from driftwise.types import Dataset
 

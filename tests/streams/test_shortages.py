@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_tools import complaint
 
-from driftwise.datasets.identity import identity_of
-from driftwise.datasets.validate import check_dataset
+from driftwise.datasets.validate import check_dataset, identity_of
 from driftwise.streams.split import cut, make_parts, shortages
 from driftwise.types import Dataset, Parts
 

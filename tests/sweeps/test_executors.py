@@ -19,7 +19,7 @@ from sweep_tools import ENVIRONMENT, is_dead, job_of, tiny_plan, undisturbed, un
 
 import driftwise
 from driftwise.config import build
-from driftwise.datasets.identity import sampled_identity_of
+from driftwise.datasets.validate import sampled_identity_of
 from driftwise.runs.store import LOCK, RunFolder, is_busy, is_finished
 from driftwise.sweeps.executors import InProcess, Pool, cores
 from driftwise.sweeps.job import Job, Outcome, is_damaged, perform

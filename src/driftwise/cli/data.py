@@ -115,7 +115,7 @@ def _as_json(line: Any) -> dict[str, Any]:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
-    from driftwise.datasets.obtain import fetch
+    from driftwise.datasets.library import fetch
 
     refuse_part_options(arguments)
     name = known_set(arguments.name).name

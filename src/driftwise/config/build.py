@@ -26,10 +26,9 @@ from driftwise.config.presets import (
 from driftwise.config.schema import RunConfig
 from driftwise.config.untestable import untestable_checks
 from driftwise.datasets.cache import verified_sha256
-from driftwise.datasets.identity import identity_of, is_sampled, sampled_identity_of
-from driftwise.datasets.library import Warn
 from driftwise.datasets.readers.tiny_imagenet import difference_from_published
-from driftwise.datasets.validate import check_dataset
+from driftwise.datasets.reading import Warn
+from driftwise.datasets.validate import check_dataset, identity_of, is_sampled, sampled_identity_of
 from driftwise.detect import (
     Detector,
     LearnerEncoder,
@@ -184,7 +183,7 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     if isinstance(entry, CustomPart):
         dataset = entry.make(*where, options=options)
     else:
-        dataset = entry.factory()(*where, tell=tell, **options)
+        dataset = entry.factory()(*where, tell=tell, **entry.fixed, **options)
     _refuse_unpublished_order(config, dataset)
     return check_dataset(dataset, source=config.benchmark)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftwise.datasets.paths import candidates, locate
+from driftwise.datasets.paths import candidates, environment, locate
 from driftwise.detect.encoders import Encoder, RandomEncoder, Surroundings
 from driftwise.detect.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
 from driftwise.errors import UserError
@@ -64,7 +64,7 @@ def find_resnet18() -> Path:
 
 def resnet18_at_hand() -> Path | None:
     """The file that the variable names, or the first one where data are looked for."""
-    if chosen := os.environ.get(VARIABLE):
+    if chosen := environment(VARIABLE):
         named = Path(chosen).expanduser()
         file = named / FILE if named.is_dir() else named
         if not file.is_file():

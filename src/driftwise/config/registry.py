@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftwise.config.custom import CustomPart, is_import_path
+from driftwise.datasets.catalogue import KNOWN
 from driftwise.errors import UserError, unknown_name
 
 
@@ -52,38 +53,14 @@ class Entry:
 
 CATALOGUE: dict[str, dict[str, Entry]] = {
     "benchmark": {
-        "digits-cd": Entry(
-            summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
-            target="driftwise.config.benchmarks:digits",
-        ),
-        "fmnist-cd": Entry(
-            summary="Fashion-MNIST, 5 tasks of 2 classes",
-            target="driftwise.config.benchmarks:fashion_mnist",
-        ),
-        "cifar10-cd": Entry(
-            summary="CIFAR-10, 5 tasks of 2 classes",
-            target="driftwise.config.benchmarks:cifar10",
-        ),
-        "cifar100-cd": Entry(
-            summary="CIFAR-100, 10 tasks of 10 classes",
-            target="driftwise.config.benchmarks:cifar100",
-        ),
-        "tinyimagenet-cd": Entry(
-            summary="Tiny-ImageNet, 10 tasks of 20 classes",
-            target="driftwise.config.benchmarks:tiny_imagenet",
-        ),
-        "clear10-cd": Entry(
-            summary="CLEAR-10, 5 tasks of 2 classes; natural drift from buckets 1-2 to 9-10",
-            target="driftwise.config.benchmarks:clear10",
-        ),
-        "pacs-cd": Entry(
-            summary="PACS, 4 uneven tasks; photos come back as paintings, cartoons, sketches",
-            target="driftwise.config.benchmarks:pacs",
-        ),
-        "yearbook-cd": Entry(
-            summary="Yearbook portraits by decade, 2 classes, tasks without new ones",
-            target="driftwise.config.benchmarks:yearbook",
-        ),
+        **{
+            known.benchmark: Entry(
+                summary=known.benchmark_summary,
+                target="driftwise.config.benchmarks:known",
+                fixed={"name": known.name},
+            )
+            for known in KNOWN.values()
+        },
         "folder": Entry(
             summary="images of one's own: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
             target="driftwise.config.benchmarks:folder",

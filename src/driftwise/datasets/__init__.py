@@ -1,1 +1,59 @@
-"""Images and labels as uint8 arrays: readers, downloads, the cache, and how samples are cut."""
+"""Data sets: known ones by name, one's own from a folder, a file, arrays or torch.
+
+load("cifar-10")                    a known data set: found, or downloaded, and decoded once
+from_folder("photos", size=64)      images in folders: class/*.jpg, domain/class, split/class
+from_arrays(images, labels)         arrays or tensors
+from_torch(dataset, test=...)       any torch data set of (image, label)
+load_own("photos.npz")              a folder, an .npz file or a Hugging Face data set
+
+All of them return a `driftwise.types.Dataset`: uint8 images (samples, height, width, channels),
+int64 labels (samples,), class names, and, where there are any, a test part and domains.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from driftwise.datasets.arrays import from_arrays, from_torch, from_torch_dataset
+    from driftwise.datasets.library import fetch, find, load, status
+    from driftwise.datasets.own import from_folder, load_own
+    from driftwise.datasets.validate import group_domains
+
+_HOMES = {
+    "fetch": "library",
+    "find": "library",
+    "from_arrays": "arrays",
+    "from_folder": "own",
+    "from_torch": "arrays",
+    "from_torch_dataset": "arrays",
+    "group_domains": "validate",
+    "load": "library",
+    "load_own": "own",
+    "status": "library",
+}
+
+__all__ = [
+    "fetch",
+    "find",
+    "from_arrays",
+    "from_folder",
+    "from_torch",
+    "from_torch_dataset",
+    "group_domains",
+    "load",
+    "load_own",
+    "status",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the catalogue must stay quick to import."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
-from driftwise.datasets.progress import StageProgress
+from driftwise.datasets.reading import StageProgress
 from driftwise.errors import RunFailure, UserError
 
 MAX_BYTES = 64 * 2**30

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate
 from driftwise.datasets.paths import cache_home
+from driftwise.datasets.reading import Allocate
 from driftwise.errors import RunFailure, UserError
 from driftwise.files import alone, quietly, sync, write_json, writing
 

@@ -1,4 +1,7 @@
-"""The data sets that go by a name here: facts, and nothing that imports more than paths.
+"""The known data sets and the benchmarks made of them: each fact once, and quick to import.
+
+To add a data set, write a reader (`readers/`) and an entry here; `config/registry.py` takes the
+benchmark's name and summary from it, `config/presets.py` has its settings.
 
 A checksum is pinned only where somebody else has published it: MD5 sums as torchvision, Avalanche
 and Renate check them, SHA-256 sums as Keras does. What has none must be fetched by hand.
@@ -11,13 +14,12 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from driftwise.datasets.progress import StageProgress
+from driftwise.datasets.reading import Allocate, StageProgress
 from driftwise.errors import UserError, unknown_name
 
 if TYPE_CHECKING:  # they import torch, which looking a data set up should not cost
-    from driftwise.datasets.allocate import Allocate
     from driftwise.types import Dataset
 
 
@@ -46,11 +48,17 @@ class KnownSet:
     name: str
     benchmark: str
     """the benchmark that is made of it"""
+    benchmark_summary: str
+    """its tasks and drift"""
     summary: str
     licence: str
     homepage: str
     reader: str
-    """import path of its function in `official.py`, `module:name`"""
+    """the function in `readers/` that reads it, `module:name`"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """keyword arguments of the reader"""
+    domain_groups: Mapping[str, str] = field(default_factory=dict)
+    """what the benchmark calls its domains, several under one name; none: as they are"""
     hints: tuple[str, ...] = ()
     """names it goes by in a folder of data sets; none: it comes inside a package"""
     looks_right: Callable[[Path], bool] = lambda _: False
@@ -90,9 +98,10 @@ class KnownSet:
     def read(
         self, path: Path, allocate: Allocate, progress: StageProgress | None = None
     ) -> Dataset:
-        """Read it from where it lies; `progress` is told of images where there are files."""
+        """Read it from where it lies; `progress` counts images."""
         module, _, name = self.reader.partition(":")
-        dataset: Dataset = getattr(importlib.import_module(module), name)(path, allocate, progress)
+        read = getattr(importlib.import_module(f"driftwise.datasets.readers.{module}"), name)
+        dataset: Dataset = read(path, allocate=allocate, progress=progress, **self.settings)
         return dataset
 
 
@@ -166,10 +175,23 @@ def _holds_portraits(path: Path) -> bool:
         classes, years = (distinct_values(path, key) for key in ("labels", "year"))
     except UserError:
         return False
-    return (classes <= {0, 1} or classes <= {"female", "male"}) and years <= {*_YEARBOOK_YEARS}
+    return (classes <= {0, 1} or classes <= {*YEARBOOK_CLASSES}) and years <= {*_YEARBOOK_YEARS}
 
 
 _YEARBOOK_YEARS = range(1905, 2014)
+YEARBOOK_CLASSES = ("female", "male")
+FASHION_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 
 _FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
@@ -179,19 +201,22 @@ _ALL = (
     KnownSet(
         name="digits",
         benchmark="digits-cd",
+        benchmark_summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
         summary="1,797 handwritten digits, 8x8 grey, inside scikit-learn",
         licence="CC BY 4.0",
         homepage="https://archive.ics.uci.edu/dataset/80",
-        reader="driftwise.datasets.readers.official:digits",
+        reader="digits:read_digits",
         num_samples=(1797, 0),
     ),
     KnownSet(
         name="fashion-mnist",
         benchmark="fmnist-cd",
+        benchmark_summary="Fashion-MNIST, 5 tasks of 2 classes",
         summary="70,000 articles of clothing in 10 classes, 28x28 grey",
         licence="MIT",
         homepage="https://github.com/zalandoresearch/fashion-mnist",
-        reader="driftwise.datasets.readers.official:fashion_mnist",
+        reader="idx:read_idx",
+        settings={"class_names": FASHION_CLASSES},
         hints=("fashion-mnist", "FashionMNIST/raw", "fashion_mnist", "fmnist"),
         looks_right=_holds_file(
             "train-images-idx3-ubyte",
@@ -234,10 +259,11 @@ _ALL = (
     KnownSet(
         name="cifar-10",
         benchmark="cifar10-cd",
+        benchmark_summary="CIFAR-10, 5 tasks of 2 classes",
         summary="60,000 small photos in 10 classes, 32x32 colour",
         licence="none stated",
         homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-        reader="driftwise.datasets.readers.official:cifar10",
+        reader="cifar:read_cifar10",
         hints=("cifar-10", "cifar-10-batches-py", "cifar-10-batches-bin", "cifar10", "CIFAR10"),
         inner=("cifar-10-batches-py", "cifar-10-batches-bin"),
         looks_right=_holds_file("data_batch_1", "test_batch", "data_batch_1.bin", "test_batch.bin"),
@@ -264,10 +290,11 @@ _ALL = (
     KnownSet(
         name="cifar-100",
         benchmark="cifar100-cd",
+        benchmark_summary="CIFAR-100, 10 tasks of 10 classes",
         summary="60,000 small photos in 100 classes, 32x32 colour",
         licence="none stated",
         homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-        reader="driftwise.datasets.readers.official:cifar100",
+        reader="cifar:read_cifar100",
         hints=("cifar-100", "cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100"),
         inner=("cifar-100-python", "cifar-100-binary"),
         looks_right=_holds_cifar100,
@@ -290,10 +317,11 @@ _ALL = (
     KnownSet(
         name="tiny-imagenet",
         benchmark="tinyimagenet-cd",
+        benchmark_summary="Tiny-ImageNet, 10 tasks of 20 classes",
         summary="110,000 photos in 200 classes, 64x64 colour",
         licence="research and teaching only (ImageNet)",
         homepage="https://cs231n.stanford.edu",
-        reader="driftwise.datasets.readers.official:tiny_imagenet",
+        reader="tiny_imagenet:read_tiny_imagenet",
         hints=("tiny-imagenet", "tiny-imagenet-200"),
         inner=("tiny-imagenet-200",),
         looks_right=_holds_file("wnids.txt"),
@@ -313,10 +341,17 @@ _ALL = (
     KnownSet(
         name="clear-10",
         benchmark="clear10-cd",
+        benchmark_summary="CLEAR-10, 5 tasks of 2 classes; natural drift from buckets 1-2 to 9-10",
         summary="photos in 10 classes over ten periods from 2004 to 2014, 224x224 colour",
         licence="Creative Commons, by photo (YFCC100M)",
         homepage="https://clear-benchmark.github.io",
-        reader="driftwise.datasets.readers.official:clear10",
+        reader="clear:read_clear10",
+        domain_groups={
+            "1": "buckets 1-2",
+            "2": "buckets 1-2",
+            "9": "buckets 9-10",
+            "10": "buckets 9-10",
+        },
         hints=("clear-10", "clear10", "CLEAR10", "CLEAR-10"),
         looks_right=_holds_folder("train_image_only/labeled_images", "test/labeled_images"),
         sources=("train_image_only/labeled_images", "test/labeled_images"),
@@ -336,10 +371,13 @@ _ALL = (
     KnownSet(
         name="pacs",
         benchmark="pacs-cd",
+        benchmark_summary="PACS, 4 uneven tasks; photos come back as paintings, cartoons, sketches",
         summary="9,991 photos, paintings, cartoons and sketches in 7 classes, read at 64x64 colour",
         licence="none stated",
         homepage="https://dali-dl.github.io/project_iccv2017.html",
-        reader="driftwise.datasets.readers.official:pacs",
+        reader="folders:read_folder",
+        # The official images are 227x227; their shapes are plain enough for this.
+        settings={"size": 64, "channels": 3, "layout": "domain/class"},
         hints=("pacs", "PACS"),
         inner=("kfold",),
         looks_right=_holds_folder("photo/giraffe", "sketch/giraffe"),
@@ -353,10 +391,14 @@ _ALL = (
     KnownSet(
         name="yearbook",
         benchmark="yearbook-cd",
+        benchmark_summary="Yearbook portraits by decade, 2 classes, tasks without new ones",
         summary="portraits of American students by decade from 1905 to 2013, 2 classes, grey",
         licence="none stated",
         homepage="https://people.eecs.berkeley.edu/~shiry/projects/yearbooks/yearbooks.html",
-        reader="driftwise.datasets.readers.official:yearbook",
+        reader="npz:read_npz",
+        # Its `is_valid` marks an uneven share of the years from 1930 on; it is no test part, since
+        # a stream of decades is scored decade by decade.
+        settings={"class_names": YEARBOOK_CLASSES, "group_years": 10, "keep_test": False},
         hints=("yearbook", "yearbook.npz", "yearbook_32.npz"),
         looks_right=_holds_portraits,
         inner=("yearbook.npz", "yearbook_32.npz"),

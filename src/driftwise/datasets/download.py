@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftwise.datasets.progress import StageProgress
+from driftwise.datasets.reading import StageProgress
 from driftwise.errors import UserError
 from driftwise.files import alone, own_file, replacing, sync, writing
 

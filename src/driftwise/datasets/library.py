@@ -2,34 +2,42 @@
 
 load("cifar-10")        the data set, wherever it is
 find("cifar-10")        where it is
+fetch("cifar-10")       download it
 status()                what is known, and what is here
 """
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftwise.datasets import archive, download
 from driftwise.datasets.catalogue import KNOWN, KnownSet, known_set
-from driftwise.datasets.obtain import fetch, how_to_get
-from driftwise.datasets.paths import VARIABLE, Place, candidates, locate, not_found
-from driftwise.datasets.progress import Progress
+from driftwise.datasets.paths import (
+    VARIABLE,
+    Place,
+    candidates,
+    data_home,
+    environment,
+    locate,
+    not_found,
+)
+from driftwise.datasets.reading import Allocate, Progress, Warn, empty, stage
 from driftwise.errors import UserError
+from driftwise.files import alone, refuse_links, writing
 
 if TYPE_CHECKING:
-    from driftwise.datasets.allocate import Allocate
     from driftwise.types import Dataset
 
 OFFLINE = "DRIFTWISE_OFFLINE"
 """The environment variable that rules downloads out: anything but empty or 0."""
-
-Warn = Callable[[str], None]
-"""Told what a person should know although nothing has gone wrong."""
+REMEDY = "free some space or let XDG_DATA_HOME name another folder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +58,25 @@ class Status:
 
 def load(
     name: str,
-    path: Path | None = None,
+    path: str | Path | None = None,
     *,
     progress: Progress | None = None,
     warn: Warn | None = None,
 ) -> Dataset:
     """A known data set, its pixels mapped from a file that the first use makes.
 
-    It is looked for on this machine first: at `path` and nowhere else if that is given. Otherwise
-    it is downloaded where that is possible, unless DRIFTWISE_OFFLINE is set.
+    Args:
+        name: of the data set (`cifar-10`) or of its benchmark (`cifar10-cd`); `driftwise data list`
+            shows them all.
+        path: where it lies, instead of the usual places. Without one, a data set that is not on
+            this machine is downloaded where that is possible, unless DRIFTWISE_OFFLINE is set.
+        progress: called while it is downloaded, unpacked and decoded.
+        warn: called with what a user should know.
     """
     known = known_set(name)
+    path = None if path is None else Path(path)
     if known.is_embedded:
         refuse_path(known, path)
-        from driftwise.datasets.allocate import empty
-
         return known.read(Path(), empty)
     found = find(name, path)
     if found is None:
@@ -72,7 +84,7 @@ def load(
     from driftwise.datasets.cache import cached, source_of
 
     def read(allocate: Allocate) -> Dataset:
-        return known.read(found, allocate, progress and partial(progress, f"decoding {known.name}"))
+        return known.read(found, allocate, stage(progress, f"decoding {known.name}"))
 
     return cached(
         cache_name(known.name, None if path is None else found),
@@ -94,6 +106,31 @@ def status() -> list[Status]:
     return [_status(known) for known in KNOWN.values()]
 
 
+def fetch(name: str, *, progress: Progress | None = None) -> Path:
+    """Download a data set into the user's data folder; where it then lies.
+
+    What is there already is kept. Nothing shows in its place until all of it is there; an
+    interrupted download goes on where it stopped.
+    """
+    known = known_set(name)
+    if known.is_embedded:
+        raise UserError(f"{known.name} comes inside a package; there is nothing to fetch")
+    if not known.files:
+        raise UserError(
+            f"{known.name} has no official address to fetch it from; {'; '.join(_by_hand(known))}"
+        )
+    target = data_home() / known.name
+    with writing(target, REMEDY):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with alone(target):
+        if not target.exists():
+            _bring(known, target, progress)
+    found = known.within(target)
+    if found is None:
+        raise UserError(f"{target} exists, but holds no {known.name}; remove it to fetch it anew")
+    return found
+
+
 def existing_sources(known: KnownSet, found: Path) -> list[Path]:
     """The files and folders that a data set is read from, those that are there."""
     return [path for source in known.sources if (path := found / source).exists()]
@@ -102,7 +139,7 @@ def existing_sources(known: KnownSet, found: Path) -> list[Path]:
 def cache_name(name: str, path: Path | None) -> str:
     """What the decoded copy is called; one per path where a user chose the path.
 
-    Otherwise two folders would take turns in throwing each other's copy away.
+    Otherwise two folders would replace each other's copy in turn.
     """
     if path is None:
         return name
@@ -110,17 +147,34 @@ def cache_name(name: str, path: Path | None) -> str:
 
 
 def refuse_path(known: KnownSet, path: Path | None) -> None:
-    """An error for a path to a data set that comes inside a package."""
+    """Refuse a path to a data set that comes inside a package."""
     if path is not None:
         raise UserError(
             f"{known.name} comes inside a package and is read from nowhere else; leave out {path}"
         )
 
 
+def is_offline() -> bool:
+    """Whether the user has ruled downloads out."""
+    return environment(OFFLINE) not in ("", "0")
+
+
+def nowhere(known: KnownSet, path: Path | None, remark: str = "") -> UserError:
+    """The error for a data set that is not on this machine: where it was looked for, what helps."""
+    tried = _by_folder(candidates(known.hints, explicit=path), known.hints)
+    what_helps = [
+        *([f"driftwise data fetch {known.name}   (from {_host(known)})"] if known.files else []),
+        *_by_hand(known),
+        f'data="PATH", or {VARIABLE}=FOLDER, if it lies elsewhere',
+    ]
+    error = not_found(known.name, tried, what_helps)
+    return UserError(f"{error}\n({remark})") if remark else error
+
+
 def _obtain(
     known: KnownSet, path: Path | None, progress: Progress | None, warn: Warn | None
 ) -> Path:
-    """Download a data set that is nowhere; an error that says where it was looked for."""
+    """Download a data set that was not found; an error that says where it was looked for."""
     if path is not None or not known.files:
         raise nowhere(known, path)
     if is_offline():
@@ -133,16 +187,50 @@ def _obtain(
         raise nowhere(known, path, str(error)) from error
 
 
-def is_offline() -> bool:
-    """Whether the user has ruled downloads out."""
-    return os.environ.get(OFFLINE, "") not in ("", "0")
+def _bring(known: KnownSet, target: Path, progress: Progress | None) -> None:
+    """Fetch and unpack beside the target, which appears when all is done."""
+    desk = target.with_name(f"{target.name}.fetching")
+    refuse_links(target.parent, desk)
+    brought: list[Path] = []
+    for file in known.files:
+        here = download.fetch(
+            file.url,
+            desk / file.name,
+            md5=file.md5,
+            sha256=file.sha256,
+            size=file.size,
+            progress=stage(progress, f"downloading {file.name}"),
+        )
+        if file.extract:
+            unpacked = desk / f"{file.name}.unpacked"
+            shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
+            archive.extract(here, unpacked, progress=stage(progress, f"unpacking {file.name}"))
+            brought += unpacked.iterdir()
+        else:
+            brought.append(here)
+    content = desk / "content"
+    with writing(target, REMEDY):
+        shutil.rmtree(content, ignore_errors=True)
+        content.mkdir()
+        for entry in brought:
+            _move_into(content, entry)
+        content.rename(target)
+    shutil.rmtree(desk, ignore_errors=True)  # the archives are no longer needed
 
 
-def nowhere(known: KnownSet, path: Path | None, remark: str = "") -> UserError:
-    """The error for a data set that is not on this machine: where it was looked for, what helps."""
-    tried = _by_folder(candidates(known.hints, explicit=path), known.hints)
-    error = not_found(known.name, tried, _what_helps(known))
-    return UserError(f"{error}\n({remark})") if remark else error
+def _move_into(folder: Path, entry: Path) -> None:
+    """Move a file or a folder into another one; folders of the same name become one."""
+    target = folder / entry.name
+    if not target.exists():
+        entry.rename(target)
+    elif target.is_dir() and entry.is_dir():
+        for inner in entry.iterdir():
+            _move_into(target, inner)
+    # The same readme in two archives is no contradiction.
+    elif not (target.is_file() and entry.is_file() and filecmp.cmp(target, entry, shallow=False)):
+        raise UserError(
+            f"two of the archives hold different files at {target}; they do not belong together"
+        )
 
 
 def _by_folder(places: Sequence[Place], hints: Sequence[str]) -> list[Place]:
@@ -161,10 +249,9 @@ def _by_folder(places: Sequence[Place], hints: Sequence[str]) -> list[Place]:
     return grouped
 
 
-def _what_helps(known: KnownSet) -> list[str]:
-    lines = [f"driftwise data fetch {known.name}   (from {_host(known)})"] if known.files else []
-    lines += how_to_get(known)
-    return [*lines, f'data="PATH", or {VARIABLE}=FOLDER, if it lies elsewhere']
+def _by_hand(known: KnownSet) -> list[str]:
+    """What a user can do to get a data set, other than let it be fetched."""
+    return [way.format(place=data_home() / known.name) for way in known.by_hand]
 
 
 def _host(known: KnownSet) -> str:

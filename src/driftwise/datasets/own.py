@@ -1,20 +1,18 @@
-"""Anybody's own images: a folder, an `.npz` file or a Hugging Face data set, decoded once."""
+"""Images of one's own: a folder, an `.npz` file or a Hugging Face data set, decoded once."""
 
 from __future__ import annotations
 
 import tarfile
 import zipfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from driftwise.datasets.library import Warn, cache_name
-from driftwise.datasets.progress import Progress
+from driftwise.datasets.library import cache_name
+from driftwise.datasets.reading import Allocate, Progress, Warn, stage
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:
-    from driftwise.datasets.allocate import Allocate
     from driftwise.datasets.readers.decode import Fit, Skipped
     from driftwise.datasets.readers.folders import Layout
     from driftwise.types import Dataset
@@ -23,7 +21,36 @@ VERSION = 1
 """Goes up when the readers give other pixels for the same files."""
 
 Kind = Literal["a folder of images", "an .npz file", "a Hugging Face data set"]
-"""What can be read, in the words in which errors speak of it."""
+"""What can be read, as messages call it."""
+
+
+def from_folder(
+    path: str | Path,
+    *,
+    size: int | tuple[int, int] | None = None,
+    channels: int | None = None,
+    layout: Layout = "auto",
+    fit: Fit = "crop",
+    on_bad: Callable[[Skipped], None] | None = None,
+    progress: Progress | None = None,
+    warn: Warn | None = None,
+) -> Dataset:
+    """Images in folders: `class/*.jpg`, `domain/class/*.jpg` or `split/class/*.jpg`.
+
+    The arguments are those of `load_own`; anything but a folder of images is refused.
+    """
+    if (kind := kind_of(Path(path).expanduser())) != "a folder of images":
+        raise UserError(f"{path} is {kind}, expected a folder of images; load_own reads it")
+    return load_own(
+        path,
+        size=size,
+        channels=channels,
+        layout=layout,
+        fit=fit,
+        on_bad=on_bad,
+        progress=progress,
+        warn=warn,
+    )
 
 
 def load_own(
@@ -40,11 +67,21 @@ def load_own(
 ) -> Dataset:
     """A data set of one's own, its pixels mapped from a file that the first use makes.
 
-    A folder is read by `read_folder` (size, channels, layout, fit), a file by `read_npz`
-    (group_years), what Hugging Face's `save_to_disk` wrote by `read_huggingface`. A setting that
-    has no meaning there is refused. Changed files, or other settings, make it anew. `warn` is told
-    of images that are missing or left out. A file in a folder that is no usable image is an
-    error, or told to `on_bad` and left out, and so are classes that have none.
+    Changed files, or other settings, make that file anew.
+
+    Args:
+        path: a folder of images, an `.npz` file (`read_npz` says what it holds), or a folder that
+            Hugging Face's `save_to_disk` wrote.
+        size: folders only: the side, or (height, width), that images are brought to. None: they
+            must all have one size.
+        channels: folders only: 1 (grey) or 3 (colour). None: grey if every image is.
+        layout: folders only: what the levels of folders mean.
+        fit: folders only: how an image is brought to the size.
+        group_years: `.npz` files only: how many years make one domain.
+        on_bad: folders only: called with each file that is no usable image; the file, and classes
+            without any other, are left out. None: such a file is an error.
+        progress: called while images are decoded.
+        warn: called with what a user should know, such as classes without images in a domain.
     """
     from driftwise.datasets.cache import cached, source_of
     from driftwise.datasets.readers.folders import check_settings, list_folder
@@ -59,7 +96,7 @@ def load_own(
         _refuse(path, kind, changed, "a folder of images")
     if kind != "an .npz file":
         _refuse(path, kind, [] if group_years is None else ["group_years"], "an .npz file")
-    # Before anything is looked up: in the name of a copy "32" and 32 are the same.
+    # Before the name of the copy is made, in which "32" and 32 are the same.
     size = check_settings(size=size, channels=channels, layout=layout, fit=fit)
     check_group_years(group_years)
     settings = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
@@ -70,8 +107,7 @@ def load_own(
         if on_bad is not None:
             from driftwise.datasets.readers.decode import undecodable
 
-            telling = progress and partial(progress, f"looking through {path.name}")
-            for bad in undecodable(listing.files, telling):
+            for bad in undecodable(listing.files, stage(progress, f"checking {path.name}")):
                 left_out.add(bad.file)
                 on_bad(bad)
         for remark in listing.without(left_out).remarks:
@@ -81,14 +117,15 @@ def load_own(
         settings += " without bad images"
 
     def read(allocate: Allocate) -> Dataset:
+        decoding = stage(progress, f"decoding {path.name}")
         if kind == "an .npz file":
             from driftwise.datasets.readers.npz import read_npz
 
-            return read_npz(path, group_years=group_years, allocate=allocate)
+            return read_npz(path, group_years=group_years, allocate=allocate, progress=decoding)
         if kind == "a Hugging Face data set":
-            from driftwise.datasets.adapters import read_huggingface
+            from driftwise.datasets.readers.huggingface import read_huggingface
 
-            return read_huggingface(path, allocate=allocate)
+            return read_huggingface(path, allocate=allocate, progress=decoding)
         from driftwise.datasets.readers.folders import read_folder
 
         return read_folder(
@@ -100,14 +137,14 @@ def load_own(
             left_out=left_out,
             skip_empty=skip_bad,
             allocate=allocate,
-            progress=progress and partial(progress, f"decoding {path.name}"),
+            progress=decoding,
         )
 
     return cached(copy_name(path), source_of([path], tag=settings), read, warn=warn)
 
 
 def kind_of(path: Path) -> Kind:
-    """What lies at a path, by a look at names alone; nothing there is an error."""
+    """What lies at a path, by names alone; UserError where there is nothing."""
     if not path.exists():
         raise UserError(f"expected a folder of images or an .npz file at {path}, found nothing")
     if path.is_file():
@@ -127,7 +164,7 @@ def _refuse_archive(path: Path) -> None:
         else:
             is_archive = tarfile.is_tarfile(path)
     except (OSError, zipfile.BadZipFile, tarfile.TarError):
-        return  # what is wrong with it is told by whoever reads it
+        return  # its reader will report what is wrong
     if is_archive:
         raise UserError(
             f"{path} is an archive without arrays; unpack it, and give the folder of images"

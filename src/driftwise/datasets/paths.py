@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftwise.errors import UserError
+from driftwise.errors import UserError, warn_caller
 
 SYSTEM_FOLDERS = (Path("/usr/local/share/datasets"), Path("/usr/share/datasets"))
 """Where system packages put data sets; Debian's Fashion-MNIST is `fashion-mnist` in the last."""
 
 GIVEN = "the path that was given"
 VARIABLE = "DRIFTWISE_DATA"
+
+OLD_NAME = "recollect"
+"""The name of this package until 0.1: its data folder and its variables are still read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,7 @@ class Place:
 
 
 def candidates(name_hints: Sequence[str], *, explicit: Path | None = None) -> list[Place]:
-    """Every place worth a look, the first one first; an explicit path rules out all others.
+    """Every place where a data set may lie, in order; an explicit path rules out all others.
 
     Hints are the names a data set goes by in a folder of data sets: `("fashion-mnist",
     "FashionMNIST/raw")`. A path the user names may be such a folder or the data set itself.
@@ -43,6 +47,7 @@ def candidates(name_hints: Sequence[str], *, explicit: Path | None = None) -> li
     ]
     for folder, origin in (
         (data_home(), "the user's data folder"),
+        (_data_home(OLD_NAME), "the data folder under the package's old name"),
         (Path("data").absolute(), "torchvision's usual folder"),
         (_home() / "data", "torchvision's usual folder"),
         *((folder, "the system's packages") for folder in SYSTEM_FOLDERS),
@@ -77,17 +82,39 @@ def not_found(name: str, tried: Sequence[Place], help_lines: Sequence[str]) -> U
 
 def data_home() -> Path:
     """The user's folder for data sets; it need not exist."""
+    return _data_home("driftwise")
+
+
+def _data_home(name: str) -> Path:
     usual = {"darwin": "Library/Application Support", "win32": "AppData/Local"}
-    return _base("XDG_DATA_HOME", usual.get(sys.platform, ".local/share")) / "driftwise"
+    return _base("XDG_DATA_HOME", usual.get(sys.platform, ".local/share")) / name
 
 
 def cache_home() -> Path:
     """The user's folder for what can be made anew; it need not exist."""
-    if chosen := os.environ.get("DRIFTWISE_CACHE"):
+    if chosen := environment("DRIFTWISE_CACHE"):
         return Path(chosen).expanduser().absolute()
     usual = {"darwin": "Library/Caches", "win32": "AppData/Local"}
     home = _base("XDG_CACHE_HOME", usual.get(sys.platform, ".cache")) / "driftwise"
     return home / "cache" if sys.platform == "win32" else home
+
+
+def environment(variable: str) -> str:
+    """The value of a variable DRIFTWISE_*, empty where it is not set.
+
+    Where it is not set, but the variable of the package's old name is, that one counts, with a
+    warning.
+    """
+    old = variable.replace("DRIFTWISE", OLD_NAME.upper())
+    if variable in os.environ or not os.environ.get(old):
+        return os.environ.get(variable, "")
+    _warn_of_old_name(old, variable)
+    return os.environ[old]
+
+
+@functools.cache  # once in a process
+def _warn_of_old_name(old: str, new: str) -> None:
+    warn_caller(f"{old} is the old name of {new} and is used for now; set {new} instead")
 
 
 def _named(folder: Path, hints: Sequence[str], origin: str) -> list[Place]:
@@ -99,7 +126,7 @@ def _named(folder: Path, hints: Sequence[str], origin: str) -> list[Place]:
 
 def _listed(variable: str) -> list[Path]:
     """The folders an environment variable names, as PATH does."""
-    listed = os.environ.get(variable, "").split(os.pathsep)
+    listed = environment(variable).split(os.pathsep)
     return [Path(folder).expanduser().absolute() for folder in listed if folder]
 
 

@@ -1,8 +1,11 @@
-"""Whether a data set is what the rest of the house takes it for; checked once, at the door."""
+"""Checks of a data set, and its identity: which data a run was made with."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,9 @@ from driftwise.types import Dataset
 
 
 def check_dataset(dataset: object, *, source: str) -> Dataset:
-    """The data set itself, if it is one; UserError in one line otherwise.
+    """The data set itself if its fields fit one another, else a UserError of one line.
 
-    Arrays that run backwards are copied.
+    Arrays with negative strides are copied. `source` is what messages call the data.
     """
     if not isinstance(dataset, Dataset):
         raise UserError(
@@ -74,3 +77,74 @@ def _check_array(
         raise UserError(
             f"{source}: {name} must be {np.dtype(kind)} {shape}; got {array.dtype} {array.shape}"
         )
+
+
+def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
+    """Each group of `groups` (domain -> group) as one domain, all other samples as one more.
+
+    No sample is left out: that would copy pixels that may be larger than memory, and a stream
+    shows only the domains that its schedule names.
+    """
+    assert dataset.domains is not None, "only a data set with domains can be grouped"
+    names = (*dict.fromkeys(groups.values()), "other")
+    number_of = np.full(len(dataset.domain_names), len(names) - 1, dtype=np.int64)
+    for domain, group in groups.items():
+        if domain not in dataset.domain_names:
+            known = ", ".join(dataset.domain_names)
+            raise UserError(f"the data has no domain {domain!r}; it has {known}")
+        number_of[dataset.domain_names.index(domain)] = names.index(group)
+    return dataclasses.replace(dataset, domains=number_of[dataset.domains], domain_names=names)
+
+
+# Identity
+
+
+_PREFIX = "sha256:"
+"""How an identity begins that covers everything."""
+_SAMPLED = 1000
+"""Images that the identities of earlier versions covered; all labels were."""
+_CHUNK_BYTES = 1 << 24
+
+
+def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
+    """A digest of everything: names, shapes, every label, domain and pixel.
+
+    `images_sha256` spares reading the images where somebody has just done so.
+    """
+    plain = [
+        list(dataset.images.shape),
+        list(dataset.class_names),
+        list(dataset.domain_names),
+        images_sha256 or _sha256(dataset.images),
+        *(
+            None if column is None else _sha256(column)
+            for column in (dataset.labels, dataset.is_test, dataset.domains)
+        ),
+    ]
+    return _PREFIX + hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:32]
+
+
+def is_sampled(identity: str | None) -> bool:
+    """Whether an identity is of an earlier version's kind, which covered some images only."""
+    return identity is not None and not identity.startswith(_PREFIX)
+
+
+def sampled_identity_of(dataset: Dataset) -> str:
+    """What earlier versions took for the identity: of at most 1,000 images, spread evenly."""
+    digest = hashlib.sha256()
+    plain = [list(dataset.images.shape), list(dataset.class_names), list(dataset.domain_names)]
+    digest.update(json.dumps(plain).encode())
+    for column in (dataset.labels, dataset.is_test, dataset.domains):
+        digest.update(b"none" if column is None else np.ascontiguousarray(column).tobytes())
+    some = np.linspace(0, len(dataset.images) - 1, min(_SAMPLED, len(dataset.images))).astype(int)
+    digest.update(dataset.images[some].tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _sha256(array: np.ndarray) -> str:
+    """Of an array's bytes in C order, some megabytes at a time: it may be larger than memory."""
+    digest = hashlib.sha256()
+    step = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(array), step):
+        digest.update(np.ascontiguousarray(array[start : start + step]).data)
+    return digest.hexdigest()

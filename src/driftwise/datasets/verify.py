@@ -9,22 +9,20 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from driftwise.datasets.allocate import discard
 from driftwise.datasets.cache import verify_cache
 from driftwise.datasets.catalogue import KnownSet, known_set, recognise
 from driftwise.datasets.library import cache_name, existing_sources, find, nowhere, refuse_path
 from driftwise.datasets.own import copy_name, kind_of
 from driftwise.datasets.paths import cache_home
-from driftwise.datasets.progress import Progress, StageProgress
 from driftwise.datasets.readers.decode import BadPicture, Skipped, decode, decode_all, undecodable
 from driftwise.datasets.readers.folders import SUFFIXES, Listing, list_folder
 from driftwise.datasets.readers.npz import read_npz
+from driftwise.datasets.reading import Progress, discard, stage
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -96,7 +94,7 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
     if kind == "an .npz file":
         found = read_npz(path, allocate=discard)
     elif kind == "a Hugging Face data set":
-        from driftwise.datasets.adapters import read_huggingface
+        from driftwise.datasets.readers.huggingface import read_huggingface
 
         found = read_huggingface(path, allocate=discard)
     else:
@@ -108,7 +106,7 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
         problems += [str(bad) for bad in skipped if not bad.is_wrong_size]
         notes += _about_sizes([bad for bad in skipped if bad.is_wrong_size])
     problems += _cache_problems(copy_name(path))
-    return _tell(path.name, path, found, notes, problems)
+    return _report(path.name, path, found, notes, problems)
 
 
 def count(dataset: Dataset | Listing) -> Counts:
@@ -126,7 +124,7 @@ def count(dataset: Dataset | Listing) -> Counts:
     }
 
 
-def _tell(
+def _report(
     name: str,
     path: Path | None,
     dataset: Dataset | Listing,
@@ -147,16 +145,16 @@ def _verify_read(known: KnownSet, found: Path, progress: Progress | None) -> Ver
     """Read the whole set and throw the pixels away."""
     path = None if known.is_embedded else found
     try:
-        dataset = known.read(found, discard, _about(known.name, progress))
+        dataset = known.read(found, discard, stage(progress, f"decoding {known.name}"))
     except BadPicture as error:
         files = sorted(_images_in(existing_sources(known, found)))
-        bad = undecodable(files, _about("all images", progress))
+        bad = undecodable(files, stage(progress, "decoding all images"))
         # The first one may decode well and have the wrong size.
         problems = dict.fromkeys([str(error), *map(str, bad)])
         return Verification(name=known.name, path=path, problems=tuple(problems))
     except UserError as error:
         return Verification(name=known.name, path=path, problems=(str(error),))
-    return _tell(known.name, path, dataset, _about_size(known, dataset))
+    return _report(known.name, path, dataset, _about_size(known, dataset))
 
 
 def _about_size(known: KnownSet, dataset: Dataset) -> list[str]:
@@ -221,8 +219,8 @@ def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[Skippe
     """Every file that is no usable image, or one of another size than the first that is."""
     height, width = _first_size(files)
     out = discard((len(files), height, width, 3))
-    told = _about("all images", progress)
-    return decode_all(files, out, fit="exact", on_bad="skip", progress=told)
+    decoding = stage(progress, "decoding all images")
+    return decode_all(files, out, fit="exact", on_bad="skip", progress=decoding)
 
 
 def _first_size(files: Sequence[Path]) -> tuple[int, int]:
@@ -258,7 +256,3 @@ def _cache_problems(name: str) -> list[str]:
         for copy in copies
         for problem in verify_cache(copy)
     ]
-
-
-def _about(what: str, progress: Progress | None) -> StageProgress | None:
-    return None if progress is None else partial(progress, f"decoding {what}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from driftwise.datasets.progress import Progress
+from driftwise.datasets.reading import Progress
 from driftwise.errors import UserError
 from driftwise.files import folder_in, replacing
 from driftwise.report.sweeps import SWEEPS, Place, Sweep, read_sweep

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate, empty
 from driftwise.datasets.readers.cifar_pickle import load_batch
+from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -44,18 +44,26 @@ class _Layout:
         return (*self.train, self.test, self.names)
 
 
-def read_cifar10(folder: Path, *, allocate: Allocate = empty) -> Dataset:
+def read_cifar10(
+    folder: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+) -> Dataset:
     """CIFAR-10 from `cifar-10-batches-py` or `cifar-10-batches-bin`, or from the folder above."""
-    return _read(folder, _CIFAR10, num_classes=10, allocate=allocate)
+    return _read(folder, _CIFAR10, 10, allocate, progress)
 
 
-def read_cifar100(folder: Path, *, allocate: Allocate = empty) -> Dataset:
+def read_cifar100(
+    folder: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+) -> Dataset:
     """CIFAR-100 by its fine labels, from `cifar-100-python` or `cifar-100-binary` or from above."""
-    return _read(folder, _CIFAR100, num_classes=100, allocate=allocate)
+    return _read(folder, _CIFAR100, 100, allocate, progress)
 
 
 def _read(
-    folder: Path, layouts: Sequence[_Layout], *, num_classes: int, allocate: Allocate
+    folder: Path,
+    layouts: Sequence[_Layout],
+    num_classes: int,
+    allocate: Allocate,
+    progress: StageProgress | None,
 ) -> Dataset:
     """All images as (samples, 32, 32, 3), the training samples first and in the files' order."""
     place, layout = _locate(folder, layouts)
@@ -78,6 +86,8 @@ def _read(
             plane = batch.planes[:, channel * _PLANE : (channel + 1) * _PLANE]
             target[..., channel] = plane.reshape(-1, _SIDE, _SIDE)
         start += len(target)
+        if progress is not None:
+            progress(start, num_samples)
     return Dataset(
         images=images,
         labels=np.concatenate([batch.labels for batch in batches]),

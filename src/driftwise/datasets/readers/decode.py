@@ -24,8 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from driftwise.datasets.allocate import discard
-from driftwise.datasets.progress import StageProgress
+from driftwise.datasets.reading import StageProgress, discard
 from driftwise.errors import UserError, unknown_name
 
 Fit = Literal["crop", "stretch", "exact"]

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.types import Dataset
+
+
+def read_digits(
+    _path: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+) -> Dataset:
+    """`load_digits` in the form of every reader; there is no path to read from."""
+    del allocate, progress
+    return load_digits()
 
 
 def load_digits() -> Dataset:

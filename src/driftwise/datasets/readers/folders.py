@@ -11,8 +11,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate, empty
-from driftwise.datasets.progress import StageProgress
 from driftwise.datasets.readers.decode import (
     MAX_SIDE,
     Fit,
@@ -22,6 +20,7 @@ from driftwise.datasets.readers.decode import (
     decode_all,
     is_grey,
 )
+from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError, unknown_name
 from driftwise.types import Dataset
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which whoever shares a limit from here should not pay for
@@ -36,7 +36,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 def read_idx(
-    folder: Path, *, class_names: Sequence[str] = DIGITS, allocate: Allocate = empty
+    folder: Path,
+    *,
+    class_names: Sequence[str] = DIGITS,
+    allocate: Allocate = empty,
+    progress: StageProgress | None = None,
 ) -> Dataset:
     """The four files `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`; t10k is the test part.
 
@@ -65,8 +69,10 @@ def read_idx(
             )
     num_train, num_test = shapes[0][0], shapes[1][0]
     images = allocate((num_train + num_test, *shapes[0][1:], 1))
-    _fill(images_of[0], images[:num_train])
-    _fill(images_of[1], images[num_train:])
+    for path, start, stop in zip(images_of, (0, num_train), (num_train, len(images)), strict=True):
+        _fill(path, images[start:stop])
+        if progress is not None:
+            progress(stop, len(images))
     return Dataset(
         images=images,
         labels=np.concatenate(labels),

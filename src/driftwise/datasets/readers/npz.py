@@ -16,8 +16,15 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate, empty
+from driftwise.datasets.convert import (
+    check_pixel_type,
+    class_numbers,
+    domain_numbers,
+    full_shape,
+    to_bytes,
+)
 from driftwise.datasets.readers.idx import MAX_DEFLATE_RATIO
+from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which a look at some columns should not cost
@@ -32,30 +39,33 @@ def read_npz(
     *,
     class_names: Sequence[str] | None = None,
     group_years: int | None = None,
+    keep_test: bool = True,
     allocate: Allocate = empty,
+    progress: StageProgress | None = None,
 ) -> Dataset:
     """A data set from the arrays of an `.npz` file, one entry per image in each.
 
-    `images`: uint8, or floats in [0, 1]; (samples, height, width) or (samples, height, width, 1 or 3).
+    `images`: uint8, or floats in [0, 1]; (samples, height, width[, 1 or 3]).
     `labels`: whole numbers from 0, or names; `class_names` gives the order or the names.
     `domain` (numbers or names) or `year`: becomes the domains, in ascending order; `group_years`
     puts that many years together (10: decades).
-    `is_test` or `is_valid`: true where an image belongs to the part held out for testing.
+    `is_test` or `is_valid`: true where an image belongs to the test part; ignored without
+    `keep_test`.
     """
     from driftwise.types import Dataset
 
     check_group_years(group_years)
     with _opened(path) as archive:
-        labels, names = _classes(path, _column(archive, path, "labels"), class_names)
+        labels, names = class_numbers(_column(archive, path, "labels"), class_names, str(path))
         domains, domain_names = _domains(archive, path, group_years)
-        is_test = _held_out(archive, path)
+        is_test = _held_out(archive, path) if keep_test else None
         for key, column in (("domain or year", domains), ("is_test or is_valid", is_test)):
             if column is not None and len(column) != len(labels):
                 raise UserError(f"{path}: {len(column)} entries of {key} for {len(labels)} labels")
         shape = _image_shape(archive, path, len(labels))
     images = allocate(shape)  # out here, so that a full disk is not called an unreadable file
     with _opened(path) as archive:
-        _fill(archive, path, images)
+        _fill(archive, path, images, progress)
     return Dataset(
         images=images,
         labels=labels,
@@ -183,37 +193,6 @@ def _refuse_no_characters(codes: np.ndarray, path: Path, key: str) -> None:
         )
 
 
-def _classes(
-    path: Path, labels: np.ndarray, class_names: Sequence[str] | None
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as positions in the class names, every class with at least one image."""
-    if labels.dtype.kind == "b":
-        raise UserError(f"{path}: labels are truth values, expected whole numbers or names")
-    values, inverse = np.unique(labels, return_inverse=True)
-    if labels.dtype.kind == "U":
-        found = values.tolist()
-        names = found if class_names is None else list(class_names)
-        unknown = sorted(set(found) - set(names))
-        if unknown:
-            raise UserError(f"{path}: label {unknown[0]!r}, expected one of {', '.join(names)}")
-        positions = np.array([names.index(name) for name in found], dtype=np.int64)
-    else:
-        # Without names the labels themselves must count from 0, so that a gap ends at their number.
-        top = len(values) if class_names is None else len(class_names)
-        outside = values[(values < 0) | (values >= top)]
-        if outside.size:
-            raise UserError(
-                f"{path}: label {outside[0]}, expected 0..{top - 1} "
-                + ("without gaps" if class_names is None else f"({top} class names)")
-            )
-        names = [str(value) for value in values] if class_names is None else list(class_names)
-        positions = values
-    empty_classes = sorted(set(range(len(names))) - set(positions.tolist()))
-    if empty_classes:
-        raise UserError(f"{path}: class {names[empty_classes[0]]!r} has no images")
-    return positions[inverse], tuple(names)
-
-
 def _domains(
     archive: zipfile.ZipFile, path: Path, group_years: int | None
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
@@ -228,21 +207,7 @@ def _domains(
     column = _column(archive, path, here[0])
     if here == ["year"] and column.dtype.kind != "i":
         raise UserError(f"{path}: year is {column.dtype}, expected whole numbers")
-    size = group_years or 1
-    grouped = column // size * size if here == ["year"] else column
-    values, positions = np.unique(grouped, return_inverse=True)
-    return positions.astype(np.int64), tuple(_span(value, size) for value in values.tolist())
-
-
-def _span(first: object, size: int) -> str:
-    """What to call a domain: itself, or the years it spans.
-
-    >>> _span("sketch", 1), _span(1931, 1), _span(1930, 10), _span(1930, 5)
-    ('sketch', '1931', '1930s', '1930-1934')
-    """
-    if size == 1 or not isinstance(first, int):
-        return str(first)
-    return f"{first}s" if size == 10 else f"{first}-{first + size - 1}"
+    return domain_numbers(column, group_years or 1)
 
 
 def _held_out(archive: zipfile.ZipFile, path: Path) -> np.ndarray | None:
@@ -257,18 +222,16 @@ def _held_out(archive: zipfile.ZipFile, path: Path) -> np.ndarray | None:
 
 def _image_shape(archive: zipfile.ZipFile, path: Path, num_labels: int) -> tuple[int, ...]:
     with _array_in(archive, path, "images") as (_, shape, dtype):
-        full = _checked_shape(path, shape)
+        full = full_shape(shape, str(path))
         if full[0] != num_labels:
             raise UserError(f"{path}: {num_labels} labels for {full[0]} images")
-        if dtype != np.uint8 and dtype.kind != "f":
-            raise UserError(
-                f"{path}: images are {dtype}, expected uint8, or floats in [0, 1]; "
-                f"save images.astype(np.uint8) if they are 0..255"
-            )
+        check_pixel_type(dtype, str(path))
     return full
 
 
-def _fill(archive: zipfile.ZipFile, path: Path, images: np.ndarray) -> None:
+def _fill(
+    archive: zipfile.ZipFile, path: Path, images: np.ndarray, progress: StageProgress | None
+) -> None:
     """Write the pixels into `images`, some megabytes at a time."""
     with _array_in(archive, path, "images") as (stream, _, dtype):
         sample_bytes = math.prod(images.shape[1:]) * dtype.itemsize
@@ -277,36 +240,7 @@ def _fill(archive: zipfile.ZipFile, path: Path, images: np.ndarray) -> None:
             target = images[start : start + samples_at_once]
             content = _read_exactly(stream, len(target) * sample_bytes, path, "images")
             values = np.frombuffer(content, dtype=dtype).reshape(target.shape)
-            target[...] = values if dtype == np.uint8 else _as_bytes(path, values, start)
+            target[...] = to_bytes(values, str(path), start)
+            if progress is not None:
+                progress(start + len(target), len(images))
         _expect_end(stream, path, "images")
-
-
-def _checked_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(samples, height, width, channels), or an error that says how to get there."""
-    if len(shape) == 3:
-        return (*shape, 1)
-    if len(shape) == 4 and shape[3] in (1, 3):
-        return shape
-    if len(shape) == 4 and shape[1] in (1, 3):
-        hint = "; channels come last: save images.transpose(0, 2, 3, 1)"
-    elif len(shape) == 4 and shape[3] == 4:
-        hint = "; save them without the alpha channel: images[..., :3]"
-    else:
-        hint = ""
-    raise UserError(
-        f"{path}: images are {shape}, expected (samples, height, width) or "
-        f"(samples, height, width, 1 or 3){hint}"
-    )
-
-
-def _as_bytes(path: Path, values: np.ndarray, first_sample: int) -> np.ndarray:
-    """Floats in [0, 1] as the nearest of 256 steps."""
-    # Written so that NaN is outside too: every comparison with it is false.
-    inside = (values >= 0) & (values <= 1)
-    if not inside.all():
-        position = np.unravel_index(int(np.argmin(inside)), inside.shape)
-        raise UserError(
-            f"{path}: images hold {values[position]} in sample {first_sample + int(position[0])}, "
-            f"expected uint8, or floats in [0, 1]; save images.astype(np.uint8) if they are 0..255"
-        )
-    return np.rint(values.astype(np.float32, copy=False) * 255).astype(np.uint8)

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from driftwise.datasets.allocate import Allocate, empty
-from driftwise.datasets.progress import StageProgress
 from driftwise.datasets.readers.decode import decode_all
 from driftwise.datasets.readers.folders import images_in, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 

@@ -1,4 +1,4 @@
-"""Data sets of other libraries come out with the pixels and labels they went in with."""
+"""Arrays and data sets of other libraries come out with the pixels and labels they went in with."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
 
-from driftwise.datasets.adapters import from_torch_dataset, read_huggingface
+from driftwise.datasets.arrays import from_arrays, from_torch
 from driftwise.datasets.readers.decode import decode
+from driftwise.datasets.readers.huggingface import read_huggingface
 from driftwise.errors import UserError
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), dtype=np.uint8)
@@ -65,7 +66,7 @@ MAKERS: dict[str, Maker] = {
 @pytest.mark.parametrize("images", [COLOUR, GREY], ids=["colour", "grey"])
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
 def test_every_kind_of_image_gives_the_same_pixels(images: np.ndarray, maker: Maker) -> None:
-    dataset = from_torch_dataset(Samples([maker(pixels) for pixels in images], LABELS))
+    dataset = from_torch(Samples([maker(pixels) for pixels in images], LABELS))
     np.testing.assert_array_equal(dataset.images, images)
     assert dataset.images.dtype == np.uint8
     assert dataset.labels.tolist() == LABELS
@@ -76,50 +77,50 @@ def test_every_kind_of_image_gives_the_same_pixels(images: np.ndarray, maker: Ma
 
 def test_arrays_without_a_channel_axis_are_grey() -> None:
     for make in (lambda p: p[..., 0], lambda p: torch.from_numpy(p[..., 0])):
-        dataset = from_torch_dataset(Samples([make(pixels) for pixels in GREY], LABELS))
+        dataset = from_torch(Samples([make(pixels) for pixels in GREY], LABELS))
         np.testing.assert_array_equal(dataset.images, GREY)
 
 
 def test_a_tensor_that_could_be_either_has_its_channels_first_and_an_array_last() -> None:
     pixels = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
-    as_array = from_torch_dataset(Samples([pixels], [0])).images[0]
-    as_tensor = from_torch_dataset(Samples([torch.from_numpy(pixels)], [0])).images[0]
+    as_array = from_torch(Samples([pixels], [0])).images[0]
+    as_tensor = from_torch(Samples([torch.from_numpy(pixels)], [0])).images[0]
     np.testing.assert_array_equal(as_array, pixels)
     np.testing.assert_array_equal(as_tensor, pixels.transpose(1, 2, 0))
 
 
 def test_torchs_own_data_sets_work() -> None:
     tensors = TensorDataset(torch.from_numpy(COLOUR), torch.tensor(LABELS))
-    twice = from_torch_dataset(ConcatDataset([tensors, tensors]))
+    twice = from_torch(ConcatDataset([tensors, tensors]))
     np.testing.assert_array_equal(twice.images, np.concatenate([COLOUR, COLOUR]))
     assert twice.labels.tolist() == LABELS * 2
 
 
 def test_labels_may_be_numbers_of_any_library() -> None:
     labels = [0, np.int64(2), torch.tensor(1), torch.tensor([1]), np.uint8(0), np.array(2)]
-    assert from_torch_dataset(Samples(list(COLOUR), labels)).labels.tolist() == LABELS
+    assert from_torch(Samples(list(COLOUR), labels)).labels.tolist() == LABELS
 
 
 def test_names_are_given_or_taken_from_the_data_set_in_that_order() -> None:
     samples = Samples(list(COLOUR), LABELS)
     samples.classes = ["a", "b", "c"]  # type: ignore[attr-defined]
-    assert from_torch_dataset(samples).class_names == ("a", "b", "c")
-    assert from_torch_dataset(samples, class_names="xyz").class_names == ("x", "y", "z")
-    with pytest.raises(UserError, match=r"sample 1 has the label 2; expected 0..1 \(2 class names"):
-        from_torch_dataset(samples, class_names="xy")
+    assert from_torch(samples).class_names == ("a", "b", "c")
+    assert from_torch(samples, class_names="xyz").class_names == ("x", "y", "z")
+    with pytest.raises(UserError, match=r"label 2 in sample 1, expected 0..1 \(2 class names"):
+        from_torch(samples, class_names="xy")
 
 
 def test_names_that_no_sample_has_are_refused_and_the_first_of_them_named() -> None:
     samples = Samples(list(COLOUR), LABELS)
-    with pytest.raises(UserError, match=r"label 3, 4, 5, \.\.\.; expected .* each class, 0\.\.6"):
-        from_torch_dataset(samples, class_names="abcdefg")
+    with pytest.raises(UserError, match="class 'd' has no images"):
+        from_torch(samples, class_names="abcdefg")
     samples.classes = ["a", "b", "c", "d"]  # type: ignore[attr-defined]
-    with pytest.raises(UserError, match="no sample has the label 3;"):
-        from_torch_dataset(samples)
+    with pytest.raises(UserError, match="class 'd' has no images"):
+        from_torch(samples)
 
 
 def test_a_second_data_set_becomes_the_test_part() -> None:
-    dataset = from_torch_dataset(
+    dataset = from_torch(
         Samples(list(COLOUR[:4]), LABELS[:4]), test=Samples(list(COLOUR[4:]), LABELS[4:])
     )
     np.testing.assert_array_equal(dataset.images, COLOUR)
@@ -134,7 +135,7 @@ def test_pixels_go_where_the_caller_wants_them() -> None:
         given.append(np.zeros(shape, dtype=np.uint8))
         return given[-1]
 
-    dataset = from_torch_dataset(Samples(list(COLOUR), LABELS), allocate=allocate)
+    dataset = from_torch(Samples(list(COLOUR), LABELS), allocate=allocate)
     assert [dataset.images is array for array in given] == [True]
 
 
@@ -150,26 +151,87 @@ def test_odd_modes_become_what_the_same_image_in_a_file_becomes(mode: str, tmp_p
     file = tmp_path / ("x.tif" if mode == "CMYK" else "x.png")
     image.save(file)
     channels = 1 if mode in ("LA", "I;16") else 3
-    (sample,) = from_torch_dataset(Samples([image], [0])).images
+    (sample,) = from_torch(Samples([image], [0])).images
     np.testing.assert_array_equal(sample, decode(file, channels=channels))
 
 
 def test_grey_images_among_coloured_ones_become_colour() -> None:
     images = [pil(COLOUR[0]), pil(GREY[1])]
-    dataset = from_torch_dataset(Samples(images, [0, 1]))
+    dataset = from_torch(Samples(images, [0, 1]))
     np.testing.assert_array_equal(dataset.images[1], np.repeat(GREY[1], 3, axis=-1))
+
+
+ARRAYS: dict[str, Maker] = {
+    "uint8": lambda images: images,
+    "floats": lambda images: images / 255,
+    "uint8 tensor": lambda images: torch.from_numpy(images).permute(0, 3, 1, 2),
+    "float tensor": lambda images: torch.from_numpy(images).permute(0, 3, 1, 2) / 255,
+}
+
+
+@pytest.mark.parametrize("images", [COLOUR, GREY], ids=["colour", "grey"])
+@pytest.mark.parametrize("maker", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_and_tensors_give_the_same_data_set(images: np.ndarray, maker: Maker) -> None:
+    for labels in (LABELS, np.array(LABELS, dtype=np.uint8), torch.tensor(LABELS)):
+        dataset = from_arrays(maker(images), labels)
+        np.testing.assert_array_equal(dataset.images, images)
+        assert (dataset.labels.dtype, dataset.labels.tolist()) == (np.int64, LABELS)
+        assert dataset.class_names == ("0", "1", "2")
+
+
+def test_arrays_bring_names_domains_and_a_test_part() -> None:
+    dataset = from_arrays(
+        COLOUR,
+        ["b", "c", "a", "a", "b", "c"],
+        class_names=["c", "b", "a"],
+        domains=[2005, 2004, 2005, 2004, 2005, 2004],
+        is_test=[0, 0, 0, 0, 1, 1],
+    )
+    assert dataset.labels.tolist() == [1, 0, 2, 2, 1, 0]
+    assert dataset.domains is not None
+    assert dataset.domains.tolist() == [1, 0, 1, 0, 1, 0]
+    assert dataset.domain_names == ("2004", "2005")
+    assert dataset.is_test is not None
+    assert dataset.is_test.tolist() == [False] * 4 + [True] * 2
+    assert np.shares_memory(dataset.images, COLOUR)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images": COLOUR[0, 0]}, r"images are \(5, 3\)"),
+        ({"images": np.zeros((6, 4, 5, 4), np.uint8)}, "without the alpha channel"),
+        ({"images": COLOUR.transpose(0, 3, 1, 2)}, "channels come last"),
+        ({"images": COLOUR.astype(int)}, "images are int64"),
+        ({"images": COLOUR / 128}, r"floats in \[0, 1\]"),
+        ({"images": np.ma.masked_array(COLOUR)}, "masked"),
+        ({"labels": LABELS[:5]}, "6 images but 5 labels"),
+        ({"labels": [0, 2, 1, 1, 0, -1]}, "label -1 in sample 5"),
+        ({"labels": [0.0, 2.0, 1.0, 1.0, 0.0, 2.0]}, "labels are float64"),
+        ({"domains": ["a"] * 5}, "6 images but 5 domains"),
+        ({"is_test": [2] * 6}, "is_test must be true or false"),
+        ({"images": COLOUR[:0], "labels": []}, "labels are float64"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        from_arrays(**{"images": COLOUR, "labels": LABELS, **changes})
 
 
 BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
     "sizes differ": ([COLOUR[0], COLOUR[1, :3]], [0, 1], "sample 1 is 3x5 in colour, sample 0 4x5"),
     "colour after grey": ([pil(GREY[0]), pil(COLOUR[0])], [0, 1], "colour, sample 0 4x5 in grey"),
-    "normalised": ([floats(COLOUR[0]) - 0.5], [0], "leave Normalize out"),
+    "normalised": ([floats(COLOUR[0]) - 0.5], [0], "leave out a transform that normalises"),
     "not a number": ([np.full((2, 2, 1), np.nan)], [0], r"floats in \[0, 1\]"),
-    "wide integers": ([COLOUR[0].astype(np.int64)], [0], "int64 from"),
+    "wide integers": ([COLOUR[0].astype(np.int64)], [0], "images are int64"),
     "four channels": ([np.zeros((4, 5, 4), np.uint8)], [0], r"shape \(4, 5, 4\)"),
     "no pixels": ([np.zeros((0, 5, 3), np.uint8)], [0], r"shape \(0, 5, 3\)"),
     "a path": (["x.png"], [0], "type str"),
-    "float pixels of 32 bits": ([Image.new("F", (2, 2))], [0], "cannot use sample 0: .*32 bits"),
+    "float pixels of 32 bits": (
+        [Image.new("F", (2, 2))],
+        [0],
+        "cannot use data: sample 0: .*32 bits",
+    ),
     "negative label": ([COLOUR[0]], [-1], "label -1"),
     "float label": ([COLOUR[0]], [1.0], "label 1.0"),
     "truth label": ([COLOUR[0]], [True], "label True"),
@@ -177,10 +239,14 @@ BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
     "a label beyond the samples": (
         [COLOUR[0], COLOUR[1]],
         [0, 20_000_000],
-        r"sample 1 has the label 20000000; expected 0\.\.1 \(2 samples\)",
+        r"label 20000000 in sample 1, expected 0\.\.1 without gaps",
     ),
-    "a gap": (list(COLOUR), [0, 1, 3, 3, 5, 0], "no sample has the label 2, 4; expected at least"),
-    "no first label": ([COLOUR[0], COLOUR[1]], [1, 1], "no sample has the label 0;"),
+    "a gap": (list(COLOUR), [0, 1, 3, 3, 5, 0], r"label 5 in sample 4, expected 0..3 without gaps"),
+    "no first label": (
+        [COLOUR[0], COLOUR[1]],
+        [1, 1],
+        "label 1 in sample 0, expected 0..0 without gaps",
+    ),
     "nothing": ([], [], "at least one sample"),
 }
 
@@ -190,7 +256,7 @@ def test_what_cannot_be_used_is_told_in_one_line(
     images: list[Any], labels: list[Any], told: str
 ) -> None:
     with pytest.raises(UserError, match=told) as caught:
-        from_torch_dataset(Samples(images, labels))
+        from_torch(Samples(images, labels))
     assert "\n" not in str(caught.value)
 
 
@@ -200,7 +266,7 @@ def test_samples_that_are_no_pairs_are_refused() -> None:
             return (*super().__getitem__(index), "extra")
 
     with pytest.raises(UserError, match="sample 0 is tuple, expected a pair"):
-        from_torch_dataset(Triples(list(COLOUR), LABELS))
+        from_torch(Triples(list(COLOUR), LABELS))
 
 
 def test_a_data_set_without_a_length_is_refused() -> None:
@@ -209,7 +275,7 @@ def test_a_data_set_without_a_length_is_refused() -> None:
             return iter(())
 
     with pytest.raises(UserError, match=r"map-style .* got Endless"):
-        from_torch_dataset(Endless())  # type: ignore[arg-type]
+        from_torch(Endless())  # type: ignore[arg-type]
 
 
 def test_without_the_package_one_line_says_what_to_install(

@@ -1,0 +1,42 @@
+"""What every reader is given: where to put pixels, and whom to report progress to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the catalogue imports this file and must stay quick to import
+    import numpy as np
+
+Allocate = Callable[[tuple[int, ...]], "np.ndarray"]
+"""Gives a uint8 array of a shape, for a reader to fill: plain memory, or a mapped file."""
+
+StageProgress = Callable[[int, int | None], None]
+"""Called with how much of one stage is done, and of how much (None: unknown)."""
+
+Progress = Callable[[str, int, int | None], None]
+"""The same over several stages; the first argument names the stage (downloading, decoding)."""
+
+Warn = Callable[[str], None]
+"""Called with what a user should know although nothing has failed."""
+
+
+def empty(shape: tuple[int, ...]) -> np.ndarray:
+    """A uint8 array in plain memory, not yet filled."""
+    import numpy as np
+
+    return np.empty(shape, dtype=np.uint8)
+
+
+def discard(shape: tuple[int, ...]) -> np.ndarray:
+    """An array for pixels that nobody reads: all of its samples share the memory of one."""
+    import numpy as np
+
+    sample = np.empty(shape[1:], dtype=np.uint8)
+    return np.lib.stride_tricks.as_strided(sample, shape=shape, strides=(0, *sample.strides))
+
+
+def stage(progress: Progress | None, name: str) -> StageProgress | None:
+    """The progress of one stage."""
+    return None if progress is None else partial(progress, name)
