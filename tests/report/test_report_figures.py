@@ -1,26 +1,25 @@
 from __future__ import annotations
 
-import io
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
-import matplotlib.image
 import numpy as np
 import pytest
+from figure_checks import check_drawn_and_uncut, check_no_overlap
 from report_builders import small_result, write_run, write_small_comparison
 
 from driftwise.report.cells import Setting
 from driftwise.report.costs import cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
-from driftwise.report.facets import RenderedFigure
+from driftwise.report.facets import RenderedFigure, render
 from driftwise.report.figures import DRAWERS, draw_all
 from driftwise.report.grids import confusion_shares, per_class_means
 from driftwise.report.images import contact_sheet
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
-from driftwise.report.style import styles_by_cell, styles_of
+from driftwise.report.style import RC, styles_by_cell, styles_of
 
 
 def only_setting(folder: Path) -> Setting:
@@ -30,15 +29,6 @@ def only_setting(folder: Path) -> Setting:
 
 def draw(setting: Setting) -> tuple[RenderedFigure, ...]:
     return draw_all(setting, styles_of(cell.adaptation for cell in setting.cells))
-
-
-def check_drawn_and_uncut(image: RenderedFigure) -> None:
-    """There is ink on the paper, and none at its edges."""
-    pixels = matplotlib.image.imread(io.BytesIO(image.png))
-    inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-    assert 0.005 < inked.mean() < 0.9, image.kind
-    border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-    assert not border.any(), image.kind
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +47,23 @@ def test_every_kind_of_figure_is_drawn_and_none_is_blank(
     assert [image.kind for image in images] == list(DRAWERS)
     for image in images:
         check_drawn_and_uncut(image)
+
+
+def test_no_texts_overlap_and_none_is_cut_off(tmp_path: Path) -> None:
+    names = ["airplane", "automobile", "bird", "a class with a long name"]
+    for index, (adaptation, detector) in enumerate(
+        [("vanilla", "none"), ("fr", "ks"), ("amr", "ks"), ("amr", "mmd")]
+    ):
+        result = small_result(adaptation=adaptation, detector=detector, class_names=names)
+        write_run(tmp_path / f"{index}", result, samples=True)
+    setting = only_setting(tmp_path)
+    styles = styles_of(cell.adaptation for cell in setting.cells)
+    with matplotlib.rc_context(RC):
+        for draw_one in DRAWERS.values():
+            drawing = draw_one(setting, styles)
+            assert drawing is not None
+            render("any", drawing)
+            check_no_overlap(drawing.figure)
 
 
 def test_svg_is_xml_that_points_nowhere(images: tuple[RenderedFigure, ...]) -> None:
@@ -119,7 +126,6 @@ def test_names_may_hold_what_plotting_takes_for_formulas_or_has_no_glyph_for(
     names = ["$x^", "犬", "_hidden", "a--b<&>"]
     write_run(tmp_path / "run", small_result(class_names=names, adaptation="$\\frac"))
     for image in draw(only_setting(tmp_path)):
-        ElementTree.fromstring(image.svg)
         check_drawn_and_uncut(image)
 
 
@@ -191,29 +197,29 @@ def test_calibration_bins_are_pooled_by_their_rows(tmp_path: Path) -> None:
 
 def test_a_contact_sheet_holds_each_image_at_its_place() -> None:
     images = np.arange(3, dtype=np.uint8).reshape(3, 1, 1, 1)
-    sheet = contact_sheet(images, [[2], [0, 1]], columns=2)[:, :, 0]
+    sheet = contact_sheet([[images[2]], [images[0], images[1]]])[:, :, 0]
     white = 255
     assert sheet[1::3, 1::3].tolist() == [[2, white], [0, 1]]
     assert (np.delete(np.delete(sheet, [1, 4], 0), [1, 4], 1) == white).all()
 
 
-def test_adaptations_differ_in_colour_marker_and_line_and_keep_their_look() -> None:
+def test_adaptations_differ_in_colour_marker_and_line_and_keep_their_style() -> None:
     names = ["vanilla", "fr", "fr-flush", "fr-scratch", "amr", "new", "newer"]
-    looks = styles_of(names)
+    styles = styles_of(names)
     for trait in ("colour", "marker", "line"):
-        assert len({getattr(look, trait) for look in looks.values()}) == len(names)
-    assert styles_of(["amr"])["amr"] == looks["amr"]
+        assert len({getattr(style, trait) for style in styles.values()}) == len(names)
+    assert styles_of(["amr"])["amr"] == styles["amr"]
 
 
 def test_a_second_cell_of_one_adaptation_is_hollow(tmp_path: Path) -> None:
     for detector in ("ks", "lsdd", "mmd"):
         write_run(tmp_path / detector, small_result(detector=detector))
-    looks = styles_by_cell(only_setting(tmp_path).cells, styles_of(["amr"]))
-    assert [look.hollow for look in looks] == [False, True, True]
-    assert len({(look.marker, look.hollow) for look in looks}) == 3
+    styles = styles_by_cell(only_setting(tmp_path).cells, styles_of(["amr"]))
+    assert [style.hollow for style in styles] == [False, True, True]
+    assert len({(style.marker, style.hollow) for style in styles}) == 3
 
 
 def test_every_colour_of_the_palette_stands_out_from_white() -> None:
-    for look in styles_of(["vanilla", "fr", "fr-flush", "fr-scratch", "amr"]).values():
-        red, green, blue = (int(look.colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    for style in styles_of(["vanilla", "fr", "fr-flush", "fr-scratch", "amr"]).values():
+        red, green, blue = (int(style.colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
         assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.75

@@ -112,7 +112,7 @@ def _words_that_fit(run: Run) -> list[str]:
     """What stands above the lines of drift: as much as does not overlap."""
     changed = changes(run)
     gap = min((late - early for early, late in pairwise(changed)), default=run.num_tasks)
-    letters = gap / run.num_tasks * _WIDTH * 13
+    letters = gap / run.num_tasks * _WIDTH * 14
     full = [f"drift: {range_words(classes)}" for classes in changed.values()]
     if max(map(len, full), default=0) <= letters:
         return full

@@ -10,7 +10,8 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -246,9 +247,9 @@ def _save(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
     return file.getvalue()
 
 
-class _missing_glyphs_ignored(warnings.catch_warnings):
+@contextmanager
+def _missing_glyphs_ignored() -> Iterator[None]:
     """A class name in a script that the font lacks shows boxes; that needs no warning."""
-
-    def __enter__(self) -> None:
-        super().__enter__()
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
