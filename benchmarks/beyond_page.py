@@ -343,7 +343,7 @@ def draw_gains(everything: Runs, file: Path) -> None:
     others = (REALIGNED, RELEARNED, FLUSHED)
     found = {cell: everything.only_common_seeds(cell, (*others, BEYOND)) for cell in MAIN}
     cells = {cell: runs for cell, runs in found.items() if runs is not None}
-    looks = style.looks_of(others)
+    styles = style.styles_of(others)
     with mpl.rc_context(style.RC):
         figure = Figure(figsize=(7.4, 0.34 * len(cells) + 1.3), layout="constrained")
         axes = figure.subplots()
@@ -355,8 +355,8 @@ def draw_gains(everything: Runs, file: Path) -> None:
                 [each.mean for each in gains],
                 [row + 0.22 * (place - 1) for row in range(len(cells))],
                 xerr=np.array([(each.mean - each.low, each.high - each.mean) for each in gains]).T,
-                fmt=looks[other].marker,
-                color=looks[other].colour,
+                fmt=styles[other].marker,
+                color=styles[other].colour,
                 ms=4.5,
                 elinewidth=1.1,
                 capsize=2,
@@ -385,7 +385,7 @@ def draw_labels(runs: Runs, file: Path) -> None:
 
 
 def _draw_curves(axes: Axes, curves: dict[str, list[tuple[float, float, float]]]) -> None:
-    looks = style.looks_of(curves)
+    styles = style.styles_of(curves)
     for place, (name, points) in enumerate(curves.items()):
         labels, means, spreads = zip(*sorted(points), strict=True)
         # A little apart, so that bars of as many labels can be told apart.
@@ -393,9 +393,9 @@ def _draw_curves(axes: Axes, curves: dict[str, list[tuple[float, float, float]]]
             np.array(labels) * 1.05 ** (place - len(curves) // 2),
             means,
             yerr=spreads,
-            marker=looks[name].marker,
-            ls=looks[name].line,
-            color=looks[name].colour,
+            marker=styles[name].marker,
+            ls=styles[name].line,
+            color=styles[name].colour,
             ms=5,
             capsize=2,
             elinewidth=0.9,

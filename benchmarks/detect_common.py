@@ -29,8 +29,8 @@ from driftwise.detect.encoders import Encoder, Encodes
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.encode import encode_all
 from driftwise.models.inputs import to_input
-from driftwise.report.canvas import to_png, to_svg
-from driftwise.report.style import Look
+from driftwise.report.facets import to_png, to_svg
+from driftwise.report.style import Style
 from driftwise.stats.combine import COMBINATIONS
 from driftwise.types import Dataset, Encoding
 
@@ -41,13 +41,13 @@ MERGED = ("ks-entropy", "mmd", "c2st")
 COSTLY = 5.0
 """points of accuracy: drift that costs a class more must not be missed"""
 
-LOOKS = {
-    "ks-entropy": Look(colour="#E69F00", marker="v", line=":"),
-    "ks-energy": Look(colour="#CC79A7", marker="D", line="-."),
-    "mmd": Look(colour="#009E73", marker="^", line="--"),
-    "c2st": Look(colour="#56B4E9", marker="s", line=(0.0, (8.0, 2.0))),
-    "combined": Look(colour="#0072B2", marker="o", line="-"),
-    "combined, holm": Look(colour="#000000", marker="o", line=(0.0, (2.0, 1.0)), hollow=True),
+STYLES = {
+    "ks-entropy": Style(colour="#E69F00", marker="v", line=":"),
+    "ks-energy": Style(colour="#CC79A7", marker="D", line="-."),
+    "mmd": Style(colour="#009E73", marker="^", line="--"),
+    "c2st": Style(colour="#56B4E9", marker="s", line=(0.0, (8.0, 2.0))),
+    "combined": Style(colour="#0072B2", marker="o", line="-"),
+    "combined, holm": Style(colour="#000000", marker="o", line=(0.0, (2.0, 1.0)), hollow=True),
 }
 """How a test is drawn in every figure."""
 

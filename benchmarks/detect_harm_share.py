@@ -34,7 +34,7 @@ from driftwise.models.cnn import SmallCNN
 from driftwise.models.encode import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report import style
-from driftwise.report.canvas import Margins, panels, to_png
+from driftwise.report.facets import facets, to_png
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
@@ -417,26 +417,26 @@ def print_shares(rows: list[dict[str, Any]]) -> None:
 
 def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
     """Estimated against true harm, and estimated against true share."""
-    looks = style.looks_of(["amr", "fr-flush"])
+    styles = style.styles_of(["amr", "fr-flush"])
     with matplotlib.rc_context(style.RC):
-        margins = Margins(left=0.65, right=0.25, bottom=0.6, top=0.45, column_gap=0.85)
-        figure, (harm, share) = panels(2, 3.6, 3.4, margins, columns=2)
-        for name, legend, look in (
-            ("stream, transport by class", "without labels, classes mixed", looks["fr-flush"]),
-            ("labels", "with labels", looks["amr"]),
+        grid = facets(2, (4.4, 4.2))
+        harm, share = grid.panels
+        for name, legend, line in (
+            ("stream, transport by class", "without labels, classes mixed", styles["fr-flush"]),
+            ("labels", "with labels", styles["amr"]),
         ):
             estimate, truth = np.array(found[name]).T
             harm.scatter(
-                truth, estimate, s=9, alpha=0.45, linewidths=0, color=look.colour,
-                marker=look.marker, label=legend,
+                truth, estimate, s=9, alpha=0.45, linewidths=0, color=line.colour,
+                marker=line.marker, label=legend,
             )  # fmt: skip
         ends = (-70, 105)
         harm.plot(ends, ends, color=style.MUTED, linewidth=0.8, zorder=0)
         harm.set(xlim=ends, ylim=ends, title="Harm of a drift to a class")
         harm.set(xlabel="accuracy lost, in points", ylabel="estimated, in points")
-        for drift, look, offset in (
-            ("clear", looks["amr"], -0.012),
-            ("faint", looks["fr-flush"], 0.012),
+        for drift, line, offset in (
+            ("clear", styles["amr"], -0.012),
+            ("faint", styles["fr-flush"], 0.012),
         ):
             lines = [
                 (row["share"], row["ours bias"] + row["share"], row["ours spread"])
@@ -445,8 +445,8 @@ def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
             ]
             truth, mean, spread = np.array(lines).T
             share.errorbar(
-                truth + offset, mean, yerr=spread, color=look.colour, marker=look.marker,
-                linestyle=look.line, linewidth=1.2, markersize=5, capsize=2, label=f"{drift} drift",
+                truth + offset, mean, yerr=spread, color=line.colour, marker=line.marker,
+                linestyle=line.line, linewidth=1.2, markersize=5, capsize=2, label=f"{drift} drift",
             )  # fmt: skip
         share.plot((0, 1), (0, 1), color=style.MUTED, linewidth=0.8, zorder=0)
         share.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.12), title="Share of a class that has moved")
@@ -456,7 +456,7 @@ def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
             axes.grid(visible=True)
             scale = 1.8 if axes is harm else 1.0
             axes.legend(loc="upper left", handletextpad=0.4, markerscale=scale)
-        return to_png(figure)
+        return to_png(grid.figure)
 
 
 def main() -> int:

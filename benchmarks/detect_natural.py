@@ -27,8 +27,8 @@ import torch
 from detect_common import (
     COSTLY,
     LEVEL,
-    LOOKS,
     NUM_CURRENT,
+    STYLES,
     by_class,
     common_arguments,
     drawn,
@@ -49,7 +49,7 @@ from matplotlib.axes import Axes
 
 from driftwise import rng
 from driftwise.report import style
-from driftwise.report.canvas import Margins, panels
+from driftwise.report.facets import facets
 from driftwise.stats.multiplicity import holm
 from driftwise.types import Dataset, Encoding
 
@@ -271,10 +271,9 @@ def draw_figure(cases: Sequence[Case], encoders: Sequence[str], title: str, path
     stories = [story for story in dict.fromkeys(c.story for c in cases) if story != CONTROL]
     groups = max(len({c.target for c in cases if c.story in (CONTROL, s)}) for s in stories)
     with matplotlib.rc_context(style.RC):
-        margins = Margins(left=0.95, right=0.2, bottom=1.05, top=0.8, column_gap=0.25, row_gap=0.7)
         places = list(product(encoders, stories, (FEW, ALL)))
-        figure, axes = panels(len(places), max(3.2, 0.55 * groups), 1.5, margins, columns=2)
-        for panel, (encoder, story, amount) in zip(axes, places, strict=True):
+        grid = facets(len(places), (max(3.4, 0.55 * groups), 2.1), columns=2)
+        for panel, (encoder, story, amount) in zip(grid.panels, places, strict=True):
             some = [
                 case
                 for case in cases
@@ -282,14 +281,10 @@ def draw_figure(cases: Sequence[Case], encoders: Sequence[str], title: str, path
             ]
             draw_panel(panel, some)
             panel.set_title(f"{story}, {amount}")
-            if amount == FEW:
-                panel.set_ylabel(f"encoder {encoder}\n% of classes")
-            else:
-                panel.tick_params(labelleft=False)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=4, handlelength=1.4)
-        figure.suptitle(title, fontsize=10.5, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
-        save_figure(path, figure)
+        rows = [f"encoder {encoder}\n% of classes" for encoder, _ in product(encoders, stories)]
+        grid.label("", rows, share_x=False)
+        grid.add_legend(grid.panels[0].get_legend_handles_labels()[0], title)
+        save_figure(path, grid.figure)
 
 
 def draw_panel(panel: Axes, cases: Sequence[Case]) -> None:
@@ -300,13 +295,12 @@ def draw_panel(panel: Axes, cases: Sequence[Case]) -> None:
     for number, name in enumerate(DECISIONS):
         at = np.arange(len(groups)) + (number - (len(DECISIONS) - 1) / 2) * width
         seeds = 100 * np.array([means_by_seed(cases, group, name) for group in groups])
-        hollow = LOOKS[name].hollow
         panel.bar(
             at,
             seeds.mean(axis=1),
             width=0.9 * width,
-            facecolor="white" if hollow else LOOKS[name].colour,
-            edgecolor=LOOKS[name].colour,
+            facecolor=STYLES[name].face,
+            edgecolor=STYLES[name].colour,
             linewidth=0.8,
             label=name,
         )

@@ -30,8 +30,8 @@ import torch
 from detect_common import (
     COSTLY,
     LEVEL,
-    LOOKS,
     NUM_CURRENT,
+    STYLES,
     accuracy_by_class,
     common_arguments,
     encoded,
@@ -55,7 +55,7 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.detect.class_tests import Comparison
 from driftwise.report import style
-from driftwise.report.canvas import Margins, panels
+from driftwise.report.facets import facets
 from driftwise.stats.multiplicity import holm
 from driftwise.streams import transforms
 from driftwise.types import Dataset, Encoding
@@ -250,27 +250,16 @@ def draw(
 ) -> None:
     """A grid of small panels: transforms downwards, reference sizes across, a line per name."""
     with matplotlib.rc_context(style.RC):
-        margins = Margins(left=0.95, right=0.2, bottom=1.2, top=0.75, column_gap=0.25, row_gap=0.25)
-        figure, axes = panels(len(TRANSFORMS) * len(sizes), 2.5, 1.35, margins, columns=len(sizes))
-        for place, (transform, size) in enumerate(product(TRANSFORMS, sizes)):
-            panel = axes[place]
+        grid = facets(len(TRANSFORMS) * len(sizes), (2.7, 1.6), columns=len(sizes))
+        places = product(TRANSFORMS, sizes)
+        for panel, (transform, size) in zip(grid.panels, places, strict=True):
             some = [case for case in cases if (case.transform, case.size) == (transform, size)]
             draw_panel(panel, some, names)
-            row, column = divmod(place, len(sizes))
-            if row == 0:
-                panel.set_title(f"{size} reference rows")
-            if row == len(TRANSFORMS) - 1:
-                panel.set_xlabel("severity")
-            else:
-                panel.tick_params(labelbottom=False)
-            if column == 0:
-                panel.set_ylabel(f"{transform}\n%")
-            else:
-                panel.tick_params(labelleft=False)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=4, handlelength=3.2)
-        figure.suptitle(title, fontsize=10.5, y=1 - 0.12 / figure.get_size_inches()[1], va="top")
-        save_figure(path, figure)
+        for panel, size in zip(grid.panels, sizes, strict=False):
+            panel.set_title(f"{size} reference samples")
+        grid.label("severity", [f"{transform}\n%" for transform in TRANSFORMS])
+        grid.add_legend(grid.panels[0].get_legend_handles_labels()[0], title)
+        save_figure(path, grid.figure)
 
 
 def draw_panel(panel: Axes, cases: Sequence[Case], names: Sequence[str]) -> None:
@@ -281,16 +270,16 @@ def draw_panel(panel: Axes, cases: Sequence[Case], names: Sequence[str]) -> None
     panel.bar(severities, costs, width=0.6, color=style.FAINT, label="accuracy lost (points)")
     panel.axhline(100 * LEVEL, color=style.MUTED, linewidth=0.6, linestyle=":", label="level")
     for name in names:
-        look = LOOKS[name]
+        line = STYLES[name]
         seeds = 100 * np.array([means_by_seed(some, name) for some in by_severity])
         panel.plot(
             severities,
             seeds.mean(axis=1),
-            color=look.colour,
-            linestyle=look.line,
-            marker=look.marker,
+            color=line.colour,
+            linestyle=line.line,
+            marker=line.marker,
             markersize=4.2,
-            markerfacecolor="white" if look.hollow else look.colour,
+            markerfacecolor=line.face,
             linewidth=1.8 if name == "combined" else 1.2,
             label=name,
             zorder=3 if name == "combined" else 2,
@@ -300,7 +289,7 @@ def draw_panel(panel: Axes, cases: Sequence[Case], names: Sequence[str]) -> None
                 severities,
                 seeds.min(axis=1),
                 seeds.max(axis=1),
-                color=look.colour,
+                color=line.colour,
                 alpha=0.18,
                 linewidth=0,
             )

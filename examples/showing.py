@@ -11,17 +11,14 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 import driftwise
 from driftwise.live import Request
 from driftwise.report import style
-from driftwise.report.canvas import place, to_png
+from driftwise.report.facets import facets, to_png
 
 WAYS = ("amr", "evenly", "vanilla")
 """labels asked for where drift is found; as many spread evenly over time; none"""
-WIDTH = 7.4
-"""of the panels, in inches"""
 NAMES = {
     "amr": "labels where drift is found (amr)",
     "evenly": "as many labels, evenly",
@@ -152,9 +149,8 @@ def draw(
 ) -> None:
     """Accuracy over the last `over` samples, alarms, and labels asked for, as one PNG."""
     with matplotlib.rc_context(style.RC):
-        figure = Figure(figsize=(WIDTH + 1.0, 4.75))
-        upper = place(figure, 0.75, 1.75, WIDTH, 2.3)
-        lower = place(figure, 0.75, 0.35, WIDTH, 1.1)
+        grid = facets(2, (7.8, 2.1), columns=1)
+        upper, lower = grid.panels
         _draw_accuracy(upper, courses, over)
         _draw_asked(lower, courses["amr"])
         starts, names = zip(*stream.parts, strict=True)
@@ -172,31 +168,22 @@ def draw(
             fontsize=6.5,
             color=style.MUTED,
         )
-        figure.text(0.75 / (WIDTH + 1.0), 4.55 / 4.75, title, fontweight="bold", fontsize=9.5)
-        handles, labels = upper.get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="upper left",
-            ncols=4,
-            fontsize=7.5,
-            bbox_to_anchor=(0.6 / (WIDTH + 1.0), 4.5 / 4.75),
-        )
+        grid.add_legend(upper.get_legend_handles_labels()[0], title)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(to_png(figure))
+        file.write_bytes(to_png(grid.figure))
 
 
 def _draw_accuracy(axes: Axes, courses: Mapping[str, Sequence[Course]], over: int) -> None:
     """A line per way, mean over seeds, from the least seed to the best; alarms below."""
-    looks = style.looks_of(WAYS)
+    styles = style.styles_of(WAYS)
     for way in reversed(WAYS):
         curves = 100 * np.stack([_smooth(run.hits, over) for run in courses[way]])
-        across, look = np.arange(curves.shape[1]), looks[way]
-        line = look.line
-        axes.plot(across, curves.mean(axis=0), color=look.colour, linestyle=line, label=NAMES[way])
+        across, line = np.arange(curves.shape[1]), styles[way]
+        options = {"color": line.colour, "linestyle": line.line, "label": NAMES[way]}
+        axes.plot(across, curves.mean(axis=0), **options)
         if len(curves) > 1:
             low, high = curves.min(axis=0), curves.max(axis=0)
-            axes.fill_between(across, low, high, color=look.colour, alpha=0.12, linewidth=0)
+            axes.fill_between(across, low, high, color=line.colour, alpha=0.12, linewidth=0)
     axes.set_ylim(-6 - 4 * len(courses["amr"]), 102)
     axes.set_yticks(range(0, 101, 20))
     for number, run in enumerate(courses["amr"]):
@@ -211,7 +198,7 @@ def _draw_asked(axes: Axes, runs: Sequence[Course]) -> None:
     for run in runs:
         samples = [0, *(sample for sample, _ in run.asked), len(run.hits)]
         so_far = np.cumsum([0, *(count for _, count in run.asked), 0])
-        axes.step(samples, so_far, where="post", color=style.looks_of(WAYS)["amr"].colour, lw=1.1)
+        axes.step(samples, so_far, where="post", color=style.styles_of(WAYS)["amr"].colour, lw=1.1)
     axes.set_ylabel("labels asked for\n(a line per seed)")
     axes.set_ylim(bottom=0)
 

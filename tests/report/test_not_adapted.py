@@ -16,9 +16,7 @@ from paper_sweep_builders import places_of, write_sweep
 from report_builders import small_result, write_run
 
 from driftwise.adaptation_counts import Adapted, count_adapted
-from driftwise.report import write_report
-from driftwise.report.canvas import Drawing
-from driftwise.report.figures import image_of
+from driftwise.report import facets, write_report
 from driftwise.report.index.page import write_index
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
@@ -92,9 +90,9 @@ def test_every_table_figure_and_page_of_a_report_says_so(tmp_path: Path) -> None
 
 
 def test_the_note_is_part_of_the_figure_itself() -> None:
-    drawing = Drawing(figure=Figure(figsize=(4, 3)), title="t", caption="How.", alt="What.")
-    plain = image_of("cost", drawing)
-    noted = image_of("cost", replace(drawing, note=f"* {NOTE} (amr)"))
+    drawing = facets.Drawing(figure=Figure(figsize=(4, 3)), title="t", caption="How.", alt="What.")
+    plain = facets.render("cost", drawing)
+    noted = facets.render("cost", replace(drawing, notes=f"* {NOTE} (amr)."))
     assert (plain.caption, plain.alt) == ("How.", "What.")
     assert noted.caption == f"How. * {NOTE} (amr)."
     before, after = (imread(io.BytesIO(each.png)) for each in (plain, noted))

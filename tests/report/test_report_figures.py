@@ -1,25 +1,25 @@
 from __future__ import annotations
 
-import io
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
-import matplotlib.image
 import numpy as np
 import pytest
+from figure_checks import check_drawn_and_uncut, check_no_overlap
 from report_builders import small_result, write_run, write_small_comparison
 
 from driftwise.report.cells import Setting
 from driftwise.report.costs import cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
-from driftwise.report.figures import DRAWERS, Picture, draw_all
+from driftwise.report.facets import RenderedFigure, render
+from driftwise.report.figures import DRAWERS, draw_all
 from driftwise.report.grids import confusion_shares, per_class_means
 from driftwise.report.images import contact_sheet
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
-from driftwise.report.style import looks_by_cell, looks_of
+from driftwise.report.style import RC, styles_by_cell, styles_of
 
 
 def only_setting(folder: Path) -> Setting:
@@ -27,17 +27,8 @@ def only_setting(folder: Path) -> Setting:
     return setting
 
 
-def draw(setting: Setting) -> tuple[Picture, ...]:
-    return draw_all(setting, looks_of(cell.adaptation for cell in setting.cells))
-
-
-def check_drawn_and_uncut(image: Picture) -> None:
-    """There is ink on the paper, and none at its edges."""
-    pixels = matplotlib.image.imread(io.BytesIO(image.png))
-    inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-    assert 0.005 < inked.mean() < 0.9, image.kind
-    border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-    assert not border.any(), image.kind
+def draw(setting: Setting) -> tuple[RenderedFigure, ...]:
+    return draw_all(setting, styles_of(cell.adaptation for cell in setting.cells))
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +37,36 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 
 @pytest.fixture(scope="module")
-def make_images(setting: Setting) -> tuple[Picture, ...]:
+def images(setting: Setting) -> tuple[RenderedFigure, ...]:
     return draw(setting)
 
 
-def test_every_kind_of_figure_is_drawn_and_none_is_blank(images: tuple[Picture, ...]) -> None:
+def test_every_kind_of_figure_is_drawn_and_none_is_blank(
+    images: tuple[RenderedFigure, ...],
+) -> None:
     assert [image.kind for image in images] == list(DRAWERS)
     for image in images:
         check_drawn_and_uncut(image)
 
 
-def test_svg_is_xml_that_points_nowhere(images: tuple[Picture, ...]) -> None:
+def test_no_texts_overlap_and_none_is_cut_off(tmp_path: Path) -> None:
+    names = ["airplane", "automobile", "bird", "a class with a long name"]
+    for index, (adaptation, detector) in enumerate(
+        [("vanilla", "none"), ("fr", "ks"), ("amr", "ks"), ("amr", "mmd")]
+    ):
+        result = small_result(adaptation=adaptation, detector=detector, class_names=names)
+        write_run(tmp_path / f"{index}", result, samples=True)
+    setting = only_setting(tmp_path)
+    styles = styles_of(cell.adaptation for cell in setting.cells)
+    with matplotlib.rc_context(RC):
+        for draw_one in DRAWERS.values():
+            drawing = draw_one(setting, styles)
+            assert drawing is not None
+            render("any", drawing)
+            check_no_overlap(drawing.figure)
+
+
+def test_svg_is_xml_that_points_nowhere(images: tuple[RenderedFigure, ...]) -> None:
     for image in images:
         root = ElementTree.fromstring(image.svg)
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
@@ -68,7 +78,7 @@ def test_svg_is_xml_that_points_nowhere(images: tuple[Picture, ...]) -> None:
 
 
 def test_drawing_again_gives_equal_files_and_leaves_the_global_style_alone(
-    setting: Setting, images: tuple[Picture, ...]
+    setting: Setting, images: tuple[RenderedFigure, ...]
 ) -> None:
     before = dict(matplotlib.rcParams)
     again = draw(setting)
@@ -77,7 +87,7 @@ def test_drawing_again_gives_equal_files_and_leaves_the_global_style_alone(
     assert [p.png for p in again] == [p.png for p in images]
 
 
-def test_alt_texts_carry_the_numbers(images: tuple[Picture, ...]) -> None:
+def test_alt_texts_carry_the_numbers(images: tuple[RenderedFigure, ...]) -> None:
     alt = {image.kind: image.alt for image in images}
     assert "amr 80.0 ± 0.0" in alt["accuracy"]
     assert "amr 0.25, 1.00, 1.00" in alt["radar"]
@@ -86,7 +96,9 @@ def test_alt_texts_carry_the_numbers(images: tuple[Picture, ...]) -> None:
     assert "ant, task 2" in alt["samples"]
 
 
-def test_captions_say_what_drifts_and_which_seed_is_shown(images: tuple[Picture, ...]) -> None:
+def test_captions_say_what_drifts_and_which_seed_is_shown(
+    images: tuple[RenderedFigure, ...],
+) -> None:
     caption = {image.kind: image.caption for image in images}
     assert "task 2: classes 0–1 (permutation, severity 5)" in caption["accuracy"]
     assert "the first seed only" in caption["verdicts"]
@@ -95,7 +107,7 @@ def test_captions_say_what_drifts_and_which_seed_is_shown(images: tuple[Picture,
 
 def test_without_full_relearning_the_radar_says_so(tmp_path: Path) -> None:
     write_run(tmp_path / "run", small_result())
-    radar = cost_radar(only_setting(tmp_path), looks_of(["amr"]))
+    radar = cost_radar(only_setting(tmp_path), styles_of(["amr"]))
     assert "there is no fr to compare with" in radar.caption
 
 
@@ -114,7 +126,6 @@ def test_names_may_hold_what_plotting_takes_for_formulas_or_has_no_glyph_for(
     names = ["$x^", "犬", "_hidden", "a--b<&>"]
     write_run(tmp_path / "run", small_result(class_names=names, adaptation="$\\frac"))
     for image in draw(only_setting(tmp_path)):
-        ElementTree.fromstring(image.svg)
         check_drawn_and_uncut(image)
 
 
@@ -147,7 +158,7 @@ def test_words_above_the_lines_of_drift_never_overlap(tmp_path: Path) -> None:
         matrix = [[50.0] * num_tasks] * num_tasks
         folder = tmp_path / f"{num_tasks}"
         write_run(folder, small_result(accuracy_matrix=matrix, drift_events=events))
-        drawing = accuracy_over_tasks(only_setting(folder), looks_of(["amr"]))
+        drawing = accuracy_over_tasks(only_setting(folder), styles_of(["amr"]))
         texts = drawing.figure.axes[0].texts
         assert [text.get_text() for text in texts][1:] == [most, most]
         drawing.figure.canvas.draw()
@@ -186,29 +197,29 @@ def test_calibration_bins_are_pooled_by_their_rows(tmp_path: Path) -> None:
 
 def test_a_contact_sheet_holds_each_image_at_its_place() -> None:
     images = np.arange(3, dtype=np.uint8).reshape(3, 1, 1, 1)
-    sheet = contact_sheet(images, [[2], [0, 1]], columns=2)[:, :, 0]
+    sheet = contact_sheet([[images[2]], [images[0], images[1]]])[:, :, 0]
     white = 255
     assert sheet[1::3, 1::3].tolist() == [[2, white], [0, 1]]
     assert (np.delete(np.delete(sheet, [1, 4], 0), [1, 4], 1) == white).all()
 
 
-def test_adaptations_differ_in_colour_marker_and_line_and_keep_their_look() -> None:
+def test_adaptations_differ_in_colour_marker_and_line_and_keep_their_style() -> None:
     names = ["vanilla", "fr", "fr-flush", "fr-scratch", "amr", "new", "newer"]
-    looks = looks_of(names)
+    styles = styles_of(names)
     for trait in ("colour", "marker", "line"):
-        assert len({getattr(look, trait) for look in looks.values()}) == len(names)
-    assert looks_of(["amr"])["amr"] == looks["amr"]
+        assert len({getattr(style, trait) for style in styles.values()}) == len(names)
+    assert styles_of(["amr"])["amr"] == styles["amr"]
 
 
 def test_a_second_cell_of_one_adaptation_is_hollow(tmp_path: Path) -> None:
     for detector in ("ks", "lsdd", "mmd"):
         write_run(tmp_path / detector, small_result(detector=detector))
-    looks = looks_by_cell(only_setting(tmp_path).cells, looks_of(["amr"]))
-    assert [look.hollow for look in looks] == [False, True, True]
-    assert len({(look.marker, look.hollow) for look in looks}) == 3
+    styles = styles_by_cell(only_setting(tmp_path).cells, styles_of(["amr"]))
+    assert [style.hollow for style in styles] == [False, True, True]
+    assert len({(style.marker, style.hollow) for style in styles}) == 3
 
 
 def test_every_colour_of_the_palette_stands_out_from_white() -> None:
-    for look in looks_of(["vanilla", "fr", "fr-flush", "fr-scratch", "amr"]).values():
-        red, green, blue = (int(look.colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    for style in styles_of(["vanilla", "fr", "fr-flush", "fr-scratch", "amr"]).values():
+        red, green, blue = (int(style.colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
         assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.75

@@ -1,33 +1,29 @@
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-import matplotlib.image
+import matplotlib
 import numpy as np
 import pytest
+from figure_checks import check_drawn_and_uncut, check_no_overlap
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from report_builders import small_result, write_run
 
-from driftwise.report.canvas import Drawing
-from driftwise.report.figures import Picture
-from driftwise.report.style import DRIFT, Looks, looks_of
+from driftwise.report.facets import Drawing, render
+from driftwise.report.style import DRIFT, RC, Styles, styles_of
 from driftwise.report.sweeps import Sweep, read_sweep
-from driftwise.reproduce.cost_figures import cost_scatter, spread_out
-from driftwise.reproduce.curve_figures import accuracy_grid
+from driftwise.reproduce.cost_figures import cost_scatter, radar_grid, spread_out
+from driftwise.reproduce.curve_figures import accuracy_grid, severity_panels
 from driftwise.reproduce.detector_map import detector_map
-from driftwise.reproduce.feature_space import FeatureMap, feature_maps
+from driftwise.reproduce.feature_maps import FeatureMap, draw_feature_maps
 from driftwise.reproduce.figures import draw_paper_figures
 from driftwise.reproduce.gain import gain_bars, paired_gain
 from driftwise.reproduce.places import MAX_COLUMNS, Group, groups_of, spots_of
-from driftwise.reproduce.radar import radar_grid
-from driftwise.reproduce.severity import severity_panels
 
 Place = dict[str, Any]
 FAA = {"vanilla": 50.0, "fr": 80.0, "amr": 75.0}
@@ -106,8 +102,8 @@ def sweep_of(
 
 
 def severity_grid() -> list[Place]:
-    calm = grid(methods=["er"], buffers=[500], drifts=[], transform=None, severity=None)
-    return calm + [
+    undrifted = grid(methods=["er"], buffers=[500], drifts=[], transform=None, severity=None)
+    return undrifted + [
         {**place, "transform": transform, "severity": severity}
         for transform in ("rotation", "shot-noise")
         for severity in (1, 2, 3)
@@ -127,7 +123,7 @@ def error_grid() -> list[Place]:
     ]
 
 
-LOOKS: Looks = looks_of(FAA)
+STYLES: Styles = styles_of(FAA)
 
 
 def texts(drawing: Drawing) -> str:
@@ -135,20 +131,9 @@ def texts(drawing: Drawing) -> str:
     parts = [text.get_text() for text in drawing.figure.texts]
     for panel in drawing.figure.axes:
         parts += [text.get_text() for text in panel.texts]
-        parts += [panel.get_title(), panel.get_title(loc="left")]
+        parts += [panel.get_title(), panel.get_title(loc="left"), panel.get_xlabel()]
         parts += [label.get_text() for label in panel.get_xticklabels()]
     return "\n".join(parts)
-
-
-def check_drawn_and_uncut(images: Sequence[Picture]) -> None:
-    """There is ink on the paper, and none at its edges; the SVG is XML."""
-    for image in images:
-        pixels = matplotlib.image.imread(io.BytesIO(image.png))
-        inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-        assert 0.005 < inked.mean() < 0.9, image.kind
-        border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-        assert not border.any(), image.kind
-        ElementTree.fromstring(image.svg)
 
 
 def only_group(sweep: Sweep) -> Group:
@@ -165,30 +150,35 @@ def test_a_table_gives_curves_gains_and_costs_with_scale_and_buffers_told(whole:
     images = draw_paper_figures(whole)
     kinds = ["accuracy-toy-cd-d1", "gain-toy-cd", "cost-toy-cd-d1", "radar-toy-cd-d1"]
     assert [image.kind for image in images] == kinds
-    check_drawn_and_uncut(images)
+    check_drawn_and_uncut(*images)
     for image in images:
-        assert f"Scale smoke: {NOTE}. Buffers: 50 rows for 500, 500 rows for 5,000." in (
+        assert f"Scale smoke: {NOTE}. Buffers: 50 samples for 500, 500 samples for 5,000." in (
             image.caption
         )
 
 
-def test_every_figure_has_the_scale_printed_on_it(whole: Sweep, tmp_path: Path) -> None:
+def test_every_figure_has_the_scale_printed_on_it_and_no_texts_overlap(
+    whole: Sweep, tmp_path: Path
+) -> None:
     group = only_group(whole)
     severe = sweep_of(tmp_path / "severe", severity_grid())
     erring = sweep_of(tmp_path / "erring", error_grid())
     drawings = [
-        accuracy_grid(group, whole, LOOKS),
-        gain_bars([group], whole, LOOKS),
-        cost_scatter(group, whole, LOOKS),
-        radar_grid(group, whole, LOOKS),
-        severity_panels(spots_of(severe), severe, LOOKS),
+        accuracy_grid(group, whole, STYLES),
+        gain_bars([group], whole, STYLES),
+        cost_scatter(group, whole, STYLES),
+        radar_grid(group, whole, STYLES),
+        severity_panels(spots_of(severe), severe, STYLES),
         detector_map([s for s in spots_of(erring) if s.num_drifts], erring),
     ]
-    for drawing in drawings:
-        assert drawing is not None
-        printed = texts(drawing).replace("\n", " ")
-        assert f"Scale smoke: {NOTE}." in printed, drawing.title
-        assert "runs of the sweep are done" in printed
+    with matplotlib.rc_context(RC):
+        for drawing in drawings:
+            assert drawing is not None
+            render("any", drawing)
+            printed = drawing.figure.get_supxlabel().replace("\n", " ")
+            assert f"Scale smoke: {NOTE}." in printed, drawing.title
+            assert "runs of the sweep are done" in printed
+            check_no_overlap(drawing.figure)
 
 
 @pytest.mark.parametrize(
@@ -200,14 +190,14 @@ def test_every_figure_has_the_scale_printed_on_it(whole: Sweep, tmp_path: Path) 
         ({"adaptations": ["amr"], "methods": ["er"]}, lambda _: True),
         ({"methods": ["er"], "buffers": [500]}, lambda place: place["num_drifts"] == 0),
     ],
-    ids=["no-floor", "one-corner", "one-seed", "one-adaptation", "calm-only"],
+    ids=["no-floor", "one-corner", "one-seed", "one-adaptation", "undrifted-only"],
 )
 def test_unfinished_sweeps_are_drawn_with_gaps(
     tmp_path: Path, changes: dict[str, Any], is_done: Callable[[Place], bool]
 ) -> None:
     places = grid(**changes)
     images = draw_paper_figures(sweep_of(tmp_path, places, is_done=is_done))
-    check_drawn_and_uncut(images)
+    check_drawn_and_uncut(*images)
     done = [place for place in places if is_done(place) and place["num_drifts"]]
     kinds = {image.kind.split("-")[0] for image in images}
     assert kinds == ({"accuracy", "cost", "radar"} | kinds if done else set())
@@ -232,7 +222,7 @@ def test_a_panel_of_which_nothing_has_run_stays_where_its_method_and_its_buffer_
     sweep = sweep_of(
         tmp_path, grid(), is_done=lambda p: (p["method"], p["buffer_size"]) != ("der++", 500)
     )
-    drawing = accuracy_grid(only_group(sweep), sweep, LOOKS)
+    drawing = accuracy_grid(only_group(sweep), sweep, STYLES)
     remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
     assert remarks == [[], ["not run yet"], [], []]
 
@@ -245,15 +235,15 @@ def test_missing_cells_are_named_where_they_are_missing(tmp_path: Path) -> None:
             p["method"] == "er" and (p["adaptation"], p["buffer_size"]) != ("fr", 500)
         ),
     )
-    drawing = accuracy_grid(only_group(sweep), sweep, LOOKS)
+    drawing = accuracy_grid(only_group(sweep), sweep, STYLES)
     remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
     assert remarks == [["not yet: fr"], []]
-    assert "Not run yet: der++." in drawing.caption
+    assert "Not run yet: der++." in drawing.notes
     assert "er, buffer 500: vanilla 50.5, fr missing, amr 75.5" in drawing.alt
 
 
 def test_drift_is_marked_between_the_tasks_and_the_undrifted_level_is_there(whole: Sweep) -> None:
-    drawing = accuracy_grid(only_group(whole), whole, LOOKS)
+    drawing = accuracy_grid(only_group(whole), whole, STYLES)
     panel = drawing.figure.axes[0]
     (mark,) = [line for line in panel.lines if to_hex(line.get_color()) == DRIFT.lower()]
     assert set(np.asarray(mark.get_xdata()).tolist()) == {1.5}
@@ -282,7 +272,7 @@ def test_published_gains_stand_beside_ours_as_hollow_diamonds(whole: Sweep) -> N
     drawing = gain_bars(
         [only_group(whole)],
         whole,
-        LOOKS,
+        STYLES,
         lambda place: published.get(str(place["adaptation"])) if place["method"] == "er" else None,
     )
     assert drawing is not None
@@ -294,7 +284,7 @@ def test_published_gains_stand_beside_ours_as_hollow_diamonds(whole: Sweep) -> N
 
 
 def test_zero_labels_have_a_place_on_the_axis_of_labels(whole: Sweep) -> None:
-    drawing = cost_scatter(only_group(whole), whole, LOOKS)
+    drawing = cost_scatter(only_group(whole), whole, STYLES)
     assert drawing is not None
     panel = drawing.figure.axes[0]
     assert panel.get_xscale() == "symlog"
@@ -321,11 +311,11 @@ def test_spread_out_names_keep_their_order_their_distance_and_their_centre(
 
 
 def test_radars_carry_absolute_labels_and_say_what_one_is(tmp_path: Path, whole: Sweep) -> None:
-    drawing = radar_grid(only_group(whole), whole, LOOKS)
+    drawing = radar_grid(only_group(whole), whole, STYLES)
     assert texts(drawing).count("labels: vanilla 0, fr 400, amr 20") == 4
     assert "amr 0.05, 1.00, 1.00" in drawing.alt
     without = sweep_of(tmp_path, grid(adaptations=["amr"]))
-    assert "largest = 1" in texts(radar_grid(only_group(without), without, LOOKS))
+    assert "largest = 1" in texts(radar_grid(only_group(without), without, STYLES))
 
 
 def test_severities_have_a_panel_per_transform_gaps_and_the_undrifted_level(
@@ -339,8 +329,8 @@ def test_severities_have_a_panel_per_transform_gaps_and_the_undrifted_level(
     )
     (image,) = draw_paper_figures(sweep)
     assert image.kind == "severity-toy-cd-er-b500-d1"
-    check_drawn_and_uncut([image])
-    drawing = severity_panels(spots_of(sweep), sweep, LOOKS)
+    check_drawn_and_uncut(image)
+    drawing = severity_panels(spots_of(sweep), sweep, STYLES)
     assert drawing is not None
     rotation, noise = drawing.figure.axes
     assert (rotation.get_title(), noise.get_title()) == ("rotation", "shot-noise")
@@ -364,7 +354,7 @@ def test_detector_errors_make_a_map_with_labels_gaps_and_the_level_without_a_det
     )
     (image,) = draw_paper_figures(sweep)
     assert image.kind == "detector-toy-cd-er-b500-d1"
-    check_drawn_and_uncut([image])
+    check_drawn_and_uncut(image)
     assert "For comparison: vanilla, 1 drift 40.0; vanilla, no drift 40.0." in image.caption
     assert "0.5 found and 0.1 alarmed missing" in image.alt
     assert "1 found and 0.2 alarmed 78.5" in image.alt
@@ -411,7 +401,7 @@ def test_what_the_grid_does_not_name_is_read_from_a_finished_run(tmp_path: Path)
 
 def test_drawing_again_gives_equal_files(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, grid(methods=["er"], buffers=[500], drifts=[]))
-    first, second = draw_paper_figures(sweep), draw_paper_figures(sweep, LOOKS)
+    first, second = draw_paper_figures(sweep), draw_paper_figures(sweep, STYLES)
     assert [(p.svg, p.png) for p in first] == [(p.svg, p.png) for p in second]
 
 
@@ -434,9 +424,9 @@ def test_feature_maps_frame_what_has_drifted_and_leave_a_gap_for_what_is_not_the
     rows = {"no drift": feature_row(drifts_at=None), "amr": feature_row(drifts_at=2, tasks=2)}
     image = draw_paper_figures(sweep, features=rows)[-1]
     assert image.kind == "features"
-    check_drawn_and_uncut([image])
+    check_drawn_and_uncut(image)
     assert "ant, bee" in image.alt
-    drawing = feature_maps(rows, title="toy", notes="")
+    drawing = draw_feature_maps(rows, title="toy", notes="")
     assert drawing is not None
     frames = [
         to_hex(panel.spines["left"].get_edgecolor()) == DRIFT.lower()
@@ -444,4 +434,4 @@ def test_feature_maps_frame_what_has_drifted_and_leave_a_gap_for_what_is_not_the
     ]
     assert frames == [False, False, False, False, True, False]
     assert [text.get_text() for text in drawing.figure.axes[5].texts] == ["not there yet"]
-    assert feature_maps({"amr": []}, title="toy", notes="") is None
+    assert draw_feature_maps({"amr": []}, title="toy", notes="") is None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import matplotlib
-import matplotlib.image
-import numpy as np
 import pytest
+from figure_checks import check_drawn_and_uncut
 
 from driftwise.reproduce.theory_figures import draw_theory
 
@@ -67,12 +65,7 @@ def test_every_figure_is_drawn_and_uncut(seeds: int) -> None:
     images = draw_theory(made_up(seeds))
     assert dict(matplotlib.rcParams) == before
     assert [image.kind for image in images] == ["cosine", "efficiency", "replacement"]
-    for image in images:
-        pixels = matplotlib.image.imread(io.BytesIO(image.png))
-        inked = np.any(pixels[:, :, :3] < 0.9, axis=2)
-        assert 0.005 < inked.mean() < 0.9, image.kind
-        border = np.concatenate([inked[0], inked[-1], inked[:, 0], inked[:, -1]])
-        assert not border.any(), image.kind
+    check_drawn_and_uncut(*images)
 
 
 def test_alt_texts_carry_the_numbers() -> None:

@@ -58,9 +58,9 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
     # Late, because loading matplotlib takes a second that the tables alone need not wait for.
     from driftwise.report.figures import draw_all
     from driftwise.report.page import Drawn, build_page
-    from driftwise.report.style import looks_of
+    from driftwise.report.style import styles_of
 
-    looks = looks_of(cell.adaptation for cell in grouped.cells)
+    styles = styles_of(cell.adaptation for cell in grouped.cells)
     shown = settings[:MOST_SETTINGS]
     if len(shown) < len(settings):
         left_out = (
@@ -71,7 +71,7 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
     figures: dict[str, bytes] = {}
     drawn: list[Drawn] = []
     for slug, setting in zip(_slugs(shown), shown, strict=True):
-        images = {f"figures/{slug}-{each.kind}": each for each in draw_all(setting, looks)}
+        images = {f"figures/{slug}-{each.kind}": each for each in draw_all(setting, styles)}
         for name, image in images.items():
             figures |= {f"{name}.png": image.png, f"{name}.svg": image.svg}
         drawn.append(Drawn(setting=setting, images=images))

@@ -1,4 +1,4 @@
-"""What drift costs a class, counted and estimated, and how much of the class has moved."""
+"""How much accuracy drift costs a class, counted and estimated, and the fraction that drifted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from driftwise.report import style
-from driftwise.report.canvas import Drawing, Margins, panels, short, text_inches
 from driftwise.report.cells import Setting
 from driftwise.report.events import Outcome, outcomes_of
+from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.run import Run, Verdict
 from driftwise.report.verdicts import FACES, SPARED, outcome_patches
 
@@ -23,7 +23,7 @@ MAX_ROWS = 30
 """Checks of a class that are shown; the page's list of runs has more."""
 
 _SHOWN = (Outcome.FOUND, Outcome.MISSED, Outcome.FALSE_ALARM, Outcome.BESIDE)
-_LOOKS: dict[str, dict[str, Any]] = {
+_MARKERS: dict[str, dict[str, Any]] = {
     "counted": {"marker": "o", "markersize": 4, "markerfacecolor": style.INK},
     "estimated": {"marker": "D", "markersize": 6, "markerfacecolor": "none"},
 }
@@ -36,55 +36,39 @@ Judged = tuple[Verdict, Outcome]
 
 
 def harm_dots(setting: Setting) -> Drawing | None:
-    """A row for each class that drifted or was flagged, at each task; the first seed."""
-    told = {
+    """A line for each class that drifted or was flagged, at each task; the first seed."""
+    found = {
         label: (cell.first, shown)
         for cell, label in zip(setting.cells, setting.labels, strict=True)
         if (shown := worth_showing(cell.first))
     }
-    if not told:
+    if not found:
         return None
-    checks = sorted({check for _, shown in told.values() for check in shown})
+    checks = sorted({check for _, shown in found.values() for check in shown})
     rows = checks[:MAX_ROWS]
-    names = _row_names(setting.first, rows)
-    left, beside = 0.3 + text_inches(names), 1.05
-    columns = min(len(told), 3)
-    across = 10.6 - left - beside * columns - 0.2 * (columns - 1)
-    figure, axes = panels(
-        len(told),
-        width=across / columns if columns > 1 else 5.6,
-        height=max(0.9, 0.21 * len(rows)),
-        margins=Margins(
-            left=left, right=beside, bottom=0.9, top=0.5, column_gap=beside + 0.2, row_gap=0.95
-        ),
-    )
-    lowest = min(_lower_end(v) for _, shown in told.values() for v, _ in shown.values())
-    for index, (panel, (label, (run, shown))) in enumerate(zip(axes, told.items(), strict=True)):
+    judged = [each for _, shown in found.values() for each in shown.values()]
+    lowest = min(_lower_end(verdict) for verdict, _ in judged)
+    grid = facets(len(found), (3.4 if len(found) > 1 else 6.4, 1.1 + 0.2 * len(rows)))
+    for panel, (label, (run, shown)) in zip(grid.panels, found.items(), strict=True):
         for row, check in enumerate(rows):
             if check in shown:
                 _draw_row(panel, row, *shown[check])
-        _dress(panel, run, rows, lowest)
+        _draw_limits(panel, run, rows, lowest)
         if any(verdict.share is not None for verdict, _ in shown.values()):
-            _write_above(panel, "moved", (1.0, 1.0), (18, 4))
+            _annotate(panel, "drifted", (1.0, 1.0), (18, 4), color=style.MUTED)
         panel.set_title(f"{short(label, 22)}, seed {run.seed}", pad=14)
-        panel.set_yticks(range(len(rows)), names)
-        panel.tick_params(axis="y", length=0, labelleft=index % 3 == 0)
-        if index % 3 == 0:
-            _write_above(panel, "class", (0.0, 1.0), (-5, 4), ha="right")
-    everything = [judged for _, shown in told.values() for judged in shown.values()]
-    figure.legend(
-        handles=_legend(everything),
-        loc="lower center",
-        ncols=7,
-        handlelength=1.5,
-        columnspacing=1.6,
-    )
+        panel.set_yticks(range(len(rows)), _row_names(setting.first, rows))
+        panel.tick_params(axis="y", length=0)
+    grid.label("points of accuracy lost", share_x=False)
+    for panel in grid.left:
+        _annotate(panel, "class", (0.0, 1.0), (-5, 4), ha="right", color=style.MUTED)
+    grid.add_legend(_legend(judged))
     return Drawing(
-        figure=figure,
+        figure=grid.figure,
         title="What the drift cost",
-        caption=_caption(setting, everything, left_out=len(checks) - len(rows)),
+        caption=_caption(setting, judged, left_out=len(checks) - len(rows)),
         alt="Dot plots of the accuracy that classes lost to drift; "
-        + "; ".join(f"{label}: {_tally(shown)}" for label, (_, shown) in told.items())
+        + "; ".join(f"{label}: {_tally(shown)}" for label, (_, shown) in found.items())
         + ".",
     )
 
@@ -110,118 +94,78 @@ def _lower_end(verdict: Verdict) -> float:
 
 
 def _draw_row(panel: Axes, row: int, verdict: Verdict, outcome: Outcome) -> None:
+    line = {"color": style.INK, "zorder": 3}
     if verdict.harm is not None:
         reach = 2 * max(0.0, verdict.harm_error or 0.0)
-        panel.errorbar(
-            verdict.harm,
-            row,
-            xerr=[[reach], [np.clip(100 - verdict.harm, 0, reach)]],  # to 100: all is lost
-            color=style.INK,
-            elinewidth=1.1,
-            capsize=2,
-            zorder=3,
-            **_LOOKS["counted"],
-        )
+        bars = [[reach], [np.clip(100 - verdict.harm, 0, reach)]]  # to 100: all is lost
+        marker = _MARKERS["counted"]
+        panel.errorbar(verdict.harm, row, xerr=bars, elinewidth=1.1, capsize=2, **line, **marker)
     if verdict.harm_unlabelled is not None:
-        panel.plot(verdict.harm_unlabelled, row, color=style.INK, zorder=4, **_LOOKS["estimated"])
+        panel.plot(verdict.harm_unlabelled, row, **line, **_MARKERS["estimated"])
+    across = panel.get_yaxis_transform()
     if verdict.spared:
-        frame = Rectangle((0, row - 0.42), 1, 0.84, **SPARED)
-        frame.set_transform(panel.get_yaxis_transform())
-        panel.add_patch(frame)
+        panel.add_patch(Rectangle((0, row - 0.42), 1, 0.84, transform=across, **SPARED))
     face, sign = FACES[outcome]
-    _write_beside(
-        panel, row, 9, sign, ha="center", bbox={"facecolor": face, "edgecolor": "none", "pad": 1.5}
-    )
-    _write_beside(panel, row, 18, verdict.share_words)
+    beside: dict[str, Any] = {"xycoords": across, "va": "center"}
+    box = {"facecolor": face, "edgecolor": "none", "pad": 1.5}
+    _annotate(panel, sign, (1.0, row), (9, 0), ha="center", bbox=box, **beside)
+    _annotate(panel, verdict.share_words, (1.0, row), (18, 0), **beside)
 
 
-def _write_beside(panel: Axes, row: int, points: float, text: str, **look: Any) -> None:
-    panel.annotate(
-        text,
-        (1.0, row),
-        xycoords=panel.get_yaxis_transform(),
-        xytext=(points, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=7.5,
-        **look,
-    )
-
-
-def _write_above(
-    panel: Axes, text: str, corner: tuple[float, float], points: tuple[float, float], **look: Any
+def _annotate(
+    panel: Axes, text: str, at: tuple[float, float], points: tuple[float, float], **options: Any
 ) -> None:
-    panel.annotate(
-        text,
-        corner,
-        xycoords="axes fraction",
-        xytext=points,
-        textcoords="offset points",
-        fontsize=7.5,
-        color=style.MUTED,
-        **look,
-    )
+    """Small words at a place of the panel, moved by so many points."""
+    options = {"xycoords": "axes fraction", "fontsize": 7.5, **options}
+    panel.annotate(text, at, xytext=points, textcoords="offset points", **options)
 
 
-def _dress(panel: Axes, run: Run, rows: Sequence[Check], lowest: float) -> None:
-    panel.set_xlim(min(-4.0, lowest - 3), 104)
-    panel.set_ylim(len(rows) - 0.5, -0.5)
-    panel.set_xlabel("points of accuracy lost")
+def _draw_limits(panel: Axes, run: Run, rows: Sequence[Check], lowest: float) -> None:
+    panel.set(xlim=(min(-4.0, lowest - 3), 104), ylim=(len(rows) - 0.5, -0.5))
     panel.grid(axis="x")
     panel.axvline(0, color=style.MUTED, linewidth=0.8)
     for place, (above, below) in enumerate(pairwise(rows)):
         if above[0] != below[0]:
             panel.axhline(place + 0.5, color=style.FAINT, linewidth=0.8)
     if run.min_harm is not None:
-        panel.axvline(run.min_harm, color=style.DRIFT, linewidth=1.1, linestyle=(0, (4, 2)))
-        panel.annotate(
-            f"min_harm {run.min_harm:g}",
-            (run.min_harm, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            fontsize=7.5,
-            color=style.DRIFT,
-        )
+        panel.axvline(run.min_harm, color=style.DRIFT, linewidth=1.1, linestyle=style.DASHED)
+        words, place = f"min_harm {run.min_harm:g}", ("data", "axes fraction")
+        _annotate(panel, words, (run.min_harm, 1.0), (0, 3), xycoords=place, color=style.DRIFT)
 
 
-def _legend(shown: Sequence[Judged]) -> list[Artist]:
+def _legend(judged: Sequence[Judged]) -> list[Artist]:
+    verdicts = [verdict for verdict, _ in judged]
     words = {
-        "counted": "counted by labels" if any(v.harm is not None for v, _ in shown) else "",
-        "estimated": "estimated without labels"
-        if any(v.harm_unlabelled is not None for v, _ in shown)
-        else "",
+        "counted": any(v.harm is not None for v in verdicts) and "counted by labels",
+        "estimated": any(v.harm_unlabelled is not None for v in verdicts)
+        and "estimated without labels",
     }
     handles: list[Artist] = [
-        Line2D([], [], color=style.INK, linestyle="", label=label, **_LOOKS[kind])
+        Line2D([], [], color=style.INK, linestyle="", label=label, **_MARKERS[kind])
         for kind, label in words.items()
         if label
     ]
-    if any(verdict.spared for verdict, _ in shown):
+    if any(verdict.spared for verdict in verdicts):
         handles.append(Patch(**SPARED, label="spared"))
-    met = {outcome for _, outcome in shown}
-    return [*handles, *outcome_patches(met)]
+    return [*handles, *outcome_patches({outcome for _, outcome in judged})]
 
 
-def _caption(setting: Setting, shown: Sequence[Judged], *, left_out: int) -> str:
-    words = [
-        "How much accuracy on a class the learner has lost to its change of look when it was"
-        " checked: each class that had drifted or was flagged, the first seed.",
-    ]
-    if any(v.harm is not None for v, _ in shown):
-        words.append("Bars: two standard errors to either side.")
-    if any(v.harm_unlabelled is not None for v, _ in shown):
-        words.append("The estimate without labels comes out too small for the worst drifts.")
-    if any(v.share is not None for v, _ in shown):
-        words.append("Moved: at least this share of the rows looks new, ± one standard error.")
-    if any(cell.first.min_harm is not None for cell in setting.cells):
-        words.append(
-            "Drift whose harm, counted where there are labels, lies to the left of min_harm is"
-            " spared: no labels are spent on it."
-        )
-    if left_out:
-        words.append(f"{left_out} more are not shown; the runs below list them.")
-    return " ".join(words)
+def _caption(setting: Setting, judged: Sequence[Judged], *, left_out: int) -> str:
+    verdicts = [verdict for verdict, _ in judged]
+    parts = {
+        "How much accuracy on a class the learner had lost to drift when it was checked: each "
+        "class that had drifted or was flagged, the first seed.": True,
+        "Bars: two standard errors to either side.": any(v.harm is not None for v in verdicts),
+        "The estimate without labels comes out too small for the worst drifts.": any(
+            v.harm_unlabelled is not None for v in verdicts
+        ),
+        "Drifted: at least this fraction of the samples is of the new concept, ± one standard "
+        "error.": any(v.share is not None for v in verdicts),
+        "Drift whose harm, counted where there are labels, lies to the left of min_harm is spared: "
+        "no labels are spent on it.": any(c.first.min_harm is not None for c in setting.cells),
+        f"{left_out} more are not shown; the runs below list them.": left_out > 0,
+    }
+    return " ".join(words for words, applies in parts.items() if applies)
 
 
 def _tally(shown: Mapping[Check, Judged]) -> str:

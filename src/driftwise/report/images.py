@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftwise.report.canvas import Drawing, Margins, panels, short, text_inches
 from driftwise.report.cells import Setting
+from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.read import tensors_in
 from driftwise.report.run import Run
 
 MAX_CLASSES, MAX_PER_CLASS = 8, 5
-_CELL_INCHES = 0.62
 _PAD = 1
 """Pixels of white between two images."""
 
@@ -22,7 +20,7 @@ Pixels = NDArray[np.uint8]
 
 
 def sample_sheet(setting: Setting) -> Drawing | None:
-    """One row per class and event: some images as they were, the same ones as they became."""
+    """One row per class and event: some images before the drift, the same ones after it."""
     runs = [run for cell in setting.cells for run in cell.runs if run.samples is not None]
     if not runs:
         return None
@@ -35,49 +33,32 @@ def sample_sheet(setting: Setting) -> Drawing | None:
             members.setdefault(key, []).append(index)
         groups = sorted(members)[:MAX_CLASSES]
         shown = [members[group][:MAX_PER_CLASS] for group in groups]
-        images = {which: _only(file.get_slice(which), shown) for which in ("before", "after")}
-    columns = max(map(len, shown))
-    numbers = iter(range(sum(map(len, shown))))
-    rows = [[next(numbers) for _ in group] for group in shown]
+        slices = {which: file.get_slice(which) for which in ("before", "after")}
+        sheets = {  # one by one: the images that are not shown are not read
+            which: contact_sheet([[images[i : i + 1][0] for i in group] for group in shown])
+            for which, images in slices.items()
+        }
     names = [_row_name(run, task, label) for task, label in groups]
-    figure, axes = panels(
-        2,
-        width=columns * _CELL_INCHES,
-        height=len(rows) * _CELL_INCHES,
-        margins=Margins(left=0.25 + text_inches(names), bottom=0.15),
-    )
-    for panel, which in zip(axes, images, strict=True):
-        sheet = contact_sheet(images[which], rows, columns)
-        panel.imshow(
-            sheet if sheet.shape[2] == 3 else sheet[:, :, 0],
-            cmap="gray",
-            vmin=0,
-            vmax=255,
-            interpolation="nearest",
-            aspect="auto",
-        )
-        panel.set_title(which)
-        panel.set_xticks([])
-        panel.set_yticks([])
-        for spine in panel.spines.values():
-            spine.set_visible(False)
-    height = sheet.shape[0] / len(rows)
-    axes[0].set_yticks([(row + 0.5) * height - 0.5 for row in range(len(rows))], names)
-    axes[0].tick_params(length=0)
+    columns = max(map(len, shown))
+    grid = facets(2, (0.4 + 0.65 * columns, 0.3 + 0.65 * len(groups)))
+    for panel, (which, sheet) in zip(grid.panels, sheets.items(), strict=True):
+        pixels = sheet if sheet.shape[2] == 3 else sheet[:, :, 0]
+        panel.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        height = len(sheet) / len(groups)
+        panel.set(title=which, xticks=[])
+        panel.set_yticks([(row + 0.5) * height - 0.5 for row in range(len(groups))], names)
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+    grid.label()
     left_out = len(members) - len(groups)
     more = f" {left_out} more are not shown." if left_out else ""
     return Drawing(
-        figure=figure,
+        figure=grid.figure,
         title="Before and after drift",
-        caption="Images of drifted classes, left as they were just before the named task, right "
-        f"as they look from it on. {_provisos(run)}Seed {run.seed}.{more}",
+        caption="Images of drifted classes, left just before the named task, right from it on. "
+        f"{_provisos(run)}Seed {run.seed}.{more}",
         alt=f"Contact sheet of example images before and after drift: {', '.join(names)}.",
     )
-
-
-def _only(images: Any, groups: Sequence[Sequence[int]]) -> Pixels:
-    """The images that are shown, one group after the other; the file's others are not read."""
-    return np.concatenate([images[index : index + 1] for group in groups for index in group])
 
 
 def _provisos(run: Run) -> str:
@@ -95,13 +76,19 @@ def _row_name(run: Run, task: int, label: int) -> str:
     return f"{'class ' if name.isdigit() else ''}{short(name, 14)}, task {task}"
 
 
-def contact_sheet(images: Pixels, rows: Sequence[Sequence[int]], columns: int) -> Pixels:
-    """Images (n, h, w, c) laid out row by row with white between and where there is none."""
-    _, height, width, channels = images.shape
-    step_down, step_right = height + 2 * _PAD, width + 2 * _PAD
-    sheet = np.full((len(rows) * step_down, columns * step_right, channels), 255, dtype=np.uint8)
-    for row, members in enumerate(rows):
-        for column, index in enumerate(members):
-            top, left = row * step_down + _PAD, column * step_right + _PAD
-            sheet[top : top + height, left : left + width] = images[index]
-    return sheet
+def contact_sheet(rows: Sequence[Sequence[Pixels]]) -> Pixels:
+    """Rows of images (h, w, c) as one image, with white between and where there is none."""
+    columns = max(map(len, rows))
+    blank = np.full_like(rows[0][0], 255)
+    pad = ((_PAD, _PAD), (_PAD, _PAD), (0, 0))
+    return np.vstack(
+        [
+            np.hstack(
+                [
+                    np.pad(image, pad, constant_values=255)
+                    for image in [*row, *[blank] * (columns - len(row))]
+                ]
+            )
+            for row in rows
+        ]
+    )

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from driftwise.report import words
 from driftwise.report.cells import Setting, Stat
 from driftwise.report.columns import FURTHER, NAMES, Column, Value
-from driftwise.report.figures import Picture
+from driftwise.report.facets import RenderedFigure
 from driftwise.report.read import few
 from driftwise.report.run import Run, clean
 from driftwise.report.run_details import tell_runs
@@ -45,7 +45,7 @@ class Drawn:
     """A setting and its figures, by the path of their files without its ending."""
 
     setting: Setting
-    images: Mapping[str, Picture]
+    images: Mapping[str, RenderedFigure]
 
 
 def build_page(
@@ -161,7 +161,7 @@ def _section(drawn: Drawn, *, alone: bool, embed: bool) -> str:
     )
 
 
-def _figure(image: Picture, beside: str) -> str:
+def _figure(image: RenderedFigure, beside: str) -> str:
     """With the figure in it, or from a file beside the page."""
     embedded = f'src="data:image/svg+xml;base64,{base64.b64encode(image.svg).decode()}"'
     source = f'loading="lazy" src="{quote(beside)}"' if beside else embedded

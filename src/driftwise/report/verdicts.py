@@ -12,9 +12,9 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch, Rectangle
 
 from driftwise.report import style
-from driftwise.report.canvas import Drawing, Margins, panels, short, text_inches
 from driftwise.report.cells import Setting
 from driftwise.report.events import Outcome, outcomes_of
+from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.grids import MAX_FRAMES, MAX_NUMBERED, draw_grid, set_ticks
 from driftwise.report.run import Run, Verdict
 
@@ -36,11 +36,12 @@ SPARED: dict[str, Any] = {
 }
 """The frame around drift on which no labels are spent."""
 
+_COLOURS = ListedColormap([face for face, _ in FACES.values()])
 _USUAL = set(Outcome) - {Outcome.BESIDE}
 
 
 def verdict_grid(setting: Setting) -> Drawing | None:
-    """Class by task, what the detector said and whether that was right; the first seed."""
+    """Class by task, the detector's verdict and whether it was right; the first seed."""
     monitored = [
         (cell.first, label)
         for cell, label in zip(setting.cells, setting.labels, strict=True)
@@ -49,78 +50,56 @@ def verdict_grid(setting: Setting) -> Drawing | None:
     if not monitored:
         return None
     names = [short(name) for name in setting.first.class_names]
-    left = 0.5 + text_inches(names)
-    columns = min(len(monitored), 3)
-    figure, axes = panels(
-        len(monitored),
-        width=(10.6 - left - 0.2 - 0.3 * (columns - 1)) / columns if columns > 1 else 7.0,
-        height=float(np.clip(len(names) * 0.28, 1.6, 6.5)),
-        margins=Margins(left=left, bottom=1.15),
-    )
-    for index, (panel, (run, label)) in enumerate(zip(axes, monitored, strict=True)):
+    size = 3.3 if len(monitored) > 1 else 6.8, float(np.clip(0.6 + 0.26 * len(names), 2.2, 7.0))
+    grid = facets(len(monitored), size)
+    for panel, (run, label) in zip(grid.panels, monitored, strict=True):
         _draw_verdicts(panel, run, names)
-        panel.set_title(f"{short(label, 24)} ({short(run.detector, 12)}), seed {run.seed}")
-        panel.set_xlabel("checked at task")
-        if index % 3:
-            panel.tick_params(labelleft=False)
-        else:
-            panel.set_ylabel("class")
-    tallies = [f"{label}: {_tally(run)}" for run, label in monitored]
+        panel.set_title(f"{short(label, 22)} ({short(run.detector, 12)}), seed {run.seed}")
+    grid.label("checked at task", "class", share_x=False)
     met = {outcome for run, _ in monitored for outcome in outcomes_of(run)}
-    any_spared = any(verdict.spared for run, _ in monitored for verdict in run.verdicts)
-    figure.legend(
-        handles=[
-            *outcome_patches({*_USUAL, *met}),
-            *([Patch(**SPARED, label="flagged, but spared")] if any_spared else []),
-        ],
-        loc="lower center",
-        ncols=4,
-        handlelength=1.3,
-        columnspacing=1.6,
+    spared = any(verdict.spared for run, _ in monitored for verdict in run.verdicts)
+    frame = [Patch(**SPARED, label="flagged, but spared")] if spared else []
+    grid.add_legend([*outcome_patches({*_USUAL, *met}), *frame])
+    only = all(len(cell.runs) == 1 for cell in setting.cells)
+    words = [
+        "Each class that was checked at each task, "
+        f"{'the only seed' if only else 'the first seed only'}."
+    ]
+    if _has_room(setting.first):
+        words.append("The number is the p-value (or the score s of a detector without p-values).")
+    words.append(
+        "A claim is right from a class's drift until the class was adapted with fresh samples; "
+        "claiming drift of an unchanged class is a false alarm."
     )
-    seeds = (
-        "the only seed" if all(len(c.runs) == 1 for c in setting.cells) else "the first seed only"
-    )
-    numbers = "The number is the p-value (or the score s where a detector gives no p-value). "
-    if not _has_room(setting.first):
-        numbers = ""
+    if Outcome.BESIDE in met:
+        words.append(
+            "The monitored samples were not sorted by their true class, so that one class's drift "
+            "raises alarms for others too: these are no false alarms."
+        )
+    least = sorted({c.first.min_harm for c in setting.cells if c.first.min_harm is not None})
+    if spared and least:
+        words.append(
+            f"A dashed frame: drift that costs the class fewer than "
+            f"{' or '.join(f'{each:g}' for each in least)} points of accuracy, so that no labels "
+            "are spent on it."
+        )
     return Drawing(
-        figure=figure,
+        figure=grid.figure,
         title="Verdicts of the detector",
-        caption=f"Each class that was checked at each task, {seeds}. {numbers}A claim is "
-        "right from a class's drift until it has been met with fresh samples; claiming drift of an "
-        f"unchanged class is a false alarm.{_beside(met)}{_spared(setting, any_spared=any_spared)}",
-        alt="Grids of verdicts by class and task; " + "; ".join(tallies) + ".",
+        caption=" ".join(words),
+        alt="Grids of verdicts by class and task; "
+        + "; ".join(f"{label}: {_tally(run)}" for run, label in monitored)
+        + ".",
     )
 
 
 def outcome_patches(kinds: Collection[Outcome]) -> list[Patch]:
-    """What a legend says of these outcomes."""
+    """The legend's entries for these outcomes."""
     return [
         Patch(facecolor=face, edgecolor=style.MUTED, linewidth=0.4, label=f"{sign}  {kind.value}")
         for kind, (face, sign) in FACES.items()
         if kind in kinds
     ]
-
-
-def _beside(met: Collection[Outcome]) -> str:
-    if Outcome.BESIDE not in met:
-        return ""
-    return (
-        " The watched rows were not told apart by their true class, so that one class's drift"
-        " raises alarms for others too: these are no false alarms."
-    )
-
-
-def _spared(setting: Setting, *, any_spared: bool) -> str:
-    least = sorted({c.first.min_harm for c in setting.cells if c.first.min_harm is not None})
-    if not any_spared or not least:
-        return ""
-    points = " or ".join(f"{each:g}" for each in least)
-    return (
-        f" A dashed frame: drift that costs the class fewer than {points} points of accuracy, so "
-        "that no labels are spent on it."
-    )
 
 
 def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
@@ -129,14 +108,8 @@ def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
     grid = np.full((len(names), run.num_tasks), np.nan)
     for verdict, outcome in outcomes:
         grid[verdict.label, verdict.task - 1] = kinds[outcome]
-    draw_grid(
-        panel,
-        grid,
-        cmap=ListedColormap([face for face, _ in FACES.values()]),
-        vmin=-0.5,
-        vmax=len(kinds) - 0.5,
-        linewidth=0.8 if len(names) <= MAX_NUMBERED else 0.2,
-    )
+    width = 0.8 if len(names) <= MAX_NUMBERED else 0.2
+    draw_grid(panel, grid, cmap=_COLOURS, vmin=-0.5, vmax=len(kinds) - 0.5, linewidth=width)
     set_ticks(panel, names, [str(task) for task in range(1, run.num_tasks + 1)])
     for verdict in [verdict for verdict in run.verdicts if verdict.spared][:MAX_FRAMES]:
         corner = verdict.task - 1 + 0.04, verdict.label + 0.1
@@ -144,18 +117,13 @@ def _draw_verdicts(panel: Axes, run: Run, names: list[str]) -> None:
     if not _has_room(run):
         return
     for verdict, outcome in outcomes:
-        panel.text(
-            verdict.task - 0.5,
-            verdict.label + 0.52,
-            f"{FACES[outcome][1]} {_evidence(verdict)}".strip(),
-            ha="center",
-            va="center",
-            fontsize=6.8 if run.num_tasks <= 6 else 5,
-        )
+        words = f"{FACES[outcome][1]} {_evidence(verdict)}".strip()
+        text = panel.text(verdict.task - 0.5, verdict.label + 0.52, words, ha="center", va="center")
+        text.set_fontsize(6.8 if run.num_tasks <= 6 else 5)
 
 
 def _has_room(run: Run) -> bool:
-    """Whether each cell of the grid can carry its symbol and number."""
+    """Whether each field of the grid can carry its symbol and number."""
     return len(run.class_names) <= 2 * MAX_NUMBERED and run.num_tasks <= MAX_NUMBERED
 
 

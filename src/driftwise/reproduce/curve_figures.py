@@ -1,110 +1,185 @@
-"""Accuracy over tasks, in one panel per method and buffer."""
+"""Accuracy over tasks by method and buffer, and final accuracy by severity of drift."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
 from driftwise.report import style
-from driftwise.report.canvas import Drawing, Margins, short
-from driftwise.report.cells import Stat
-from driftwise.report.curves import by_task, draw_changes, draw_curve, few_ticks
-from driftwise.report.events import describe_events
-from driftwise.report.sweeps import Sweep
-from driftwise.reproduce.places import Group, Spot
-from driftwise.reproduce.plate import (
-    Frame,
-    buffer_words,
-    drift_handle,
-    gaps,
-    line_handle,
-    line_handles,
-    plate,
-    remark,
-    scale_words,
+from driftwise.report.cells import Stat, place_of
+from driftwise.report.curves import (
+    by_task,
+    draw_changes,
+    draw_curve,
+    few_ticks,
+    means_and_spreads,
+    stat_words,
 )
+from driftwise.report.events import describe_events
+from driftwise.report.facets import Drawing, draw_band, facets, line_handle, short
+from driftwise.report.sweeps import Sweep
+from driftwise.reproduce.notes import gaps, mark_point, remark, scale_words
+from driftwise.reproduce.places import Group, Spot, buffer_words, distinct, setting_words
 
-_CALM = style.Look(colour="#9aa3ad", marker="", line="-")
+SEVERITY_NAMES = ("transform", "severity")
+_UNCHANGED = (None, "identity", "none", "original")
+_UNDRIFTED = style.Style(colour="#9aa3ad", marker="", line="-")
 
 
-def accuracy_grid(group: Group, sweep: Sweep, looks: style.Looks) -> Drawing:
+def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
     """After each task the mean accuracy over the tasks seen so far: methods x buffers.
 
     Methods and buffers of which nothing has run are named, and get no empty panels.
     """
-    begun = [
-        (variant, buffer)
-        for variant in group.variants
-        for buffer in group.buffers
-        if any(spot.cell is not None for spot in group.at(variant, buffer))
-    ]
-    variants = [each for each in group.variants if each in {variant for variant, _ in begun}]
-    buffers = [each for each in group.buffers if each in {buffer for _, buffer in begun}]
+    begun = [spot for spot in group.spots if spot.cell is not None]
+    variants = [each for each in group.variants if each in {spot.variant() for spot in begun}]
+    buffers = [each for each in group.buffers if each in {spot.buffer_size for spot in begun}]
     absent = [
         *(variant for variant in group.variants if variant not in variants),
         *(buffer_words(buffer) for buffer in group.buffers if buffer not in buffers),
     ]
-    scale = scale_words(sweep, group.spots)
-    if absent:
-        scale = f"{scale} Not run yet: {', '.join(absent)}."
-    legend = line_handles(group.adaptations, looks)
-    if group.calm:
-        legend.append(line_handle(_CALM, "vanilla, no drift"))
-    if group.num_drifts:
-        legend.append(drift_handle())
-    drawn = plate(
-        len(variants) * len(buffers),
-        2.05,
-        1.75,
-        columns=len(variants),
-        frame=Frame(
-            headline=f"Accuracy over tasks: {group.title}",
-            notes=scale,
-            legend=tuple(legend),
-        ),
-        margins=Margins(left=0.8, bottom=0.5, top=0.3, column_gap=0.2, row_gap=0.35),
-    )
+    first = begun[0].cell.first if begun[0].cell is not None else None
+    assert first is not None
+    num_tasks = max(spot.cell.first.num_tasks for spot in begun if spot.cell is not None)
+    grid = facets(len(variants) * len(buffers), (2.2, 1.9), columns=len(variants))
     places = [(variant, buffer) for buffer in buffers for variant in variants]
-    done = [spot.cell.first for spot in group.spots if spot.cell is not None]
-    num_tasks = max(run.num_tasks for run in done)
     endings = []
-    for panel, (variant, buffer) in zip(drawn.panels, places, strict=True):
+    for panel, (variant, buffer) in zip(grid.panels, places, strict=True):
         spots = group.at(variant, buffer)
-        calm = group.calm_at(variant, buffer)
-        if calm is not None:
-            draw_curve(panel, calm, _CALM, marker_size=4)
-        for spot in spots:
-            if spot.cell is not None:
-                draw_curve(panel, spot.cell, looks[spot.adaptation], marker_size=4)
-        runs = [spot.cell.first for spot in spots if spot.cell is not None]
-        if runs:
-            draw_changes(panel, runs[0])
+        undrifted = group.undrifted_at(variant, buffer)
+        if undrifted is not None:
+            draw_curve(panel, undrifted, _UNDRIFTED, marker_size=4)
+        done = [(spot.cell, styles[spot.adaptation]) for spot in spots if spot.cell is not None]
+        for cell, line in done:
+            draw_curve(panel, cell, line, marker_size=4)
+        if done:
+            draw_changes(panel, done[0][0].first)
         remark(panel, gaps(spots))
         panel.set(xlim=(0.6, num_tasks + 0.4), ylim=(0, 102), xticks=few_ticks(num_tasks, most=10))
-        panel.tick_params(labelleft=panel in drawn.left, labelbottom=panel in drawn.bottom)
         panel.grid(axis="y")
         endings.append(f"{variant}, {buffer_words(buffer)}: {_endings(spots)}")
-    for panel, variant in zip(drawn.panels, variants, strict=False):
+    for panel, variant in zip(grid.panels, variants, strict=False):
         panel.set_title(short(variant, 24))
-    for panel, buffer in zip(drawn.left, buffers, strict=True):
-        panel.set_ylabel(f"{buffer_words(buffer)}\nmean accuracy (%)")
-    for panel in drawn.bottom:
-        panel.set_xlabel("after task")
-    grey = " Grey: the same without drift." if group.calm else ""
+    grid.label("after task", [f"{buffer_words(each)}\nmean accuracy (%)" for each in buffers])
+    legend = [line_handle(styles[name], name) for name in group.adaptations]
+    if group.undrifted:
+        legend.append(line_handle(_UNDRIFTED, "vanilla, no drift"))
+    if group.num_drifts:
+        drift = style.Style(colour=style.DRIFT, marker="", line=style.DASHED)
+        legend.append(line_handle(drift, "drift"))
+    grid.add_legend(legend, f"Accuracy over tasks: {group.title}")
+    grey = " Grey: the same without drift." if group.undrifted else ""
+    missing = f" Not run yet: {', '.join(absent)}." if absent else ""
     return Drawing(
-        figure=drawn.figure,
+        figure=grid.figure,
         title=f"Accuracy over tasks, {group.title}",
         caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one "
-        "sample standard deviation over seeds to either side. A vertical orange line stands where "
-        f"classes change their look.{grey} {describe_events(done[0])} "
-        f"{scale}",
+        "sample standard deviation over seeds to either side. A vertical orange line marks drift."
+        f"{grey} {describe_events(first)}",
         alt="Line charts of mean accuracy after each task, one per method and buffer; at the end: "
         + "; ".join(endings)
         + ".",
+        notes=scale_words(sweep, group.spots) + missing,
     )
 
 
 def _endings(spots: list[Spot]) -> str:
     stats = [(s.adaptation, None if s.cell is None else by_task(s.cell)[-1]) for s in spots]
-    return ", ".join(f"{adaptation} {_words(stat)}" for adaptation, stat in stats)
+    return ", ".join(
+        f"{adaptation} {'missing' if stat is None else f'{stat.mean:.1f}'}"
+        for adaptation, stat in stats
+    )
 
 
-def _words(stat: Stat | None) -> str:
-    return "missing" if stat is None else f"{stat.mean:.1f}"
+def severity_panels(spots: Sequence[Spot], sweep: Sweep, styles: style.Styles) -> Drawing | None:
+    """Final accuracy at each severity, one panel per transform.
+
+    Args:
+        spots: differ in transform, severity and adaptation only. Those without drift give the
+            level that the others are compared with.
+        sweep: their sweep.
+        styles: by adaptation.
+
+    Returns:
+        None if no run with drift is done.
+    """
+    drifted = [spot for spot in spots if not is_undrifted(spot)]
+    if not any(spot.cell is not None for spot in drifted):
+        return None
+    transforms = distinct(str(spot.place["transform"]) for spot in drifted)
+    severities = sorted({_severity(spot) for spot in drifted})
+    adaptations = sorted(distinct(spot.adaptation for spot in drifted), key=place_of)
+    level = _undrifted_level(spots)
+    grid = facets(len(transforms), (2.7, 2.1))
+    words = []
+    for panel, transform in zip(grid.panels, transforms, strict=True):
+        here = [spot for spot in drifted if spot.place["transform"] == transform]
+        if level is not None:
+            spread = level.sd or 0.0
+            panel.axhline(level.mean, color=style.MUTED, linewidth=1, zorder=1)
+            ends = level.mean - spread, level.mean + spread
+            panel.axhspan(*ends, color=style.MUTED, alpha=0.12, linewidth=0)
+        told = []
+        for name in adaptations:
+            line = [spot for spot in here if spot.adaptation == name]
+            told.append(f"{name} {_draw_line(panel, line, severities, styles[name])}")
+        words.append(f"{transform}: {'; '.join(told)}")
+        missing = sum(spot.cell is None for spot in here)
+        if missing:
+            remark(panel, [f"{missing} of {len(here)} points not run yet"])
+        panel.set(title=transform, ylim=(0, 102))
+        panel.set_xlim(min(severities) - 0.3, max(severities) + 0.3)
+        panel.set_xticks(severities, [f"{severity:g}" for severity in severities])
+        panel.grid(axis="y")
+    grid.label("severity", "final accuracy (%)")
+    legend = [line_handle(styles[name], name) for name in adaptations]
+    if level is not None:
+        label = f"no drift {stat_words(level)}"
+        legend.append(Line2D([], [], color=style.MUTED, linewidth=1, label=label))
+    title = setting_words(drifted[0], *SEVERITY_NAMES)
+    grid.add_legend(legend, f"Accuracy by severity: {title}")
+    compared = (
+        "There is no run without drift to compare with."
+        if level is None
+        else f"Grey line: vanilla without drift, {stat_words(level)}."
+    )
+    return Drawing(
+        figure=grid.figure,
+        title=f"Accuracy by severity, {title}",
+        caption="Final average accuracy after drift of each kind and severity, mean over seeds; "
+        f"bands: one sample standard deviation to either side. {compared}",
+        alt="Line charts of final accuracy against severity; " + "; ".join(words) + ".",
+        notes=scale_words(sweep, spots),
+    )
+
+
+def is_undrifted(spot: Spot) -> bool:
+    """Whether no class drifts at this place."""
+    return not spot.num_drifts or spot.place.get("transform") in _UNCHANGED
+
+
+def _severity(spot: Spot) -> float:
+    return float(spot.place.get("severity") or 0)
+
+
+def _undrifted_level(spots: Sequence[Spot]) -> Stat | None:
+    """The accuracy without drift, by preference without adaptation."""
+    here = sorted(filter(is_undrifted, spots), key=lambda spot: place_of(spot.adaptation))
+    cells = [spot.cell for spot in here if spot.cell is not None]
+    return cells[0].stat(lambda run: run.faa) if cells else None
+
+
+def _draw_line(
+    panel: Axes, spots: Sequence[Spot], severities: Sequence[float], line: style.Style
+) -> str:
+    """Draw the line of an adaptation; its numbers in words."""
+    known = {_severity(s): s.cell.stat(lambda r: r.faa) for s in spots if s.cell is not None}
+    stats = [known.get(severity) for severity in severities]
+    means, spreads = means_and_spreads(stats)
+    draw_band(panel, severities, means, spreads, line.colour, **line.line_options(4.5))
+    for spot in spots:
+        if (stat := known.get(_severity(spot))) is not None:
+            mark_point(panel, spot, _severity(spot), stat.mean)
+    return ", ".join("missing" if stat is None else f"{stat.mean:.1f}" for stat in stats)

@@ -1,35 +1,136 @@
-"""From the features that runs kept to maps of two dimensions: by UMAP where it is installed."""
+"""How the first task's classes lie in feature space as later tasks come, with and without drift.
+
+Features that runs have kept become maps of two dimensions, by UMAP where it is installed.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from driftwise.report import style
+from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import shapes_in, tensors_in
 from driftwise.report.run import Floats, Run
 from driftwise.report.sweeps import Sweep
-from driftwise.reproduce.feature_space import FeatureMap
+from driftwise.reproduce.notes import remark
 
 FEATURES = "features.safetensors"
 MOST_POINTS = 10_000
 """Points of a map; a run keeps 500."""
 
 
-def maps_of(sweep: Sweep, warn: Callable[[str], None]) -> dict[str, tuple[FeatureMap, ...]]:
-    """By what was done about drift, the maps of the first run that has kept features.
+_CLASSES = (
+    ("#0072B2", "o"),
+    ("#E69F00", "^"),
+    ("#009E73", "s"),
+    ("#CC79A7", "D"),
+    ("#56B4E9", "P"),
+    ("#000000", "X"),
+)
+"""Colour and marker by class, over and over; vermillion is kept for drift."""
 
-    Features that are damaged are told to `warn` and left out.
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FeatureMap:
+    """Features of the first task's test samples after a task, in two dimensions."""
+
+    task: int
+    """counted from 1"""
+    coordinates: Floats
+    """(n, 2)"""
+    labels: NDArray[np.int64]
+    """(n,)"""
+    drifted: bool
+    """whether these classes have drifted by then"""
+
+
+FeatureMaps = Mapping[str, Sequence[FeatureMap]]
+"""By run ("no drift", "vanilla", "amr", ...), one map per task."""
+
+
+def draw_feature_maps(
+    maps: FeatureMaps, *, title: str, notes: str, class_names: Sequence[str] = ()
+) -> Drawing | None:
+    """Small multiples: a row per run, a column per task; None if there is no map at all."""
+    runs = [name for name in maps if maps[name]]
+    tasks = sorted({each.task for name in runs for each in maps[name]})
+    labels = sorted({int(c) for name in runs for each in maps[name] for c in each.labels})
+    if not tasks:
+        return None
+    faces = {label: _CLASSES[index % len(_CLASSES)] for index, label in enumerate(labels)}
+    names = {label: _class_name(label, class_names) for label in labels}
+    grid = facets(len(runs) * len(tasks), (1.7, 1.7), columns=len(tasks))
+    places = [(name, task) for name in runs for task in tasks]
+    for panel, (name, task) in zip(grid.panels, places, strict=True):
+        found = next((each for each in maps[name] if each.task == task), None)
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set(visible=True, color=style.FAINT, linewidth=0.7)
+        if found is None:
+            remark(panel, ["not there yet"])
+        else:
+            _draw(panel, found, faces)
+    for panel, task in zip(grid.panels, tasks, strict=False):
+        panel.set_title(f"after task {task}")
+    for panel, name in zip(grid.left, runs, strict=True):
+        panel.set_ylabel(short(name, 22), fontweight="bold")
+    legend = [
+        Line2D([], [], linestyle="", color=colour, marker=marker, markersize=5, label=names[label])
+        for label, (colour, marker) in faces.items()
+    ]
+    drift = Line2D([], [], color=style.DRIFT, linewidth=1.8, label="after their drift")
+    grid.add_legend([*legend, drift], f"The first task's classes in feature space: {title}")
+    return Drawing(
+        figure=grid.figure,
+        title=f"Feature space, {title}",
+        caption="Features of test samples of the first task's classes after each task, projected "
+        "to two dimensions. Axes have no unit, and each panel its own: what counts is whether the "
+        "classes lie apart. An orange frame: from here on the samples shown have drifted.",
+        alt="Scatter plots of two-dimensional features of "
+        f"{', '.join(names.values())} after tasks {', '.join(map(str, tasks))}; "
+        + "; ".join(f"{name}: {_drift_words(maps[name])}" for name in runs)
+        + ".",
+        notes=notes,
+    )
+
+
+def _class_name(label: int, class_names: Sequence[str]) -> str:
+    name = class_names[label] if label < len(class_names) else str(label)
+    return f"class {name}" if name.isdigit() else short(name)
+
+
+def _draw(panel: Axes, found: FeatureMap, faces: Mapping[int, tuple[str, str]]) -> None:
+    size = float(np.clip(1500 / max(1, len(found.labels)), 3, 22))
+    for label, (colour, marker) in faces.items():
+        x, y = found.coordinates[found.labels == label].T
+        panel.scatter(x, y, s=size, c=colour, marker=marker, alpha=0.6, linewidth=0)
+    if found.drifted:
+        panel.spines[:].set(color=style.DRIFT, linewidth=1.8)
+
+
+def _drift_words(maps: Sequence[FeatureMap]) -> str:
+    since = [each.task for each in maps if each.drifted]
+    return f"drifted from task {min(since)} on" if since else "never drifted"
+
+
+def maps_of(sweep: Sweep, warn: Callable[[str], None]) -> dict[str, tuple[FeatureMap, ...]]:
+    """By adaptation, the maps of the first run that has kept features.
+
+    Features that are damaged are reported to `warn` and left out.
     """
     found: dict[str, tuple[FeatureMap, ...]] = {}
     for entry in sweep.entries:
         if entry.run is None:
             continue
-        name = f"{entry.run.adaptation}" if entry.run.num_drifts else "no drift"
+        name = entry.run.adaptation if entry.run.num_drifts else "no drift"
         maps = _maps(entry.run, warn)
         if maps and name not in found:
             found[name] = maps
@@ -75,12 +176,12 @@ def _has_drifted(run: Run, task: int, labels: NDArray[np.generic]) -> bool:
 
 
 def in_two_dimensions(features: Floats) -> Floats:
-    """(rows, 2) that keeps neighbours together; the two main directions where UMAP is missing."""
+    """(n, d) -> (n, 2), neighbours kept together; the two main directions where UMAP is missing."""
     if len(features) < 20:  # too few for neighbourhoods
         return _main_directions(features)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says that a fixed seed means one thread
+            warnings.simplefilter("ignore")  # it warns that a fixed seed means one thread
             from umap import UMAP
 
             made = UMAP(n_components=2, random_state=0, n_jobs=1).fit_transform(features)
@@ -89,7 +190,7 @@ def in_two_dimensions(features: Floats) -> Floats:
     return np.asarray(made, dtype=np.float64)
 
 
-def how() -> str:
+def projection() -> str:
     """By what maps are made here, for a caption."""
     from importlib.util import find_spec
 

@@ -1,8 +1,9 @@
-"""What each strategy gains over doing nothing, beside what was published."""
+"""What each adaptation gains over doing nothing, beside what was published."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -10,24 +11,34 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from driftwise.report import style
-from driftwise.report.canvas import Drawing, Margins, short
 from driftwise.report.cells import Cell, Stat, mark, stat_of
-from driftwise.report.costs import FILLS, filled
+from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.sweeps import Place, Sweep
-from driftwise.reproduce.places import FLOOR, Group, Spot, distinct, drift_words
-from driftwise.reproduce.plate import Frame, buffer_words, plate, scale_words
+from driftwise.reproduce.notes import scale_words
+from driftwise.reproduce.places import FLOOR, Group, Spot, buffer_words, distinct, drift_words
 
 Published = Callable[[Place], float | None]
 """The published final average accuracy of a place; None: there is none."""
 
-_BARS_INCHES = 0.74
-"""The room that the bars of one group share."""
+Pair = tuple[Stat | None, float | None]
+"""our gain, and the published one"""
+
+_FILLS = ("solid", "hatched", "open")
+_DIAMOND: dict[str, Any] = {
+    "linestyle": "",
+    "marker": "D",
+    "markersize": 5,
+    "markerfacecolor": "white",
+    "markeredgecolor": style.INK,
+    "markeredgewidth": 1.1,
+    "zorder": 4,
+}
 
 
 def gain_bars(
-    groups: Sequence[Group], sweep: Sweep, looks: style.Looks, published: Published | None = None
+    groups: Sequence[Group], sweep: Sweep, styles: style.Styles, published: Published | None = None
 ) -> Drawing | None:
-    """Accuracy of each strategy minus that of `vanilla`, by method: drift counts x buffers.
+    """Accuracy of each adaptation minus that of `vanilla`, by method: drift counts x buffers.
 
     `groups` are of one benchmark, with the same methods. None if nothing can be compared.
     """
@@ -35,86 +46,55 @@ def gain_bars(
         name for name in distinct(a for g in groups for a in g.adaptations) if name != FLOOR
     ]
     buffers = distinct(buffer for group in groups for buffer in group.buffers)
-    panels = [(group, buffer) for buffer in buffers for group in groups]
     gains = {
-        (group, buffer): [
-            {name: _compare(group, variant, buffer, name, published) for name in adaptations}
+        (group, buffer): {
+            variant: {
+                name: _compare(group, variant, buffer, name, published) for name in adaptations
+            }
             for variant in group.variants
-        ]
-        for group, buffer in panels
+        }
+        for buffer in buffers
+        for group in groups
     }
-    found = [pair for rows in gains.values() for row in rows for pair in row.values()]
+    found = [pair for rows in gains.values() for row in rows.values() for pair in row.values()]
     if all(ours is None for ours, _ in found):
         return None
-    has_published = any(theirs is not None for _, theirs in found)
-    fills = dict(
-        zip(adaptations, [FILLS[i % len(FILLS)] for i in range(len(adaptations))], strict=True)
-    )
+    bars = {
+        name: style.filled(styles[name].colour, _FILLS[index % len(_FILLS)])
+        for index, name in enumerate(adaptations)
+    }
     num_methods = max(len(group.variants) for group in groups)
-    slot = max(0.95, 0.3 * len(adaptations))
-    spots = [spot for group in groups for spot in group.spots]
-    legend: list[Artist] = [
-        Patch(**filled(looks[name].colour, fills[name]), label=name) for name in adaptations
-    ]
-    if has_published:
-        legend.append(_diamond([], [], "published, at the paper's scale"))
-    drawn = plate(
-        len(panels),
-        max(1.8, slot * num_methods),
-        1.9,
-        columns=len(groups),
-        frame=Frame(
-            headline=f"Gain over vanilla: {groups[0].benchmark}",
-            notes=scale_words(sweep, spots),
-            legend=tuple(legend),
-        ),
-        margins=Margins(
-            left=0.8,
-            bottom=0.3 + 0.13 * len(adaptations),
-            top=0.3,
-            column_gap=0.25,
-            row_gap=0.6 + 0.13 * len(adaptations),
-        ),
-    )
+    size = max(2.0, max(0.95, 0.3 * len(bars)) * num_methods), 2.4 + 0.13 * len(bars)
+    grid = facets(len(gains), size, columns=len(groups))
     words = []
-    for panel, (group, buffer) in zip(drawn.panels, panels, strict=True):
-        rows = gains[group, buffer]
-        _draw(panel, rows, looks, fills)
-        panel.set_xticks(
-            range(len(rows)),
-            [
-                _tick(name, row, {s.adaptation: mark(s.cell) for s in group.at(name, buffer)})
-                for name, row in zip(group.variants, rows, strict=True)
-            ],
-            fontsize=7,
-            linespacing=1.25,
-        )
-        panel.set_xlim(-0.55, num_methods - 0.45)
-        panel.set_title(f"{drift_words(group.num_drifts)}, {buffer_words(buffer)}")
-        words += [
-            f"{variant}, {drift_words(group.num_drifts)}, {buffer_words(buffer)}: {_told(row)}"
-            for variant, row in zip(group.variants, rows, strict=True)
-        ]
-    _share_y(drawn.panels)
-    for panel in drawn.panels:
+    for panel, ((group, buffer), rows) in zip(grid.panels, gains.items(), strict=True):
+        where = f"{drift_words(group.num_drifts)}, {buffer_words(buffer)}"
+        _draw(panel, list(rows.values()), bars)
+        ticks = [_tick(name, row, group.at(name, buffer)) for name, row in rows.items()]
+        panel.set_xticks(range(len(rows)), ticks, fontsize=7, linespacing=1.25)
+        panel.set(xlim=(-0.55, num_methods - 0.45), title=where)
         panel.tick_params(axis="x", length=0)
-        panel.tick_params(labelleft=panel in drawn.left)
         panel.grid(axis="y")
-    for panel in drawn.left:
-        panel.set_ylabel("gain in final accuracy\n(percentage points)")
-    diamonds = " Diamonds: the published means, at the paper's scale." if has_published else ""
+        words += [f"{variant}, {where}: {_words(row)}" for variant, row in rows.items()]
+    ends = [end for panel in grid.panels for end in panel.get_ylim()]
+    for panel in grid.panels:
+        panel.set_ylim(min(ends), max(ends))
+    grid.label("", "gain in final accuracy\n(percentage points)", share_x=False)
+    legend: list[Artist] = [Patch(**face, label=name) for name, face in bars.items()]
+    diamonds = ""
+    if any(theirs is not None for _, theirs in found):
+        legend.append(Line2D([], [], label="published, at the paper's scale", **_DIAMOND))
+        diamonds = " Diamonds: the published means, at the paper's scale."
+    grid.add_legend(legend, f"Gain over vanilla: {groups[0].benchmark}")
     return Drawing(
-        figure=drawn.figure,
+        figure=grid.figure,
         title=f"Gain over vanilla, {groups[0].benchmark}",
-        caption="Final average accuracy of each strategy minus that of vanilla under the same "
+        caption="Final average accuracy of each adaptation minus that of vanilla under the same "
         "drift, seed by seed; bars: means, whiskers: one sample standard deviation of the "
-        f"differences, a dash: not run yet.{diamonds} {scale_words(sweep, spots)}",
+        f"differences, a dash: not run yet.{diamonds}",
         alt="Bar charts of the gain over vanilla in percentage points; " + "; ".join(words) + ".",
+        notes=scale_words(sweep, [spot for group in groups for spot in group.spots]),
     )
-
-
-Pair = tuple[Stat | None, float | None]
-"""our gain, and the published one"""
 
 
 def _compare(
@@ -124,7 +104,9 @@ def _compare(
     ours, floor = spots.get(adaptation), spots.get(FLOOR)
     if ours is None or floor is None:
         return None, None
-    return paired_gain(ours.cell, floor.cell), _published_gain(ours, floor, published)
+    ends = [None if published is None else published(spot.place) for spot in (ours, floor)]
+    theirs = None if ends[0] is None or ends[1] is None else ends[0] - ends[1]
+    return paired_gain(ours.cell, floor.cell), theirs
 
 
 def paired_gain(cell: Cell | None, floor: Cell | None) -> Stat | None:
@@ -140,61 +122,26 @@ def paired_gain(cell: Cell | None, floor: Cell | None) -> Stat | None:
     return stat_of(differences)
 
 
-def _published_gain(ours: Spot, floor: Spot, published: Published | None) -> float | None:
-    if published is None:
-        return None
-    ends = published(ours.place), published(floor.place)
-    return None if ends[0] is None or ends[1] is None else ends[0] - ends[1]
-
-
 def _draw(
-    panel: Axes, rows: Sequence[dict[str, Pair]], looks: style.Looks, fills: dict[str, str]
+    panel: Axes, rows: Sequence[Mapping[str, Pair]], bars: Mapping[str, dict[str, Any]]
 ) -> None:
-    width = _BARS_INCHES / max(1, len(fills))
+    """A group of bars per method; each group is 0.74 wide, of the 1 that a method has."""
+    width = 0.74 / len(bars)
     panel.axhline(0, color=style.MUTED, linewidth=0.8)
     for slot, row in enumerate(rows):
         for index, (name, (ours, theirs)) in enumerate(row.items()):
             at = slot + (index - (len(row) - 1) / 2) * width
-            colour = looks[name].colour
             if ours is None:
                 panel.text(at, 0, "–", ha="center", va="bottom", color=style.MUTED)
             else:
-                panel.bar(at, ours.mean, width * 0.88, **filled(colour, fills[name]))
-                if ours.sd is not None:
-                    panel.errorbar(
-                        at, ours.mean, ours.sd, color=style.INK, capsize=2.5, linewidth=1, zorder=3
-                    )
+                line = {"ecolor": style.INK, "capsize": 2.5, "error_kw": {"linewidth": 1}}
+                panel.bar(at, ours.mean, width * 0.88, yerr=ours.sd, **line, **bars[name])
             if theirs is not None:
-                panel.add_line(_diamond([at], [theirs]))
-    panel.autoscale_view()
+                panel.plot(at, theirs, **_DIAMOND)
 
 
-def _diamond(x: Sequence[float], y: Sequence[float], label: str = "") -> Line2D:
-    return Line2D(
-        x,
-        y,
-        linestyle="",
-        marker="D",
-        markersize=5,
-        markerfacecolor="white",
-        markeredgecolor=style.INK,
-        markeredgewidth=1.1,
-        label=label,
-        zorder=4,
-    )
-
-
-def _share_y(panels: Sequence[Axes]) -> None:
-    """The same limits everywhere, with every bar, whisker and diamond inside them."""
-    for panel in panels:
-        panel.relim()
-        panel.autoscale_view()
-    ends = [end for panel in panels for end in panel.get_ylim()]
-    for panel in panels:
-        panel.set_ylim(min(ends), max(ends))
-
-
-def _tick(variant: str, row: dict[str, Pair], marks: Mapping[str, str]) -> str:
+def _tick(variant: str, row: Mapping[str, Pair], spots: Sequence[Spot]) -> str:
+    marks = {spot.adaptation: mark(spot.cell) for spot in spots}
     lines = [
         f"{short(name, 8)} {ours.mean:+.1f}"
         + ("" if ours.sd is None else f"±{ours.sd:.1f}")
@@ -205,7 +152,7 @@ def _tick(variant: str, row: dict[str, Pair], marks: Mapping[str, str]) -> str:
     return "\n".join([short(variant, 14), *lines])
 
 
-def _told(row: dict[str, Pair]) -> str:
+def _words(row: Mapping[str, Pair]) -> str:
     return ", ".join(
         f"{name} {'missing' if ours is None else f'{ours.mean:+.1f}'}"
         + ("" if theirs is None else f" (published {theirs:+.1f})")

@@ -39,7 +39,7 @@ class Spot:
     """None: not done yet"""
 
     def variant(self, *without: str) -> str:
-        """What heads a panel: the method, and what else tells it from its neighbours."""
+        """What heads a panel: the method, and what else distinguishes it from its neighbours."""
         words = [
             str(value) if isinstance(value, str) else f"{key} {value}"
             for key, value in self.others.items()
@@ -57,7 +57,7 @@ class Group:
     part: int
     """counted from 1, where one figure could not hold all variants"""
     spots: tuple[Spot, ...]
-    calm: tuple[Spot, ...]
+    undrifted: tuple[Spot, ...]
     """the same without drift and without adaptation, where the grid has it"""
 
     @property
@@ -92,9 +92,9 @@ class Group:
             _within(self.spots, variant, buffer_size), key=lambda s: place_of(s.adaptation)
         )
 
-    def calm_at(self, variant: str, buffer_size: int | None) -> Cell | None:
+    def undrifted_at(self, variant: str, buffer_size: int | None) -> Cell | None:
         """What one panel would show if nothing drifted."""
-        found = [spot.cell for spot in _within(self.calm, variant, buffer_size)]
+        found = [spot.cell for spot in _within(self.undrifted, variant, buffer_size)]
         return next((cell for cell in found if cell is not None), None)
 
     @property
@@ -110,7 +110,7 @@ def _within(spots: Sequence[Spot], variant: str, buffer_size: int | None) -> lis
 def spots_of(sweep: Sweep) -> tuple[Spot, ...]:
     """Every place of a sweep once, in the order of its grid; none as long as no run is done.
 
-    A setting that the grid does not name is the same in all its runs: any finished one tells it.
+    A setting that the grid does not name is the same in all its runs: any finished one has it.
     """
     done = next((entry.run for entry in sweep.entries if entry.run is not None), None)
     if done is None:
@@ -145,9 +145,13 @@ def groups_of(spots: Sequence[Spot]) -> list[Group]:
     groups = []
     for benchmark in distinct(spot.benchmark for spot in spots):
         here = [spot for spot in spots if spot.benchmark == benchmark]
-        calm = [spot for spot in here if not spot.num_drifts]
+        undrifted = [spot for spot in here if not spot.num_drifts]
         counts = sorted({spot.num_drifts for spot in here})
-        if counts[0] == 0 and len(counts) > 1 and {spot.adaptation for spot in calm} == {FLOOR}:
+        if (
+            counts[0] == 0
+            and len(counts) > 1
+            and {spot.adaptation for spot in undrifted} == {FLOOR}
+        ):
             counts = counts[1:]
         for count in counts:
             members = [spot for spot in here if spot.num_drifts == count]
@@ -160,19 +164,34 @@ def groups_of(spots: Sequence[Spot]) -> list[Group]:
                         num_drifts=count,
                         part=part,
                         spots=tuple(spot for spot in members if spot.variant() in shown),
-                        calm=tuple(s for s in calm if count and s.adaptation == FLOOR),
+                        undrifted=tuple(s for s in undrifted if count and s.adaptation == FLOOR),
                     )
                 )
     return [group for group in groups if group.is_begun]
 
 
 def drift_words(count: int) -> str:
-    """How often classes change.
+    """How often classes drift.
 
     >>> drift_words(0), drift_words(1), drift_words(2)
     ('no drift', '1 drift', '2 drifts')
     """
     return {0: "no drift", 1: "1 drift"}.get(count, f"{count} drifts")
+
+
+def buffer_words(buffer_size: int | None) -> str:
+    """The name of a row of panels.
+
+    >>> buffer_words(5000)
+    'buffer 5,000'
+    """
+    return "no buffer" if buffer_size is None else f"buffer {buffer_size:,}"
+
+
+def setting_words(spot: Spot, *without: str) -> str:
+    """Benchmark, method, buffer and number of drifts, for a headline."""
+    parts = spot.benchmark, spot.variant(*without), buffer_words(spot.buffer_size)
+    return ", ".join([*parts, drift_words(spot.num_drifts)])
 
 
 def distinct(values: Iterable[T]) -> list[T]:

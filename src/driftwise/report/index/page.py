@@ -25,7 +25,7 @@ from driftwise.report.index.sections import contents, counted, section
 from driftwise.report.markup import common_style, script_data, template, text
 from driftwise.report.read import RESULT
 from driftwise.report.run import clean, shortened
-from driftwise.report.style import looks_of
+from driftwise.report.style import styles_of
 from driftwise.report.sweeps import RUNS, Sweep
 from driftwise.report.words import plural
 
@@ -161,7 +161,7 @@ def _page(
 def _data(sweeps: Sequence[Sweep], listing: Listing) -> JSON:
     """What the table's script needs, in lists to keep it small."""
     adaptation = listing.names.index("adaptation")
-    looks = looks_of(str(cell.coordinates[adaptation]) for cell in listing.cells)
+    looks = styles_of(str(cell.coordinates[adaptation]) for cell in listing.cells)
     return {
         "sweeps": [sweep.name for sweep in sweeps],
         "states": STATES,
