@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +163,22 @@ def run_id(config: RunConfig) -> str:
     return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
 
 
+LATER_OPTIONS = {"method": {"one_forward": False}}
+"""Options that came later, at the value that changes nothing: they leave the ids of runs alone."""
+
+
 def _digest(config: Mapping[str, Any]) -> str:
     """Of everything that decides a run's result."""
     default = _defaults()
+    options = {
+        part: {
+            name: value
+            for name, value in given.items()
+            if value != LATER_OPTIONS.get(part, {}).get(name, MISSING)
+        }
+        for part, given in config["options"].items()
+    }
+    config = {**config, "options": options}
     left_out = {"data_identity"}
     if config["method"] in STORE_NO_LOGITS or config["adaptation"] in REALIGN_NOTHING:
         left_out.add("realigned_logits")
