@@ -63,7 +63,8 @@ EVENTS: tuple[dict[str, Any], ...] = (
     ids=lambda settings: "-".join(settings),
 )
 def test_the_same_words_give_the_same_stream_as_a_config(settings: dict[str, Any]) -> None:
-    config = resolve(RunConfig(**{"batch_size": 32, "reference": "memory"} | settings))
+    usual: dict[str, Any] = {"batch_size": 32, "reference": "memory"}
+    config = resolve(RunConfig(**usual | settings))
     assert_same(class_incremental(DIGITS, **settings), make_stream(config, DIGITS))
 
 

@@ -455,7 +455,7 @@ def make_parts_of(config: RunConfig, dataset: Dataset) -> Parts:
     """The parts that a config cuts a data set into."""
     return make_parts(
         dataset,
-        watch_test=config.monitor == "test",
+        monitor_test=config.monitor == "test",
         keep_reference=config.reference == "held-out",
         seed=config.seed,
         max_per_class=config.max_per_class,

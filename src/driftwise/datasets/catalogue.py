@@ -205,7 +205,7 @@ _ALL = (
         summary="1,797 handwritten digits, 8x8 grey, inside scikit-learn",
         licence="CC BY 4.0",
         homepage="https://archive.ics.uci.edu/dataset/80",
-        reader="digits:read_digits",
+        reader="digits:load_digits",
         num_samples=(1797, 0),
     ),
     KnownSet(
