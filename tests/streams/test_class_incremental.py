@@ -63,8 +63,7 @@ EVENTS: tuple[dict[str, Any], ...] = (
     ids=lambda settings: "-".join(settings),
 )
 def test_the_same_words_give_the_same_stream_as_a_config(settings: dict[str, Any]) -> None:
-    usual: dict[str, Any] = {"batch_size": 32, "reference": "memory"}
-    config = resolve(RunConfig(**usual | settings))
+    config = resolve(RunConfig(**{"batch_size": 32, "reference": "memory"} | settings))
     assert_same(class_incremental(DIGITS, **settings), make_stream(config, DIGITS))
 
 
