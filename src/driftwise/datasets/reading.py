@@ -30,7 +30,7 @@ def empty(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def discard(shape: tuple[int, ...]) -> np.ndarray:
-    """An array for pixels that nobody reads: all of its samples share the memory of one."""
+    """An array for pixels that are not read afterwards: all of its samples share the memory of one."""
     import numpy as np
 
     sample = np.empty(shape[1:], dtype=np.uint8)

@@ -225,7 +225,7 @@ def _first_size(files: Sequence[Path]) -> tuple[int, int]:
 
 
 def _about_sizes(others: Sequence[BadImage]) -> list[str]:
-    """What images of another size than the first mean for whoever loads them, in one line."""
+    """A note that images differ in size, and what loading them needs."""
     if not others:
         return []
     return [

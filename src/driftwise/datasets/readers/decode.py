@@ -5,7 +5,7 @@ The rules, the same for every file:
   happens to lie under the transparent pixels;
 - sixteen bits become eight by keeping the high byte, in grey as in colour;
 - colour becomes grey by the luma of ITU-R 601, grey becomes colour by repeating it;
-- a photo is turned the way its EXIF orientation says;
+- a photo is turned by its EXIF orientation;
 - colour profiles are ignored: pixels are taken for sRGB.
 """
 
@@ -84,7 +84,7 @@ def decode_all(
     progress: StageProgress | None = None,
     workers: int | None = None,
 ) -> list[BadImage]:
-    """Decode `files[i]` into `out[i]`, whose shape (samples, height, width, channels) says the size.
+    """Decode `files[i]` into `out[i]`, of shape (samples, height, width, channels).
 
     The result does not depend on the number of threads (by default one per core). At a file that
     cannot be used it raises the error of the first such file in order; or it goes on, fills the
@@ -132,7 +132,7 @@ def undecodable(files: Sequence[Path], progress: StageProgress | None = None) ->
 
 
 def is_grey(file: Path) -> bool:
-    """Whether a file holds an image without colour, told by its header alone."""
+    """Whether a file holds an image without colour, by its header alone."""
     with _without_pillow_warnings(), _opened(file) as image:
         return has_no_colour(image)
 

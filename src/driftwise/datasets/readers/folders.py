@@ -168,7 +168,7 @@ def check_settings(
 def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False) -> Listing:
     """Find the images under a folder and read their classes off the folders' names.
 
-    `auto` tells the layouts apart by depth and names, and asks where they leave a doubt. Of the
+    `auto` infers the layout from depth and names, and refuses to guess where they are ambiguous. Of the
     splits, `test` is the test part, or `val` where there is no `test`; the rest is for training.
     An empty folder of a class is an error, or noted and left out with `skip_empty`.
     """
@@ -311,7 +311,7 @@ def _empty(folders: Sequence[_Folder], level: int) -> list[str]:
 
 
 def _refuse_empty(path: Path, names: Collection[str], what: str) -> None:
-    """An empty folder where a class, a domain or a split belongs is a mistake to be told."""
+    """An empty folder where a class, a domain or a split belongs is an error."""
     for name in sorted(names):
         raise UserError(
             f"{what} {name!r} in {path} has no images ({', '.join(SUFFIXES)});"

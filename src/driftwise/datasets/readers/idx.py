@@ -21,13 +21,13 @@ import numpy as np
 from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError
 
-if TYPE_CHECKING:  # it imports torch, which whoever shares a limit from here should not pay for
+if TYPE_CHECKING:  # it imports torch, which importing a limit from here should not cost
     from driftwise.types import Dataset
 
 DIGITS = tuple("0123456789")
 
 MAX_DEFLATE_RATIO = 1032
-"""a deflate stream never grows by more, so a header that claims more is a lie told by few bytes"""
+"""a deflate stream never expands by more, so a header that claims more is wrong"""
 
 _PARTS = ("train", "t10k")
 _UNSIGNED_BYTE = 0x08
@@ -136,7 +136,7 @@ def _read_header(stream: BufferedIOBase, path: Path, num_dims: int) -> tuple[int
 
 
 def _shape(path: Path, num_dims: int) -> tuple[int, ...]:
-    """What the header says the file holds, believed only as far as the file's size allows."""
+    """The shape in the header, refused where the file is too small to hold it."""
     with _opened(path) as (stream, most):
         shape = _read_header(stream, path, num_dims)
     if 0 in shape:
