@@ -201,10 +201,10 @@ def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = T
 
 
 def _md5(stream: IO[bytes] | gzip.GzipFile) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
-    while chunk := stream.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()
+    return hashlib.file_digest(
+        stream,  # type: ignore[arg-type]  # a GzipFile has readinto
+        lambda: hashlib.md5(usedforsecurity=False),
+    ).hexdigest()
 
 
 def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[BadImage]:

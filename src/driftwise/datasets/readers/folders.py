@@ -20,7 +20,7 @@ from driftwise.datasets.readers.decode import (
     decode_all,
     is_grey,
 )
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError, unknown_name
 from driftwise.types import Dataset
 
@@ -202,14 +202,6 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
     elif layout == "split/class":
         listing = _with_test_part(path, listing, leaves)
     return replace(listing, notes=(*listing.notes, *map(_left_out, empty_classes)))
-
-
-def must_be_folder(path: Path) -> Path:
-    """The path itself if it is a folder; otherwise an error."""
-    if not path.is_dir():
-        came = "a file" if path.exists() else "nothing"
-        raise UserError(f"expected a folder of images at {path}, found {came}; check the path")
-    return path
 
 
 def images_in(folder: Path) -> list[Path]:

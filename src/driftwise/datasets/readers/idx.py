@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which importing a limit from here should not cost
@@ -83,9 +83,7 @@ def read_idx(
 
 def _find(folder: Path) -> dict[str, Path]:
     """Where each of the four files is, by its usual name without an ending."""
-    if not folder.is_dir():
-        came = "a file" if folder.exists() else "nothing"
-        raise UserError(f"{folder}: expected a folder of IDX files, found {came} there")
+    must_be_folder(folder, "a folder of IDX files")
     found, missing = {}, []
     for part in _PARTS:
         for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
