@@ -37,7 +37,7 @@ def main() -> None:
     random.seed(0)
 
     digits = load_digits()
-    parts = make_parts(digits, watch_test=False, keep_reference=False, seed=0)
+    parts = make_parts(digits, monitor_test=False, keep_reference=False, seed=0)
     images = torch.from_numpy(digits.images).permute(0, 3, 1, 2).float() / 255
     labels = torch.from_numpy(digits.labels)
     train, test = torch.from_numpy(parts.train), torch.from_numpy(parts.test)

@@ -57,7 +57,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home:
         dataset = cached("made-up", Source(fingerprint="0" * 64), make_up, home=Path(home))
         print(f"{'decoded and cached':<28} {memory()}")
-        parts = make_parts(dataset, watch_test=False, keep_reference=True, seed=0)
+        parts = make_parts(dataset, monitor_test=False, keep_reference=True, seed=0)
         schedule = make_schedule(
             [tuple(range(20 * task, 20 * task + 20)) for task in range(10)],
             num_drifts=2,

@@ -1,4 +1,4 @@
-"""A network whose usual forwards are compiled; unusual ones, a last short batch say, are not."""
+"""A network whose forwards are compiled for the usual batch sizes, and for no others."""
 
 from __future__ import annotations
 

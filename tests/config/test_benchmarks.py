@@ -10,7 +10,7 @@ from PIL import Image
 
 from driftwise import RunConfig, UserError, run
 from driftwise.config.benchmarks import known
-from driftwise.config.build import assemble
+from driftwise.config.build import make_stream
 from driftwise.config.presets import resolve
 from driftwise.datasets import group_domains
 from driftwise.datasets.readers.clear import CLASSES
@@ -60,7 +60,7 @@ def clear_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_clear10_learns_the_first_buckets_and_drifts_to_the_last(clear_folder: Path) -> None:
     data = known(clear_folder, name="clear-10")
-    stream = assemble(resolve(RunConfig(benchmark="clear10-cd")), data).stream
+    stream = make_stream(resolve(RunConfig(benchmark="clear10-cd")), data)
     assert [event.task for event in stream.schedule.events] == [2, 4]
     assert len(stream) == 5
     for part, task, buckets in (("train", 1, {1, 2}), ("test", 2, {9, 10}), ("test", 5, {9, 10})):

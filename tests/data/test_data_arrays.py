@@ -175,7 +175,8 @@ def test_arrays_and_tensors_give_the_same_data_set(images: np.ndarray, maker: Ma
     for labels in (LABELS, np.array(LABELS, dtype=np.uint8), torch.tensor(LABELS)):
         dataset = from_arrays(maker(images), labels)
         np.testing.assert_array_equal(dataset.images, images)
-        assert (dataset.labels.dtype, dataset.labels.tolist()) == (np.int64, LABELS)
+        assert dataset.labels.dtype == np.int64
+        assert dataset.labels.tolist() == LABELS
         assert dataset.class_names == ("0", "1", "2")
 
 

@@ -226,9 +226,9 @@ def test_a_place_without_cifar_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"found no cifar-100-python or cifar-100-binary; .* meta$"):
         read_cifar100(tmp_path)
     file = write_cifar10_python(tmp_path) / "test_batch"
-    with pytest.raises(UserError, match=r"expected a folder .*, found a file there"):
+    with pytest.raises(UserError, match=r"expected a folder .*, found a file"):
         read_cifar10(file)
-    with pytest.raises(UserError, match=r"expected a folder .*, found nothing there"):
+    with pytest.raises(UserError, match=r"expected a folder .*, found nothing"):
         read_cifar10(tmp_path / "nowhere")
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from data_tools import WRITERS, empty_machine, pixels, write_images, write_yearbook
 
+from driftwise import datasets
+from driftwise.config import registry
 from driftwise.datasets.catalogue import KNOWN, KnownSet, by_name, known_set, recognise
 from driftwise.datasets.reading import empty
 from driftwise.errors import UserError
@@ -231,3 +233,26 @@ def test_real_sets_are_recognised_where_they_are(
         pytest.skip("dataset-fashion-mnist is not installed")
     empty_machine(tmp_path, monkeypatch)
     assert recognise(debian) is KNOWN["fashion-mnist"]
+
+
+def test_public_names_are_there_and_imported_when_they_are_used() -> None:
+    script = """
+import sys
+from driftwise import datasets
+assert not {"torch", "numpy"} & set(sys.modules), sys.modules
+for name in datasets.__all__:
+    assert getattr(datasets, name).__doc__, name
+assert set(datasets.__all__) <= set(dir(datasets))
+import driftwise
+assert driftwise.from_torch_dataset is datasets.from_torch
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'from_nowhere'"):
+        datasets.from_nowhere  # noqa: B018
+
+
+def test_the_registry_of_benchmarks_follows_the_catalogue() -> None:
+    entries = registry.CATALOGUE["benchmark"]
+    assert {known.benchmark for known in KNOWN.values()} | {"folder", "npz", "own"} == set(entries)
+    for known in KNOWN.values():
+        assert entries[known.benchmark].summary == known.benchmark_summary

@@ -24,9 +24,9 @@ def dataset(*, with_test: bool = True) -> Dataset:
     )
 
 
-def parts_of(*, with_test: bool = True, watch_test: bool = False, seed: int = 0) -> Parts:
+def parts_of(*, with_test: bool = True, monitor_test: bool = False, seed: int = 0) -> Parts:
     data = dataset(with_test=with_test)
-    return make_parts(data, watch_test=watch_test, keep_reference=True, seed=seed)
+    return make_parts(data, monitor_test=monitor_test, keep_reference=True, seed=seed)
 
 
 @pytest.mark.parametrize("with_test", [True, False])
@@ -56,16 +56,16 @@ def test_a_sixth_of_the_training_samples_is_held_out_in_every_class_and_domain()
 
 
 def test_watching_the_test_holds_nothing_out_of_training() -> None:
-    parts = parts_of(watch_test=True)
+    parts = parts_of(monitor_test=True)
     monitored = np.sort(np.concatenate([parts.monitored, parts.reference]))
     assert np.array_equal(monitored, parts.test)
     assert len(parts.train) + len(parts.test) == CLASSES * DOMAINS * PER_CELL
 
 
 @pytest.mark.parametrize("with_test", [True, False])
-@pytest.mark.parametrize("watch_test", [True, False])
+@pytest.mark.parametrize("monitor_test", [True, False])
 def test_fewer_images_keep_the_proportions_of_parts_and_domains(
-    with_test: bool, watch_test: bool
+    with_test: bool, monitor_test: bool
 ) -> None:
     data = dataset(with_test=with_test)
     assert data.domains is not None
@@ -73,14 +73,14 @@ def test_fewer_images_keep_the_proportions_of_parts_and_domains(
     def parts(max_per_class: int | None) -> Parts:
         return make_parts(
             data,
-            watch_test=watch_test,
+            monitor_test=monitor_test,
             keep_reference=False,
             seed=0,
             max_per_class=max_per_class,
         )
 
     few, all_ = parts(24), parts(None)
-    learned = few.train if watch_test else np.concatenate([few.train, few.monitored])
+    learned = few.train if monitor_test else np.concatenate([few.train, few.monitored])
     assert np.bincount(data.labels[learned]).tolist() == [24] * CLASSES
     assert abs(np.bincount(data.domains[learned])[0] - 36) <= CLASSES
     assert np.bincount(data.labels[few.test]).tolist() == [6] * CLASSES

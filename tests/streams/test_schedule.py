@@ -137,7 +137,7 @@ def test_a_schedule_comes_back_from_json_as_it_was(made: Schedule) -> None:
         ([(4, {0: 1})], CONCEPTS, "an event names 4"),
         ([(3, {0: 2}), (2, {0: 1})], CONCEPTS, "in the order of their tasks; got .3, 2"),
         ([(2, {0: 3})], CONCEPTS, r"there are concepts 0 to 2; an event names \[3\]"),
-        ([], CONCEPTS[1:], "concept 1 must grow out of one before it; got parent 1"),
+        ([], CONCEPTS[1:], "concept 1 must have a parent before it; got parent 1"),
         ([], (Concept(domain="art"),), "names the domain 'art'; name the first_domain too"),
     ],
 )

@@ -202,15 +202,18 @@ def test_names_bring_every_class_back_to_the_look_it_had() -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (EventSpec(task=3, classes=(0,), to="turn"), "unknown look 'turn'; did you mean 'turned'?"),
-        (EventSpec(task=3, classes=(1,), to="turned"), "class 1 never took on the look 'turned'"),
+        (
+            EventSpec(task=3, classes=(0,), to="turn"),
+            "unknown concept 'turn'; did you mean 'turned'?",
+        ),
+        (EventSpec(task=3, classes=(1,), to="turned"), "class 1 never had the concept 'turned'"),
         (
             EventSpec(task=3, classes=(1,), transforms=TURNED, name="turned"),
-            "calls its look 'turned', but that name is taken",
+            "calls its concept 'turned', but that name is taken",
         ),
         (
             EventSpec(task=3, classes=(1,), transforms=TURNED, name="original"),
-            "calls its look 'original', but that name is taken",
+            "calls its concept 'original', but that name is taken",
         ),
     ],
 )

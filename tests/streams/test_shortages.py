@@ -41,7 +41,7 @@ def test_small_groups_starve_no_part_of_a_class(samples_each: int) -> None:
     labels = [label for label in range(3) for _ in range(20 * samples_each)]
     domains = [sample % 20 for sample in range(len(labels))]
     data = dataset(labels, domains=domains)
-    parts = make_parts(data, watch_test=False, keep_reference=True, seed=0)
+    parts = make_parts(data, monitor_test=False, keep_reference=True, seed=0)
     per_class = 20 * samples_each
     for part, share in (("train", 0.6), ("monitored", 0.1), ("reference", 0.1), ("test", 0.2)):
         counts = np.bincount(data.labels[getattr(parts, part)], minlength=3)

@@ -347,7 +347,7 @@ def test_neither_chunks_nor_later_rows_change_a_row(
     whole = apply(images, *drift, seed=2)
     assert torch.equal(apply(images[:4], *drift, seed=2), whole[:4])
     for chunk_rows in (1, 3, 11):
-        monkeypatch.setattr(transforms, "_CHUNK_ROWS", chunk_rows)
+        monkeypatch.setattr(transforms, "_CHUNK_SAMPLES", chunk_rows)
         assert torch.equal(apply(images, *drift, seed=2), whole)
 
 
@@ -413,5 +413,5 @@ def test_a_severity_outside_one_to_five_is_refused(severity: int) -> None:
     ],
 )
 def test_what_is_no_batch_of_images_is_refused(images: Tensor, got: str) -> None:
-    with pytest.raises(ValueError, match=r"images must be uint8 \(rows, height, .*" + got):
+    with pytest.raises(ValueError, match=r"images must be uint8 \(samples, height, .*" + got):
         apply(images, "rotation", 1, seed=0)

@@ -1,4 +1,4 @@
-"""A look at a data set: what each transform makes of a few classes, and how domains differ."""
+"""A contact sheet of a data set: what each transform makes of a few classes, and how domains differ."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _spread(values: np.ndarray, count: int) -> np.ndarray:
 
 def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterator[Block]:
     """The first image of each class as it is and under every transform."""
-    rows = [int(np.argmax(dataset.labels == label)) for label in chosen]
-    originals = torch.from_numpy(dataset.images[rows])
+    samples = [int(np.argmax(dataset.labels == label)) for label in chosen]
+    originals = torch.from_numpy(dataset.images[samples])
     original = Group(heading="original", captions=("",), columns=(tiles_of(originals.numpy()),))
     transforms = [name for name in TRANSFORMS if name != "identity"]
     for start in range(0, len(transforms), PER_BLOCK):
@@ -107,11 +107,12 @@ def _domain_blocks(dataset: Dataset, chosen: np.ndarray) -> Iterator[Block]:
 def _examples(dataset: Dataset, label: int, domain: int, count: int) -> np.ndarray:
     """Tiles of one class in one domain, blank ones where there are too few images."""
     assert dataset.domains is not None
-    rows = _spread(np.flatnonzero((dataset.labels == label) & (dataset.domains == domain)), count)
+    mine = (dataset.labels == label) & (dataset.domains == domain)
+    samples = _spread(np.flatnonzero(mine), count)
     shape = tiles_of(dataset.images[:1]).shape[1:]
     tiles = np.full((count, *shape), _BLANK, dtype=np.uint8)
-    if len(rows):
-        tiles[: len(rows)] = tiles_of(dataset.images[rows])
+    if len(samples):
+        tiles[: len(samples)] = tiles_of(dataset.images[samples])
     return tiles
 
 

@@ -1,4 +1,4 @@
-"""`driftwise data`: what data sets there are, getting them, checking them, looking at them."""
+"""`driftwise data`: list, fetch, verify and show data sets."""
 
 from __future__ import annotations
 

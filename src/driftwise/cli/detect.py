@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from driftwise.datasets.readers.decode import Skipped
+    from driftwise.datasets.readers.decode import BadImage
     from driftwise.runs.stages import Stages
     from driftwise.types import Dataset
 
@@ -206,9 +206,9 @@ def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: 
     if kind_of(path) != "a folder of images":
         dataset = load_own(path, progress=stages.progress, warn=stages.warn)
         return _Side(path=path, dataset=dataset, files=None)
-    bad: list[Skipped] = []
+    bad: list[BadImage] = []
 
-    def leave_out(image: Skipped) -> None:
+    def leave_out(image: BadImage) -> None:
         bad.append(image)
         stages.say(f"left out: {image}")
 

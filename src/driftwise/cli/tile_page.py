@@ -47,7 +47,7 @@ class Block:
 
     title: str
     captions_mean: str = ""
-    """what the captions are, told at the left of their line"""
+    """what the captions are, written at the left of their line"""
     row_names: tuple[str, ...]
     groups: tuple[Group, ...]
 

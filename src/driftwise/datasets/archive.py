@@ -1,4 +1,4 @@
-"""Unpacks archives that may come from anybody: whole or not at all, never outside the folder."""
+"""Unpacks archives from untrusted sources: whole or not at all, never outside the folder."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def extract(
             f"{archive} is damaged or no known zip or tar ({_one_line(error)}); get it again"
         ) from error
     except OSError as error:
-        # Without a number it is gzip's or bz2's way to tell damage; EINVAL is a seek to nowhere.
+        # Without a number it is how gzip and bz2 report damage; EINVAL is a seek to nowhere.
         if error.errno in (None, errno.EINVAL):
             raise UserError(f"{archive} is damaged ({_one_line(error)}); get it again") from error
         raise RunFailure(f"cannot unpack {archive} to {folder}: {error.strerror}") from error

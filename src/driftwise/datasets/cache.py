@@ -56,7 +56,7 @@ class Source:
         """Of the names and the content of all files."""
         digest = hashlib.sha256()
         for path in self.paths:
-            with _told_as_mistake():
+            with _as_user_error():
                 for file in _files_of(path):
                     # A link to nothing has none.
                     regular = stat.S_ISREG(file.state.st_mode)
@@ -77,7 +77,7 @@ def cached(
 
     Another fingerprint of the source replaces the cache of that name. Where the source was touched
     since, its content decides. A cache that does not hold what it should is built anew, and `warn`
-    is told so.
+    is called.
     """
     fingerprint = source.fingerprint
     assert re.fullmatch(r"[\w.+-]+", name), name
@@ -103,7 +103,7 @@ def cached(
 def verified_sha256(images: np.ndarray) -> str | None:
     """Of the pixels of a cache that has just been opened; None: another array, or a part of one.
 
-    It is that of the file. Whoever has written to the images in memory must not go by it.
+    It is that of the file. It does not cover what was written to the images in memory since.
     """
     pixels = images.base
     return pixels.sha256 if isinstance(pixels, _Pixels) and _is_same(images, pixels) else None
@@ -126,7 +126,7 @@ def source_of(paths: Iterable[Path], *, tag: str = "") -> Source:
     paths = tuple(paths)
     digest, touched = hashlib.sha256(tag.encode()), hashlib.sha256()
     for path in paths:
-        with _told_as_mistake():
+        with _as_user_error():
             files = _files_of(path)
         lines = [f"{file.name}\0{file.state.st_size}\0{file.state.st_mtime_ns}" for file in files]
         digest.update(os.fsencode("\n".join(["", *lines])))
@@ -303,7 +303,7 @@ def _write_rest(folder: Path, dataset: Dataset, source: Source, content: str) ->
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """What a cache says about itself, if that is unharmed and of the format known here."""
+    """The description of a cache, if it is intact and of the present format."""
     try:
         meta = json.loads((folder / META).read_bytes())
     except OSError as error:
@@ -318,7 +318,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
 
 
 def _seal(meta: dict[str, Any]) -> str:
-    """A checksum of what meta.json says."""
+    """A checksum of the content of meta.json."""
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
@@ -344,9 +344,9 @@ def _remove_others(folder: Path, name: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder as far as possible; whoever has mapped a file of it keeps that.
+    """Remove a folder as far as possible; a process that has mapped a file of it keeps that.
 
-    A file or a link in its place, whoever put it there, must not be in the way for ever.
+    A file or a link in its place is removed, too.
     """
     if folder.is_symlink() or folder.is_file():
         quietly(folder.unlink)
@@ -355,7 +355,7 @@ def _remove(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told_as_mistake() -> Iterator[None]:
+def _as_user_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -3,7 +3,7 @@
 To add a data set, write a reader (`readers/`) and an entry here; `config/registry.py` takes the
 benchmark's name and summary from it, `config/presets.py` has its settings.
 
-A checksum is pinned only where somebody else has published it: MD5 sums as torchvision, Avalanche
+A checksum is pinned only where a third party has published it: MD5 sums as torchvision, Avalanche
 and Renate check them, SHA-256 sums as Keras does. What has none must be fetched by hand.
 """
 
@@ -62,7 +62,7 @@ class KnownSet:
     hints: tuple[str, ...] = ()
     """names it goes by in a folder of data sets; none: it comes inside a package"""
     looks_right: Callable[[Path], bool] = lambda _: False
-    """whether a path that exists is it, by a look at the names alone"""
+    """whether a path that exists is it, by names alone"""
     inner: tuple[str, ...] = ()
     """what it is called one level further down, in the folder that an official archive makes"""
     sources: tuple[str, ...] = ("",)
@@ -81,7 +81,7 @@ class KnownSet:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it comes inside a package, so that there is nothing to look for."""
+        """Whether it comes inside a package, so that there is nothing to find."""
         return not self.hints
 
     @property
@@ -114,14 +114,14 @@ def known_set(name: str) -> KnownSet:
 
 
 def by_name(name: str) -> KnownSet | None:
-    """Like `known_set`, but None for a name that nobody knows."""
+    """Like `known_set`, but None for an unknown name."""
     return next((it for it in KNOWN.values() if name in (it.name, it.benchmark)), None)
 
 
 def recognise(path: Path) -> KnownSet | None:
     """Which of the known data sets a path holds, None if it is none of them.
 
-    A file must also be called like it: what is in one file is less telling than names of many.
+    A file must also be called like it: its content alone is weak evidence.
     """
     for known in KNOWN.values():
         if path.is_file() and known.name not in path.name.lower():
@@ -132,7 +132,7 @@ def recognise(path: Path) -> KnownSet | None:
 
 
 # One of several entries is enough: an incomplete set is still meant to be that set, and its reader
-# says best what is missing.
+# reports what is missing.
 
 
 def _holds_file(*names: str) -> Callable[[Path], bool]:
@@ -205,7 +205,7 @@ _ALL = (
         summary="1,797 handwritten digits, 8x8 grey, inside scikit-learn",
         licence="CC BY 4.0",
         homepage="https://archive.ics.uci.edu/dataset/80",
-        reader="digits:read_digits",
+        reader="digits:load_digits",
         num_samples=(1797, 0),
     ),
     KnownSet(

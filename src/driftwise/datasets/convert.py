@@ -195,7 +195,8 @@ def _pixels(image: object, where: str, channels: int | None) -> np.ndarray:
             f"{where} has an image of shape {tuple(array.shape)}; expected (height, width, 1"
             " or 3), or a tensor (1 or 3, height, width)"
         )
-    return to_bytes(array[np.newaxis], where)[0]
+    pixels: np.ndarray = to_bytes(array[np.newaxis], where)[0]
+    return pixels
 
 
 def tensor_to_array(values: object, ndim: int) -> np.ndarray:

@@ -105,7 +105,7 @@ def _transfer(url: str, part: _Part, progress: StageProgress | None, timeout: fl
 
 
 def _ask(url: str, headers: dict[str, str], part: _Part, timeout: float) -> HTTPResponse:
-    """The server's answer; what asking again cannot mend is told at once."""
+    """The server's answer; what trying again cannot help is an error at once."""
     from http.client import HTTPException, HTTPResponse
     from urllib import error as failures
     from urllib import request as web
@@ -188,7 +188,7 @@ class _Part:
         """Bytes that need not be asked for again; what cannot be continued is thrown away."""
         self.check = self.check.anew()
         with writing(self._path, REMEDY):
-            # Without a version or a sum nothing would tell two files spliced together from one.
+            # Without a version or a sum nothing would show that two files were spliced together.
             if self._path.exists() and (self.version() or self.check.sums):
                 self.check.read(self._path)
         if not self.check.length or self.check.is_too_long():
@@ -263,7 +263,7 @@ class _Check:
             digest.update(chunk)
 
     def is_too_long(self) -> bool:
-        """Whether no further byte could mend it."""
+        """Whether it has more bytes than expected."""
         return self.size is not None and self.length > self.size
 
     def misfit(self) -> str | None:

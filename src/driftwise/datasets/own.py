@@ -13,7 +13,7 @@ from driftwise.datasets.reading import Allocate, Progress, Warn, stage
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:
-    from driftwise.datasets.readers.decode import Fit, Skipped
+    from driftwise.datasets.readers.decode import BadImage, Fit
     from driftwise.datasets.readers.folders import Layout
     from driftwise.types import Dataset
 
@@ -31,7 +31,7 @@ def from_folder(
     channels: int | None = None,
     layout: Layout = "auto",
     fit: Fit = "crop",
-    on_bad: Callable[[Skipped], None] | None = None,
+    on_bad: Callable[[BadImage], None] | None = None,
     progress: Progress | None = None,
     warn: Warn | None = None,
 ) -> Dataset:
@@ -61,7 +61,7 @@ def load_own(
     layout: Layout = "auto",
     fit: Fit = "crop",
     group_years: int | None = None,
-    on_bad: Callable[[Skipped], None] | None = None,
+    on_bad: Callable[[BadImage], None] | None = None,
     progress: Progress | None = None,
     warn: Warn | None = None,
 ) -> Dataset:

@@ -62,7 +62,7 @@ def candidates(name_hints: Sequence[str], *, explicit: Path | None = None) -> li
 def locate(
     name_hints: Sequence[str], looks_right: Callable[[Path], bool], explicit: Path | None = None
 ) -> Path | None:
-    """The first place that exists and looks right, None if there is none."""
+    """The first place that exists and passes `looks_right`, None if there is none."""
     for place in candidates(name_hints, explicit=explicit):
         with contextlib.suppress(OSError):  # a folder that may not be read is no place to read from
             if place.path.exists() and looks_right(place.path):

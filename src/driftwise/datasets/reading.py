@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # the catalogue imports this file and must stay quick to import
     import numpy as np
@@ -30,11 +33,19 @@ def empty(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def discard(shape: tuple[int, ...]) -> np.ndarray:
-    """An array for pixels that nobody reads: all of its samples share the memory of one."""
+    """An array for pixels that are not read afterwards: all of its samples share the memory of one."""
     import numpy as np
 
     sample = np.empty(shape[1:], dtype=np.uint8)
     return np.lib.stride_tricks.as_strided(sample, shape=shape, strides=(0, *sample.strides))
+
+
+def must_be_folder(path: Path, what: str = "a folder of images") -> Path:
+    """The path itself if it is a folder; otherwise an error."""
+    if not path.is_dir():
+        came = "a file" if path.exists() else "nothing"
+        raise UserError(f"expected {what} at {path}, found {came}; check the path")
+    return path
 
 
 def stage(progress: Progress | None, name: str) -> StageProgress | None:

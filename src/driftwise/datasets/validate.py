@@ -109,7 +109,7 @@ _CHUNK_BYTES = 1 << 24
 def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
     """A digest of everything: names, shapes, every label, domain and pixel.
 
-    `images_sha256` spares reading the images where somebody has just done so.
+    `images_sha256` spares reading the images where their digest is known.
     """
     plain = [
         list(dataset.images.shape),

@@ -19,7 +19,7 @@ from driftwise.datasets.catalogue import KnownSet, known_set, recognise
 from driftwise.datasets.library import cache_name, existing_sources, find, nowhere, refuse_path
 from driftwise.datasets.own import copy_name, kind_of
 from driftwise.datasets.paths import cache_home
-from driftwise.datasets.readers.decode import BadPicture, Skipped, decode, decode_all, undecodable
+from driftwise.datasets.readers.decode import BadImage, WrongSize, decode, decode_all, undecodable
 from driftwise.datasets.readers.folders import SUFFIXES, Listing, list_folder
 from driftwise.datasets.readers.npz import read_npz
 from driftwise.datasets.reading import Progress, discard, stage
@@ -64,17 +64,16 @@ def verify(
     found = find(name, path)
     if found is None:
         raise nowhere(known, path)
-    sums = list(_sums(known, found, progress))
+    sums = dict(_sums(known, found, progress))
     reading = _verify_read(known, found, progress)
-    wrong = tuple(check.problem for check in sums if check.problem is not None)
     return Verification(
         name=known.name,
         path=found,
-        right_sums=tuple(check.name for check in sums if check.problem is None),
+        right_sums=tuple(name for name, problem in sums.items() if problem is None),
         class_names=reading.class_names,
         counts=reading.counts,
         problems=(
-            *wrong,
+            *filter(None, sums.values()),
             *reading.problems,
             *_cache_problems(cache_name(known.name, path and found)),
         ),
@@ -103,8 +102,8 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
         if found.num_hidden:
             notes.append(f"hidden files that are left out: {found.num_hidden:,}")
         skipped = _odd_images(found.files, progress)
-        problems += [str(bad) for bad in skipped if not bad.is_wrong_size]
-        notes += _about_sizes([bad for bad in skipped if bad.is_wrong_size])
+        problems += [str(bad) for bad in skipped if not isinstance(bad, WrongSize)]
+        notes += _about_sizes([bad for bad in skipped if isinstance(bad, WrongSize)])
     problems += _cache_problems(copy_name(path))
     return _report(path.name, path, found, notes, problems)
 
@@ -146,7 +145,7 @@ def _verify_read(known: KnownSet, found: Path, progress: Progress | None) -> Ver
     path = None if known.is_embedded else found
     try:
         dataset = known.read(found, discard, stage(progress, f"decoding {known.name}"))
-    except BadPicture as error:
+    except BadImage as error:
         files = sorted(_images_in(existing_sources(known, found)))
         bad = undecodable(files, stage(progress, "decoding all images"))
         # The first one may decode well and have the wrong size.
@@ -169,27 +168,24 @@ def _about_size(known: KnownSet, dataset: Dataset) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SumCheck:
-    name: str
-    problem: str | None
-
-
-def _sums(known: KnownSet, found: Path, progress: Progress | None) -> Iterator[_SumCheck]:
-    """Compare the official files that are present with their published checksums."""
+def _sums(
+    known: KnownSet, found: Path, progress: Progress | None
+) -> Iterator[tuple[str, str | None]]:
+    """The name of each official file that is present, and what is wrong with its checksum."""
     for name, md5 in known.contents.items():
         for spelling in {name, name.replace("-idx", ".idx")}:
             for file in (found / spelling, found / f"{spelling}.gz"):
                 if file.is_file():
-                    yield _compare(file, md5, progress)
+                    yield file.name, _compare(file, md5, progress)
     for remote in known.files:
         # Where torchvision leaves the archive: beside the folder that it unpacks to.
         archive = found.parent / remote.name
         if remote.extract and remote.md5 is not None and archive.is_file():
-            yield _compare(archive, remote.md5, progress, unzip=False)
+            yield archive.name, _compare(archive, remote.md5, progress, unzip=False)
 
 
-def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = True) -> _SumCheck:
+def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = True) -> str | None:
+    """What is wrong with a file by its MD5 sum, that of the unzipped content for `.gz`."""
     if progress is not None:
         progress(f"checking {file.name}", 0, None)
     try:
@@ -200,22 +196,18 @@ def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = T
             else:
                 got = _md5(raw)
     except (OSError, EOFError, zlib.error) as error:
-        return _SumCheck(name=file.name, problem=f"{file}: cannot be read ({error})")
-    if got == md5:
-        return _SumCheck(name=file.name, problem=None)
-    return _SumCheck(
-        name=file.name, problem=f"{file}: not the official file (md5 {got}, expected {md5})"
-    )
+        return f"{file}: cannot be read ({error})"
+    return None if got == md5 else f"{file}: not the official file (md5 {got}, expected {md5})"
 
 
 def _md5(stream: IO[bytes] | gzip.GzipFile) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
-    while chunk := stream.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()
+    return hashlib.file_digest(
+        stream,  # type: ignore[arg-type]  # a GzipFile has readinto
+        lambda: hashlib.md5(usedforsecurity=False),
+    ).hexdigest()
 
 
-def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[Skipped]:
+def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[BadImage]:
     """Every file that is no usable image, or one of another size than the first that is."""
     height, width = _first_size(files)
     out = discard((len(files), height, width, 3))
@@ -226,14 +218,14 @@ def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[Skippe
 def _first_size(files: Sequence[Path]) -> tuple[int, int]:
     """The height and width of the first usable image, anything if there is none."""
     for file in files:
-        with contextlib.suppress(BadPicture):
+        with contextlib.suppress(BadImage):
             height, width, _ = decode(file, channels=3).shape
             return height, width
     return 1, 1
 
 
-def _about_sizes(others: Sequence[Skipped]) -> list[str]:
-    """What images of another size than the first mean for whoever loads them, in one line."""
+def _about_sizes(others: Sequence[BadImage]) -> list[str]:
+    """A note that images differ in size, and what loading them needs."""
     if not others:
         return []
     return [

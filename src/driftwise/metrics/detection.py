@@ -1,4 +1,4 @@
-"""How good the verdicts were, told with the truth that no detector sees."""
+"""How good the verdicts were, by the truth that no detector sees."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DetectionQuality:
     num_missed: int
     """class-events that were never found"""
     num_stable_checks: int
-    """testable checks of a class whose look was known"""
+    """testable checks of a class whose concept was known"""
     num_false_alarms: int
     """stable checks that were flagged"""
     num_stable_rounds: int
@@ -38,7 +38,7 @@ class DetectionQuality:
     num_alarmed_rounds: int
     """those of them with a false alarm"""
     num_untestable: int
-    """verdicts that say neither yes nor no, stable or not"""
+    """verdicts that are neither yes nor no, drifted or not"""
 
 
 def detection_quality(

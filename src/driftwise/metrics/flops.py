@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from driftwise import rng
 
-_NUM_ROWS = 2
+_NUM_SAMPLES = 2
 """Batch norm in training cannot work on a single sample."""
 
 
@@ -32,9 +32,9 @@ class FlopsPerSample:
 
 
 def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSample:
-    """Measure a network on samples of `row_shape` (float, no batch dimension), leaving it as it is.
+    """Measure a network on samples of `sample_shape` (float, no batch dimension), leaving it as it is.
 
-    >>> per_row(nn.Linear(8, 4), (8,))
+    >>> per_sample(nn.Linear(8, 4), (8,))
     FlopsPerSample(forward=64, backward=64)
     """
     # Training mode throughout: in eval mode some layers take a fused path that counts as nothing.
@@ -42,7 +42,7 @@ def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSam
     for module in probe.modules():
         # A hook may collect or book what it sees, and a copied hook still writes to the original.
         module._forward_hooks.clear()
-    samples = torch.zeros(_NUM_ROWS, *sample_shape)
+    samples = torch.zeros(_NUM_SAMPLES, *sample_shape)
     counter = FlopCounterMode(display=False)
     # Fused attention counts as nothing on a CPU; dropout would draw from the global state.
     math_attention = sdpa_kernel(SDPBackend.MATH)
@@ -52,14 +52,16 @@ def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSam
         if outputs.requires_grad:
             outputs.sum().backward()
         total = counter.get_total_flops()
-    return FlopsPerSample(forward=forward // _NUM_ROWS, backward=(total - forward) // _NUM_ROWS)
+    return FlopsPerSample(
+        forward=forward // _NUM_SAMPLES, backward=(total - forward) // _NUM_SAMPLES
+    )
 
 
 class FlopMeter:
-    """Books the FLOPs of every call of the networks it watches, by counting their samples."""
+    """Books the FLOPs of every call of the networks it is attached to, by counting their samples."""
 
     def __init__(self, book: Callable[[int], None]) -> None:
-        """`book` is told the FLOPs of each call, e.g. `ledger.add_flops`."""
+        """`book` is called with the FLOPs of each call, e.g. `ledger.add_flops`."""
         self._book = book
 
     def watch(self, network: nn.Module, sample_shape: tuple[int, ...]) -> None:
@@ -77,7 +79,7 @@ class _BookRows:
     """A forward hook. It holds nothing of the network, so one object serves all copies of it."""
 
     only_counts = True
-    """what the network says stays what it is"""
+    """the hook changes no output"""
 
     def __init__(self, book: Callable[[int], None], cost: FlopsPerSample) -> None:
         self.book = book

@@ -1,4 +1,4 @@
-"""What an accuracy matrix says in one number.
+"""Summaries of an accuracy matrix in one number.
 
 Row i holds the accuracies after task i, column j those of task j, in percent. An entry is None
 above the diagonal (the task has not come yet) and for a task with nothing to test; such tasks are
@@ -33,7 +33,7 @@ def final_average_accuracy(matrix: Matrix) -> float | None:
 def forgetting(matrix: Matrix) -> float:
     """F: how far each task but the last fell from its best, on average; 0 for a single task.
 
-    The best may lie before a drift, on data that looked different: see `forgetting_since`.
+    The best may lie before a drift, on another concept: see `forgetting_since`.
 
     >>> forgetting([[90.0, None], [70.0, 80.0]])
     20.0
@@ -80,7 +80,7 @@ def backward_transfer(matrix: Matrix) -> float:
 def faa_of(per_class: Mapping[int, float], classes: Collection[int]) -> float | None:
     """The mean accuracy of some classes after the last task; None if there are none.
 
-    A class without test rows has no accuracy and is left out.
+    A class without test samples has no accuracy and is left out.
 
     >>> faa_of({0: 50.0, 1: 90.0, 2: 70.0}, classes={0, 2})
     60.0

@@ -1,4 +1,4 @@
-"""One pass over the tests after a task: everything that is said about how good the network is.
+"""One pass over the test samples after a task: every score of the network.
 
 Answers are counted by true and predicted class; accuracies and F1 are read off the counts, in
 percent. Where there is nothing to divide by, the answer is None, never NaN.
@@ -51,7 +51,7 @@ class Scores:
     accuracy: tuple[float | None, ...]
     """class-incremental, percent, one per task so far; None: nothing to test in that task"""
     accuracy_til: tuple[float | None, ...]
-    """task-incremental: the network is told the task and chooses among that task's classes only"""
+    """task-incremental: the task is known, and the network chooses among that task's classes only"""
     per_class: dict[int, float]
     """percent correct, for every class so far that has test samples"""
     per_class_f1: dict[int, float]

@@ -1,4 +1,4 @@
-"""What a network says and what its head reads, from one forward pass."""
+"""Logits and features of a network, from one forward pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def encode(network: nn.Module, x: Tensor) -> Encoding:
     """Logits and features of a network's input, (samples, channels, height, width), as floats.
 
     The network itself is called, so that hooks on it (counting FLOPs) see the call. UserError where
-    it has no head and nobody said what its features are.
+    it has no head and its features were not declared.
     """
     with Listener(network, x) as listener:
         logits: Tensor = network(x)

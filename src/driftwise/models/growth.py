@@ -1,4 +1,4 @@
-"""A head that grows: outputs for classes that nobody knew of, nothing learned is lost."""
+"""More outputs for a network, for classes that were unknown before; its weights are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from driftwise.models.head import growing_head_of, padded, widen
 def grow_head(network: nn.Module, outputs: int) -> dict[Tensor, Tensor]:
     """Give a network more outputs; its old parameters -> those that took their place.
 
-    New outputs begin at 0 for every image: the network says of old classes what it said before.
+    New outputs begin at 0 for every image: the outputs for old classes stay as they were.
     """
     head = growing_head_of(network)
     if head is None:

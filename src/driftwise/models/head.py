@@ -1,7 +1,7 @@
 """The head of a network and the features it reads: the one definition, by what a forward does.
 
 The head is the last layer called that makes the outputs: with one more output of its own, the
-network has one more. Features are what the head reads. `find_head` looks once and marks the layer,
+network has one more. Features are what the head reads. `find_head` searches once and marks the layer,
 so that copies of the network and what is wrapped around it know the head as well.
 """
 
@@ -25,7 +25,7 @@ Features = str | Callable[[nn.Module, Tensor], Tensor]
 its input."""
 
 _GROWS = "_head_can_grow"
-"""marks the head; the value says whether it can be given more outputs"""
+"""marks the head; the value: whether it can be given more outputs"""
 _GIVEN = "_features_given"
 """marks the layer whose output is the features (None), or the network that a function is for"""
 
@@ -85,7 +85,7 @@ def num_outputs(network: nn.Module, x: Tensor) -> int:
 
 
 def with_features(network: object, features: Features) -> nn.Module:
-    """A copy of a network that says where its features come from, for want of a head or instead.
+    """A copy of a network with declared features, for want of a head or instead of it.
 
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2), nn.BatchNorm1d(2))
     >>> from driftwise.models.encode import encode
@@ -224,7 +224,7 @@ def _source_of(network: nn.Module) -> _Source:
 
 
 def _probe_of(network: nn.Module) -> nn.Module | None:
-    """A copy to try things on; None: it cannot be copied, which is told where it is taken over."""
+    """A copy to try things on; None: it cannot be copied, which is reported where it is taken over."""
     try:
         probe = copy.deepcopy(network).cpu().eval()
     except Exception:  # anybody's code runs here
@@ -240,10 +240,12 @@ def _probe_of(network: nn.Module) -> nn.Module | None:
 def _num_outputs(probe: nn.Module, x: Tensor) -> int:
     try:
         with rng.as_global(rng.fork(0, "probe")):
-            said = probe(x.cpu())
-    except Exception:  # anybody's code runs here; what is wrong is told where the learner is made
+            output = probe(x.cpu())
+    except (
+        Exception
+    ):  # anybody's code runs here; what is wrong is reported where the learner is made
         return 0
-    return int(said.shape[-1]) if isinstance(said, Tensor) and said.ndim == 2 else 0
+    return int(output.shape[-1]) if isinstance(output, Tensor) and output.ndim == 2 else 0
 
 
 def _has_weight_matrix(layer: nn.Module) -> bool:
@@ -255,7 +257,7 @@ def _has_weight_matrix(layer: nn.Module) -> bool:
 
 
 def _dim_of(layer: nn.Module) -> int:
-    """The dimension of its outputs that classes lie along."""
+    """The dimension of its outputs that classes are counted along."""
     return 1 if isinstance(layer, _ConvNd) else -1
 
 

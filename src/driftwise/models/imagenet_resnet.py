@@ -1,7 +1,7 @@
 """ResNet-18 as it was trained on ImageNet, and its weights from a safetensors file.
 
 Files name the layers as torchvision does (`layer1.0.conv1.weight`); here they are the blocks that
-small images are learned with, behind another stem, and `published_name` says which is which.
+small images are learned with, behind another stem, and `published_name` translates the names.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def _read(file: Path) -> Mapping[str, Tensor]:
     except OSError as error:
         raise UserError(f"cannot read {file}: {reason(error)}") from error
     except (SafetensorError, KeyError, ValueError) as error:
-        said = " ".join(str(error).split())
+        details = " ".join(str(error).split())
         raise UserError(
-            f"{file} is damaged, or no safetensors file ({said}); fetch or convert it again"
+            f"{file} is damaged, or no safetensors file ({details}); fetch or convert it again"
         ) from error
 
 

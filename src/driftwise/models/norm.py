@@ -13,7 +13,7 @@ class _TakesOneValue(_BatchNorm):
     One sample alone is a batch that a stream can send, and while the memory is empty nothing is
     replayed beside it; deep in a network such a sample has shrunk to one pixel. One value has no
     spread, and torch refuses to train on it. Here it is normalised by the running statistics
-    instead, as in evaluation, and they stay as they are: it has nothing to tell them.
+    instead, as in evaluation, and they are not updated.
     """
 
     def forward(self, input: Tensor) -> Tensor:

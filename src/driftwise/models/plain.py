@@ -1,8 +1,7 @@
-"""What a network's layers let one take for granted about its forwards.
+"""Whether forwards can be merged or repeated: does a network draw, do samples affect each other?
 
-Only layers that are known are trusted: whoever brings a layer of their own is promised nothing, and
-gets every forward as it was asked for. So does whoever hooks onto a layer, or onto the network with
-anything that does not say of itself that it `only_counts`.
+Methods merge forwards only where that changes nothing. Only known layers are trusted: a network
+with a custom layer, or with a hook that is not marked `only_counts`, gets every forward separately.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ def draws_nothing(network: nn.Module) -> bool:
 
 
 def treats_samples_independently(network: nn.Module) -> bool:
-    """Whether what is said to a sample surely does not depend on the samples beside it, nor on chance.
+    """Whether the output for a sample surely depends on that sample alone, in training mode.
 
-    >>> treats_samples_independently(nn.Linear(2, 2)), treats_samples_independently(nn.BatchNorm1d(2))
-    (True, False)
+    >>> [treats_samples_independently(layer) for layer in (nn.Linear(2, 2), nn.BatchNorm1d(2))]
+    [True, False]
     """
     return _nature(network)[1]
 
 
 def asks_samples_apart(network: nn.Module) -> bool:
-    """The same in evaluation mode, in which batch norms that have statistics go by them.
+    """The same in evaluation mode, in which batch norms use their running statistics.
 
     >>> asks_samples_apart(nn.BatchNorm1d(2)), asks_samples_apart(
     ...     nn.BatchNorm1d(2, track_running_stats=False)

@@ -1,4 +1,4 @@
-"""A network behind what its input needs: grey repeated to colour, mean and spread taken out."""
+"""A network whose input is normalised first, and grey images repeated to colour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 
 class Prepared(nn.Module):
-    """What it was prepared with is saved with the weights, so a loaded network sees the same.
+    """Normalises its input by `mean` and `std`, which are saved with the weights.
+
+    A grey image is repeated over `channels`.
 
     >>> Prepared(nn.Flatten(), channels=3)(torch.zeros(2, 1, 4, 4)).shape
     torch.Size([2, 48])
@@ -41,7 +43,7 @@ class Prepared(nn.Module):
 
     @torch.no_grad()
     def scale_by(self, mean: Tensor, std: Tensor) -> None:
-        """From now on take out these."""
+        """Normalise by these from now on."""
         self.mean.copy_(mean)
         self.std.copy_(std)
 

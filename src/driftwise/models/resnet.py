@@ -28,7 +28,7 @@ class ResNetOptions:
 
 
 class ResidualBlock(nn.Module):
-    """relu(residual(x) + shortcut(x)); a subclass says what the residual is.
+    """relu(residual(x) + shortcut(x)); a subclass defines the residual.
 
     The block reads `channels_in` maps and writes `channels * expansion`.
     """
@@ -91,7 +91,7 @@ class Bottleneck(ResidualBlock):
 class ResNet(nn.Module):
     """Stem, stages of doubling width (each but the first halves the image), average, head.
 
-    A member of the family says which block it is made of, and how many each stage has.
+    A member of the family defines its block, and how many each stage has.
     """
 
     block: ClassVar[type[ResidualBlock]]

@@ -64,7 +64,7 @@ class ViTTinyOptions(ViTOptions):
 
 
 class Attention(nn.Module):
-    """Every token looks at all tokens, several heads side by side."""
+    """Multi-head self-attention: every token attends to all tokens."""
 
     def __init__(self, *, dim: int, heads: int) -> None:
         super().__init__()
@@ -78,8 +78,8 @@ class Attention(nn.Module):
         query, key, value = apart.permute(
             2, 0, 3, 1, 4
         )  # each (samples, heads, tokens, dim / heads)
-        looks = F.scaled_dot_product_attention(query, key, value)
-        projected: Tensor = self.project(looks.transpose(1, 2).flatten(2))
+        attended = F.scaled_dot_product_attention(query, key, value)
+        projected: Tensor = self.project(attended.transpose(1, 2).flatten(2))
         return projected
 
 

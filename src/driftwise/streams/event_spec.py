@@ -23,28 +23,28 @@ MOST_TRANSFORMS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class EventSpec:
-    """One event of a script: who drifts when, to what look, how much of it, how fast."""
+    """One event of a script: which classes drift when, to what concept, how much, how fast."""
 
     task: int
     """when it sets in, counted from 1"""
     classes: str | tuple[int, ...] = "since-last-event"
     """class numbers, or a scope: since-last-event, all-seen"""
     transforms: tuple[tuple[str, int], ...] = ()
-    """(transform, severity), one after the other, upon the look that a class took on last; several
+    """(transform, severity), one after the other, upon the last concept of a class; several
     make a compound drift"""
     domain: str | None = None
-    """natural drift: the classes come back as images of this domain"""
+    """natural drift: the classes return as images of this domain"""
     to: str | None = None
-    """back to an earlier event's look by its name, or to the original"""
+    """back to an earlier event's concept by its name, or to the original"""
     name: str | None = None
-    """what later events call this look"""
+    """what later events call this concept"""
     share: float = 1.0
-    """how much of each class moves; below 1 the old look stays valid beside the new one"""
+    """the fraction of each class that drifts; below 1 the old concept stays valid beside the new"""
     over_tasks: int = 1
-    """over how many tasks the share rises; many: concealed from a detector that looks at each"""
+    """over how many tasks the share rises; many: hard to see in each task"""
     over_steps: int | None = None
     """over how many steps of its first epoch the event's own task shows the share rise, where
-    drifted classes come back in training; None: all at once"""
+    drifted classes return in training; None: all at once"""
     per_class: bool = False
     """every class drifts by a concept of its own instead of sharing one (script.own_transforms)"""
     unit: str = "pixel"
@@ -53,10 +53,10 @@ class EventSpec:
     """what its transforms draw from; None: the run's seed, anew for every event"""
 
     def __post_init__(self) -> None:
-        looks = bool(self.transforms) or self.domain is not None
-        if looks == (self.to is not None):
+        is_new = bool(self.transforms) or self.domain is not None
+        if is_new == (self.to is not None):
             raise UserError(
-                "an event takes transforms, a domain or both, or else `to` an earlier look"
+                "an event takes transforms, a domain or both, or else `to` an earlier concept"
             )
         if len(self.transforms) > MOST_TRANSFORMS:
             raise UserError(

@@ -1,4 +1,4 @@
-"""The benchmark's label source: gives what is asked for, as far as there is any, and books it."""
+"""The label source of a benchmark: gives the labels asked for, as far as there are any."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TaskLabels:
     """Answers from the incoming samples of one task, each sample at most once.
 
     Every task brings a fresh draw: in a stream the samples of a class keep coming. The labels of
-    classes that come back in the task's own training data are known already and cost nothing.
+    classes that return in the task's own training data are known already and cost nothing.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class TaskLabels:
         book: Callable[[int], None],
         seed: int,
     ) -> None:
-        """`allowance(n)` says how many of n labels the budget still has; `book(n)` spends them."""
+        """`allowance(n)` is how many of n labels the budget still has; `book(n)` spends them."""
         self._task = task
         self._allowance = allowance
         self._book = book
@@ -41,9 +41,9 @@ class TaskLabels:
         """positions in the pool of each class, in the order in which they were given"""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
-        """Up to `count` samples of a class as it looks now (None: all); fewer when there are fewer.
+        """Up to `count` samples of a class as it is now (None: all); fewer when there are fewer.
 
-        Any of them, unless `choose` says which.
+        Any of them, unless `choose` picks them.
         """
         pool = self._task.incoming(label)
         left = self._positions_left(label, len(pool))
@@ -99,7 +99,7 @@ class TaskLabels:
 
 
 class StreamLabels:
-    """The label sources of a stream: one for each task, however often it is looked for."""
+    """The label sources of a stream: one for each task."""
 
     def __init__(
         self, *, allowance: Callable[[int], int], book: Callable[[int], None], seed: int

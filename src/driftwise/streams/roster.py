@@ -1,7 +1,7 @@
 """Who is there during a task: the samples of each part, and which concept each of them shows.
 
 All of it follows from the data set, its parts and the schedule: a saved schedule brings the same
-samples back under the same looks, whatever else differs between two runs.
+samples back under the same concepts, whatever else differs between two runs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Roster:
     """Samples and their concepts, by part, class and task.
 
     Every event draws lots once and moves the samples of a class in that order, so a larger share holds
-    every smaller one: a sample that has moved stays moved.
+    every smaller one: a sample that has drifted stays drifted.
 
     Natural drift shows other images: a sample is there while its concept belongs to its own domain.
     A class that shows several domains side by side gets equally many samples from each, as many as the
-    poorest has; only then do the shares come out as the schedule says.
+    poorest has; only then are the shares those of the schedule.
     """
 
     def __init__(self, dataset: Dataset, parts: Parts, schedule: Schedule) -> None:
@@ -59,8 +59,8 @@ class Roster:
         for number, event in enumerate(self._schedule.events):
             if share := event.share_at(task):
                 taken_on = self._taken_on[number][self._labels[ids]]
-                moved = (taken_on != _STAYS) & self._first(share, ids, number)
-                concepts = torch.where(moved, taken_on, concepts)
+                drifted = (taken_on != _STAYS) & self._first(share, ids, number)
+                concepts = torch.where(drifted, taken_on, concepts)
         there = self._domains[ids] == self._domain_of_concept[concepts]
         return ids[there], concepts[there]
 

@@ -127,7 +127,7 @@ def class_incremental(
         )
     parts = make_parts(
         data,
-        watch_test=monitor == "test",
+        monitor_test=monitor == "test",
         keep_reference=reference == "held-out",
         seed=seed,
         max_per_class=max_per_class,

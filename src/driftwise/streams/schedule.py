@@ -1,7 +1,7 @@
 """Which classes arrive and drift when: pure data, saved with every run.
 
-A *concept* is a look that a class can have. Concept 0 is the original; any other is a transform of
-the concept it grew out of, so a class that drifts twice drifts from where the first drift left it.
+A *concept* says how the images of a class are made. Concept 0 is the original; any other transforms
+the images of its parent, so a class that drifts twice drifts from where the first drift left it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCOPES = ("since-last-event", "all-seen")
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """One look: the pixels of the concept it grew out of, transformed, or another domain's."""
+    """The images of the parent concept, transformed, or those of another domain."""
 
     transform: str = "identity"
     severity: int = 1
@@ -35,22 +35,22 @@ class Concept:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftEvent:
-    """From this task on, a share of each class shows the concept named beside it."""
+    """From this task on, a fraction of each class shows another concept."""
 
     task: int
     """counted from 1; drift is in force when the task begins"""
     concepts: dict[int, int]
     """class -> number of the concept it takes on"""
     share: float = 1.0
-    """how much of a class moves in the end; the rest goes on looking as before"""
+    """the fraction of a class that drifts in the end; the rest keeps its concept"""
     over_tasks: int = 1
     """over how many tasks the share rises, evenly; 1: all at once"""
     over_steps: int | None = None
-    """over how many training steps of the event's own task it rises for samples trained on; nothing
-    else sees the rise: samples that are watched or that score show the whole share at once"""
+    """over how many training steps of the event's own task it rises for training samples; monitored
+    and test samples show the whole share at once"""
 
     def share_at(self, task: int) -> float:
-        """The share of a class that has moved when `task` begins."""
+        """The fraction of a class that has drifted when `task` begins."""
         return self.share * min(1.0, max(0, task - self.task + 1) / self.over_tasks)
 
     @property
@@ -69,13 +69,13 @@ class Schedule:
     """the new classes of each task, in order of arrival; a task may bring none"""
     events: tuple[DriftEvent, ...] = ()
     concepts: tuple[Concept, ...] = ()
-    """concept number i + 1 is concepts[i]; number 0 is the original look"""
+    """concept number i + 1 is concepts[i]; number 0 is the original"""
     recurring_in_training: bool = False
-    """whether drifted classes come back, labelled, in the training data of the event's task"""
+    """whether drifted classes return, labelled, in the training data of the event's task"""
     first_domain: str | None = None
-    """the domain whose images show the original look; None: all images do"""
+    """the domain whose images show the original concept; None: all images do"""
     seed: int = 0
-    """what decides which samples of a class move first, where an event does not move all at once"""
+    """decides which samples of a class drift first, where not all drift at once"""
 
     def __post_init__(self) -> None:
         classes = [label for task in self.tasks for label in task]
@@ -84,12 +84,12 @@ class Schedule:
         for number, concept in enumerate(self.concepts, start=1):
             if not ORIGINAL <= concept.parent < number:
                 raise UserError(
-                    f"concept {number} must grow out of one before it; got parent {concept.parent}"
+                    f"concept {number} must have a parent before it; got parent {concept.parent}"
                 )
             if concept.domain is not None and self.first_domain is None:
                 raise UserError(
                     f"an event names the domain {concept.domain!r}; name the first_domain too, "
-                    f"whose images show the original look"
+                    f"whose images show the original concept"
                 )
         places = [event.task for event in self.events]
         if places != sorted(places):
@@ -136,7 +136,7 @@ class Schedule:
         domains = {self.domain_of(concept) for concept in before | set(event.concepts.values())}
         if len(domains) > 1:
             raise UserError(
-                "natural drift cannot set in over steps: an image has no look in another domain; "
+                "natural drift cannot set in over steps: an image belongs to one domain; "
                 "use over_tasks"
             )
 
@@ -150,29 +150,29 @@ class Schedule:
         return tuple(label for classes in self.tasks[: task - 1] for label in classes)
 
     def drifting(self, task: int) -> tuple[int, ...]:
-        """The classes whose mixture of looks changes exactly at `task`, in order of arrival.
+        """The classes whose mixture of concepts changes exactly at `task`, in order of arrival.
 
-        An identity changes no pixel: a class that takes it on has not drifted.
+        An identity changes no pixel: it is no drift.
         """
         return tuple(
             label
             for label in self.known(task)
-            if self._looks(label, task) != self._looks(label, task - 1)
+            if self._distinct_mixture(label, task) != self._distinct_mixture(label, task - 1)
         )
 
     def drifted(self) -> frozenset[int]:
-        """The classes that change their look at any time."""
+        """The classes that drift at any time."""
         tasks = range(1, self.num_tasks + 1)
         return frozenset(label for task in tasks for label in self.drifting(task))
 
-    def _looks(self, label: int, task: int) -> dict[int, float]:
+    def _distinct_mixture(self, label: int, task: int) -> dict[int, float]:
         """The mixture of a class, concepts with the same pixels taken together."""
-        looks: dict[int, float] = {}
+        shares: dict[int, float] = {}
         for concept, share in self.mixture(label, task).items():
             while concept != ORIGINAL and self._adds_nothing(concept):
                 concept = self.concepts[concept - 1].parent
-            looks[concept] = looks.get(concept, 0.0) + share
-        return {concept: round(share, 9) for concept, share in looks.items()}
+            shares[concept] = shares.get(concept, 0.0) + share
+        return {concept: round(share, 9) for concept, share in shares.items()}
 
     def _adds_nothing(self, concept: int) -> bool:
         spec = self.concepts[concept - 1]
@@ -182,16 +182,16 @@ class Schedule:
     def mixture(self, label: int, task: int) -> dict[int, float]:
         """The concepts that a class shows during `task`, with the share of each: the truth.
 
-        An event takes its share of every look that the class has. Where several events move but a
-        part of one class, who is moved by both is left to chance and the shares are expectations.
+        An event takes its fraction of every concept that the class has. Where several events drift
+        only a part of a class, the shares are expectations: chance decides which samples overlap.
         """
         shares = {ORIGINAL: 1.0}
         for event in self.events:
-            moved = event.share_at(task)
-            if label in event.concepts and moved > 0:
-                shares = {concept: share * (1 - moved) for concept, share in shares.items()}
+            drifted = event.share_at(task)
+            if label in event.concepts and drifted > 0:
+                shares = {concept: share * (1 - drifted) for concept, share in shares.items()}
                 taken_on = event.concepts[label]
-                shares[taken_on] = shares.get(taken_on, 0.0) + moved
+                shares[taken_on] = shares.get(taken_on, 0.0) + drifted
         return {concept: share for concept, share in shares.items() if share > 0}
 
     def domain_of(self, concept: int) -> str | None:

@@ -19,7 +19,7 @@ def make_script(
     recurring_in_training: bool = False,
     first_domain: str | None = None,
 ) -> Schedule:
-    """The schedule that plays these events over these tasks."""
+    """The schedule of these events over these tasks."""
     writer = _Writer(tasks, seed)
     for number, spec in enumerate(sorted(events, key=lambda event: event.task), start=1):
         writer.add(number, spec)
@@ -36,12 +36,12 @@ def make_script(
 def own_transforms(
     transforms: Sequence[tuple[str, int]], place: int
 ) -> tuple[tuple[str, int], ...]:
-    """The transforms of the class at a place (from 0) among those that get a look of their own.
+    """The transforms of the class at a place (from 0) among those that get a concept of their own.
 
-    A permutation is drawn anew for every class, and that is enough. Any other transform gives away
-    what it did whatever it draws (a blur is a blur), so there the first class takes what the event
-    names, every other the next transform of the table, and after a whole round the next severity:
-    looks repeat after 30 classes.
+    A permutation is drawn anew for every class, and that is enough. Other transforms differ too
+    little between draws (a blur is a blur), so there the first class takes what the event names,
+    every other the next transform of the table, and after a whole round the next severity: concepts
+    repeat after 30 classes.
 
     >>> [own_transforms([("rotation", 5)], place) for place in (0, 1, 6)]
     [(('rotation', 5),), (('defocus-blur', 5),), (('rotation', 1),)]
@@ -61,7 +61,7 @@ def own_transforms(
 
 
 class _Writer:
-    """Writes concepts and events down, keeping in mind what every class shows."""
+    """Collects concepts and events, and keeps track of the concept of every class."""
 
     def __init__(self, tasks: Sequence[Sequence[int]], seed: int) -> None:
         self.concepts: list[Concept] = []
@@ -98,7 +98,7 @@ class _Writer:
 
     def _remember(self, name: str, changes: dict[int, int]) -> None:
         if name == "original" or name in self._named:
-            raise UserError(f"an event calls its look {name!r}, but that name is taken")
+            raise UserError(f"an event calls its concept {name!r}, but that name is taken")
         self._named[name] = changes
 
     def _classes(self, spec: EventSpec) -> list[int]:
@@ -119,7 +119,7 @@ class _Writer:
             self._num_own += 1
             steps = own_transforms(spec.transforms, self._num_own - 1)
             return self._grow(spec, steps, parent, rng.derive(seed, "of", label))
-        # Classes that come from one look share the new one.
+        # Classes that have the same concept share the new one.
         if parent not in shared:
             shared[parent] = self._grow(spec, spec.transforms, parent, seed)
         return shared[parent]
@@ -128,11 +128,9 @@ class _Writer:
         if name == "original":
             return ORIGINAL
         if name not in self._named:
-            raise unknown_name("look", name, ["original", *self._named])
+            raise unknown_name("concept", name, ["original", *self._named])
         if label not in self._named[name]:
-            raise UserError(
-                f"class {label} never took on the look {name!r}; it cannot return to it"
-            )
+            raise UserError(f"class {label} never had the concept {name!r}; it cannot return to it")
         return self._named[name][label]
 
     def _grow(

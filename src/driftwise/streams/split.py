@@ -15,7 +15,7 @@ TRAIN, MONITORED, TEST = 0.6, 0.2, 0.2
 """How a data set without a test part of its own is cut."""
 
 HELD_OUT = 1 / 6
-"""The share of the training samples that is held out to be watched, where a test part is given."""
+"""The fraction of the training samples held out for monitoring, where there is a test part."""
 
 
 def cut(
@@ -24,7 +24,7 @@ def cut(
     generator: torch.Generator,
     groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Sample numbers of one disjoint, stratified part per fraction, ascending; every sample is in one.
+    """Disjoint, stratified parts of the samples, one per fraction, as ascending sample numbers.
 
     A class is cut at the rounded cumulative fractions, so that none of its parts is off by more
     than one sample. `groups` (domains) are spread over the parts in the same proportions as far as
@@ -51,7 +51,7 @@ def cut(
 
 
 def _interleaved(samples: np.ndarray, groups: np.ndarray, generator: torch.Generator) -> np.ndarray:
-    """The samples in an order in which every stretch holds each group by its share of the whole."""
+    """The samples in an order in which every stretch holds each group in the same proportion."""
     names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) == 1:
         return samples
@@ -67,18 +67,24 @@ def _interleaved(samples: np.ndarray, groups: np.ndarray, generator: torch.Gener
 def make_parts(
     dataset: Dataset,
     *,
-    watch_test: bool,
+    monitor_test: bool,
     keep_reference: bool,
     seed: int,
     max_per_class: int | None = None,
 ) -> Parts:
-    """The parts of a run.
+    """Which samples are for training, monitoring, reference and test.
 
-    A test part that came with the data is kept; a share of the other samples is held out to be
-    watched, and of these, with `keep_reference`, every other sample says how a class looked.
-    `watch_test` watches the scoring test instead, as the published experiments did, and holds
-    nothing out. `max_per_class` takes at most so many samples of a class that are not for the test,
-    and of its test samples the same share.
+    A test part that came with the data is kept, and a fraction of the other samples is held out for
+    monitoring.
+
+    Args:
+        dataset: the data.
+        monitor_test: monitor the scoring test instead, as the published experiments did, and hold
+            nothing out.
+        keep_reference: keep half of the monitored samples as reference samples.
+        seed: decides which samples go where.
+        max_per_class: at most so many samples of a class outside of the test, and the same fraction
+            of its test samples.
     """
 
     def parts_of(
@@ -100,7 +106,7 @@ def make_parts(
         train, monitored = parts_of(
             samples[~dataset.is_test[samples]], (1 - HELD_OUT, HELD_OUT), draw
         )
-    if watch_test:
+    if monitor_test:
         train, monitored = np.sort(np.concatenate([train, monitored])), test
     reference = np.empty(0, dtype=np.int64)
     if keep_reference:
@@ -112,8 +118,8 @@ def make_parts(
 def _thinned(dataset: Dataset, max_per_class: int, generator: torch.Generator) -> np.ndarray:
     """Sample numbers, ascending: of each class at most so many that are not for the test.
 
-    The same share of its test samples stays; groups (domains) keep their shares as far as whole samples
-    allow.
+    The same fraction of its test samples stays; domains keep their fractions as far as whole
+    samples allow.
     """
     is_test = dataset.is_test
     kept = []
@@ -130,7 +136,7 @@ def _thinned(dataset: Dataset, max_per_class: int, generator: torch.Generator) -
 
 
 def shortages(dataset: Dataset, parts: Parts, classes: Sequence[int]) -> tuple[str, ...]:
-    """What a person should know about classes that lack samples; UserError where a run is futile."""
+    """Warnings about classes without test samples; UserError where nothing can be learned or scored."""
     train, test = (
         np.bincount(dataset.labels[samples], minlength=len(dataset.class_names))
         for samples in (parts.train, parts.test)

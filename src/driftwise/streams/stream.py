@@ -1,4 +1,4 @@
-"""The stream: what each task brings to train on, to watch and to be scored on.
+"""The stream: what each task brings for training, monitoring and test.
 
 Drifted pixels are computed once per concept, for every sample of the classes that ever show it, and
 kept: two reads are equal, and it does not matter in which order or portions samples are read.
@@ -36,7 +36,7 @@ class _Drifted:
 
 
 class Stream:
-    """A data set, cut into parts, played by a schedule."""
+    """A data set, cut into parts, presented by a schedule."""
 
     def __init__(
         self,
@@ -96,13 +96,13 @@ class Stream:
         return (Task(self, number) for number in range(after + 1, len(self) + 1))
 
     def samples(self, part: str, classes: Sequence[int], task: int) -> Samples:
-        """A part's samples of some classes, as they look during a task, in data-set order."""
+        """A part's samples of some classes, as they are during a task, in data-set order."""
         ids, concepts = self._roster.members(part, classes, task)
         images = self._images.index_select(0, ids)
         for concept in torch.unique(concepts).tolist():
             if concept != ORIGINAL:
                 shows = (concepts == concept).nonzero().squeeze(1)
-                images.index_copy_(0, shows, self._look(concept, ids[shows]))
+                images.index_copy_(0, shows, self._images_under(concept, ids[shows]))
         return Samples(images=images, labels=self._labels[ids], ids=ids, concepts=concepts)
 
     def counts(self, part: str, classes: Sequence[int], task: int) -> dict[int, int]:
@@ -111,8 +111,8 @@ class Stream:
         counts = torch.bincount(self._labels[ids], minlength=self.num_classes)
         return {label: int(counts[label]) for label in classes}
 
-    def training_looks(self, classes: Sequence[int], task: int) -> Tensor:
-        """One number per training sample of some classes, (samples,): who it is, and how it looks."""
+    def training_keys(self, classes: Sequence[int], task: int) -> Tensor:
+        """A number for each training sample of some classes under its concept, int64 (samples,)."""
         ids, concepts = self._roster.members("train", classes, task)
         return concepts * len(self._labels) + ids
 
@@ -121,10 +121,11 @@ class Stream:
         return self._roster.sets_in_by_steps(task)
 
     def while_drift_sets_in(self, samples: Samples, steps: Tensor, task: int) -> Samples:
-        """A task's training samples at the steps, (samples,) from the task's first, 0, on, at which they
-        are trained on.
+        """A task's training samples as they are at the steps at which they are trained on.
 
-        Those that an event has not reached by then look as they did in the task before.
+        `steps`: int64 (samples,), counted from 0 at the beginning of the task.
+
+        Those that an event has not reached by then keep the concept of the task before.
         """
         waiting = steps <= self._roster.waits(samples.ids, task)
         if not waiting.any():
@@ -140,8 +141,8 @@ class Stream:
             concepts=samples.concepts.index_copy(0, which, before.concepts[old[which]]),
         )
 
-    def _look(self, concept: int, ids: Tensor) -> Tensor:
-        """The pixels of samples under a concept."""
+    def _images_under(self, concept: int, ids: Tensor) -> Tensor:
+        """The images of samples under a concept, (samples, height, width, channels)."""
         lineage = [
             each
             for each in self.schedule.lineage(concept)
@@ -178,7 +179,7 @@ class Stream:
             samples = ids[self._labels[ids] == label]
             drawn = rng.derive(spec.seed, "class", label)
             images[position[samples]] = transforms.apply(
-                self._look(spec.parent, samples),
+                self._images_under(spec.parent, samples),
                 spec.transform,
                 spec.severity,
                 # What is drawn for each image must differ between classes that share a concept;
@@ -200,7 +201,7 @@ class Task:
 
     @property
     def returning_classes(self) -> tuple[int, ...]:
-        """Known classes that come back in the task's own training data, labelled."""
+        """Known classes that return, labelled, in the task's own training data."""
         schedule = self._stream.schedule
         if self._stream.cumulative:
             return self.known_classes
@@ -218,18 +219,18 @@ class Task:
     def new_labels(self) -> int:
         """How many of these samples' labels no task before it has brought.
 
-        A label is one of a sample as it looks: for another look it has to be asked for again.
+        A label belongs to a sample under a concept: under another it has to be asked for again.
         """
         unlike_before = {*self.new_classes, *self._stream.schedule.drifting(self.number)}
-        looks = self._looks_of(unlike_before)
+        keys = self._keys_of(unlike_before)
         earlier = (Task(self._stream, number) for number in range(1, self.number))
-        before = torch.cat([looks[:0], *(task._looks_of(unlike_before) for task in earlier)])
-        return int((~torch.isin(looks, before)).sum())
+        before = torch.cat([keys[:0], *(task._keys_of(unlike_before) for task in earlier)])
+        return int((~torch.isin(keys, before)).sum())
 
-    def _looks_of(self, labels: set[int]) -> Tensor:
-        """What the task's own training data show of some classes."""
+    def _keys_of(self, labels: set[int]) -> Tensor:
+        """The keys of the task's own training samples of some classes."""
         classes = [label for label in self.training_classes if label in labels]
-        return self._stream.training_looks(classes, self.number)
+        return self._stream.training_keys(classes, self.number)
 
     def batches(self, samples: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
         """The samples once over in an order of the epoch's own, `batch_size` at a time.
@@ -252,15 +253,15 @@ class Task:
             yield from samples[some].split(batch_size)
 
     def monitored(self) -> Samples:
-        """The samples that a detector may watch: every class known so far, as it looks now."""
+        """The monitored samples of every class known so far, under its present concept."""
         return self._stream.samples("monitored", self.known_classes, self.number)
 
     def reference(self, label: int) -> Samples:
-        """Samples of a class as it looks now, which nobody trains on."""
+        """Reference samples of a class under its present concept; nobody trains on them."""
         return self._stream.samples("reference", [label], self.number)
 
     def incoming(self, label: int) -> Samples:
-        """Samples of a class as it looks now, whose labels can be asked for."""
+        """Training samples of a class under its present concept, whose labels can be asked for."""
         return self._stream.samples("train", [label], self.number)
 
     def classes_by_task(self) -> list[tuple[int, ...]]:
@@ -268,7 +269,7 @@ class Task:
         return list(self._stream.schedule.tasks[: self.number])
 
     def tests(self) -> Samples:
-        """The scoring samples of every class seen, this task's included, as they look now."""
+        """The scoring samples of every class seen, this task's included, as they are now."""
         return self._stream.samples("test", (*self.known_classes, *self.new_classes), self.number)
 
 

@@ -1,7 +1,7 @@
-"""Drift transforms: what a class looks like once its concept has changed, at five severities.
+"""Drift transforms: what drift does to the images of a class, at five severities.
 
 A drifted set is computed once and frozen, so equal arguments must give equal pixels: no result here
-depends on the chunk size, on the number of threads, or on the rows that follow in the batch.
+depends on the chunk size, on the number of threads, or on the samples that follow in the batch.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ TRANSFORMS: tuple[str, ...] = (
 )
 UNITS = ("pixel", "row")
 
-_CHUNK_ROWS = 256  # bounds the float copies and keeps them in cache
+_CHUNK_SAMPLES = 256  # bounds the float copies and keeps them in cache
 _LEVELS = 256
 _KEEP_BITS = 31 - 8  # a draw fills 31 bits of an int32, and the lowest 8 choose a column
 
 _OnChunk = Callable[[Tensor], Tensor]
-"""uint8 (rows, height, width, channels) -> the same shape; called on the chunks in row order"""
+"""uint8 (samples, height, width, channels) -> the same shape; called on the chunks in order"""
 
 
 def apply(
     images: Tensor, transform: str, severity: int, *, seed: int, unit: str = "pixel"
 ) -> Tensor:
-    """A drifted copy of a batch, uint8 (rows, height, width, channels) -> the same shape.
+    """A drifted copy of a batch, uint8 (samples, height, width, channels) -> the same shape.
 
     Equal arguments give equal pixels; identity gives the batch itself. `seed` draws the noise and
-    the permutation; `unit` says what a permutation moves: single pixels (all channels together) or
+    the permutation; `unit` is what a permutation moves: single pixels (all channels together) or
     whole rows of the image.
 
     >>> grey = torch.full((1, 2, 2, 1), 100, dtype=torch.uint8)
@@ -70,8 +70,8 @@ def apply(
     if isinstance(on_chunk, _Pick):  # moves bytes and needs no floats: there is nothing to bound
         return on_chunk(images)
     drifted = torch.empty(images.shape, dtype=torch.uint8)
-    for start in range(0, len(images), _CHUNK_ROWS):
-        chunk = images[start : start + _CHUNK_ROWS]
+    for start in range(0, len(images), _CHUNK_SAMPLES):
+        chunk = images[start : start + _CHUNK_SAMPLES]
         drifted[start : start + len(chunk)] = on_chunk(chunk)
     return drifted
 
@@ -85,7 +85,7 @@ def _check(images: Tensor, transform: str, severity: int, unit: str) -> None:
         raise UserError(f"severity must be 1 to 5; got {severity}")
     if images.dtype != torch.uint8 or images.ndim != 4 or 0 in images.shape[1:]:
         raise ValueError(
-            "images must be uint8 (rows, height, width, channels) with at least one pixel; "
+            "images must be uint8 (samples, height, width, channels) with at least one pixel; "
             f"got {str(images.dtype).removeprefix('torch.')} {tuple(images.shape)}"
         )
 
@@ -93,7 +93,7 @@ def _check(images: Tensor, transform: str, severity: int, unit: str) -> None:
 def _prepare(
     shape: tuple[int, ...], transform: str, severity: int, *, seed: int, unit: str
 ) -> _OnChunk:
-    """Everything that is the same for all rows, done once; what is left is the work per chunk."""
+    """Everything that is the same for all samples, done once; what is left is the work per chunk."""
     height, width, channels = shape
     step = severity - 1
     if transform == "permutation":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftwise.datasets.readers.cifar_pickle import load_batch
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -99,9 +99,7 @@ def _read(
 def _locate(folder: Path, layouts: Sequence[_Layout]) -> tuple[Path, _Layout]:
     """The first complete layout, in `folder` or in its official folder inside."""
     known = " or ".join(layout.folder for layout in layouts)
-    if not folder.is_dir():
-        came = "a file" if folder.exists() else "nothing"
-        raise UserError(f"{folder}: expected a folder ({known}), found {came} there")
+    must_be_folder(folder, f"a folder ({known})")
     places = [(place, it) for it in layouts for place in (folder / it.folder, folder)]
     missing = [[name for name in it.files if not (at / name).is_file()] for at, it in places]
     best = min(range(len(places)), key=lambda i: len(missing[i]) / len(places[i][1].files))

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from driftwise.datasets.readers.decode import decode_all
-from driftwise.datasets.readers.folders import folders_in, images_in, must_be_folder
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.readers.folders import folders_in, images_in
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 

@@ -5,7 +5,7 @@ The rules, the same for every file:
   happens to lie under the transparent pixels;
 - sixteen bits become eight by keeping the high byte, in grey as in colour;
 - colour becomes grey by the luma of ITU-R 601, grey becomes colour by repeating it;
-- a photo is turned the way its EXIF orientation says;
+- a photo is turned by its EXIF orientation;
 - colour profiles are ignored: pixels are taken for sRGB.
 """
 
@@ -17,7 +17,6 @@ import stat
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -51,7 +50,7 @@ _QUARTER_TURNS_AND_MIRRORS = {
 }
 
 
-class BadPicture(UserError):
+class BadImage(UserError):
     """A file that cannot be used as an image, and why."""
 
     def __init__(self, file: Path, reason: str) -> None:
@@ -60,22 +59,8 @@ class BadPicture(UserError):
         self.reason = reason
 
 
-class WrongSize(BadPicture):
+class WrongSize(BadImage):
     """A good image of another size than the others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Skipped:
-    """A file that `decode_all` went past; its sample is all zeros."""
-
-    sample: int
-    file: Path
-    reason: str
-    is_wrong_size: bool = False
-    """the image is good, but of another size than the others"""
-
-    def __str__(self) -> str:
-        return f"cannot use {self.file}: {self.reason}"
 
 
 def decode(
@@ -98,12 +83,13 @@ def decode_all(
     on_bad: Literal["raise", "skip"] = "raise",
     progress: StageProgress | None = None,
     workers: int | None = None,
-) -> list[Skipped]:
-    """Decode `files[i]` into `out[i]`, whose shape (samples, height, width, channels) says the size.
+) -> list[BadImage]:
+    """Decode `files[i]` into `out[i]`, of shape (samples, height, width, channels).
 
     The result does not depend on the number of threads (by default one per core). At a file that
-    cannot be used it raises the error of the first such file in order, or goes on and returns them.
-    Besides `out` it holds one decoded image per thread.
+    cannot be used it raises the error of the first such file in order; or it goes on, fills the
+    sample with zeros, and returns the errors in order. Besides `out` it holds one decoded image per
+    thread.
     """
     samples, height, width, channels = out.shape
     if samples != len(files) or out.dtype != np.uint8:
@@ -112,28 +98,22 @@ def decode_all(
         )
     check_wishes(channels, fit)
 
-    def fill(block: range) -> list[Skipped]:
+    def fill(block: range) -> list[BadImage]:
         skipped = []
         for sample in block:
             try:
                 out[sample] = _decode(files[sample], channels, (height, width), fit)
-            except BadPicture as error:
+            except BadImage as error:
                 if on_bad == "raise":
                     raise
                 out[sample] = 0
-                skipped.append(
-                    Skipped(
-                        sample=sample,
-                        file=error.file,
-                        reason=error.reason,
-                        is_wrong_size=isinstance(error, WrongSize),
-                    )
-                )
+                # A new one: the traceback of the old one keeps the image in memory.
+                skipped.append(type(error)(error.file, error.reason))
         return skipped
 
     blocks = [range(start, min(start + _BLOCK, samples)) for start in range(0, samples, _BLOCK)]
     pool = ThreadPoolExecutor(workers or os.cpu_count(), thread_name_prefix="decode")
-    skipped: list[Skipped] = []
+    skipped: list[BadImage] = []
     with _without_pillow_warnings():
         try:
             for block, bad in zip(blocks, pool.map(fill, blocks), strict=True):
@@ -145,14 +125,14 @@ def decode_all(
     return skipped
 
 
-def undecodable(files: Sequence[Path], progress: StageProgress | None = None) -> list[Skipped]:
+def undecodable(files: Sequence[Path], progress: StageProgress | None = None) -> list[BadImage]:
     """Every file that is no usable image, and why; sizes may differ."""
     out = discard((len(files), 32, 32, 3))
     return decode_all(files, out, fit="stretch", on_bad="skip", progress=progress)
 
 
 def is_grey(file: Path) -> bool:
-    """Whether a file holds an image without colour, told by its header alone."""
+    """Whether a file holds an image without colour, by its header alone."""
     with _without_pillow_warnings(), _opened(file) as image:
         return has_no_colour(image)
 
@@ -190,37 +170,37 @@ def _opened(file: Path) -> Iterator[Image.Image]:
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise BadPicture(file, "expected an image file, got a folder or a device")
+            raise BadImage(file, "expected an image file, got a folder or a device")
         if status.st_size == 0:
-            raise BadPicture(file, "it is empty (0 bytes)")
+            raise BadImage(file, "it is empty (0 bytes)")
         with Image.open(file, formats=FORMATS) as image:
             _check_header(file, image)
             yield image
-    except BadPicture:
+    except BadImage:
         raise
     except UnidentifiedImageError as error:
-        raise BadPicture(file, f"it is not a {', '.join(FORMATS)} image") from error
+        raise BadImage(file, f"it is not a {', '.join(FORMATS)} image") from error
     except Image.DecompressionBombError as error:
-        raise BadPicture(file, f"more than {MAX_PIXELS:,} pixels") from error
+        raise BadImage(file, f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:
         if isinstance(error, OSError) and error.strerror:  # the system's, not a decoder's
-            raise BadPicture(file, error.strerror) from error
+            raise BadImage(file, error.strerror) from error
         # On damaged or crafted bytes decoders let through whatever they stumble over:
         # OSError, SyntaxError, struct.error, IndexError, MemoryError, ...
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise BadPicture(file, f"it cannot be decoded ({reason})") from error
+        raise BadImage(file, f"it cannot be decoded ({reason})") from error
 
 
 def _check_header(file: Path, image: Image.Image) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
-        raise BadPicture(
+        raise BadImage(
             file,
             f"{width} x {height} pixels; the most is {MAX_PIXELS:,}, and {MAX_SIDE:,} on a side",
         )
     # MPO is a photo followed by previews or a second view; its first image is the photo.
     if getattr(image, "is_animated", False) and image.format != "MPO":
-        raise BadPicture(file, "it is animated or has several pages; expected one image per file")
+        raise BadImage(file, "it is animated or has several pages; expected one image per file")
 
 
 def converted(file: Path, image: Image.Image, mode: Literal["L", "RGB"]) -> Image.Image:
@@ -232,7 +212,7 @@ def converted(file: Path, image: Image.Image, mode: Literal["L", "RGB"]) -> Imag
         high_byte = (np.asarray(image) >> 8).astype(np.uint8)
         return Image.fromarray(high_byte).convert(mode)
     if image.mode in ("I", "F"):
-        raise BadPicture(file, "its pixels have 32 bits; expected 8 or 16")
+        raise BadImage(file, "its pixels have 32 bits; expected 8 or 16")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.types import Dataset
 
 
-def read_digits(
-    _path: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
-) -> Dataset:
-    """`load_digits` in the form of every reader; there is no path to read from."""
-    del allocate, progress
-    return load_digits()
+def load_digits(*_: object, **__: object) -> Dataset:
+    """All digits as uint8 (1797, 8, 8, 1); the sixteen grey steps are spread over 0..255.
 
-
-def load_digits() -> Dataset:
-    """All digits as uint8 (1797, 8, 8, 1); the sixteen grey steps are spread over 0..255."""
+    The arguments of other readers have no meaning here: there is no file to read.
+    """
     from sklearn.datasets import load_digits as sklearn_digits
 
     bunch = sklearn_digits()

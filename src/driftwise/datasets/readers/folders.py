@@ -20,7 +20,7 @@ from driftwise.datasets.readers.decode import (
     decode_all,
     is_grey,
 )
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError, unknown_name
 from driftwise.types import Dataset
 
@@ -38,14 +38,14 @@ SPLITS = {
     "test": "test",
     "testing": "test",
 }
-"""Folder names that tell a split, and which."""
+"""The split that a folder is by its name."""
 
 _DEEPEST = 3  # one level more than any layout has: enough to see that something lies too deep
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The images in a folder and what their places say about them, one entry per file."""
+    """The images in a folder, with the labels of their places, one entry per file."""
 
     files: tuple[Path, ...]
     """in the order of their paths"""
@@ -62,9 +62,9 @@ class Listing:
     ignored: tuple[Path, ...] = ()
     """files that are no images by their name"""
     num_hidden: int = 0
-    """hidden files, which are no concern of anybody's"""
+    """hidden files, which are left out"""
     notes: tuple[str, ...] = ()
-    """what a person should be told: classes missing in a domain or in the test part"""
+    """warnings: classes missing in a domain or in the test part"""
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def check_settings(
 def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False) -> Listing:
     """Find the images under a folder and read their classes off the folders' names.
 
-    `auto` tells the layouts apart by depth and names, and asks where they leave a doubt. Of the
+    `auto` infers the layout from depth and names, and refuses to guess where they are ambiguous. Of the
     splits, `test` is the test part, or `val` where there is no `test`; the rest is for training.
     An empty folder of a class is an error, or noted and left out with `skip_empty`.
     """
@@ -190,30 +190,18 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
         _refuse_empty(path, empty_classes, "class")
     _refuse_empty(path, set(_empty(places, 0)) - set(empty_classes), "folder")
     class_names = _names(leaves, depth - 1)
-    parts = _Parts()
-    if layout == "domain/class":
-        parts = _domains(leaves, class_names)
-    elif layout == "split/class":
-        parts = _splits(path, leaves, class_names)
-    return Listing(
+    listing = Listing(
         files=tuple(file for leaf in leaves for file in leaf.images),
         labels=_per_file(leaves, [class_names.index(leaf.names[-1]) for leaf in leaves]),
         class_names=class_names,
-        domains=parts.domains,
-        domain_names=parts.domain_names,
-        is_test=parts.is_test,
         ignored=tuple(file for folder in folders for file in folder.ignored),
         num_hidden=sum(folder.num_hidden for folder in folders),
-        notes=(*parts.notes, *map(_left_out, empty_classes)),
     )
-
-
-def must_be_folder(path: Path) -> Path:
-    """The path itself if it is a folder; otherwise an error."""
-    if not path.is_dir():
-        came = "a file" if path.exists() else "nothing"
-        raise UserError(f"expected a folder of images at {path}, found {came}; check the path")
-    return path
+    if layout == "domain/class":
+        listing = _with_domains(listing, leaves)
+    elif layout == "split/class":
+        listing = _with_test_part(path, listing, leaves)
+    return replace(listing, notes=(*listing.notes, *map(_left_out, empty_classes)))
 
 
 def images_in(folder: Path) -> list[Path]:
@@ -236,16 +224,6 @@ class _Folder:
     folders: list[str]
     ignored: list[Path]
     num_hidden: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """What the outer of two folders says; the fields are those of `Listing`."""
-
-    domains: np.ndarray | None = None
-    domain_names: tuple[str, ...] = ()
-    is_test: np.ndarray | None = None
-    notes: tuple[str, ...] = ()
 
 
 def _walk(path: Path, names: tuple[str, ...] = ()) -> Iterator[_Folder]:
@@ -325,7 +303,7 @@ def _empty(folders: Sequence[_Folder], level: int) -> list[str]:
 
 
 def _refuse_empty(path: Path, names: Collection[str], what: str) -> None:
-    """An empty folder where a class, a domain or a split belongs is a mistake to be told."""
+    """An empty folder where a class, a domain or a split belongs is an error."""
     for name in sorted(names):
         raise UserError(
             f"{what} {name!r} in {path} has no images ({', '.join(SUFFIXES)});"
@@ -337,20 +315,21 @@ def _left_out(name: str) -> str:
     return f"class {name!r} has no usable image and is left out"
 
 
-def _domains(leaves: Sequence[_Folder], class_names: Sequence[str]) -> _Parts:
+def _with_domains(listing: Listing, leaves: Sequence[_Folder]) -> Listing:
     names = _names(leaves, 0)
-    return _Parts(
+    return replace(
+        listing,
         domains=_per_file(leaves, [names.index(leaf.names[0]) for leaf in leaves]),
         domain_names=names,
         notes=tuple(
             f"domain {name!r} has no images of {', '.join(missing)}"
             for name in names
-            if (missing := _missing(leaves, class_names, [name]))
+            if (missing := _missing(leaves, listing.class_names, [name]))
         ),
     )
 
 
-def _splits(path: Path, leaves: Sequence[_Folder], class_names: Sequence[str]) -> _Parts:
+def _with_test_part(path: Path, listing: Listing, leaves: Sequence[_Folder]) -> Listing:
     tops = _names(leaves, 0)
     for top in tops:
         if top.lower() not in SPLITS:
@@ -359,22 +338,22 @@ def _splits(path: Path, leaves: Sequence[_Folder], class_names: Sequence[str]) -
     test_split = "test" if "test" in split_of.values() else "val"
     test = [top for top in tops if split_of[top] == test_split]
     train = [top for top in tops if top not in test]
-    if unlearnable := _missing(leaves, class_names, train):
+    if unlearnable := _missing(leaves, listing.class_names, train):
         raise UserError(
             f"class {unlearnable[0]!r} in {path} has no images to train on, only test ones;"
             " add some or remove it"
         )
     if not test:
-        return _Parts()
+        return listing
     notes = []
-    if unscored := _missing(leaves, class_names, test):
+    if unscored := _missing(leaves, listing.class_names, test):
         notes.append(f"the test part has no images of {', '.join(unscored)}")
     if joined := [top for top in train if split_of[top] == "val"]:
         notes.append(
             f"{joined[0]!r} counts as training samples, since {test[0]!r} is the test part"
         )
     is_test = _per_file(leaves, [leaf.names[0] in test for leaf in leaves])
-    return _Parts(is_test=is_test.astype(bool), notes=tuple(notes))
+    return replace(listing, is_test=is_test.astype(bool), notes=tuple(notes))
 
 
 def _missing(

@@ -11,7 +11,7 @@ import numpy as np
 
 from driftwise.datasets.convert import Collector
 from driftwise.datasets.readers.folders import SPLITS
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -32,9 +32,7 @@ def read_huggingface(
     for training.
     """
     library = _library(path)
-    if not path.is_dir():
-        came = "a file" if path.exists() else "nothing"
-        raise UserError(f"expected a folder that save_to_disk wrote at {path}, found {came}")
+    must_be_folder(path, "a folder that save_to_disk wrote")
     try:
         loaded = library.load_from_disk(str(path))
     except (OSError, ValueError, KeyError) as error:

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError
 
-if TYPE_CHECKING:  # it imports torch, which whoever shares a limit from here should not pay for
+if TYPE_CHECKING:  # it imports torch, which importing a limit from here should not cost
     from driftwise.types import Dataset
 
 DIGITS = tuple("0123456789")
 
 MAX_DEFLATE_RATIO = 1032
-"""a deflate stream never grows by more, so a header that claims more is a lie told by few bytes"""
+"""a deflate stream never expands by more, so a header that claims more is wrong"""
 
 _PARTS = ("train", "t10k")
 _UNSIGNED_BYTE = 0x08
@@ -83,9 +83,7 @@ def read_idx(
 
 def _find(folder: Path) -> dict[str, Path]:
     """Where each of the four files is, by its usual name without an ending."""
-    if not folder.is_dir():
-        came = "a file" if folder.exists() else "nothing"
-        raise UserError(f"{folder}: expected a folder of IDX files, found {came} there")
+    must_be_folder(folder, "a folder of IDX files")
     found, missing = {}, []
     for part in _PARTS:
         for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
@@ -136,7 +134,7 @@ def _read_header(stream: BufferedIOBase, path: Path, num_dims: int) -> tuple[int
 
 
 def _shape(path: Path, num_dims: int) -> tuple[int, ...]:
-    """What the header says the file holds, believed only as far as the file's size allows."""
+    """The shape in the header, refused where the file is too small to hold it."""
     with _opened(path) as (stream, most):
         shape = _read_header(stream, path, num_dims)
     if 0 in shape:

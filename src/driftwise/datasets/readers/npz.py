@@ -27,7 +27,7 @@ from driftwise.datasets.readers.idx import MAX_DEFLATE_RATIO
 from driftwise.datasets.reading import Allocate, StageProgress, empty
 from driftwise.errors import UserError
 
-if TYPE_CHECKING:  # it imports torch, which a look at some columns should not cost
+if TYPE_CHECKING:  # it imports torch, which reading some columns should not cost
     from driftwise.types import Dataset
 
 _CHUNK_BYTES = 1 << 22
@@ -77,7 +77,7 @@ def read_npz(
 
 
 def distinct_values(path: Path, key: str) -> set[int | str]:
-    """What occurs in an array with one entry per image; the pixels are not looked at."""
+    """What occurs in an array with one entry per image; pixels are not read."""
     with _opened(path) as archive:
         return set(np.unique(_column(archive, path, key)).tolist())
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from driftwise.datasets.readers.decode import decode_all
-from driftwise.datasets.readers.folders import images_in, must_be_folder
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.readers.folders import images_in
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -111,7 +111,7 @@ def _class_names(words: Path, wnids: list[str]) -> tuple[str, ...]:
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of a text file that say something, at least one."""
+    """The lines of a text file that are not blank, at least one."""
     try:
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except OSError as error:
