@@ -196,13 +196,7 @@ def test_a_layer_without_units_is_refused(hidden: tuple[int, ...]) -> None:
         MLPOptions(hidden=hidden)
 
 
-<<<<<<< HEAD
-def test_seeded_gives_the_weights_that_a_run_begins_with_and_leaves_the_global_state_alone() -> (
-    None
-):
-=======
 def test_seeded_gives_the_weights_of_a_run_and_leaves_the_global_state_alone() -> None:
->>>>>>> h/datasets
     before = torch.get_rng_state()
     made = seeded(MLP, input_shape=(1, 8, 8), num_classes=10, seed=3)(2)
     assert torch.equal(torch.get_rng_state(), before)
