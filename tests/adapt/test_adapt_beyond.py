@@ -14,6 +14,7 @@ from adapt_concepts import (
     OLD,
     Pupil,
     Source,
+    concept_samples,
     context_of,
     memory_of,
     mixed,
