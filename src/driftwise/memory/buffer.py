@@ -91,7 +91,7 @@ class ReplayBuffer:
         if not len(samples):
             return
         columns, values = self._convert(samples, extras)
-        slots = self._policy.place(
+        kept, slots = self._policy.place(
             self._slots,
             samples.labels.numpy(),
             seen=self._seen,
@@ -99,10 +99,11 @@ class ReplayBuffer:
         )
         self._seen += len(samples)
         self._columns = columns
-        kept = slots < self.capacity
-        where = slice(None) if kept.all() else kept  # a mask copies the images once more
-        for name, column in columns.items():
-            column.write(slots[where], values[name][where])
+        if len(kept):
+            for name, column in columns.items():
+                # Indexing copies the images once more.
+                every = values[name]
+                column.write(slots, every if len(kept) == len(every) else every[kept])
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first, without asking the policy; `seen` stays."""
