@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
-import torch
 
-from driftwise.memory.draws import Ints, draw
+from driftwise.memory.draws import Draws, Ints
 from driftwise.memory.slots import Slots
-
 
 Placement: TypeAlias = tuple[Ints, Ints]
 """positions (kept,) of samples in the offer, ascending, and their slots (kept,)"""
@@ -20,9 +18,7 @@ class Policy(Protocol):
 
     name: ClassVar[str]
 
-    def place(
-        self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> Placement:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Placement:
         """Write the samples to keep into `slots`; which they are, and where.
 
         labels (samples,) are the classes of the samples offered after `seen` others. Of several
@@ -46,11 +42,9 @@ class Reservoir:
 
     name: ClassVar[str] = "reservoir"
 
-    def place(
-        self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> Placement:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Placement:
         """Each sample goes where algorithm R sends it."""
-        sent = _vitter_slots(draw(generator, len(labels)), seen, slots.capacity)
+        sent = _vitter_slots(draws.take(len(labels)), seen, slots.capacity)
         kept = np.flatnonzero(sent < slots.capacity)
         if len(kept):  # late in a stream, most batches end here
             sent = sent[kept]
@@ -71,11 +65,9 @@ class Balanced:
 
     name: ClassVar[str] = "balanced"
 
-    def place(
-        self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator
-    ) -> Placement:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Placement:
         """Each sample that algorithm R accepts, free slots first."""
-        accepting, class_draws, sample_draws = draw(generator, 3 * len(labels)).reshape(-1, 3).T
+        accepting, class_draws, sample_draws = draws.take(3 * len(labels)).reshape(-1, 3).T
         accepted = np.flatnonzero(_vitter_slots(accepting, seen, slots.capacity) < slots.capacity)
         free = slots.free[: len(accepted)].copy()  # writing changes what the view shows
         filling, replacing = accepted[: len(free)], accepted[len(free) :]
