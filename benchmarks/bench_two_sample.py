@@ -146,7 +146,7 @@ def c2st_loop(pairs: Sequence[Pair], draw: np.random.Generator) -> list[float]:
 
 
 def forget_and_test(pairs: Sequence[Pair]) -> None:
-    ks._remembered.clear()
+    ks._answered.clear()
     ks.kolmogorov_smirnov(pairs)
 
 

@@ -33,7 +33,6 @@ import torch
 from beyond_outcomes import RESULTS, Outcome, append, saved
 from beyond_trials import CELLS, GROUPS, REALIGNED, SEEDS, Trial
 
-from driftwise.adapt.wrapped import state_of
 from driftwise.config.build import assemble, load_data
 from driftwise.config.schema import RunConfig
 from driftwise.drift_loop import DriftLoop
@@ -77,7 +76,7 @@ class Course:
     def take_up(self, other: Course) -> None:
         """Begin where another adaptation's run stands: no drift has come, so it did nothing."""
         state = copy.deepcopy(other.parts.state_dict())
-        state["adaptation"] = state_of(self.parts.adaptation)
+        state["adaptation"] = self.parts.adaptation_state.state_dict()
         self.parts.load_state_dict(state)
         self.records = list(other.records)
 
@@ -115,7 +114,10 @@ def outcome_of(trial: Trial, result: dict[str, Any]) -> Outcome:
         steps=result["gradient_steps"],
         gflops=round((result["flops"]["train"] + result["flops"]["adapt"]) / 1e9, 1),
         found="; ".join(f"{task}:{' '.join(map(str, each))}" for task, each in flagged.items()),
-        guessed=sum(" guessed labels, " in note["text"] for note in result["notes"]),
+        guessed=sum(
+            " guessed labels, " in note["text"] or " pseudo-labels, " in note["text"]
+            for note in result["notes"]
+        ),
         commit=(result["versions"]["commit"] or "")[:10],
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from driftwise.adapt.base import Adaptation
 from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.adapt.relearn import Relearn
-from driftwise.protocols import Adaptation
 
 
 def relearn_and_rehearse() -> Rehearsal:

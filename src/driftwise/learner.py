@@ -19,7 +19,7 @@ from driftwise.errors import Diverged, UserError
 from driftwise.learning_rates import Rate, constant
 from driftwise.memory import ReplayBuffer
 from driftwise.methods.base import Inputs, Objective, Outcome
-from driftwise.methods.logit_cache import Looks
+from driftwise.methods.logit_cache import SampleKeys
 from driftwise.models.augment import Augmentation, augment
 from driftwise.models.encode import encode_all
 from driftwise.models.growth import grow_head, grow_optimiser
@@ -193,8 +193,8 @@ class Learner:
         """Move the network by one batch."""
         if not self.network.training:  # asking walks over all modules: 60 us in a ResNet-18
             self.network.train()
-        looks = Looks(batch.ids, batch.concepts) if self._images_return else None
-        stream = self._inputs(batch.images, batch.labels, {}, looks)
+        keys = SampleKeys(batch.ids, batch.concepts) if self._images_return else None
+        stream = self._inputs(batch.images, batch.labels, {}, keys)
         with self._chance(), self._precision():
             try:
                 outcome = self.objective.outcome(self._trained, stream, self._draw)
@@ -329,12 +329,12 @@ class Learner:
         return self._inputs(stored.samples.images, stored.samples.labels, stored.extras)
 
     def _inputs(
-        self, images: Tensor, labels: Tensor, extras: Extras, looks: Looks | None = None
+        self, images: Tensor, labels: Tensor, extras: Extras, keys: SampleKeys | None = None
     ) -> Inputs:
         if self._device.type != "cpu":  # where samples are already
             labels = to_device(labels, self._device)
             extras = {name: to_device(column, self._device) for name, column in extras.items()}
-        return Inputs(images, labels, extras, convert=self._to_augmented, looks=looks)
+        return Inputs(images, labels, extras, convert=self._to_augmented, keys=keys)
 
     def _to_augmented(self, images: Tensor) -> Tensor:
         return augment(self._to_input(images), self._train_settings.augmentation, self._augmenting)

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from driftwise.adapt import Adaptation
 from driftwise.config.registry import CATALOGUE
 from driftwise.label_budget import split_budget
 from driftwise.memory import POLICIES, ReplayBuffer
-from driftwise.protocols import Adaptation, Choose
+from driftwise.protocols import Choose
 from driftwise.types import Extras, Samples
 
 HELD = {0: 4, 1: 3, 2: 5}

@@ -1,4 +1,4 @@
-"""What each part beyond realignment promises, on looks that anybody can tell apart."""
+"""What each part beyond realignment promises, on concepts that are easily told apart."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from adapt_builders import adaptation_named
+from adapt_concepts import (
+    NEW,
+    OLD,
+    Pupil,
+    Source,
+    concept_samples,
+    context_of,
+    memory_of,
+    mixed,
+    without_labels,
+)
 from bench_tools import verdicts
-from looks import NEW, OLD, Pupil, Source, bench_of, look, memory_of, mixed, without_labels
 from run_tools import complaint
 
+from driftwise.adapt import Adaptation
 from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.rehearsal import MOST
-from driftwise.adapt.wrapped import load_state_of, state_of
 from driftwise.memory import ReplayBuffer, Reservoir
-from driftwise.protocols import Adaptation, AdaptationContext, AdaptsLater
+from driftwise.protocols import AdaptationContext
 from driftwise.types import Samples
 
 
@@ -38,19 +48,20 @@ def setting(
     loose: Samples | None = None,
 ) -> World:
     """Class 0 has drifted by so much, class 1 has not."""
-    pupil = Pupil(memory_of(look(0, held, OLD), look(1, 20, OLD)), needs=needs)
+    pupil = Pupil(
+        memory_of(concept_samples(0, held, OLD), concept_samples(1, 20, OLD)), needs=needs
+    )
     source = Source(stock={0: mixed(0, 200, share, seed=1)}, loose=loose)
-    monitored = Samples.concat([mixed(0, 60, share, seed=2), look(1, 60, OLD, seed=2)])
-    context = bench_of(pupil, source, monitored if labels else without_labels(monitored))
+    monitored = Samples.concat([mixed(0, 60, share, seed=2), concept_samples(1, 60, OLD, seed=2)])
+    context = context_of(pupil, source, monitored if labels else without_labels(monitored))
     return World(pupil, source, context)
 
 
 def follow_up(adaptation: Adaptation, context: AdaptationContext) -> tuple[str, ...]:
-    assert isinstance(adaptation, AdaptsLater)
     return adaptation.follow_up(context)
 
 
-def new_looks(pupil: Pupil, label: int = 0) -> int:
+def of_new_concept(pupil: Pupil, label: int = 0) -> int:
     return int((pupil.memory.samples_of(label).concepts == NEW).sum())
 
 
@@ -59,24 +70,24 @@ def test_partial_realignment_makes_the_memory_as_mixed_as_the_class(share: float
     world = setting(share=share)
     adaptation_named("amr-partial").adapt(verdicts([0]), world.context)
     assert len(world.pupil.memory.samples_of(0)) == 40
-    assert abs(new_looks(world.pupil) - share * 40) <= 6
+    assert abs(of_new_concept(world.pupil) - share * 40) <= 6
     ((_, asked),) = world.source.asked
-    assert asked == new_looks(world.pupil), "every label went into a sample that looks new"
+    assert asked == of_new_concept(world.pupil), "every label went into a sample of the new concept"
 
 
 def test_of_a_whole_drift_partial_realignment_is_plain_realignment() -> None:
     world = setting(share=1.0)
     adaptation_named("amr-partial").adapt(verdicts([0]), world.context)
-    assert new_looks(world.pupil) == 40
+    assert of_new_concept(world.pupil) == 40
     assert world.source.asked == [(0, 40)]
 
 
 def test_partial_realignment_throws_out_what_fits_least() -> None:
     world = setting(share=1.0)
     world.pupil.memory.drop(0, torch.arange(40) < 20)
-    world.pupil.memory.put(look(0, 20, NEW, seed=5))
+    world.pupil.memory.put(concept_samples(0, 20, NEW, seed=5))
     adaptation_named("amr-partial").adapt(verdicts([0], share=0.5), world.context)
-    assert new_looks(world.pupil) == 40
+    assert of_new_concept(world.pupil) == 40
     assert world.source.asked == [(0, 20)]
 
 
@@ -94,7 +105,7 @@ def test_nothing_is_asked_for_a_class_whose_samples_all_fit() -> None:
 
 
 def test_diverse_samples_cover_every_cluster_where_random_ones_miss_some() -> None:
-    crowds = [look(0, 90, OLD), look(0, 5, NEW), look(2, 5, OLD)]
+    crowds = [concept_samples(0, 90, OLD), concept_samples(0, 5, NEW), concept_samples(2, 5, OLD)]
     images = torch.cat([samples.images for samples in crowds])
     world = setting(held=3)
     world.source.stock[0] = dataclasses.replace(
@@ -109,9 +120,9 @@ def test_diverse_samples_cover_every_cluster_where_random_ones_miss_some() -> No
 
 def test_uncertain_samples_are_those_with_the_flattest_predictions() -> None:
     world = setting(held=5)
-    flat = look(0, 5, NEW, seed=9)
+    flat = concept_samples(0, 5, NEW, seed=9)
     flat.images[:] = 100
-    world.source.stock[0] = Samples.concat([look(0, 50, NEW), flat])
+    world.source.stock[0] = Samples.concat([concept_samples(0, 50, NEW), flat])
     compose(ComposeOptions(choice="uncertain"), parts=("chosen",)).adapt(
         verdicts([0]), world.context
     )
@@ -148,15 +159,15 @@ def test_recovery_goes_on_after_the_tasks_that_follow_at_a_falling_rate() -> Non
     world = setting(needs=10)
     options = ComposeOptions(steps_per_class=0, follow_ups=2, follow_up_share=0.5)
     adaptation = compose(options, parts=("recovery",))
-    assert follow_up(adaptation, world.context) == (), "nothing has been repaired"
+    assert follow_up(adaptation, world.context) == (), "nothing has been adapted"
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 8
     (note,) = follow_up(adaptation, world.context)
     assert note.startswith("4 steps of recovery after the task: known classes from")
     assert world.pupil.rates == [1.0, 0.75, 0.5, 0.25]
     again = compose(options, parts=("recovery",))
-    load_state_of(again, state_of(adaptation))
-    assert state_of(again) == state_of(adaptation)
+    again.load_state_dict(adaptation.state_dict())
+    assert again.state_dict() == adaptation.state_dict()
     assert follow_up(again, world.context) == (), "no step has been made since"
     world.pupil.taught += 8
     assert len(follow_up(again, world.context)) == 1
@@ -183,7 +194,7 @@ def test_what_memory_keeps_beside_fresh_samples_is_said_anew_once_they_are_known
         return {"logits": torch.full((len(samples), 2), float(world.pupil.rehearsals))}
 
     memory = ReplayBuffer(80, policy=Reservoir(), seed=0)
-    both = Samples.concat([look(0, 40, OLD), look(1, 40, OLD)])
+    both = Samples.concat([concept_samples(0, 40, OLD), concept_samples(1, 40, OLD)])
     memory.offer(both, {"logits": torch.zeros(80, 2)})
     context = dataclasses.replace(world.context, memory=memory, annotate=annotate)
     options = ComposeOptions(steps_per_class=20, follow_ups=1)
@@ -198,7 +209,7 @@ def test_what_memory_keeps_beside_fresh_samples_is_said_anew_once_they_are_known
     assert set(kept.extras["logits"][kept.samples.labels == 1].flatten().tolist()) == {0.0}
 
 
-def test_without_a_repair_nothing_is_rehearsed() -> None:
+def test_without_an_adaptation_nothing_is_rehearsed() -> None:
     world = setting()
     world.source.stock.clear()
     adaptation = adaptation_named("amr-plus")
@@ -207,57 +218,59 @@ def test_without_a_repair_nothing_is_rehearsed() -> None:
     assert (world.pupil.rehearsals, result.renewed, result.extra) == (0, (), None)
 
 
-def test_guesses_are_rehearsed_after_the_task_and_only_those_at_renewed_classes() -> None:
-    loose = Samples.concat([look(0, 100, NEW, seed=7), look(1, 50, OLD, seed=7)])
+def test_pseudo_labels_are_rehearsed_after_the_task_and_only_those_at_renewed_classes() -> None:
+    loose = Samples.concat(
+        [concept_samples(0, 100, NEW, seed=7), concept_samples(1, 50, OLD, seed=7)]
+    )
     world = setting(needs=10, loose=loose)
     adaptation = adaptation_named("amr-free-labels")
     result = adaptation.adapt(verdicts([0]), world.context)
     world.pupil.rehearsed.clear()
     world.pupil.taught += 200
     notes = follow_up(adaptation, world.context)
-    assert "guessed labels, 100.0 % right among watched samples" in notes[0]
+    assert "pseudo-labels, 100.0 % right on monitored samples" in notes[0]
     assert all(batch.labels.tolist() == [0] for batch in world.pupil.rehearsed), "one of each"
     rehearsed = {int(batch.ids) for batch in world.pupil.rehearsed}
     assert len(rehearsed) > 30
-    assert rehearsed <= set(look(0, 100, NEW, seed=7).ids.tolist())
+    assert rehearsed <= set(concept_samples(0, 100, NEW, seed=7).ids.tolist())
     assert result.extra is None, "nothing that is guessed gets into memory"
 
 
-def test_guesses_that_would_be_wrong_are_not_used() -> None:
-    world = setting(needs=10**9, loose=look(0, 100, NEW, seed=7))
+def test_pseudo_labels_that_would_be_wrong_are_not_used() -> None:
+    world = setting(needs=10**9, loose=concept_samples(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 20
     assert follow_up(adaptation, world.context)[0] == (
-        "no guessed labels: fewer than 90 % of them would be right"
+        "no pseudo-labels: fewer than 90 % of them would be right"
     )
 
 
-def test_without_labelled_samples_to_judge_by_nobody_guesses() -> None:
-    world = setting(labels=False, loose=look(0, 100, NEW, seed=7))
+def test_without_labelled_samples_there_are_no_pseudo_labels() -> None:
+    world = setting(labels=False, loose=concept_samples(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 20
     assert follow_up(adaptation, world.context) == (
-        "no guessed labels: no labelled samples say how good they would be",
+        "no pseudo-labels: there are no labelled samples to measure their precision",
     )
 
 
-def test_guesses_that_do_harm_are_not_used_again() -> None:
-    world = setting(needs=10, loose=look(0, 100, NEW, seed=7))
+def test_pseudo_labels_that_do_harm_are_not_used_again() -> None:
+    world = setting(needs=10, loose=concept_samples(0, 100, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.forgets_at = world.pupil.rehearsals + 50
     world.pupil.taught += 200
     told = follow_up(adaptation, world.context)
-    assert told[-1] == "with guessed labels, accuracy fell: they are not used any more"
+    assert told[-1] == "with pseudo-labels, accuracy fell: they are not used any more"
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 200
-    assert not any("guessed" in note for note in follow_up(adaptation, world.context))
+    assert not any("pseudo-labels" in note for note in follow_up(adaptation, world.context))
 
 
-def test_nobody_guesses_at_what_memory_has_the_label_of() -> None:
-    loose = look(0, 100, NEW, seed=7)
+def test_samples_in_the_buffer_get_no_pseudo_label() -> None:
+    loose = concept_samples(0, 100, NEW, seed=7)
     world = setting(needs=10, loose=loose)
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
@@ -271,23 +284,25 @@ def test_nobody_guesses_at_what_memory_has_the_label_of() -> None:
     assert rehearsed <= set(loose.ids[40:].tolist())
 
 
-def test_no_more_samples_are_looked_at_than_the_steps_can_use() -> None:
-    world = setting(needs=10, loose=look(0, 10_000, NEW, seed=7))
+def test_no_more_samples_are_predicted_than_the_steps_can_use() -> None:
+    world = setting(needs=10, loose=concept_samples(0, 10_000, NEW, seed=7))
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.taught += 100
     guessed = follow_up(adaptation, world.context)[0]
-    assert guessed.startswith("200 guessed labels"), "two for each of 50 steps and 2 known classes"
+    assert guessed.startswith("200 pseudo-labels"), "two for each of 50 steps and 2 known classes"
 
 
-def test_a_look_that_returns_costs_no_labels() -> None:
+def test_a_concept_that_returns_costs_no_labels() -> None:
     world = setting()
     adaptation = adaptation_named("amr-remembered")
     before = world.pupil.memory.samples_of(0)
     adaptation.adapt(verdicts([0]), world.context)
-    assert new_looks(world.pupil) == 40
+    assert of_new_concept(world.pupil) == 40
     world.source.asked.clear()
-    back = Samples.concat([look(0, 60, OLD, seed=3), look(1, 60, OLD, seed=3)])
+    back = Samples.concat(
+        [concept_samples(0, 60, OLD, seed=3), concept_samples(1, 60, OLD, seed=3)]
+    )
     result = adaptation.adapt(
         verdicts([0]), dataclasses.replace(world.context, monitored=lambda: back)
     )
@@ -295,16 +310,16 @@ def test_a_look_that_returns_costs_no_labels() -> None:
     assert sorted(world.pupil.memory.samples_of(0).ids.tolist()) == sorted(before.ids.tolist())
     assert result.renewed == (0,)
     assert result.notes == (
-        "class 0 looks as it did before: 40 samples restored, no labels asked for",
+        "class 0: an earlier concept has returned, 40 samples restored without labels",
     )
 
 
-def test_a_look_that_is_new_is_not_taken_for_an_old_one() -> None:
+def test_a_new_concept_is_not_taken_for_an_old_one() -> None:
     world = setting()
     adaptation = adaptation_named("amr-remembered")
     adaptation.adapt(verdicts([0]), world.context)
     world.source.asked.clear()
-    third = look(0, 60, NEW, seed=4)
+    third = concept_samples(0, 60, NEW, seed=4)
     third.images[:] = 255 - third.images
     adaptation.adapt(verdicts([0]), dataclasses.replace(world.context, monitored=lambda: third))
     assert world.source.asked == [(0, 40)]
@@ -314,19 +329,21 @@ def test_the_archive_is_bounded_and_survives_saving() -> None:
     world = setting()
     adaptation = compose(ComposeOptions(looks=2), parts=("remembered",))
     for seed in range(4):  # always something else
-        strange = look(0, 60, NEW, seed=seed)
+        strange = concept_samples(0, 60, NEW, seed=seed)
         strange.images[:] = (strange.images.int() * (seed + 1) % 256).to(torch.uint8)
         world.source.stock[0] = strange
         now = partial(Samples.concat, [strange])
         adaptation.adapt(verdicts([0]), dataclasses.replace(world.context, monitored=now))
-    state = state_of(adaptation)
-    assert [len(looks) for looks in state["archive"].values()] == [2]
+    state = adaptation.state_dict()
+    assert [len(concepts) for concepts in state["archive"].values()] == [2]
     again = compose(ComposeOptions(looks=2), parts=("remembered",))
-    load_state_of(again, state)
+    again.load_state_dict(state)
     assert [
-        [samples["ids"].tolist() for samples in looks]
-        for looks in state_of(again)["archive"].values()
-    ] == [[samples["ids"].tolist() for samples in looks] for looks in state["archive"].values()]
+        [samples["ids"].tolist() for samples in concepts]
+        for concepts in again.state_dict()["archive"].values()
+    ] == [
+        [samples["ids"].tolist() for samples in concepts] for concepts in state["archive"].values()
+    ]
 
 
 def test_a_detector_that_always_fires_does_not_make_a_class_flap() -> None:
@@ -357,11 +374,11 @@ def test_a_class_that_is_quiet_for_once_has_to_begin_anew() -> None:
     adaptation.adapt(verdicts([0], share=0.2), world.context)
     assert world.source.asked == []
     again = adaptation_named("amr-gradual")
-    load_state_of(again, state_of(adaptation))
-    assert state_of(again) == state_of(adaptation)
+    again.load_state_dict(adaptation.state_dict())
+    assert again.state_dict() == adaptation.state_dict()
 
 
-def test_a_class_that_nobody_tested_goes_on_moving() -> None:
+def test_a_class_that_nobody_tested_goes_on_drifting() -> None:
     """A live learner checks classes one by one, each when enough samples of it have come in."""
     world = setting()
     adaptation = adaptation_named("amr-gradual")

@@ -111,28 +111,31 @@ def test_a_class_that_gets_nothing_of_a_budget_keeps_its_old_samples() -> None:
 def test_fresh_samples_that_memory_keeps_already_are_not_there_twice() -> None:
     """A live learner has trained on recent samples: some of them are what need not go."""
 
-    def first(verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
-        return torch.arange(len(held)) == 0
+    class First(Realign):
+        def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
+            return torch.arange(len(held)) == 0
 
     memory = memory_with()
     memory.drop(0)
     recent = Samples.concat([samples(0, 1, OLD), samples(0, 3, NOW)])
     memory.put(recent, annotate(recent))
-    Realign(outdated=first).adapt(verdicts([0]), context(memory, Shop(), annotate))
+    First().adapt(verdicts([0]), context(memory, Shop(), annotate))
     assert memory.samples_of(0).ids.tolist() == samples(0, 3, NOW).ids.tolist()
 
 
-def test_samples_that_look_otherwise_than_fresh_ones_are_others() -> None:
+def test_samples_of_another_concept_than_fresh_ones_are_others() -> None:
     class Again(Shop):
-        """The same images come again, and look different."""
+        """The same ids come again, of another concept."""
 
         def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
             return replace(samples(label, count or 0, OLD), concepts=torch.full((count or 0,), NOW))
 
+    class FirstTwo(Realign):
+        def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
+            return held.ids < 2
+
     memory = memory_with()
-    Realign(outdated=lambda verdict, held, context: held.ids < 2).adapt(
-        verdicts([0]), context(memory, Again(), annotate)
-    )
+    FirstTwo().adapt(verdicts([0]), context(memory, Again(), annotate))
     assert memory.counts() == HELD
 
 

@@ -22,7 +22,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.detect import HeldOutReference, Setting
 from driftwise.detect.sequential import MAX_KEPT, Sequential, SequentialDetector
 from driftwise.runs import checkpoint
-from driftwise.stats.e_values import EPSILONS, Bets, left_after, share_of
+from driftwise.stats.e_values import EPSILONS, EProcess, left_after, share_of
 from driftwise.stats.rank_p_values import TEACH_EVERY, Ranker
 from driftwise.types import Encoding, Samples, Verdict
 
@@ -41,10 +41,10 @@ def literal_wealth(p_values: list[float], *, both_ends: bool) -> float:
     return total
 
 
-def wealth_of(p_values: list[float], *, both_ends: bool) -> Bets:
-    bets = Bets(both_ends=both_ends)
+def wealth_of(p_values: list[float], *, both_ends: bool) -> EProcess:
+    bets = EProcess(both_ends=both_ends)
     for sample, p_value in enumerate(p_values):
-        bets.bet(p_value, sample)
+        bets.update(p_value, sample)
     return bets
 
 
@@ -53,7 +53,7 @@ def test_the_recursion_is_the_mixture_over_starting_samples_and_bets(
     p_values: list[float], both_ends: bool
 ) -> None:
     bets = wealth_of(p_values, both_ends=both_ends)
-    assert bets.log_wealth == pytest.approx(
+    assert bets.log_e_value == pytest.approx(
         math.log(literal_wealth(p_values, both_ends=both_ends)), abs=1e-9
     )
     most = max(literal_wealth(p_values[:n], both_ends=both_ends) for n in range(len(p_values) + 1))
@@ -84,7 +84,7 @@ def test_false_alarms_over_5000_samples_stay_at_their_level(both_ends: bool) -> 
     money = np.zeros((ends, len(EPSILONS), repeats))
     eps = np.array(EPSILONS)[:, None]
     most = np.zeros(repeats)
-    first = Bets(both_ends=both_ends)
+    first = EProcess(both_ends=both_ends)
     for sample in range(1, samples + 1):
         p = draw.random(repeats).clip(1e-15, 1 - 1e-15)
         logs = np.log(np.stack([p, 1 - p])[:ends])[:, None]
@@ -92,8 +92,8 @@ def test_false_alarms_over_5000_samples_stay_at_their_level(both_ends: bool) -> 
         wealth = money.mean(axis=(0, 1)) + left_after(sample)
         most = np.maximum(most, wealth)
         if sample <= 300:
-            first.bet(float(p[0]), sample)
-            assert first.log_wealth == pytest.approx(math.log(wealth[0]), abs=1e-9)
+            first.update(float(p[0]), sample)
+            assert first.log_e_value == pytest.approx(math.log(wealth[0]), abs=1e-9)
     alarms = int((most >= 1 / level).sum())
     assert alarms <= stats.binom.ppf(0.999, repeats, level)
     assert alarms > 0, "a bound that is never reached promises nothing"
@@ -103,8 +103,8 @@ def test_a_change_after_long_quiet_costs_only_the_logarithm_of_its_sample() -> N
     draw = np.random.default_rng(0)
     bets = wealth_of(draw.uniform(0, 1, 4000).clip(1e-9, 1 - 1e-9).tolist(), both_ends=False)
     for sample in range(4000, 4040):
-        bets.bet(float(draw.uniform(1e-9, 0.02)), sample)
-        if bets.log_wealth > math.log(1000):
+        bets.update(float(draw.uniform(1e-9, 0.02)), sample)
+        if bets.log_e_value > math.log(1000):
             break
     assert sample < 4012
     assert 3996 <= (bets.onset[1] or 0) <= 4004

@@ -11,25 +11,34 @@ import torch
 from scipy import stats
 
 from driftwise import rng
-from driftwise.memory import POLICIES, ReplayBuffer
-from driftwise.memory.draws import RANGE, choose, draw
+from driftwise.memory import POLICIES, ReplayBuffer, draws
+from driftwise.memory.draws import RANGE, Draws
 from driftwise.types import Samples
 
 
-def test_numbers_are_the_generators_however_they_are_taken() -> None:
-    one_by_one, in_pieces = rng.fork(0, "draws"), rng.fork(0, "draws")
-    expected = [int(torch.randint(RANGE, (), generator=one_by_one)) for _ in range(60)]
-    pieces = [draw(in_pieces, count).tolist() for count in (3, 0, 1, 17, 39)]
-    assert [number for piece in pieces for number in piece] == expected
-    assert torch.equal(in_pieces.get_state(), one_by_one.get_state())
+@pytest.mark.parametrize("block", [1, 7, 1024])
+def test_numbers_and_states_are_the_generators_however_they_are_taken(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draws, "BLOCK", block)
+    plain, source = rng.fork(0, "draws"), Draws(rng.fork(0, "draws"))
+    for count in (1, 5, 0, 32, 3, 700):
+        expected = [int(torch.randint(RANGE, (), generator=plain)) for _ in range(count)]
+        assert source.take(count).tolist() == expected
+        if count != 5:  # asking for a state shifts nothing
+            assert torch.equal(source.get_state(), plain.get_state())
+    other = Draws(rng.fork(1, "draws"))
+    other.take(20)
+    other.set_state(plain.get_state())
+    assert other.take(9).tolist() == source.take(9).tolist()
 
 
 @pytest.mark.parametrize(("count", "out_of"), [(2, 5), (3, 5), (1, 4), (3, 6)])
 def test_every_ordered_choice_is_equally_likely(count: int, out_of: int) -> None:
-    generator = rng.fork(0, "picks", count, out_of)
+    source = Draws(rng.fork(0, "picks", count, out_of))
     outcomes = list(permutations(range(out_of), count))
     observed = Counter(
-        tuple(choose(generator, count, out_of).tolist()) for _ in range(40 * len(outcomes))
+        tuple(source.choose(count, out_of).tolist()) for _ in range(40 * len(outcomes))
     )
     assert set(observed) <= set(outcomes)
     # Had the seed been drawn, a right sampler would fail once in ten million times.
@@ -39,10 +48,10 @@ def test_every_ordered_choice_is_equally_likely(count: int, out_of: int) -> None
 @pytest.mark.parametrize(("count", "out_of"), [(9, 18), (12, 60), (7, 13), (3, 30)])
 def test_every_number_stands_at_every_place_equally_often(count: int, out_of: int) -> None:
     """By each of the three ways in which a choice is made: few, many and most of the numbers."""
-    generator, repeats = rng.fork(0, "picks", count, out_of), 1500
+    source, repeats = Draws(rng.fork(0, "picks", count, out_of)), 1500
     hits = np.zeros((count, out_of))
     for _ in range(repeats):
-        chosen = choose(generator, count, out_of)
+        chosen = source.choose(count, out_of)
         assert len(set(chosen.tolist())) == count
         hits[np.arange(count), chosen] += 1
     low, high = stats.binom.interval(1 - 1e-7 / hits.size, repeats, 1 / out_of)

@@ -171,11 +171,11 @@ def test_an_answer_does_not_depend_on_what_else_is_asked() -> None:
         (torch.randn(n, generator=draw), torch.randn(m, generator=draw) + 0.4 * (place % 3))
         for place, (n, m) in enumerate(sizes)
     ]
-    ks._remembered.clear()
+    ks._answered.clear()
     together = kolmogorov_smirnov(pairs)
     alone = []
     for pair in pairs:
-        ks._remembered.clear()
+        ks._answered.clear()
         alone += kolmogorov_smirnov([pair])
     assert together == alone
 

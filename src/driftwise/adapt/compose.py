@@ -1,25 +1,24 @@
-"""What goes beyond realignment, put together: each part by itself, or several at once."""
+"""Realignment with extensions, alone or combined: the adaptations `amr-partial` to `amr-plus`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from driftwise.adapt.base import Adaptation
 from driftwise.adapt.hysteresis import Hysteresis
 from driftwise.adapt.partial import PartialRealign
 from driftwise.adapt.pseudo_labels import PseudoLabels
-from driftwise.adapt.realign import Realign, all_of_them
+from driftwise.adapt.realign import Choice, Realign
 from driftwise.adapt.recurring import RecurringConcepts
 from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.errors import UserError
-from driftwise.protocols import Adaptation, AdaptationContext, Choose
-from driftwise.types import Verdict
 
 PARTS = ("partial", "chosen", "recovery", "free-labels", "remembered", "gradual")
 
-_CHOICES: dict[str, Callable[[Verdict, AdaptationContext], Choose] | None] = {
+_CHOICES: dict[str, Choice | None] = {
     "random": None,
     "diverse": diverse,
     "uncertain": uncertain,
@@ -28,30 +27,30 @@ _CHOICES: dict[str, Callable[[Verdict, AdaptationContext], Choose] | None] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeOptions:
-    """What can be chosen about the parts; those of parts that are not there do nothing."""
+    """Options of the parts; those of absent parts have no effect."""
 
     full_from: float = 0.8
-    """partial: from this share of moved samples on, all of a class's samples in memory go"""
+    """partial: fraction drifted from which on all samples of a class are replaced"""
     choice: Literal["random", "diverse", "uncertain"] = "diverse"
-    """chosen: which incoming samples are worth a label"""
+    """chosen: which incoming samples to have labelled"""
     steps_per_class: int = 10
-    """recovery: gradient steps at most right after a realignment, for each renewed class"""
+    """recovery: gradient steps at most right after a realignment, per renewed class"""
     patience: int = 2
-    """recovery: rounds of steps without a gain after which it ends"""
+    """recovery: rounds of steps without a gain after which it stops"""
     follow_ups: int = 3
-    """recovery: after how many of the coming tasks it goes on"""
+    """recovery: number of later tasks after which it continues"""
     follow_up_share: float = 0.5
-    """recovery: gradient steps after each of them, as a share of the steps that it took"""
+    """recovery: gradient steps after each of them, as a fraction of the task's own"""
     precision: float = 0.9
-    """free-labels: share of right guesses that is asked for"""
+    """free-labels: fraction of right pseudo-labels that is required"""
     looks: int = 3
-    """remembered: earlier looks of a class that are kept"""
+    """remembered: earlier concepts of a class that are kept"""
     same_below: float = 0.4
-    """remembered: share of moved samples below which a class looks as it did before"""
+    """remembered: fraction drifted from an earlier concept below which it has returned"""
     begin: float = 0.3
-    """gradual: share of moved samples from which on a class is realigned"""
+    """gradual: fraction drifted from which on a class is realigned"""
     end: float = 0.15
-    """gradual: share below which a class that was being realigned is left alone again"""
+    """gradual: fraction below which a class that was being realigned no longer is"""
 
     def __post_init__(self) -> None:
         if self.choice not in _CHOICES:
@@ -68,18 +67,15 @@ class ComposeOptions:
 
 
 def compose(options: ComposeOptions, *, parts: Collection[str]) -> Adaptation:
-    """Memory realignment with some of the parts; free labels are for recovery."""
+    """Realignment with some of the `PARTS`; "free-labels" needs "recovery"."""
     assert set(parts) <= set(PARTS), parts
     assert "recovery" in parts or "free-labels" not in parts, parts
-    partly = PartialRealign(full_from=options.full_from)
     choice = _CHOICES[options.choice] if "chosen" in parts else None
-    if "partial" in parts and choice is None:
-        choice = partly.choice
-    made: Adaptation = Realign(
-        outdated=partly.outdated if "partial" in parts else all_of_them, choice=choice
-    )
+    made: Adaptation = Realign(choice=choice)
+    if "partial" in parts:
+        made = PartialRealign(full_from=options.full_from, choice=choice)
     if "remembered" in parts:
-        made = RecurringConcepts(made, looks=options.looks, same_below=options.same_below)
+        made = RecurringConcepts(made, concepts=options.looks, same_below=options.same_below)
     if "gradual" in parts:
         made = Hysteresis(made, begin=options.begin, end=options.end)
     if "recovery" in parts:
@@ -89,6 +85,8 @@ def compose(options: ComposeOptions, *, parts: Collection[str]) -> Adaptation:
             patience=options.patience,
             follow_ups=options.follow_ups,
             follow_up_share=options.follow_up_share,
-            guesses=PseudoLabels(precision=options.precision) if "free-labels" in parts else None,
+            pseudo_labels=(
+                PseudoLabels(precision=options.precision) if "free-labels" in parts else None
+            ),
         )
     return made

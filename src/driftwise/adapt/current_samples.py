@@ -1,4 +1,4 @@
-"""How a class looks now, as far as the samples that are watched show it."""
+"""Monitored samples, as adaptations use them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import torch
 from driftwise.protocols import AdaptationContext
 from driftwise.types import Samples
 
+FEWEST = 5
+"""samples of a class below which two sets of them are not compared"""
+
 
 def current_samples(label: int, context: AdaptationContext) -> Samples:
-    """Watched samples of a class: by their labels, or by what the learner takes them for."""
+    """The monitored samples of a class: by their labels, or else by the learner's predictions."""
     monitored = context.monitored()
     if not len(monitored):
         return monitored
@@ -19,17 +22,17 @@ def current_samples(label: int, context: AdaptationContext) -> Samples:
 
 
 def has_labels(samples: Samples) -> bool:
-    """Whether labels of these samples have been paid for."""
+    """Whether all of these samples are labelled, and there are any."""
     return bool(torch.all(samples.labels >= 0)) and len(samples) > 0
 
 
-def a_few_of_each(samples: Samples, most: int = 100) -> Samples:
-    """The first of each class: enough to see how it fares, at a fraction of the forwards.
+def first_of_each(samples: Samples, most: int = 100) -> Samples:
+    """The first samples of each class, `most` at most: enough to estimate its accuracy.
 
-    >>> import torch
     >>> labels = torch.tensor([1, 1, 0, 1])
-    >>> samples = Samples(images=torch.zeros(4, 2), labels=labels, ids=torch.arange(4), concepts=labels)
-    >>> a_few_of_each(samples, 2).ids.tolist()
+    >>> images, ids = torch.zeros(4, 2), torch.arange(4)
+    >>> samples = Samples(images=images, labels=labels, ids=ids, concepts=labels)
+    >>> first_of_each(samples, 2).ids.tolist()
     [0, 1, 2]
     """
     present = sorted(set(samples.labels.tolist()))

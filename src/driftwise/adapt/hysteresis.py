@@ -1,4 +1,4 @@
-"""Gradual drift: act where enough of a class has moved, and do not flap."""
+"""Gradual drift: adapt a class from a clear fraction drifted on, without switching to and fro."""
 
 from __future__ import annotations
 
@@ -6,53 +6,62 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from driftwise.adapt.current_samples import current_samples
-from driftwise.adapt.partial import FEWEST
-from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.protocols import Adaptation, AdaptationContext
+from driftwise.adapt.base import Adaptation
+from driftwise.adapt.current_samples import FEWEST, current_samples
+from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Verdict
 
 
-class Hysteresis:
-    """Passes on a class once a clear share of it has moved, and then until next to none does."""
+class Hysteresis(Adaptation):
+    """Passes on a class once a clear fraction of it has drifted, and then until hardly any does."""
 
     def __init__(self, inner: Adaptation, *, begin: float = 0.3, end: float = 0.15) -> None:
-        """A class begins to move at the share `begin` and rests again below `end`."""
+        """Two thresholds on the fraction drifted.
+
+        Args:
+            inner: what adapts the classes that are passed on.
+            begin: fraction from which on a class is adapted.
+            end: fraction below which a class that was being adapted no longer is.
+        """
         self._inner = inner
         self._begin = begin
         self._end = end
-        self._moving: set[int] = set()
+        self._drifting: set[int] = set()
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """The inner repair of classes that move; the others are told of."""
-        # Classes that moved, were tested again, and are not reported any more.
-        self._moving -= context.tested - {verdict.label for verdict in drifted}
+        """Let `inner` adapt the drifting classes; a note names each of the others."""
+        # Classes that were drifting, were tested again, and are not reported any more.
+        self._drifting -= context.tested - {verdict.label for verdict in drifted}
         passed: list[Verdict] = []
         notes: list[str] = []
         for verdict in drifted:
-            share = _share(verdict, context)
-            enough = self._end if verdict.label in self._moving else self._begin
-            if share is not None and share < enough:
-                self._moving.discard(verdict.label)
-                notes.append(f"class {verdict.label}: {100 * share:.0f} % have moved, left alone")
+            label, fraction = verdict.label, _fraction_drifted(verdict, context)
+            threshold = self._end if label in self._drifting else self._begin
+            if fraction is not None and fraction < threshold:
+                self._drifting.discard(label)
+                notes.append(f"class {label}: {100 * fraction:.0f} % drifted, not adapted")
                 continue
-            self._moving.add(verdict.label)
-            passed.append(dataclasses.replace(verdict, share=share))
+            self._drifting.add(label)
+            passed.append(dataclasses.replace(verdict, share=fraction))
         result = self._inner.adapt(passed, context)
         return dataclasses.replace(result, notes=(*notes, *result.notes))
 
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
+        """Continue what `inner` has begun."""
+        return self._inner.follow_up(context)
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return {"moving": sorted(self._moving), "inner": state_of(self._inner)}
+        return {"moving": sorted(self._drifting), "inner": self._inner.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
-        self._moving = set(state["moving"])
-        load_state_of(self._inner, state["inner"])
+        """Continue from `state_dict`."""
+        self._drifting = set(state["moving"])
+        self._inner.load_state_dict(state["inner"])
 
 
-def _share(verdict: Verdict, context: AdaptationContext) -> float | None:
-    """How much of the class has moved: by the detector, or from memory's samples; None: unknown."""
+def _fraction_drifted(verdict: Verdict, context: AdaptationContext) -> float | None:
+    """By the detector, or else by comparison with the buffer; None: too few samples."""
     if verdict.share is not None:
         return verdict.share
     held, now = context.memory.samples_of(verdict.label), current_samples(verdict.label, context)

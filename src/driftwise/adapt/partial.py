@@ -1,65 +1,74 @@
-"""Partial drift: a class keeps the looks that are still valid, and takes on the new ones."""
+"""Partial drift: only the outdated part of a class is realigned."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from driftwise.adapt.current_samples import current_samples
+from driftwise.adapt.current_samples import FEWEST, current_samples
+from driftwise.adapt.realign import Choice, Realign
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import Samples, Verdict
 
-FEWEST = 5
-"""samples on either side, below which nothing can be said of single ones"""
 
+class PartialRealign(Realign):
+    """Replaces the same fraction of a class's buffer samples as has drifted, worst fit first.
 
-@dataclass(frozen=True, kw_only=True)
-class PartialRealign:
-    """As much of a class's memory goes as of the class has moved, what fits least first."""
+    With n buffer samples and a fraction f drifted, round(f n) samples go: those most likely not to
+    come from the current distribution.
+    """
 
-    full_from: float = 0.8
-    """from this share on all samples go: estimates of a whole drift fall short of 1"""
+    def __init__(self, *, full_from: float = 0.8, choice: Choice | None = None) -> None:
+        """When to replace everything, and by what.
+
+        Args:
+            full_from: fraction drifted from which on all samples of the class go: estimates of a
+                complete drift fall short of 1.
+            choice: which incoming samples to have labelled; None: random ones of the drifted part.
+        """
+        super().__init__(choice=choice)
+        self._full_from = full_from
 
     def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
-        """The samples that have to go, bool (samples,)."""
+        """Which of a drifted class's samples in the buffer to replace, bool (samples,)."""
         everything = torch.ones(len(held), dtype=torch.bool)
-        if self._surely_all(verdict):
+        if self._is_surely_full(verdict):
             return everything
         now = current_samples(verdict.label, context)
         if min(len(held), len(now)) < FEWEST:
             return everything
         old, new = (context.encode(samples.images).features for samples in (held, now))
-        share = context.compare(old, new).share if verdict.share is None else verdict.share
-        if share >= self.full_from:
+        fraction = context.compare(old, new).share if verdict.share is None else verdict.share
+        if fraction >= self._full_from:
             return everything
         misfit = context.compare(new, old).evidence
-        goes = torch.zeros(len(held), dtype=torch.bool)
-        goes[misfit.argsort(descending=True)[: round(share * len(held))]] = True
-        return goes
+        mask = torch.zeros(len(held), dtype=torch.bool)
+        mask[misfit.argsort(descending=True)[: round(fraction * len(held))]] = True
+        return mask
 
-    def choice(self, verdict: Verdict, context: AdaptationContext) -> Choose:
-        """Any fresh samples of the part that has moved; where all has, any at all."""
+    def choose(self, verdict: Verdict, context: AdaptationContext) -> Choose | None:
+        """The rule by which incoming samples are chosen."""
+        if self._choice is not None:
+            return self._choice(verdict, context)
         held = context.memory.samples_of(verdict.label)
 
-        def choose(images: Tensor, count: int) -> Tensor:
-            anything = torch.arange(count)
-            if self._surely_all(verdict) or min(len(held), len(images)) < FEWEST:
-                return anything
-            moved = context.compare(
+        def from_drifted_part(images: Tensor, count: int) -> Tensor:
+            first = torch.arange(count)
+            if self._is_surely_full(verdict) or min(len(held), len(images)) < FEWEST:
+                return first
+            drift = context.compare(
                 *(context.encode(some).features for some in (held.images, images))
             )
-            share = moved.share if verdict.share is None else verdict.share
-            if share >= self.full_from:
-                return anything
-            # Not the most extreme ones: they would stand for the edge of the new look.
-            most = max(count, round(share * len(images)))
-            ranked = moved.evidence.argsort(descending=True, stable=True)[:most]
+            fraction = drift.share if verdict.share is None else verdict.share
+            if fraction >= self._full_from:
+                return first
+            # Not the most extreme samples: they would represent the edge of the new concept only.
+            num_drifted = max(count, round(fraction * len(images)))
+            ranked = drift.evidence.argsort(descending=True, stable=True)[:num_drifted]
             return ranked.sort().values[:count]
 
-        return choose
+        return from_drifted_part
 
-    def _surely_all(self, verdict: Verdict) -> bool:
-        """Whether the verdict says so, and nobody has to look at samples."""
-        return verdict.share is not None and verdict.share >= self.full_from
+    def _is_surely_full(self, verdict: Verdict) -> bool:
+        """Whether the verdict alone decides, without comparing samples."""
+        return verdict.share is not None and verdict.share >= self._full_from

@@ -1,4 +1,4 @@
-"""Labels that cost nothing: confident guesses at samples that nobody has labelled."""
+"""Pseudo-labels: confident predictions as labels of unlabelled samples."""
 
 from __future__ import annotations
 
@@ -8,80 +8,90 @@ from collections.abc import Sequence
 import torch
 
 from driftwise import rng
-from driftwise.adapt.current_samples import a_few_of_each, has_labels
+from driftwise.adapt.current_samples import first_of_each, has_labels
 from driftwise.protocols import AdaptationContext
 from driftwise.types import Samples
 
 CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
-"""how sure the learner must be, the least demanding that is right often enough"""
+"""thresholds on the predicted probability; the lowest that is precise enough is used"""
 
 
 class PseudoLabels:
-    """Unlabelled samples that the learner takes for one of some classes.
+    """Unlabelled samples that the learner predicts to be of one of some classes.
 
-    The guard: watched samples with labels, which nobody trains on, say how often such guesses are
-    right. Where they are wrong too often, or nobody can say, there are none.
+    Labelled monitored samples, which are never trained on, give the precision of such predictions.
+    Where the precision is too low or unknown, there are no pseudo-labels.
     """
 
     def __init__(self, *, precision: float = 0.9) -> None:
-        """`precision`: the share of right guesses that is asked for."""
+        """`precision`: the fraction of right pseudo-labels that is required."""
         self._precision = precision
 
     def samples(
         self, classes: Sequence[int], context: AdaptationContext, *, most: int, seed: int
     ) -> tuple[Samples | None, str]:
-        """The samples with guessed labels, if any are good enough, and what to tell of them.
+        """Samples with pseudo-labels, if they are precise enough, and a note on them.
 
-        At most so many samples are looked at, any of them.
+        Args:
+            classes: the classes to predict.
+            context: the learner, the buffer and the unlabelled samples.
+            most: unlabelled samples to predict at most, random ones.
+            seed: of the random choice.
         """
-        monitored = a_few_of_each(context.monitored())
+        monitored = first_of_each(context.monitored())
         if not has_labels(monitored):
-            return None, "no guessed labels: no labelled samples say how good they would be"
-        seen = _guess(monitored, classes, context)
+            return (
+                None,
+                "no pseudo-labels: there are no labelled samples to measure their precision",
+            )
+        known = _predict(monitored, classes, context)
         for confidence in CONFIDENCES:
-            sure = seen.confidence >= confidence
-            right = (seen.samples.labels == monitored.labels[seen.positions])[sure]
+            is_confident = known.confidence >= confidence
+            right = (known.samples.labels == monitored.labels[known.positions])[is_confident]
             if len(right) and float(right.float().mean()) >= self._precision:
                 break
         else:
-            asked = f"{100 * self._precision:.0f} %"
-            return None, f"no guessed labels: fewer than {asked} of them would be right"
-        guessed = _guess(_samples(classes, context, most=most, seed=seed), classes, context)
-        samples = guessed.samples[guessed.confidence >= confidence]
+            required = f"{100 * self._precision:.0f} %"
+            return None, f"no pseudo-labels: fewer than {required} of them would be right"
+        unlabelled = _unlabelled(classes, context, most=most, seed=seed)
+        predicted = _predict(unlabelled, classes, context)
+        samples = predicted.samples[predicted.confidence >= confidence]
         if not len(samples):
-            return None, "no guessed labels: nothing looked like the renewed classes"
-        share = 100 * float(right.float().mean())
-        return samples, f"{len(samples)} guessed labels, {share:.1f} % right among watched samples"
+            return None, "no pseudo-labels: no sample is predicted to be of the renewed classes"
+        percent = 100 * float(right.float().mean())
+        return samples, f"{len(samples)} pseudo-labels, {percent:.1f} % right on monitored samples"
 
 
-def _samples(
+def _unlabelled(
     classes: Sequence[int], context: AdaptationContext, *, most: int, seed: int
 ) -> Samples:
-    """Unlabelled samples that memory does not have: those it has are rehearsed by their labels."""
+    """Unlabelled samples without those in the buffer, which are rehearsed with their labels."""
     samples = context.labels.unlabelled()
     held = torch.cat([context.memory.samples_of(label).ids for label in classes])
     samples = samples[~torch.isin(samples.ids, held)]
     if len(samples) <= most:
         return samples
-    any_of_them = torch.randperm(len(samples), generator=rng.fork(seed, "guesses"))[:most]
-    return samples[any_of_them.sort().values]
+    chosen = torch.randperm(len(samples), generator=rng.fork(seed, "guesses"))[:most]
+    return samples[chosen.sort().values]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Guessed:
+class _Predicted:
     samples: Samples
-    """with the labels they are taken for"""
+    """with the predicted labels"""
     confidence: torch.Tensor
+    """the predicted probability of each, (samples,)"""
     positions: torch.Tensor
+    """of each among the samples that were predicted, (samples,)"""
 
 
-def _guess(samples: Samples, classes: Sequence[int], context: AdaptationContext) -> _Guessed:
-    """Samples that the learner takes for one of the classes."""
+def _predict(samples: Samples, classes: Sequence[int], context: AdaptationContext) -> _Predicted:
+    """The samples that are predicted to be of one of the classes."""
     p = context.encode(samples.images).logits.softmax(dim=1)
-    confidence, taken_for = p.max(dim=1)
-    (positions,) = torch.isin(taken_for, torch.tensor(classes)).nonzero(as_tuple=True)
-    return _Guessed(
-        samples=dataclasses.replace(samples, labels=taken_for)[positions],
+    confidence, labels = p.max(dim=1)
+    (positions,) = torch.isin(labels, torch.tensor(classes)).nonzero(as_tuple=True)
+    return _Predicted(
+        samples=dataclasses.replace(samples, labels=labels)[positions],
         confidence=confidence[positions],
         positions=positions,
     )

@@ -1,4 +1,4 @@
-"""Adaptive Memory Realignment: drifted classes' slots are refilled from the new distribution."""
+"""Adaptive Memory Realignment (AMR): fresh samples replace the outdated ones in the buffer."""
 
 from __future__ import annotations
 
@@ -7,61 +7,61 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from driftwise.adapt.base import Adaptation
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import AdaptationResult, Samples, Verdict
 
-Outdated = Callable[[Verdict, Samples, AdaptationContext], Tensor]
-"""Which of a drifted class's samples in memory have to go: a mask, bool (samples,)."""
+Choice = Callable[[Verdict, AdaptationContext], Choose]
+"""For a drifted class, the rule by which incoming samples are chosen for labelling."""
 
 
-def all_of_them(verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
-    """No sample outlives a drift of its class, as published."""
-    del verdict, context
-    return torch.ones(len(held), dtype=torch.bool)
+class Realign(Adaptation):
+    """Replaces a drifted class's samples in the buffer by as many freshly labelled ones."""
 
-
-class Realign:
-    """Throws a drifted class's samples out of memory and puts as many fresh ones in their place."""
-
-    def __init__(
-        self,
-        *,
-        outdated: Outdated = all_of_them,
-        choice: Callable[[Verdict, AdaptationContext], Choose] | None = None,
-    ) -> None:
-        """`choice` says which fresh samples are worth a label; None: any of them."""
-        self._outdated = outdated
+    def __init__(self, *, choice: Choice | None = None) -> None:
+        """`choice`: which incoming samples to have labelled; None: random ones."""
         self._choice = choice
+
+    def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
+        """Which of a drifted class's samples in the buffer to replace, bool (samples,): all."""
+        del verdict, context
+        return torch.ones(len(held), dtype=torch.bool)
+
+    def choose(self, verdict: Verdict, context: AdaptationContext) -> Choose | None:
+        """The rule by which incoming samples of a class are chosen; None: random ones."""
+        return None if self._choice is None else self._choice(verdict, context)
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Ask for exactly as many labels as the drifted classes have outdated samples."""
         notes: list[str] = []
-        goes = self._outdated_samples(drifted, context, notes)
-        wanted = {label: int(mask.sum()) for label, mask in goes.items()}
-        shares = context.labels.spread({**wanted})
+        outdated = self._outdated_by_class(drifted, context, notes)
+        wanted = {label: int(mask.sum()) for label, mask in outdated.items()}
+        counts = context.labels.spread({**wanted})
         refilled: list[Samples] = []
         renewed: list[int] = []
         for verdict in drifted:
             label = verdict.label
-            if label not in goes:
+            if label not in outdated:
                 continue
-            choose = None if self._choice is None else self._choice(verdict, context)
-            fresh = context.labels.ask(label, shares[label], choose=choose)
+            choose = self.choose(verdict, context)
+            fresh = context.labels.ask(label, counts[label], choose=choose)
             if not len(fresh):
-                # Dropping without anything to put in would lose the class altogether.
+                # Dropping without a replacement would lose the class.
                 notes.append(
-                    f"class {label}: no fresh samples were granted, its {wanted[label]} old ones stay"
+                    f"class {label}: no fresh samples were granted, "
+                    f"its {wanted[label]} old ones stay"
                 )
                 continue
-            # What came lately may be there already, and stay: no sample is to be there twice.
+            # A fresh sample may be in the buffer already: no sample is to be there twice.
             again = _among(context.memory.samples_of(label), fresh)
-            context.memory.drop(label, goes[label] | again)
+            context.memory.drop(label, outdated[label] | again)
             context.memory.put(fresh, context.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
             if len(fresh) < wanted[label]:
                 notes.append(
-                    f"class {label}: {len(fresh)} fresh samples were granted for {wanted[label]} slots"
+                    f"class {label}: {len(fresh)} fresh samples were granted "
+                    f"for {wanted[label]} slots"
                 )
         return AdaptationResult(
             refilled=Samples.concat(refilled) if refilled else None,
@@ -69,26 +69,26 @@ class Realign:
             notes=tuple(notes),
         )
 
-    def _outdated_samples(
+    def _outdated_by_class(
         self, drifted: Sequence[Verdict], context: AdaptationContext, notes: list[str]
     ) -> dict[int, Tensor]:
-        """The samples of each class that have to go, where there are any."""
-        goes = {}
+        """The mask of outdated samples of each class that has any."""
+        outdated = {}
         for verdict in drifted:
             held = context.memory.samples_of(verdict.label)
             if not len(held):
                 notes.append(f"class {verdict.label} has no samples in memory: nothing to realign")
                 continue
-            mask = self._outdated(verdict, held, context)
+            mask = self.outdated(verdict, held, context)
             if mask.any():
-                goes[verdict.label] = mask
+                outdated[verdict.label] = mask
             else:
                 notes.append(f"class {verdict.label}: its {len(held)} samples still fit")
-        return goes
+        return outdated
 
 
 def _among(samples: Samples, others: Samples) -> Tensor:
-    """Which samples are among the others, looking the same, bool (samples,)."""
-    looks = 1 + int(torch.cat([samples.concepts, others.concepts]).max())
-    keys = (each.ids * looks + each.concepts for each in (samples, others))
+    """Which samples are among the others, by id and concept, bool (samples,)."""
+    num_concepts = 1 + int(torch.cat([samples.concepts, others.concepts]).max())
+    keys = (each.ids * num_concepts + each.concepts for each in (samples, others))
     return torch.isin(*keys)

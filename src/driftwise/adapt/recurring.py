@@ -1,4 +1,4 @@
-"""Concepts that were seen before: one that returns is restored from an archive, without a label."""
+"""Recurring concepts: samples of a concept that returns are restored from an archive."""
 
 from __future__ import annotations
 
@@ -6,47 +6,51 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from driftwise.adapt.current_samples import current_samples
-from driftwise.adapt.partial import FEWEST
-from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.protocols import Adaptation, AdaptationContext
+from driftwise.adapt.base import Adaptation
+from driftwise.adapt.current_samples import FEWEST, current_samples
+from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Samples, Verdict
 
 
-class RecurringConcepts:
-    """Keeps the samples that a realignment throws out, and puts them back when their look returns."""
+class RecurringConcepts(Adaptation):
+    """Archives the samples that a realignment replaces; restores them when their concept returns."""
 
-    def __init__(self, inner: Adaptation, *, looks: int = 3, same_below: float = 0.4) -> None:
-        """`looks`: how many earlier ones are kept of each class, the newest ones.
+    def __init__(self, inner: Adaptation, *, concepts: int = 3, same_below: float = 0.4) -> None:
+        """What is archived, and when it is restored.
 
-        A look returns if less than `same_below` of the class's current samples have moved from it.
+        Args:
+            inner: what adapts classes whose concept is new.
+            concepts: earlier concepts kept of each class, the newest ones.
+            same_below: a concept has returned if a smaller fraction of the class's current samples
+                has drifted from it.
         """
         self._inner = inner
-        self._looks = looks
+        self._concepts = concepts
         self._same_below = same_below
         self._archive: dict[int, list[Samples]] = {}
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Restore what has returned, leave the rest to the inner repair, and keep what goes."""
+        """Restore returned concepts, let `inner` adapt the other classes, archive what goes."""
         before = {verdict.label: context.memory.samples_of(verdict.label) for verdict in drifted}
         restored: dict[int, Samples] = {}
-        strangers: list[Verdict] = []
+        unknown: list[Verdict] = []
         for verdict in drifted:
-            look = self._returned(verdict.label, len(before[verdict.label]), context)
-            if look is None:
-                strangers.append(verdict)
+            samples = self._take_returned(verdict.label, len(before[verdict.label]), context)
+            if samples is None:
+                unknown.append(verdict)
                 continue
             context.memory.drop(verdict.label)
-            context.memory.put(look, context.annotate(look))
-            restored[verdict.label] = look
-        result = self._inner.adapt(strangers, context)
+            context.memory.put(samples, context.annotate(samples))
+            restored[verdict.label] = samples
+        result = self._inner.adapt(unknown, context)
         for label in (*restored, *result.renewed):
             self._keep(label, before[label])
         if not restored:
             return result
         parts = [*restored.values(), *([] if result.refilled is None else [result.refilled])]
         notes = [
-            f"class {label} looks as it did before: {len(samples)} samples restored, no labels asked for"
+            f"class {label}: an earlier concept has returned, {len(samples)} samples restored "
+            "without labels"
             for label, samples in restored.items()
         ]
         return dataclasses.replace(
@@ -56,39 +60,44 @@ class RecurringConcepts:
             notes=(*notes, *result.notes),
         )
 
-    def _returned(self, label: int, slots: int, context: AdaptationContext) -> Samples | None:
-        """The earlier look that the class has taken on again; it leaves the archive."""
-        looks = self._archive.get(label, [])
-        now = current_samples(label, context) if looks and slots else None
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
+        """Continue what `inner` has begun."""
+        return self._inner.follow_up(context)
+
+    def _take_returned(self, label: int, slots: int, context: AdaptationContext) -> Samples | None:
+        """Take the samples of the concept that has returned, `slots` at most, from the archive."""
+        archived = self._archive.get(label, [])
+        now = current_samples(label, context) if archived and slots else None
         if now is None or len(now) < FEWEST:
             return None
         current = context.encode(now.images).features
-        shares = [
-            context.compare(context.encode(look.images).features, current).share for look in looks
+        fractions = [
+            context.compare(context.encode(samples.images).features, current).share
+            for samples in archived
         ]
-        nearest = min(range(len(looks)), key=shares.__getitem__)
-        if shares[nearest] >= self._same_below:
+        nearest = min(range(len(archived)), key=fractions.__getitem__)
+        if fractions[nearest] >= self._same_below:
             return None
-        return looks.pop(nearest)[:slots]
+        return archived.pop(nearest)[:slots]
 
     def _keep(self, label: int, samples: Samples) -> None:
         if len(samples) >= FEWEST:
-            looks = self._archive.setdefault(label, [])
-            looks.append(samples)
-            del looks[: -self._looks]
+            archived = self._archive.setdefault(label, [])
+            archived.append(samples)
+            del archived[: -self._concepts]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         archive = {
-            str(label): [dict(vars(samples)) for samples in looks]
-            for label, looks in self._archive.items()
+            str(label): [dict(vars(samples)) for samples in archived]
+            for label, archived in self._archive.items()
         }
-        return {"archive": archive, "inner": state_of(self._inner)}
+        return {"archive": archive, "inner": self._inner.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue from `state_dict`."""
         self._archive = {
-            int(label): [Samples.restored(samples) for samples in looks]
-            for label, looks in state["archive"].items()
+            int(label): [Samples.restored(samples) for samples in archived]
+            for label, archived in state["archive"].items()
         }
-        load_state_of(self._inner, state["inner"])
+        self._inner.load_state_dict(state["inner"])

@@ -1,4 +1,4 @@
-"""Rehearsal after realignment: a phase at once, and others after the tasks that follow."""
+"""Rehearsal after realignment: gradient steps at once, and more after the tasks that follow."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any
 
 import torch
 
-from driftwise.adapt.current_samples import a_few_of_each, has_labels
+from driftwise import rng
+from driftwise.adapt.base import Adaptation
+from driftwise.adapt.current_samples import first_of_each, has_labels
 from driftwise.adapt.pseudo_labels import PseudoLabels
-from driftwise.adapt.rehearsal_batch import one_of_each
-from driftwise.adapt.wrapped import load_state_of, state_of
-from driftwise.protocols import Adaptation, AdaptationContext
+from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Samples, Verdict
 
 ROUND = 10
-"""steps between two looks at whether the classes have recovered"""
+"""steps between two measurements of recovery"""
 
 MOST = 1000
-"""steps of one phase after tasks: a live model does not wait longer for its next batch"""
+"""steps of one phase after a task: a live model does not wait longer for its next batch"""
 
-GUESSES = 2
-"""samples looked at for every step and known class, of which each step takes one at most"""
+PREDICTED_PER_STEP = 2
+"""unlabelled samples predicted per step and known class; a step uses one per class at most"""
 
 HARM = 2.0
-"""points that known classes may lose while guessed labels are used: less is noise"""
+"""percentage points that known classes may lose with pseudo-labels: less is noise"""
 
 Accuracies = Mapping[int, float]
 """percent, by class"""
 
 
-class Rehearsal:
-    """Rehearses until renewed classes gain nothing more, and again after tasks that disturb them.
+class Rehearsal(Adaptation):
+    """Rehearses until renewed classes stop gaining, and again after the tasks that follow.
 
-    Steps are on memory alone; after tasks also on guessed samples, one of each renewed class, if there
-    are `guesses`. (Samples of every class equally often were tried: no better than plain draws.)
+    Steps use samples from the buffer; after tasks also pseudo-labelled samples, one of each renewed
+    class. (Drawing every class equally often was tried: no better than plain draws.)
     """
 
     def __init__(
@@ -47,26 +47,32 @@ class Rehearsal:
         patience: int = 2,
         follow_ups: int = 3,
         follow_up_share: float = 0.5,
-        guesses: PseudoLabels | None = None,
+        pseudo_labels: PseudoLabels | None = None,
     ) -> None:
-        """At once, up to `steps_per_class`, fewer if `patience` rounds in a sample bring no gain.
+        """How long to rehearse.
 
-        Then, after each of the next `follow_ups` tasks, a share of its steps, at a falling rate.
+        Args:
+            inner: what adapts the buffer first.
+            steps_per_class: steps at once, per renewed class, at most.
+            patience: rounds in a row without a gain after which they stop.
+            follow_ups: later tasks after which rehearsal continues, at a falling learning rate.
+            follow_up_share: steps after each of them, as a fraction of the task's own.
+            pseudo_labels: what labels samples for the steps after tasks; None: nothing.
         """
         self._inner = inner
         self._steps_per_class = steps_per_class
         self._patience = patience
         self._follow_ups = follow_ups
         self._follow_up_share = follow_up_share
-        self._guesses = guesses
-        self._may_guess = True
+        self._pseudo_labels = pseudo_labels
+        self._may_pseudo_label = True
         self._renewed: tuple[int, ...] = ()
         self._left = 0
         self._phases = 0
         self._steps = 0
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """The inner repair, then rehearsal."""
+        """Let `inner` adapt the buffer, then rehearse."""
         result = self._inner.adapt(drifted, context)
         if not result.renewed:
             return result
@@ -78,46 +84,46 @@ class Rehearsal:
         return dataclasses.replace(result, notes=(*result.notes, *notes))
 
     def _recover(self, result: AdaptationResult, context: AdaptationContext) -> list[str]:
-        judges, whose = _judges(result, context)
+        judged_by, remark = _judged_by(result, context)
         budget = self._steps_per_class * len(result.renewed)
-        course, rounds = [_accuracies(judges, context)], list[int]()
+        course, rounds = [_accuracies(judged_by, context)], list[int]()
         steps, idle, best = 0, 0, _mean(course[0])
-        # Only what has gained can be done gaining: the first steps may show nothing.
+        # Patience counts from the first gain on: the first steps may show nothing.
         while steps < budget and (idle < self._patience or best == _mean(course[0])):
             rounds.append(min(ROUND, budget - steps))
             for _ in range(rounds[-1]):
                 context.rehearse(None)
             steps += rounds[-1]
-            course.append(_accuracies(judges, context))
+            course.append(_accuracies(judged_by, context))
             idle = 0 if _mean(course[-1]) > best else idle + 1
             best = max(best, _mean(course[-1]))
-        self._annotate_anew(result.renewed, context)
-        return [_told(label, course, rounds) + whose for label in course[0]] if steps else []
+        self._annotate_again(result.renewed, context)
+        return [_recovery(label, course, rounds) + remark for label in course[0]] if steps else []
 
     def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
-        """Rehearse what the task has disturbed."""
+        """Rehearse after a task, which may have harmed the renewed classes."""
         steps = min(MOST, round(self._follow_up_share * (context.steps() - self._steps)))
         if not (self._left and steps and context.memory.counts()):
             return ()
         self._left -= 1
         notes = []
-        guessed = None
-        if self._guesses is not None and self._may_guess:
-            many = GUESSES * steps * len(context.memory.counts())
-            guessed, note = self._guesses.samples(
-                self._renewed, context, most=many, seed=self._phases
+        pseudo_labelled = None
+        if self._pseudo_labels is not None and self._may_pseudo_label:
+            most = PREDICTED_PER_STEP * steps * len(context.memory.counts())
+            pseudo_labelled, note = self._pseudo_labels.samples(
+                self._renewed, context, most=most, seed=self._phases
             )
             notes.append(note)
-        monitored = a_few_of_each(context.monitored())
+        monitored = first_of_each(context.monitored())
         before = _accuracies(monitored, context) if has_labels(monitored) else None
         self._phases += 1
-        beside: Iterator[Samples | None] = repeat(None)
-        if guessed is not None:
-            beside = one_of_each(guessed, seed=self._phases)
-        for step, batch in zip(range(steps), beside, strict=False):
+        batches: Iterator[Samples | None] = repeat(None)
+        if pseudo_labelled is not None:
+            batches = _one_of_each(pseudo_labelled, seed=self._phases)
+        for step, batch in zip(range(steps), batches, strict=False):
             context.rehearse(batch, rate=1 - step / steps)
         self._steps = context.steps()
-        self._annotate_anew(self._renewed, context)
+        self._annotate_again(self._renewed, context)
         if before is None:
             return tuple(notes)
         after = _accuracies(monitored, context)
@@ -125,13 +131,13 @@ class Rehearsal:
             f"{steps} steps of recovery after the task: known classes from "
             f"{_mean(before):.1f} to {_mean(after):.1f} percent"
         )
-        if guessed is not None and _mean(after) < _mean(before) - HARM:
-            self._may_guess = False
-            notes.append("with guessed labels, accuracy fell: they are not used any more")
+        if pseudo_labelled is not None and _mean(after) < _mean(before) - HARM:
+            self._may_pseudo_label = False
+            notes.append("with pseudo-labels, accuracy fell: they are not used any more")
         return tuple(notes)
 
-    def _annotate_anew(self, labels: Sequence[int], context: AdaptationContext) -> None:
-        """What memory keeps beside fresh samples was said by a network that did not know them yet."""
+    def _annotate_again(self, labels: Sequence[int], context: AdaptationContext) -> None:
+        """Renew the logits stored with fresh samples: they were computed before the rehearsal."""
         for label in labels:
             samples = context.memory.samples_of(label)
             extras = context.annotate(samples) if len(samples) else {}
@@ -146,31 +152,43 @@ class Rehearsal:
             "left": self._left,
             "phases": self._phases,
             "steps": self._steps,
-            "may_guess": self._may_guess,
-            "inner": state_of(self._inner),
+            "may_guess": self._may_pseudo_label,
+            "inner": self._inner.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue from `state_dict`."""
         self._renewed = tuple(state["renewed"])
         self._left, self._phases = state["left"], state["phases"]
         self._steps = state["steps"]
-        self._may_guess = state["may_guess"]
-        load_state_of(self._inner, state["inner"])
+        self._may_pseudo_label = state["may_guess"]
+        self._inner.load_state_dict(state["inner"])
 
 
-def _judges(result: AdaptationResult, context: AdaptationContext) -> tuple[Samples, str]:
-    """Samples of the renewed classes by which recovery is seen, and what to say of them.
+def _one_of_each(samples: Samples, *, seed: int) -> Iterator[Samples]:
+    """Endless batches, each with one random sample of every class."""
+    pools = [samples.of_class(label) for label in sorted(set(samples.labels.tolist()))]
+    samples = Samples.concat(pools)
+    sizes = torch.tensor([len(pool) for pool in pools])
+    starts = sizes.cumsum(0) - sizes
+    draw = rng.fork(seed, "rehearsal")
+    while True:
+        yield samples[starts + (torch.rand(len(sizes), generator=draw) * sizes).long()]
 
-    Watched ones, if they have labels; what memory was refilled with flatters, being rehearsed.
+
+def _judged_by(result: AdaptationResult, context: AdaptationContext) -> tuple[Samples, str]:
+    """Samples of the renewed classes by which recovery is measured, and a remark on them.
+
+    Monitored samples, if they are labelled. The samples in the buffer are rehearsed: accuracy on
+    them is too high.
     """
-    monitored = a_few_of_each(context.monitored())
+    monitored = first_of_each(context.monitored())
     if has_labels(monitored):
         monitored = monitored[torch.isin(monitored.labels, torch.tensor(result.renewed))]
         if len(monitored):
             return monitored, ""
     assert result.refilled is not None, "a class is renewed by fresh samples"
-    return result.refilled, " (by the samples that are rehearsed: there are no other labels)"
+    return result.refilled, " (on the rehearsed samples: there are no other labels)"
 
 
 def _accuracies(samples: Samples, context: AdaptationContext) -> Accuracies:
@@ -185,13 +203,14 @@ def _mean(accuracies: Accuracies) -> float:
     return sum(accuracies.values()) / max(1, len(accuracies))
 
 
-def _told(label: int, course: Sequence[Accuracies], rounds: Sequence[int]) -> str:
-    """Time, and accuracy lost on the way: how far below its best the class was, step by step."""
-    at_looks = [each[label] for each in course]
-    best = max(at_looks)
-    # During a round a class is taken to be as it was when the round began.
-    lost = sum((best - now) * steps for now, steps in zip(at_looks[:-1], rounds, strict=True))
+def _recovery(label: int, course: Sequence[Accuracies], rounds: Sequence[int]) -> str:
+    """A note on one class: its accuracy, the steps, and the accuracy below its best, summed."""
+    accuracies = [each[label] for each in course]
+    best = max(accuracies)
+    # During a round, accuracy is taken to be that at its beginning.
+    lost = sum((best - now) * steps for now, steps in zip(accuracies[:-1], rounds, strict=True))
     return (
-        f"class {label}: from {at_looks[0]:.1f} to {at_looks[-1]:.1f} percent in {sum(rounds)} "
-        f"steps of recovery, {lost:,.0f} points of accuracy lost on the way, summed over steps"
+        f"class {label}: from {accuracies[0]:.1f} to {accuracies[-1]:.1f} percent in "
+        f"{sum(rounds)} steps of recovery, {lost:,.0f} points of accuracy lost on the way, "
+        "summed over steps"
     )

@@ -1,33 +1,43 @@
-"""Full relearning: every drifted sample is labelled and trained on beside the new classes."""
+"""Full relearning (FR): all samples of drifted classes are labelled and trained on again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftwise.adapt.base import Adaptation
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Samples, Verdict
 
 
-class Relearn:
-    """Goes on from the current network by default and leaves stale samples in memory, as published."""
+class Relearn(Adaptation):
+    """Trains on every current sample of the drifted classes, beside the new classes.
+
+    By default it continues from the current weights and leaves outdated samples in the buffer, as
+    published.
+    """
 
     def __init__(self, *, flush: bool = False, from_scratch: bool = False) -> None:
-        """`flush` drops the drifted classes' old samples; `from_scratch` forgets the weights."""
+        """Choose what is forgotten first.
+
+        Args:
+            flush: drop the outdated samples of drifted classes from the buffer.
+            from_scratch: train a fresh network.
+        """
         self._flush = flush
         self._from_scratch = from_scratch
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Ask for all there is of each drifted class."""
+        """Ask for all current samples of each drifted class, as far as the budget allows."""
         extra: list[Samples] = []
         renewed: list[int] = []
         notes: list[str] = []
-        shares = context.labels.spread({verdict.label: None for verdict in drifted})
-        for label, share in shares.items():
-            fresh = context.labels.ask(label, share)
+        counts = context.labels.spread({verdict.label: None for verdict in drifted})
+        for label, count in counts.items():
+            fresh = context.labels.ask(label, count)
             if not len(fresh):
                 notes.append(f"class {label}: no fresh samples were granted, nothing to relearn")
                 continue
-            if share is not None:
+            if count is not None:
                 notes.append(
                     f"class {label}: the budget allows {len(fresh)} fresh samples, not all"
                 )

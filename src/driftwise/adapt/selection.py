@@ -1,4 +1,4 @@
-"""Which incoming samples to have labelled, when not all of them can be."""
+"""Which incoming samples to have labelled (active learning)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import Verdict
 
 _ROUNDS = 10
-"""of k-means: enough for centres that only have to be near something"""
+"""of k-means: enough, since the centres only choose samples"""
 
 
 def diverse(verdict: Verdict, context: AdaptationContext) -> Choose:
-    """One sample from the middle of each of as many clusters, by the learner's features."""
+    """The medoid of each of `count` k-means clusters of the learner's features."""
 
     def choose(images: Tensor, count: int) -> Tensor:
         return _medoids(context.encode(images).features, count, seed=verdict.task)
@@ -23,7 +23,7 @@ def diverse(verdict: Verdict, context: AdaptationContext) -> Choose:
 
 
 def uncertain(verdict: Verdict, context: AdaptationContext) -> Choose:
-    """The samples whose class the learner is least sure of, by entropy."""
+    """The samples with the highest predictive entropy."""
     del verdict
 
     def choose(images: Tensor, count: int) -> Tensor:
@@ -34,7 +34,10 @@ def uncertain(verdict: Verdict, context: AdaptationContext) -> Choose:
 
 
 def _medoids(features: Tensor, count: int, *, seed: int) -> Tensor:
-    """Positions of distinct samples, (count,), each the one nearest to a k-means centre."""
+    """Positions of distinct samples, (count,), each the nearest one to a k-means centre.
+
+    features are (samples, d).
+    """
     if count in (0, len(features)):
         return torch.arange(count)
     centres = features[_far_apart(features, count, seed)]
@@ -46,19 +49,19 @@ def _medoids(features: Tensor, count: int, *, seed: int) -> Tensor:
         centres = torch.where(filled[:, None], sums / sizes.clamp(min=1)[:, None], centres)
     distances = torch.cdist(centres, features)
     picked: list[int] = []
-    for sample in distances:  # a sample may be the nearest to two centres
-        sample[picked] = torch.inf
-        picked.append(int(sample.argmin()))
+    for of_centre in distances:  # a sample may be the nearest one to two centres
+        of_centre[picked] = torch.inf
+        picked.append(int(of_centre.argmin()))
     return torch.tensor(picked)
 
 
 def _far_apart(features: Tensor, count: int, seed: int) -> Tensor:
-    """Samples to begin with, (count,): each the one farthest from those before it."""
+    """Positions to start from, (count,): each the farthest sample from those before it."""
     picked = [int(torch.randint(len(features), (1,), generator=rng.fork(seed, "medoids")))]
     nearest = torch.full((len(features),), torch.inf)
     while len(picked) < count:
         distance = (features - features[picked[-1]]).square().sum(dim=1)
         nearest = torch.minimum(nearest, distance)
-        nearest[picked] = -1  # copies of an image are as near as can be, and yet others
+        nearest[picked] = -1  # copies of one sample have distance 0 and may all be needed
         picked.append(int(nearest.argmax()))
     return torch.tensor(picked)

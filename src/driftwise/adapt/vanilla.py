@@ -1,17 +1,18 @@
-"""The adaptation that does nothing, to compare with."""
+"""No adaptation, the baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from driftwise.adapt.base import Adaptation
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Verdict
 
 
-class Vanilla:
-    """Goes on as if nothing had happened."""
+class Vanilla(Adaptation):
+    """Continues as if no class had drifted."""
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Nothing."""
+        """Change nothing."""
         del drifted, context
         return AdaptationResult()

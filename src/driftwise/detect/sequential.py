@@ -29,7 +29,7 @@ from driftwise.detect.base import Reference, Setting
 from driftwise.detect.encoding_cache import KEY_BYTES, keys_of
 from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import RunFailure, UserError
-from driftwise.stats.e_values import Bets, share_of
+from driftwise.stats.e_values import EProcess, share_of
 from driftwise.stats.rank_p_values import SCORES, Floats, Ranker
 from driftwise.types import Encoding, Samples, Verdict
 
@@ -290,7 +290,7 @@ class _Test:
         self.samples = 0
         self.ranker = Ranker(width, kept_rows=kept_rows)
         # Samples that move on lie ahead; farther from the centre or nearer to it is a change as well.
-        self.bets = (Bets(both_ends=False), Bets(both_ends=True))
+        self.bets = (EProcess(both_ends=False), EProcess(both_ends=True))
         self._known: dict[bytes, None] = {}
 
     def next_row(self) -> int:
@@ -302,7 +302,7 @@ class _Test:
         """A sample has come: rank it, and bet on the ranks."""
         p_values = self.ranker.take(features, draw)
         for bets, p_value in zip(self.bets, p_values or (), strict=False):
-            bets.bet(p_value, sample)
+            bets.update(p_value, sample)
 
     def know(self, keys: Collection[bytes]) -> torch.Tensor:
         """bool (samples,): which images are new; from now on they are known, the latest at least."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.memory.column import Column
-from driftwise.memory.draws import Ints, choose
+from driftwise.memory.draws import Draws, Ints
 from driftwise.memory.policies import Policy, Reservoir
 from driftwise.memory.slots import Slots
 from driftwise.types import Extras, Samples
@@ -66,7 +66,7 @@ class ReplayBuffer:
         self._slots = Slots(capacity)
         self._seen = 0
         self._columns: dict[str, Column] = {}
-        self._generators = {use: rng.fork(seed, "memory", use) for use in ("offer", "sample")}
+        self._draws = {use: Draws(rng.fork(seed, "memory", use)) for use in ("offer", "sample")}
 
     @property
     def capacity(self) -> int:
@@ -91,18 +91,19 @@ class ReplayBuffer:
         if not len(samples):
             return
         columns, values = self._convert(samples, extras)
-        slots = self._policy.place(
+        kept, slots = self._policy.place(
             self._slots,
             samples.labels.numpy(),
             seen=self._seen,
-            generator=self._generators["offer"],
+            draws=self._draws["offer"],
         )
         self._seen += len(samples)
         self._columns = columns
-        kept = slots < self.capacity
-        where = slice(None) if kept.all() else kept  # a mask copies the images once more
-        for name, column in columns.items():
-            column.write(slots[where], values[name][where])
+        if len(kept):
+            for name, column in columns.items():
+                # Indexing copies the images once more.
+                every = values[name]
+                column.write(slots, every if len(kept) == len(every) else every[kept])
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first, without asking the policy; `seen` stays."""
@@ -135,7 +136,7 @@ class ReplayBuffer:
         if count < 0:
             raise ValueError(f"expected a count of at least 0 samples; got {count}")
         held = len(self)
-        picks = choose(self._generators["sample"], min(count, held), held)
+        picks = self._draws["sample"].choose(min(count, held), held)
         slots = self._slots.order[picks]
         extras = {
             name.removeprefix(_EXTRA): column.read(slots)
@@ -168,7 +169,7 @@ class ReplayBuffer:
             "seen": self._seen,
             "slots": self._slots.state_dict(),
             "columns": {name: column.read(slots) for name, column in self._columns.items()},
-            "generators": {use: each.get_state() for use, each in self._generators.items()},
+            "generators": {use: each.get_state() for use, each in self._draws.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -189,8 +190,8 @@ class ReplayBuffer:
         self._columns = columns
         for name, column in columns.items():
             column.write(self._slots.occupied, values[name])
-        for use, generator in self._generators.items():
-            generator.set_state(state["generators"][use])
+        for use, draws in self._draws.items():
+            draws.set_state(state["generators"][use])
 
     def _convert(
         self, samples: Samples, extras: Extras

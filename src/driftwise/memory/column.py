@@ -30,14 +30,16 @@ class Column:
             raise ValueError(f"expected numbers of at most 8 bytes each; got {like.dtype}")
         self._dtype = like.dtype
         self._shape = tuple(like.shape[1:])
-        self._kept_as = _SAME_WIDTH[like.itemsize]
+        is_plain = like.dtype in (torch.uint8, torch.int64)
+        self._kept_as = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
         self._sample_bytes = math.prod(self._shape) * like.itemsize
         self._values = allocation.allocate((capacity, *self._shape), self._kept_as).numpy()
 
     def convert(self, name: str, values: Tensor, samples: int) -> _Array:
         """The values as they are kept, (samples, ...); ValueError for another shape or dtype."""
         if values.dtype == self._dtype:
-            array: _Array = values.view(self._kept_as).cpu().numpy()
+            kept_as = values if self._kept_as is self._dtype else values.view(self._kept_as)
+            array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
             if array.shape == (samples, *self._shape):
                 return array
         raise ValueError(
@@ -57,7 +59,7 @@ class Column:
             copy = allocation.allocate((len(slots), *self._shape), self._kept_as)
             # With mode="raise", numpy would make a second copy in plain memory.
             np.take(self._values, slots, axis=0, out=copy.numpy(), mode="clip")
-        return copy.view(self._dtype)
+        return copy if self._kept_as is self._dtype else copy.view(self._dtype)
 
     def widened(self, width: int) -> Column:
         """A copy with `width` numbers per sample, 0 at first; itself unless it has fewer."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
-import torch
 
-from driftwise.memory.draws import Ints, draw
+from driftwise.memory.draws import Draws, Ints
 from driftwise.memory.slots import Slots
+
+Placement: TypeAlias = tuple[Ints, Ints]
+"""positions (kept,) of samples in the offer, ascending, and their slots (kept,)"""
 
 
 class Policy(Protocol):
@@ -16,10 +18,8 @@ class Policy(Protocol):
 
     name: ClassVar[str]
 
-    def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
-        """Write the samples to keep into `slots`; the slot of each sample, (samples,).
-
-        A number from `capacity` on means that the sample is not kept.
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Placement:
+        """Write the samples to keep into `slots`; which they are, and where.
 
         labels (samples,) are the classes of the samples offered after `seen` others. Of several
         samples for one slot the last one stays. The same stream in other batches must end in the
@@ -42,12 +42,14 @@ class Reservoir:
 
     name: ClassVar[str] = "reservoir"
 
-    def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Placement:
         """Each sample goes where algorithm R sends it."""
-        sent = _vitter_slots(draw(generator, len(labels)), seen, slots.capacity)
-        kept = sent < slots.capacity
-        slots.write(sent[kept], labels[kept])
-        return sent
+        sent = _vitter_slots(draws.take(len(labels)), seen, slots.capacity)
+        kept = np.flatnonzero(sent < slots.capacity)
+        if len(kept):  # late in a stream, most batches end here
+            sent = sent[kept]
+            slots.write(sent, labels[kept])
+        return kept, sent
 
 
 class Balanced:
@@ -63,23 +65,22 @@ class Balanced:
 
     name: ClassVar[str] = "balanced"
 
-    def place(self, slots: Slots, labels: Ints, *, seen: int, generator: torch.Generator) -> Ints:
+    def place(self, slots: Slots, labels: Ints, *, seen: int, draws: Draws) -> Placement:
         """Each sample that algorithm R accepts, free slots first."""
-        accepting, class_draws, sample_draws = draw(generator, 3 * len(labels)).reshape(-1, 3).T
-        sent = np.full(len(labels), slots.capacity)
+        accepting, class_draws, sample_draws = draws.take(3 * len(labels)).reshape(-1, 3).T
         accepted = np.flatnonzero(_vitter_slots(accepting, seen, slots.capacity) < slots.capacity)
         free = slots.free[: len(accepted)].copy()  # writing changes what the view shows
         filling, replacing = accepted[: len(free)], accepted[len(free) :]
         slots.write(free, labels[filling])
-        sent[filling] = free
+        replaced = []
         for i in replacing.tolist():
             members = slots.members
             largest = max(map(len, members.values()))
             tied = sorted(label for label, own in members.items() if len(own) == largest)
             victims = members[tied[class_draws[i] % len(tied)]]
-            sent[i] = victims[sample_draws[i] % largest]
-            slots.replace(int(sent[i]), int(labels[i]))
-        return sent
+            replaced.append(victims[sample_draws[i] % largest])
+            slots.replace(replaced[-1], int(labels[i]))
+        return accepted, np.concatenate([free, np.array(replaced, dtype=np.int64)])
 
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Reservoir, Balanced)}

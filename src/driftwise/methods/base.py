@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from driftwise.methods.logit_cache import Looks
+from driftwise.methods.logit_cache import SampleKeys
 from driftwise.models.plain import treats_samples_independently
 from driftwise.types import Extras
 
@@ -25,15 +25,15 @@ class Inputs:
         extras: Extras,
         *,
         convert: Callable[[Tensor], Tensor],
-        looks: Looks | None = None,
+        keys: SampleKeys | None = None,
     ) -> None:
         """`convert` makes of bytes what a network takes."""
         self.y = y
         """int64 (samples,)"""
         self.extras = extras
         """the columns that the method had kept with these samples (draws from memory only)"""
-        self.looks = looks
-        """which images these are, where the same ones will come again; None: they will not"""
+        self.keys = keys
+        """what identifies the samples, if later epochs bring the same images again; else None"""
         self._images = images
         self._convert = convert
         self._x: Tensor | None = None

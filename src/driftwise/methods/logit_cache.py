@@ -1,4 +1,4 @@
-"""What a network that does not change said to each image, so that it is asked once."""
+"""Logits that a frozen network gave to each sample, so that later epochs do not compute them again."""
 
 from __future__ import annotations
 
@@ -8,26 +8,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-MOST_PLACES = 2**25
-"""ids times looks that a table is made for: 256 MB, twice that while it grows; beyond it nothing is
-kept"""
 
-
-class Looks(NamedTuple):
-    """Which images these are; every field has one entry per sample, on the CPU."""
+class SampleKeys(NamedTuple):
+    """What identifies samples: their ids and the concepts they show, int64 (samples,) on the CPU."""
 
     ids: Tensor
     concepts: Tensor
 
 
-class Kept:
-    """Answers by sample and look. They grow with what is asked: for tasks that have an end.
+class LogitCache:
+    """Logits by sample and concept. It grows with the samples of a task: clear it after the task.
 
-    >>> kept, looks = Kept(), Looks(torch.tensor([7, 2]), torch.tensor([0, 0]))
-    >>> kept.said(looks, lambda: torch.tensor([[1.0], [2.0]])).tolist()
+    >>> cache, keys = LogitCache(), SampleKeys(torch.tensor([7, 2]), torch.tensor([0, 0]))
+    >>> cache.lookup(keys, lambda: torch.tensor([[1.0], [2.0]])).tolist()
     [[1.0], [2.0]]
-    >>> turned = Looks(looks.ids.flip(0), looks.concepts)
-    >>> kept.said(turned, lambda: torch.zeros(2, 1)).tolist()
+    >>> flipped = SampleKeys(keys.ids.flip(0), keys.concepts)
+    >>> cache.lookup(flipped, lambda: torch.zeros(2, 1)).tolist()
     [[2.0], [1.0]]
     """
 
@@ -35,92 +31,54 @@ class Kept:
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing."""
-        self._needs = (0, 0)  # looks and ids that a table must have places for
-        self._place = torch.empty((0, 0), dtype=torch.int64)  # by look and id; -1: no answer
-        self._looks = torch.empty((2, 0), dtype=torch.int64)  # look and id, by place
-        self._answers: Tensor | None = None  # by place; there is room for more
-        self._count = 0
+        """Forget all cached logits."""
+        self._places: dict[tuple[int, int], int] = {}  # by concept and id
+        self._keys: list[tuple[int, int]] = []  # by place
+        self._logits: Tensor | None = None  # by place; there is room for more
 
     @property
     def width(self) -> int | None:
-        """Numbers of an answer; None: there is none yet."""
-        return None if self._answers is None else self._answers.shape[1]
+        """Logits per sample; None: nothing is cached."""
+        return None if self._logits is None else self._logits.shape[1]
 
-    def said(self, looks: Looks, ask: Callable[[], Tensor]) -> Tensor:
-        """The answers to these samples, (samples, numbers), asked for if one of them is missing."""
-        if not self._has_places(looks):
-            return ask()
-        place = self._place[looks.concepts, looks.ids]
-        missing = place < 0
-        if self._answers is not None and not bool(missing.any()):
-            return self._answers[place.to(self._answers.device)]
-        answers = ask()
-        new = missing.nonzero().squeeze(1)
-        self._keep(
-            torch.stack([looks.concepts, looks.ids])[:, new], answers[new.to(answers.device)]
+    def lookup(self, keys: SampleKeys, compute: Callable[[], Tensor]) -> Tensor:
+        """The logits of these samples, (samples, classes); `compute` gives them if one is missing."""
+        pairs = list(zip(keys.concepts.tolist(), keys.ids.tolist(), strict=True))
+        missing = [i for i, pair in enumerate(pairs) if pair not in self._places]
+        if self._logits is not None and not missing:
+            places = torch.tensor([self._places[pair] for pair in pairs])
+            return self._logits[places.to(self._logits.device)]
+        logits = compute()
+        self._append(
+            [pairs[i] for i in missing],
+            logits[torch.tensor(missing, dtype=torch.int64).to(logits.device)],
         )
-        return answers
+        return logits
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that was said."""
-        if self._answers is None:
+        """Everything that is cached."""
+        if self._logits is None:
             return {}
         return {
-            "looks": self._looks[:, : self._count].clone(),
-            "answers": self._answers[: self._count].clone(),
+            "looks": torch.tensor(self._keys, dtype=torch.int64).T.contiguous(),
+            "answers": self._logits[: len(self._keys)].clone(),
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Know what `state_dict` knew, and nothing else; answers are given on a device."""
+        """Continue from `state_dict`, with logits on `device`."""
         self.clear()
         if state:
-            concepts, ids = state["looks"]
-            if not self._has_places(Looks(ids, concepts)):
-                raise ValueError("expected ids and concepts from 0 up in what a network has said")
-            self._keep(state["looks"], state["answers"].to(device))
+            concepts, ids = state["looks"].tolist()
+            self._append(list(zip(concepts, ids, strict=True)), state["answers"].to(device))
 
-    def _has_places(self, looks: Looks) -> bool:
-        """Make room in the table; False: these samples are not to be kept."""
-        needs = []
-        for need, numbers in zip(self._needs, (looks.concepts, looks.ids), strict=True):
-            low, high = (int(end) for end in numbers.aminmax())
-            if low < 0:
-                return False
-            needs.append(max(need, high + 1))
-        # By what was needed so far, not by how large the table happens to be: who goes on from a
-        # checkpoint must keep the same samples.
-        if needs[0] * needs[1] > MOST_PLACES:
-            return False
-        self._needs = (needs[0], needs[1])
-        before = self._place.shape
-        if needs[0] > before[0] or needs[1] > before[1]:
-            # Room for twice as many ids: the table is not to be made anew with every batch.
-            sizes = (max(before[0], needs[0]), max(before[1], 2 * needs[1]))
-            larger = torch.full(sizes, -1)
-            larger[: before[0], : before[1]] = self._place
-            self._place = larger
-        return True
-
-    def _keep(self, looks: Tensor, answers: Tensor) -> None:
-        """Append answers, (samples, numbers), to looks (2, samples)."""
-        start, end = self._count, self._count + len(answers)
-        if self._answers is None or end > len(self._answers):
-            room = max(end, 2 * start)
-            self._answers = _enlarged(self._answers, answers, room)
-            self._looks = _enlarged(self._looks.T, looks.T, room).T
-        self._looks[:, start:end] = looks
-        self._answers[start:end] = answers
-        self._count = end
-        # Of an image that came twice in a batch the last answer stands, however many threads.
-        concepts, ids = looks
-        flat = concepts * self._place.shape[1] + ids
-        self._place.view(-1).scatter_reduce_(0, flat, torch.arange(start, end), "amax")
-
-
-def _enlarged(values: Tensor | None, like: Tensor, samples: int) -> Tensor:
-    """Room for so many samples, the first ones as they were."""
-    larger = like.new_empty((samples, *like.shape[1:]))
-    if values is not None:
-        larger[: len(values)] = values
-    return larger
+    def _append(self, pairs: list[tuple[int, int]], logits: Tensor) -> None:
+        """Cache logits, (samples, classes); of a sample that comes twice the last ones stay."""
+        start, end = len(self._keys), len(self._keys) + len(pairs)
+        if self._logits is None or end > len(self._logits):
+            larger = logits.new_empty((max(end, 2 * start), logits.shape[1]))
+            if self._logits is not None:
+                larger[:start] = self._logits[:start]
+            self._logits = larger
+        self._logits[start:end] = logits
+        self._keys += pairs
+        self._places.update(zip(pairs, range(start, end), strict=True))

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
-from driftwise.methods.logit_cache import Kept
+from driftwise.methods.logit_cache import LogitCache
 from driftwise.models.plain import asks_samples_apart
 from driftwise.types import Extras
 
@@ -33,14 +33,14 @@ class SER(Objective):
         self._tasks = 0
         self._frozen: nn.Module | None = None
         self._has_ended = False
-        self._kept = Kept()
+        self._cache = LogitCache()
 
     def attach(self, network: nn.Module, seed: int) -> None:
         """Room for the frozen network; nothing has been frozen yet."""
         del seed
         self._frozen = copy.deepcopy(network).requires_grad_(False).eval()
         self._has_ended = False
-        self._kept.clear()
+        self._cache.clear()
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Cross-entropy on stream and memory, distances to stored and to frozen logits."""
@@ -62,11 +62,11 @@ class SER(Objective):
         """The frozen network's logits; in later epochs those of the first."""
         frozen = self._frozen
         assert frozen is not None, "the method has not been attached to a network"
-        if stream.looks is None or not asks_samples_apart(frozen):
+        if stream.keys is None or not asks_samples_apart(frozen):
             return _said_by(frozen, stream)
-        if self._kept.width != outputs:  # nothing is kept, or less than the head has grown to
-            self._kept.clear()
-        return self._kept.said(stream.looks, lambda: _said_by(frozen, stream))
+        if self._cache.width != outputs:  # empty, or the head has grown since
+            self._cache.clear()
+        return self._cache.lookup(stream.keys, lambda: _said_by(frozen, stream))
 
     def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
         """As many as the stream batch has."""
@@ -88,7 +88,7 @@ class SER(Objective):
         assert self._frozen is not None, "the method has not been attached to a network"
         self._frozen.load_state_dict(network.state_dict())
         self._has_ended = True
-        self._kept.clear()
+        self._cache.clear()
 
     def copies(self) -> tuple[nn.Module, ...]:
         """The frozen network."""
@@ -101,7 +101,7 @@ class SER(Objective):
             "tasks": self._tasks,
             "has_ended": self._has_ended,
             "frozen": self._frozen.state_dict(),
-            "kept": self._kept.state_dict(),
+            "kept": self._cache.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ class SER(Objective):
         self._tasks, self._has_ended = state["tasks"], state["has_ended"]
         self._frozen.load_state_dict(state["frozen"])
         device = next(self._frozen.parameters()).device
-        self._kept.load_state_dict(state.get("kept", {}), device)
+        self._cache.load_state_dict(state.get("kept", {}), device)
 
 
 def _said_by(network: nn.Module, samples: Inputs) -> Tensor:

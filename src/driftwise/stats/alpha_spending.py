@@ -1,7 +1,7 @@
-"""A stream is checked again and again: how much of its level each check may spend.
+"""Alpha spending: the level of each of many checks of one stream.
 
-However many checks there are, what they spend adds up to the level of the whole stream at most, so
-that the chance of any false alarm in all of it stays below that level.
+The levels of all checks sum to at most the level of the stream, which then bounds the probability of
+any false alarm in the stream (union bound).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from driftwise.errors import UserError
 
 
 def inverse_square(level: float, check: int) -> float:
-    """For a stream without end: check 1, 2, 3, ... spends in proportion to 1, 1/4, 1/9, ...
+    """The level of check k of an infinite stream:  6 level / (pi k)^2.
 
     >>> round(inverse_square(0.05, 1), 4), round(inverse_square(0.05, 10), 6)
     (0.0304, 0.000304)

@@ -1,13 +1,20 @@
-"""Bets against p-values: what they have won is evidence that may be looked at after every sample.
+"""E-values from a sequence of p-values: evidence of a change that is valid after every sample.
 
-While nothing changes, p-values are independent and uniform. A bet pays `eps * p ** (eps - 1)`,
-which is 1 on average, so that what one unit of money has become is a martingale. By Ville's
-inequality it ever reaches 1 / level with a chance of at most the level, however often one looks.
+While nothing changes, p-values are independent and uniform. The power calibrator
 
-Nobody knows when a change begins, nor how strong it is. So the unit is shared out beforehand: sample j
-is given `share_of(j)`, which bets from that sample on, in equal parts on several eps and, where either
-end may matter, on p and on 1 - p. A sum of martingales is one. One number per kind of bet is all
-that has to be remembered.
+    f(p) = eps * p ** (eps - 1)
+
+has mean 1 then, so that products of its values are a martingale. By Ville's inequality an e-process
+M with M_0 = 1 satisfies  P(M_t >= 1 / level for any t) <= level,  however often it is checked.
+
+Neither the onset nor the strength of a change is known. The e-process is therefore a mixture: weight
+`share_of(j)` starts at sample j, in equal parts for several eps and, for two-sided evidence, for p and
+1 - p. A mixture of martingales is a martingale, and one number per component is all the state.
+
+References:
+    V. Vovk, I. Nouretdinov, A. Gammerman. Testing exchangeability on-line. ICML, 2003.
+    J. Shin, A. Ramdas, A. Rinaldo. E-detectors: a nonparametric framework for sequential change
+    detection. New England Journal of Statistics in Data Science, 2023.
 """
 
 from __future__ import annotations
@@ -19,14 +26,14 @@ import numpy as np
 import torch
 
 EPSILONS = (0.1, 0.2, 0.35, 0.55, 0.8)
-"""the smaller, the bolder: bold bets see clear changes within samples, timid ones faint changes"""
+"""small ones detect clear changes within a few samples, large ones faint changes"""
 
 
 def share_of(number: int) -> float:
-    """What the first, second, third, ... of endlessly many is given; all together 1.
+    """The weight of the first, second, third, ... of infinitely many; they sum to 1.
 
-    The shares fall hardly faster than 1 / number, so that those who come late get much more than by
-    inverse squares: the thousandth 24 times as much.
+    w(n) = 1 / log2(n + 1) - 1 / log2(n + 2) falls hardly faster than 1 / n: the thousandth weight is
+    24 times as large as with inverse squares.
 
     >>> round(share_of(1), 3), round(share_of(10), 4)
     (0.369, 0.0101)
@@ -35,7 +42,7 @@ def share_of(number: int) -> float:
 
 
 def left_after(number: int) -> float:
-    """What is left for all others when so many have been given their share.
+    """The sum of all weights after the first `number`.
 
     >>> left_after(0), left_after(2)
     (1.0, 0.5)
@@ -43,48 +50,48 @@ def left_after(number: int) -> float:
     return 1 / math.log2(number + 2)
 
 
-class Bets:
-    """One unit of money, betting that p-values are small, or else not uniform at either end."""
+class EProcess:
+    """Evidence that p-values have become too small or, with `both_ends`, not uniform."""
 
     def __init__(self, *, both_ends: bool) -> None:
         self._both_ends = both_ends
-        kinds = len(EPSILONS) * (2 if both_ends else 1)
+        components = len(EPSILONS) * (2 if both_ends else 1)
         self._count = 0
-        self._logs = np.full(kinds, -np.inf)
+        self._logs = np.full(components, -np.inf)
         self._log_most = 0.0
-        self._runs = np.zeros(kinds)
-        self._began = np.full(kinds, -1)
+        self._runs = np.zeros(components)
+        self._began = np.full(components, -1)
 
     @property
-    def log_wealth(self) -> float:
-        """The logarithm of what it has become."""
-        bet = float(np.logaddexp.reduce(self._logs)) - math.log(len(self._logs))
-        return float(np.logaddexp(bet, math.log(left_after(self._count))))
+    def log_e_value(self) -> float:
+        """The logarithm of the current e-value."""
+        started = float(np.logaddexp.reduce(self._logs)) - math.log(len(self._logs))
+        return float(np.logaddexp(started, math.log(left_after(self._count))))
 
     @property
     def log_most(self) -> float:
-        """The logarithm of the most that it ever was."""
+        """The logarithm of the largest e-value so far."""
         return self._log_most
 
     @property
     def onset(self) -> tuple[float, int | None]:
-        """The logarithm of what the best single bet has won, and the sample with which it began.
+        """The largest log e-value of a single component, and the sample with which it began.
 
-        Where a change is likely to have begun, if there is one; None: no sample has come.
+        That sample is the likely onset of a change, if there is one; None: no sample has come.
         """
         best = int(self._runs.argmax())
         return float(self._runs[best]), int(self._began[best]) if self._count else None
 
-    def bet(self, p_value: float, sample: int) -> None:
-        """A sample, by its number, has come with this p-value, between 0 and 1, neither included."""
+    def update(self, p_value: float, sample: int) -> None:
+        """Add the p-value, in the open interval (0, 1), of the sample with this number."""
         self._count += 1
-        share = math.log(share_of(self._count))
+        weight = math.log(share_of(self._count))
         ends = (p_value, 1 - p_value) if self._both_ends else (p_value,)
-        pays = np.concatenate([_LOGS + _POWERS * math.log(end) for end in ends])
-        self._logs = pays + np.logaddexp(self._logs, share)
+        gains = np.concatenate([_LOGS + _POWERS * math.log(end) for end in ends])
+        self._logs = gains + np.logaddexp(self._logs, weight)
         self._began[self._runs <= 0] = sample
-        self._runs = pays + np.maximum(self._runs, 0)
-        self._log_most = max(self._log_most, self.log_wealth)
+        self._runs = gains + np.maximum(self._runs, 0)
+        self._log_most = max(self._log_most, self.log_e_value)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -97,7 +104,7 @@ class Bets:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue from `state_dict`."""
         self._count = state["count"]
         self._log_most = float(state["most"])
         self._logs = state["logs"].numpy().copy()

@@ -1,14 +1,19 @@
-"""Partial and gradual drift: how much of a class has moved, and which of its samples.
+"""Partial and gradual drift: the fraction of a class that has drifted, and which of its samples.
 
-Current samples are taken for a mixture, (1 - s) as in the reference and s moved. Wherever moved samples
-do not come, current samples are (1 - s) times as frequent as reference samples, and elsewhere more so:
-1 - s is the least ratio of the two frequencies. It is looked for among the samples that look least
-current to a linear classifier which has not seen them.
+The current distribution is modelled as the mixture Q = (1 - s) P + s R of the reference P and a
+drifted part R. Where R has no mass, dQ / dP = 1 - s, and elsewhere it is larger: 1 - s is the infimum
+of the density ratio. It is estimated from the scores of a linear classifier, each sample scored by a
+classifier that has not seen it:
 
-It is an estimate and no test: whether there is any drift at all is the detector's to say. Chance
-makes small shares too large (of 50 against 100 samples of which none has moved, it finds a tenth), and
-what the features cannot tell apart has not moved for them: of a faint drift, the share comes out
-too small.
+    1 - s = min over t of  Q(score <= t) / P(score <= t)
+
+It is an estimate and no test: whether a class has drifted at all is the detector's decision. Small
+fractions come out too large (for 50 against 100 samples without any drift, about 0.1), and those of
+faint drifts too small, since features that cannot separate the two show no drift.
+
+Reference:
+    G. Blanchard, G. Lee, C. Scott. Semi-supervised novelty detection. JMLR 11, 2010 (the mixture
+    proportion as an infimum of ratios).
 """
 
 from __future__ import annotations
@@ -28,28 +33,32 @@ from driftwise.stats.permutation import Pair, batches_of_equal_sizes, observed_s
 __all__ = ["Share", "estimate_shares"]
 
 _DEVIATION = math.sqrt(math.log(2 / 0.05) / 2)
-"""over the root of the samples: what an empirical distribution function strays, with 95 % at most"""
+"""over sqrt(n): the DKW bound on the error of an empirical distribution function, at 95 %"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Share:
-    """How much of some samples has moved away from others."""
+    """The fraction of current samples that has drifted away from reference samples."""
 
     share: float
     """0 to 1"""
     error: float
-    """standard error of the share, never 0, from the number of samples alone. It is too small: of
-    clear drifts, two of them hold the truth in six (small shares) to nine cases out of ten, and of
-    what the features cannot tell they know nothing"""
+    """standard error of the fraction, never 0, from the number of samples alone. It is too small:
+    within two of it lies the truth in 60 % (small fractions) to 90 % of clear drifts, and it does not
+    cover drift that the features do not show"""
     evidence: Tensor
-    """probability of having moved, by sample, (samples,), double precision"""
+    """probability of having drifted, by sample, (samples,), double precision"""
 
 
 def estimate_shares(pairs: Sequence[Pair], *, folds: int = 10, ridge: float = 1.0) -> list[Share]:
-    """The share of each pair of features, (reference samples, d) and (current samples, d).
+    """The fraction drifted of each pair of features, (reference samples, d) and (current samples, d).
 
-    Needs two samples on either side, and about five to mean anything. Equal arguments give equal
-    answers. `ridge` is stronger than a test's, since the classifier is to rank single samples.
+    Needs at least two samples on either side, and about five for a useful estimate. Deterministic.
+
+    Args:
+        pairs: reference and current features of each class.
+        folds: of the classifier that scores samples it was not fitted to.
+        ridge: penalty of the classifier; larger than that of a test, since it ranks single samples.
     """
     if folds < 2 or ridge <= 0:
         raise UserError(f"expected at least 2 folds and a positive ridge; got {folds} and {ridge}")
@@ -64,16 +73,16 @@ def estimate_shares(pairs: Sequence[Pair], *, folds: int = 10, ridge: float = 1.
         share, error = _mixed_in(reference, current)
         evidence = _evidence(reference, current, share)
         columns = share.tolist(), error.tolist(), evidence
-        for place, moved, by_chance, by_sample in zip(places, *columns, strict=True):
-            shares[place] = Share(share=moved, error=by_chance, evidence=by_sample)
+        for place, fraction, deviation, by_sample in zip(places, *columns, strict=True):
+            shares[place] = Share(share=fraction, error=deviation, evidence=by_sample)
     return [shares[place] for place in range(len(pairs))]
 
 
 def _spread(num_reference: int, num_current: int, folds: int) -> Tensor:
-    """An order of the pooled samples in which neighbours, which share a fold, are of both sides.
+    """An order of the pooled samples, (samples,), in which each fold holds samples of both sides.
 
-    It is a shuffled one, or samples that moved in a rhythm could all fall into one fold, whose
-    classifier would have seen none of them; and always the same, so that nothing is left to chance.
+    It is shuffled: drifted samples at regular distances could else all fall into one fold. And it is
+    always the same, so that the estimate is deterministic.
     """
     draw = rng.fork(0, "share", num_reference, num_current)
     sides = [torch.randperm(samples, generator=draw) for samples in (num_reference, num_current)]
@@ -81,34 +90,34 @@ def _spread(num_reference: int, num_current: int, folds: int) -> Tensor:
 
 
 def _mixed_in(reference: Tensor, current: Tensor) -> tuple[Tensor, Tensor]:
-    """Shares and their standard errors, (classes,) each, from scores (classes, samples).
+    """Fractions drifted and their standard errors, (classes,) each, from scores (classes, samples).
 
-    The least ratio of two counted shares is too small by chance: far down, a few samples decide it. So
-    the score up to which to count is where the ratio is least at its worst, with as many more
-    current samples as chance may have left out; there the ratio is read as it is.
+    The minimum of the empirical ratio is biased downwards: at low scores a few samples decide it.
+    The threshold is therefore where an upper confidence bound of the ratio is least; the ratio itself
+    is then taken at that threshold.
     """
     samples = reference.shape[1], current.shape[1]
     slack = _DEVIATION * (samples[0] ** -0.5 + samples[1] ** -0.5)
     scores = reference.sort(dim=1).values
-    # Up to a reference sample's score: in between, current samples are added to no effect.
+    # Thresholds at reference scores suffice: between them the ratio only grows.
     counted = torch.searchsorted(scores, scores, right=True).double()
     up_to = torch.searchsorted(current.sort(dim=1).values, scores, right=True).double()
     best = ((up_to / samples[1] + slack) / (counted / samples[0])).argmin(dim=1, keepdim=True)
     counted, up_to = counted.gather(1, best)[:, 0], up_to.gather(1, best)[:, 0]
     ratio = (up_to / samples[1]) / (counted / samples[0])
-    # By Agresti: one more sample on either side of the score, or no samples at all would be certainty.
+    # Agresti and Coull: one more sample on either side, or a count of 0 would have no error.
     kept, stayed = (counted + 1) / (samples[0] + 2), (up_to + 1) / (samples[1] + 2)
     relative = (1 - kept) / (kept * (samples[0] + 2)) + (1 - stayed) / (stayed * (samples[1] + 2))
     return (1 - ratio).clamp(0, 1), stayed / kept * relative.sqrt()
 
 
 def _evidence(reference: Tensor, current: Tensor, share: Tensor) -> Tensor:
-    """Each current sample's probability of having moved, (classes, samples).
+    """Each current sample's probability of having drifted, (classes, samples).
 
-    Scores of moved samples are taken to spread as the reference's do, around the mean that explains
-    the current samples' mean: the odds grow with the score, and by as much as the classes stand apart.
+    Scores of drifted samples are modelled as normal with the reference's variance, around the mean
+    that explains the mean of the current samples.
     """
-    least = 0.5 / current.shape[1]  # half a sample: the order of samples is never lost
+    least = 0.5 / current.shape[1]  # half a sample: never 0 or 1, so that samples keep their order
     share = share.clamp(least, 1 - least)[:, None]
     centre = reference.mean(dim=1, keepdim=True)
     apart = ((current.mean(dim=1, keepdim=True) - centre) / share).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Many classes are tested at once: thresholds on the p-values that keep the promised error rate."""
+"""Multiple testing: thresholds on the p-values of all classes that bound the error rate."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ Correction = Callable[[Sequence[float], float], float]
 
 
 def uncorrected(p_values: Sequence[float], level: float) -> float:
-    """Every test at the full level: errors add up over the classes."""
+    """Every test at the full level: the family-wise error grows with the number of classes."""
     del p_values
     return level
 
 
 def bonferroni(p_values: Sequence[float], level: float) -> float:
-    """The chance of any false alarm in the check is at most the level."""
+    """Family-wise error at most the level, under any dependence:  p <= level / m."""
     return level / max(1, len(p_values))
 
 
 def holm(p_values: Sequence[float], level: float) -> float:
-    """Bonferroni's promise with more power: what is flagged already no longer counts as a test.
+    """Bonferroni's guarantee with more power: rejected hypotheses no longer count.
+
+    p_(i) is rejected if p_(j) <= level / (m - j + 1) for all j <= i.
+
+    Reference:
+        S. Holm. A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+        Statistics, 6(2), 1979.
 
     >>> holm([0.001, 0.012, 0.2], 0.03), holm([0.2], 0.05)
     (0.03, 0.05)
@@ -35,7 +41,14 @@ def holm(p_values: Sequence[float], level: float) -> float:
 
 
 def benjamini_hochberg(p_values: Sequence[float], level: float) -> float:
-    """The expected share of false alarms among the flagged classes is at most the level."""
+    """False discovery rate at most the level, for independent or positively dependent tests.
+
+    The threshold is  max {i : p_(i) <= i level / m} level / m.
+
+    Reference:
+        Y. Benjamini, Y. Hochberg. Controlling the false discovery rate. Journal of the Royal
+        Statistical Society B, 57(1), 1995.
+    """
     count = max(1, len(p_values))
     below = [
         rank for rank, p_value in enumerate(sorted(p_values), 1) if p_value <= rank * level / count

@@ -1,7 +1,7 @@
 """One number per sample, from a classifier's logits, in double precision.
 
-A network that has not been trained gives nearly uniform predictions, whose scores differ only in
-late digits: single precision would tie them.
+An untrained network gives nearly uniform predictions, whose scores differ only in late digits:
+single precision would tie them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ def max_probability(logits: Tensor) -> Tensor:
 
 
 def margin(logits: Tensor) -> Tensor:
-    """Lead of the predicted class's probability over the next, (samples, classes) -> (samples,)."""
+    """Largest minus second-largest probability, (samples, classes) -> (samples,)."""
     first, second = logits.double().softmax(dim=1).topk(2, dim=1).values.unbind(dim=1)
     return first - second
 
 
 def energy(logits: Tensor) -> Tensor:
-    """Minus the log of the summed exponentials, (samples, classes) -> (samples,).
+    """Energy, -log sum exp(logits), (samples, classes) -> (samples,).
 
-    The one score that sees the size of the logits, which the probabilities have lost.
+    The only score here that depends on the scale of the logits, which softmax removes.
+
+    Reference:
+        W. Liu, X. Wang, J. Owens, Y. Li. Energy-based out-of-distribution detection. NeurIPS, 2020.
     """
     return -logits.double().logsumexp(dim=1)
 

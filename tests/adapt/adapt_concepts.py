@@ -1,4 +1,4 @@
-"""Classes with looks that anybody can tell apart, and a learner that can be taught by rehearsal."""
+"""Classes with two concepts that are easily told apart, and a learner that learns by rehearsal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD, NEW = 0, 1
 SIDE = 4
 
 
-def look(label: int, count: int, concept: int, *, seed: int = 0) -> Samples:
+def concept_samples(label: int, count: int, concept: int, *, seed: int = 0) -> Samples:
     """Noisy images: old ones are bright above, new ones below; ids tell the seed apart."""
     draw = rng.fork(seed, "look", label, concept)
     images = torch.randint(0, 60, (count, SIDE, SIDE, 1), generator=draw, dtype=torch.uint8)
@@ -35,9 +35,12 @@ def look(label: int, count: int, concept: int, *, seed: int = 0) -> Samples:
 
 
 def mixed(label: int, count: int, share: float, *, seed: int = 0) -> Samples:
-    """So much of a class looks new."""
+    """A class of which this share shows the new concept."""
     new = round(share * count)
-    both = [look(label, count - new, OLD, seed=seed), look(label, new, NEW, seed=seed)]
+    both = [
+        concept_samples(label, count - new, OLD, seed=seed),
+        concept_samples(label, new, NEW, seed=seed),
+    ]
     return Samples.concat([samples for samples in both if len(samples)])
 
 
@@ -61,7 +64,7 @@ class Source:
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         """Up to so many."""
         self.asked.append((label, count))
-        samples = self.stock.get(label, look(label, 0, NEW))
+        samples = self.stock.get(label, concept_samples(label, 0, NEW))
         count = len(samples) if count is None else min(count, len(samples))
         return samples[torch.arange(count) if choose is None else choose(samples.images, count)]
 
@@ -71,12 +74,12 @@ class Source:
 
     def unlabelled(self) -> Samples:
         """Without the truth."""
-        samples = look(0, 0, NEW) if self.loose is None else self.loose
+        samples = concept_samples(0, 0, NEW) if self.loose is None else self.loose
         return Samples(**{**vars(samples), "labels": torch.full_like(samples.labels, -1)})
 
 
 class Pupil:
-    """Knows the old looks, and a class's new look once it has rehearsed it often enough."""
+    """Knows the old concepts, and the new ones after enough rehearsals."""
 
     def __init__(self, memory: ReplayBuffer, *, needs: int) -> None:
         self.memory = memory
@@ -87,10 +90,10 @@ class Pupil:
         self.rehearsed: list[Samples] = []
         self.rates: list[float] = []
         self.forgets_at: int | None = None
-        """from so many rehearsals on, it knows new looks no more"""
+        """from so many rehearsals on, it no longer knows the new concepts"""
 
     def encode(self, images: Tensor) -> Encoding:
-        """Logits by the bright column, wrong for new looks that have not been learned."""
+        """Logits by the bright column, wrong for new concepts that have not been learned."""
         flat = images.float() / 255
         columns = flat.mean(dim=(1, 3))  # (samples, columns)
         columns = columns - columns.mean(dim=1, keepdim=True)
@@ -110,7 +113,7 @@ class Pupil:
         return no_step(batch, rate=rate)
 
 
-def bench_of(pupil: Pupil, source: Source, monitored: Samples) -> AdaptationContext:
+def context_of(pupil: Pupil, source: Source, monitored: Samples) -> AdaptationContext:
     """Everything at hand."""
     return AdaptationContext(
         memory=pupil.memory,

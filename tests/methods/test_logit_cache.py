@@ -1,4 +1,4 @@
-"""What the frozen network of SER said is asked for once, and is what it would say again."""
+"""The logits of the frozen network of SER are computed once per sample and task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from driftwise.learner import Learner
 from driftwise.methods import SER
-from driftwise.methods.logit_cache import MOST_PLACES, Kept, Looks
+from driftwise.methods.logit_cache import LogitCache, SampleKeys
 from driftwise.models.head import find_head
 from driftwise.types import Samples
 
@@ -28,9 +28,9 @@ EPOCHS = 3
 CPU = torch.device("cpu")
 
 
-def looks_of(*pairs: tuple[int, int]) -> Looks:
+def keys_of(*pairs: tuple[int, int]) -> SampleKeys:
     ids, concepts = zip(*pairs, strict=True)
-    return Looks(torch.tensor(ids), torch.tensor(concepts))
+    return SampleKeys(torch.tensor(ids), torch.tensor(concepts))
 
 
 def answers(*numbers: float) -> Tensor:
@@ -38,14 +38,14 @@ def answers(*numbers: float) -> Tensor:
 
 
 def never() -> Tensor:
-    raise AssertionError("everything is known")
+    raise AssertionError("everything is cached")
 
 
-def test_samples_are_known_by_who_they_are_in_any_order() -> None:
-    kept = Kept()
-    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
-    kept.said(looks_of((9, 0)), lambda: answers(90))
-    assert kept.said(looks_of((9, 0), (5, 0), (5, 0), (1, 0)), never).tolist() == [
+def test_logits_are_found_by_sample_in_any_order() -> None:
+    cache = LogitCache()
+    cache.lookup(keys_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    cache.lookup(keys_of((9, 0)), lambda: answers(90))
+    assert cache.lookup(keys_of((9, 0), (5, 0), (5, 0), (1, 0)), never).tolist() == [
         [90],
         [50],
         [50],
@@ -53,101 +53,78 @@ def test_samples_are_known_by_who_they_are_in_any_order() -> None:
     ]
 
 
-def test_what_is_kept_does_not_depend_on_how_the_table_grew() -> None:
-    straight, resumed = Kept(), Kept()
-    for number in (MOST_PLACES // 4, MOST_PLACES // 4 + 9, MOST_PLACES // 3):
-        straight.said(looks_of((number, 0)), lambda: answers(1))
-    resumed.load_state_dict(straight.state_dict(), CPU)
-    for kept in (straight, resumed):
-        kept.said(looks_of((MOST_PLACES // 3, 1)), lambda: answers(2))
-        assert kept.said(looks_of((MOST_PLACES // 3, 1)), never).tolist() == [[2]]
-        beyond = looks_of((MOST_PLACES // 2, 2))
-        assert kept.said(beyond, lambda: answers(3)).tolist() == [[3]]
-        assert kept.said(beyond, lambda: answers(4)).tolist() == [[4]], "too many to be kept"
+def test_a_sample_of_another_concept_is_computed_again() -> None:
+    cache = LogitCache()
+    cache.lookup(keys_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    assert cache.lookup(keys_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
+    assert cache.lookup(keys_of((5, 2)), never).tolist() == [[52]]
+    assert cache.lookup(keys_of((5, 0)), never).tolist() == [[50]]
 
 
-def test_a_sample_that_looks_different_is_asked_about_again() -> None:
-    kept = Kept()
-    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
-    assert kept.said(looks_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
-    assert kept.said(looks_of((5, 2)), never).tolist() == [[52]]
-    assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
-
-
-def test_a_sample_that_is_missing_is_asked_about() -> None:
-    kept = Kept()
-    kept.said(looks_of((5, 0)), lambda: answers(50))
+def test_a_missing_sample_is_computed() -> None:
+    cache = LogitCache()
+    cache.lookup(keys_of((5, 0)), lambda: answers(50))
     for missing in (3, 6, 1000):
-        said = kept.said(looks_of((5, 0), (missing, 0)), lambda: answers(50, 1))
-        assert said.tolist() == [[50], [1]]
+        found = cache.lookup(keys_of((5, 0), (missing, 0)), lambda: answers(50, 1))
+        assert found.tolist() == [[50], [1]]
 
 
-def test_one_sample_may_come_in_two_looks_at_once() -> None:
-    kept = Kept()
-    kept.said(looks_of((5, 0), (5, 3)), lambda: answers(50, 53))
-    assert kept.said(looks_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
+def test_one_sample_may_come_in_two_concepts_at_once() -> None:
+    cache = LogitCache()
+    cache.lookup(keys_of((5, 0), (5, 3)), lambda: answers(50, 53))
+    assert cache.lookup(keys_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
 
 
 def test_a_batch_of_known_and_unknown_samples_keeps_the_unknown_ones() -> None:
-    kept = Kept()
+    cache = LogitCache()
     for _ in range(100):
-        for look in (0, 1):
-            kept.said(looks_of((5, look), (1, look)), lambda: answers(50, 10))
-    kept.said(looks_of((5, 0), (2, 0)), lambda: answers(50, 20))
-    assert len(kept.state_dict()["answers"]) == 5
+        for concept in (0, 1):
+            cache.lookup(keys_of((5, concept), (1, concept)), lambda: answers(50, 10))
+    cache.lookup(keys_of((5, 0), (2, 0)), lambda: answers(50, 20))
+    assert len(cache.state_dict()["answers"]) == 5
 
 
 def test_of_samples_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
-    """Enough of them for torch to work with several threads, which take no turns."""
-    kept, twin = Kept(), Kept()
+    cache, twin = LogitCache(), LogitCache()
     ids = torch.arange(4000).repeat(3)
-    looks = Looks(ids, torch.zeros_like(ids))
-    kept.said(looks, lambda: torch.arange(len(ids), dtype=torch.float32)[:, None])
-    twin.load_state_dict(kept.state_dict(), CPU)
-    once = Looks(ids[:4000], looks.concepts[:4000])
-    for each in (kept, twin):
-        assert torch.equal(each.said(once, never)[:, 0], torch.arange(8000.0, 12000.0))
+    keys = SampleKeys(ids, torch.zeros_like(ids))
+    cache.lookup(keys, lambda: torch.arange(len(ids), dtype=torch.float32)[:, None])
+    twin.load_state_dict(cache.state_dict(), CPU)
+    once = SampleKeys(ids[:4000], keys.concepts[:4000])
+    for each in (cache, twin):
+        assert torch.equal(each.lookup(once, never)[:, 0], torch.arange(8000.0, 12000.0))
 
 
-def test_what_was_asked_about_may_be_written_over() -> None:
-    kept, looks = Kept(), looks_of((5, 0), (1, 0))
-    said = answers(50, 10)
-    kept.said(looks, lambda: said)
-    for mine in (*looks, said):
+def test_the_cache_holds_copies() -> None:
+    cache, keys = LogitCache(), keys_of((5, 0), (1, 0))
+    logits = answers(50, 10)
+    cache.lookup(keys, lambda: logits)
+    for mine in (*keys, logits):
         mine.fill_(3)
-    assert kept.said(looks_of((5, 0), (1, 0)), never).tolist() == [[50], [10]]
-
-
-@pytest.mark.parametrize("looks", [looks_of((-5, 0)), looks_of((5, -1)), looks_of((2**40, 0))])
-def test_samples_that_no_table_can_hold_are_asked_about(looks: Looks) -> None:
-    kept = Kept()
-    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
-    for number in (3, 4):
-        assert kept.said(looks, lambda number=number: answers(number)).tolist() == [[number]]  # type: ignore[misc]
-    assert kept.said(looks_of((5, 0)), never).tolist() == [[50]]
+    assert cache.lookup(keys_of((5, 0), (1, 0)), never).tolist() == [[50], [10]]
 
 
 def test_answers_are_taken_up_on_the_device_of_the_network() -> None:
-    kept, twin = Kept(), Kept()
-    kept.said(looks_of((5, 0)), lambda: answers(50))
-    twin.load_state_dict(kept.state_dict(), torch.device("meta"))
-    assert twin.said(looks_of((5, 0)), never).is_meta
-    assert twin.said(looks_of((7, 0)), lambda: torch.empty((1, 1), device="meta")).is_meta
-    assert twin.said(looks_of((7, 0), (5, 0)), never).is_meta
+    cache, twin = LogitCache(), LogitCache()
+    cache.lookup(keys_of((5, 0)), lambda: answers(50))
+    twin.load_state_dict(cache.state_dict(), torch.device("meta"))
+    assert twin.lookup(keys_of((5, 0)), never).is_meta
+    assert twin.lookup(keys_of((7, 0)), lambda: torch.empty((1, 1), device="meta")).is_meta
+    assert twin.lookup(keys_of((7, 0), (5, 0)), never).is_meta
 
 
 def test_a_state_holds_everything_and_nothing_is_left_after_clearing() -> None:
-    kept, twin = Kept(), Kept()
-    twin.said(looks_of((70, 0)), lambda: answers(1))
-    kept.said(looks_of((5, 0), (1, 0)), lambda: answers(50, 10))
-    kept.said(looks_of((5, 1)), lambda: answers(51))
-    twin.load_state_dict(kept.state_dict(), CPU)
-    assert twin.said(looks_of((1, 0), (5, 1)), never).tolist() == [[10], [51]]
-    assert same(twin.state_dict(), kept.state_dict())
+    cache, twin = LogitCache(), LogitCache()
+    twin.lookup(keys_of((70, 0)), lambda: answers(1))
+    cache.lookup(keys_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    cache.lookup(keys_of((5, 1)), lambda: answers(51))
+    twin.load_state_dict(cache.state_dict(), CPU)
+    assert twin.lookup(keys_of((1, 0), (5, 1)), never).tolist() == [[10], [51]]
+    assert same(twin.state_dict(), cache.state_dict())
     twin.clear()
     assert twin.width is None
     assert twin.state_dict() == {}
-    assert twin.said(looks_of((1, 0)), lambda: answers(3)).tolist() == [[3]]
+    assert twin.lookup(keys_of((1, 0)), lambda: answers(3)).tolist() == [[3]]
 
 
 def make_plain(attempt: int) -> nn.Sequential:
@@ -216,7 +193,7 @@ def test_augmented_images_are_asked_about_every_time() -> None:
     assert len(asked) == EPOCHS * len(batches(1))
 
 
-def test_a_network_that_looks_at_other_samples_is_asked_every_time() -> None:
+def test_a_network_that_mixes_samples_is_asked_every_time() -> None:
     def make(attempt: int) -> nn.Module:
         network = make_plain(attempt)
         network[1] = nn.BatchNorm2d(3, track_running_stats=False)
@@ -230,11 +207,11 @@ def test_a_network_that_looks_at_other_samples_is_asked_every_time() -> None:
     assert len(asked) == EPOCHS * len(batches(1))
 
 
-def test_what_is_kept_is_what_would_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_logits_are_those_that_would_be_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = learner_in_second_task()
     learn(kept)
     asking = learner_in_second_task()
-    monkeypatch.setattr(Kept, "said", lambda self, looks, ask: ask())
+    monkeypatch.setattr(LogitCache, "lookup", lambda self, keys, compute: compute())
     learn(asking)
     for ours, others in zip(kept.network.parameters(), asking.network.parameters(), strict=True):
         torch.testing.assert_close(ours, others, rtol=1e-4, atol=1e-6)
