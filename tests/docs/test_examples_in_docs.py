@@ -106,8 +106,8 @@ def test_a_network_and_a_data_set_given_as_objects() -> None:
 def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
     page = "docs/run_folder.md"
     result = run_block(page, "result.json")["result"]
-    files, keys = (part.split("|---|---|")[1] for part in PAGES[page].split("```"))[::2]
-    named = set(re.findall(r"`([\w.-]+\.\w+)`", files))
+    files, keys = PAGES[page].split("|---|---|")[1:]
+    named = set(re.findall(r"`([\w-]+\.\w+)`", files.partition("\n\n")[0]))
     assert named <= {path.name for path in Path("runs/files").iterdir()}
     for line in keys.strip().splitlines():
         if line.startswith("|"):
