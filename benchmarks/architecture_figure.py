@@ -1,6 +1,6 @@
 """Draws the flow of docs/architecture.md.
 
-    python benchmarks/architecture_figure.py
+python benchmarks/architecture_figure.py
 """
 
 from __future__ import annotations
@@ -50,7 +50,14 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], *, b
     style = "<|-|>" if both else "-|>"
     axes.add_patch(
         FancyArrowPatch(
-            start, end, arrowstyle=style, mutation_scale=28, lw=2.6, color=EDGE, shrinkA=3, shrinkB=3
+            start,
+            end,
+            arrowstyle=style,
+            mutation_scale=28,
+            lw=2.6,
+            color=EDGE,
+            shrinkA=3,
+            shrinkB=3,
         )
     )
 

@@ -1,6 +1,6 @@
 """Counts the files of the package whose code works during a run, an `observe` and a `detect`.
 
-    python benchmarks/count_files.py [--list]
+python benchmarks/count_files.py [--list]
 """
 
 from __future__ import annotations

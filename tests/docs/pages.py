@@ -11,7 +11,11 @@ from typing import TypeVar
 ROOT = Path(__file__).parents[2]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
 }
 EXECUTED: dict[str, list[str]] = {page: [] for page in PAGES}
 """page -> the Python blocks that some test executes"""

@@ -88,7 +88,12 @@ def test_the_path_of_a_batch_names_files_and_functions_that_exist() -> None:
 def test_the_old_name_is_left_only_where_old_folders_are_read_and_explained() -> None:
     text = ("README.md", "CONTRIBUTING.md", "pyproject.toml", "Makefile", "CITATION.cff")
     files = [ROOT / name for name in text]
-    for folder, pattern in (("src", "*.py"), ("src", "*.html"), ("docs", "*.md"), ("examples", "*.py")):
+    for folder, pattern in (
+        ("src", "*.py"),
+        ("src", "*.html"),
+        ("docs", "*.md"),
+        ("examples", "*.py"),
+    ):
         files += (ROOT / folder).rglob(pattern)
     found = {
         str(file.relative_to(ROOT))
