@@ -241,7 +241,7 @@ def play_readme() -> None:
         quiet = contextlib.redirect_stdout(io.StringIO())
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), quiet:
             exec(code.replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
-        alarms = found["keeper"].counters.split("driftwise_drifts_total ")[-1].split()[0]
+        alarms = found["live"].counters.split("driftwise_drifts_total ")[-1].split()[0]
         print(f"seed {seed}: {100 * found['held_out']:.1f} % held-out, {alarms} alarms", flush=True)
 
 

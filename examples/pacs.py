@@ -2,12 +2,12 @@
 
     DRIFTWISE_DATA=... python examples/pacs.py [--short] [--seeds 3] [--figure FILE]
 
-A network that learned from ImageNet, and learns no more, makes 1,280 numbers of each image; a
-small network on top of it is looked after by a live learner (pip install 'driftwise[imagenet]').
+A frozen network that was trained on ImageNet gives 1,280 features of each image; a
+live learner trains a small network on top of it (pip install 'driftwise[imagenet]').
 
 Photos of five classes come with labels, then more of them together with houses, which are new.
-Cartoons of the six come without labels, and the live learner asks for some where it finds that a class
-looks different; half-way persons arrive, new and therefore labelled. Then come sketches of all
+Cartoons of the six come without labels, and the live learner asks for some where a class has
+drifted; half-way persons arrive, new and therefore labelled. Then come sketches of all
 seven, without labels. Beside it: no labels, and as many labels spread evenly.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from showing import Stream, draw, play_all, table
+from showing import Stream, draw, run_all, table
 
 from driftwise.datasets import library
 from driftwise.detect import Surroundings
@@ -44,7 +44,7 @@ SETTINGS = {
     "optimiser": "sgd",
     "lr": 0.05,
     "batch_size": 32,
-    "replay_steps": 0,  # all ways of playing the stream take the same steps
+    "replay_steps": 0,  # all ways take the same number of steps
     "max_gradient": None,
     "normalise": False,
     "outlier_factor": None,
@@ -132,7 +132,7 @@ def main(words: list[str] | None = None) -> None:
     start = time.process_time()
     seen = seen_by_imagenet(library.load("pacs"), most=250 if asked.short else 2000)
     seeds = [0] if asked.short else list(range(asked.seeds))
-    stream, courses = play_all(
+    stream, outcomes = run_all(
         lambda seed: stream_of(seen, seed),
         seeds,
         network="mlp",
@@ -140,9 +140,9 @@ def main(words: list[str] | None = None) -> None:
         budget=asked.budget,
         batch=25,
     )
-    print(table(stream, courses))
+    print(table(stream, outcomes))
     title = f"PACS: photos, cartoons, sketches ({len(stream.labels):,} images; seeds: {len(seeds)})"
-    draw(stream, courses, asked.figure, title=title, over=50 if asked.short else 200)
+    draw(stream, outcomes, asked.figure, title=title, over=50 if asked.short else 200)
     print(f"{asked.figure} ({time.process_time() - start:.0f} s)")
 
 

@@ -1,4 +1,4 @@
-"""What the examples share: a stream is played in three ways, told in a table, drawn in a figure."""
+"""What the examples share: one stream run in three ways, a table and a figure of the outcomes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Stream:
 
 
 @dataclass(kw_only=True)
-class Course:
-    """How it went in one way with one seed."""
+class Outcome:
+    """The outcome of one way with one seed."""
 
     hits: np.ndarray
     """bool (samples,): predicted right before anything was learned from the sample"""
@@ -54,7 +54,7 @@ class Course:
     """labels beyond those that came with the samples"""
 
 
-def play(
+def run_stream(
     stream: Stream,
     way: str,
     *,
@@ -65,23 +65,23 @@ def play(
     batch: int = 50,
     first_steps: int = 300,
     steps: int = 2,
-) -> Course:
+) -> Outcome:
     """One live learner over the whole stream; between batches it rehearses its memory, whatever the way.
 
     `first_steps` when the first samples without a label come, `steps` after every batch from there on.
     """
-    course = Course(hits=np.zeros(len(stream.labels), dtype=bool))
+    outcome = Outcome(hits=np.zeros(len(stream.labels), dtype=bool))
     here = 0
 
     def ask(request: Request) -> dict[int, int]:
-        course.asked.append((here, len(request)))
+        outcome.asked.append((here, len(request)))
         return {int(sample): int(stream.labels[sample]) for sample in request.ids}
 
     known = stream.given.copy()
     if way == "evenly":
         unknown = np.random.default_rng([seed, 1]).permutation(np.flatnonzero(~stream.given))
         known[unknown[:budget]] = True
-        course.labels = budget
+        outcome.labels = budget
     by_drift: dict[str, Any] = {"adaptation": "vanilla", "detector": "never"}
     if way == "amr":
         by_drift = {"adaptation": "amr", "labels": ask, "label_budget": budget}
@@ -99,37 +99,37 @@ def play(
         )
         if is_live:
             live_learner.rehearse(steps)
-        course.hits[samples] = seen.predicted == stream.labels[samples]
+        outcome.hits[samples] = seen.predicted == stream.labels[samples]
         if seen.drifted:
-            course.alarms.append(here)
-    course.labels += sum(count for _, count in course.asked)
-    return course
+            outcome.alarms.append(here)
+    outcome.labels += sum(count for _, count in outcome.asked)
+    return outcome
 
 
-def play_all(
+def run_all(
     stream_of: Any, seeds: Sequence[int], *, settings: Mapping[str, Any], budget: int, **more: Any
-) -> tuple[Stream, dict[str, list[Course]]]:
+) -> tuple[Stream, dict[str, list[Outcome]]]:
     """All ways with all seeds; the stream of the first seed."""
-    courses: dict[str, list[Course]] = {way: [] for way in WAYS}
+    outcomes: dict[str, list[Outcome]] = {way: [] for way in WAYS}
     for seed in seeds:
         stream = stream_of(seed)
-        asked = play(stream, "amr", seed=seed, settings=settings, budget=budget, **more)
-        courses["amr"].append(asked)
+        asked = run_stream(stream, "amr", seed=seed, settings=settings, budget=budget, **more)
+        outcomes["amr"].append(asked)
         for way, count in (("evenly", asked.labels), ("vanilla", 0)):
-            courses[way].append(
-                play(stream, way, seed=seed, settings=settings, budget=count, **more)
+            outcomes[way].append(
+                run_stream(stream, way, seed=seed, settings=settings, budget=count, **more)
             )
-    return stream_of(seeds[0]), courses
+    return stream_of(seeds[0]), outcomes
 
 
-def table(stream: Stream, courses: Mapping[str, Sequence[Course]]) -> str:
+def table(stream: Stream, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """Accuracy in percent by part, of samples without a label, and labels; means over seeds."""
     scored = _scored_parts(stream)
     width = max(map(len, NAMES.values()))
     columns = [*(name for name, _ in scored), "all", "± sd", "labels"]
     lines = [" " * width + "".join(f"{name:>12}" for name in columns)]
     rest = np.flatnonzero(~stream.given)
-    for way, runs in courses.items():
+    for way, runs in outcomes.items():
         means = [np.mean([100 * run.hits[samples].mean() for run in runs]) for _, samples in scored]
         totals = [100 * run.hits[rest].mean() for run in runs]
         numbers = [
@@ -145,14 +145,14 @@ def table(stream: Stream, courses: Mapping[str, Sequence[Course]]) -> str:
 
 
 def draw(
-    stream: Stream, courses: Mapping[str, Sequence[Course]], file: Path, *, title: str, over: int
+    stream: Stream, outcomes: Mapping[str, Sequence[Outcome]], file: Path, *, title: str, over: int
 ) -> None:
     """Accuracy over the last `over` samples, alarms, and labels asked for, as one PNG."""
     with matplotlib.rc_context(style.RC):
         grid = facets(2, (7.8, 2.1), columns=1)
         upper, lower = grid.panels
-        _draw_accuracy(upper, courses, over)
-        _draw_asked(lower, courses["amr"])
+        _draw_accuracy(upper, outcomes, over)
+        _draw_asked(lower, outcomes["amr"])
         starts, names = zip(*stream.parts, strict=True)
         for axes in (upper, lower):
             axes.set_xlim(0, len(stream.labels))
@@ -173,27 +173,27 @@ def draw(
         file.write_bytes(to_png(grid.figure))
 
 
-def _draw_accuracy(axes: Axes, courses: Mapping[str, Sequence[Course]], over: int) -> None:
+def _draw_accuracy(axes: Axes, outcomes: Mapping[str, Sequence[Outcome]], over: int) -> None:
     """A line per way, mean over seeds, from the least seed to the best; alarms below."""
     styles = style.styles_of(WAYS)
     for way in reversed(WAYS):
-        curves = 100 * np.stack([_smooth(run.hits, over) for run in courses[way]])
+        curves = 100 * np.stack([_smooth(run.hits, over) for run in outcomes[way]])
         across, line = np.arange(curves.shape[1]), styles[way]
         options = {"color": line.colour, "linestyle": line.line, "label": NAMES[way]}
         axes.plot(across, curves.mean(axis=0), **options)
         if len(curves) > 1:
             low, high = curves.min(axis=0), curves.max(axis=0)
             axes.fill_between(across, low, high, color=line.colour, alpha=0.12, linewidth=0)
-    axes.set_ylim(-6 - 4 * len(courses["amr"]), 102)
+    axes.set_ylim(-6 - 4 * len(outcomes["amr"]), 102)
     axes.set_yticks(range(0, 101, 20))
-    for number, run in enumerate(courses["amr"]):
+    for number, run in enumerate(outcomes["amr"]):
         height = np.full(len(run.alarms), -6.0 - 4 * number)
         label = "drift found (a line per seed)" if number == 0 else None
         axes.scatter(run.alarms, height, marker="^", s=12, color=style.DRIFT, label=label)
     axes.set_ylabel(f"accuracy over\n{over} samples, %")
 
 
-def _draw_asked(axes: Axes, runs: Sequence[Course]) -> None:
+def _draw_asked(axes: Axes, runs: Sequence[Outcome]) -> None:
     """Labels asked for so far, a line per seed."""
     for run in runs:
         samples = [0, *(sample for sample, _ in run.asked), len(run.hits)]

@@ -1,9 +1,9 @@
-"""Portraits of American students, year by year: does a model of the 1930s hold, at what price?
+"""Portraits of American students, year by year: how accurate does a model of the 1930s stay?
 
     DRIFTWISE_DATA=... python examples/yearbook.py [--short] [--seeds 2] [--figure FILE]
 
-The portraits of the 1930s come with their labels. From 1940 to 2013 they come without, and a live learner
-asks for labels where it finds that a class looks different. Beside it: no labels, and as many
+The portraits of the 1930s come with their labels. From 1940 to 2013 they come without, and a live
+learner asks for labels where a class has drifted. Beside it: no labels, and as many
 labels spread evenly over the years.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from showing import Stream, draw, play_all, table
+from showing import Stream, draw, run_all, table
 
 from driftwise.datasets import library
 from driftwise.datasets.catalogue import YEARBOOK_CLASSES
@@ -33,7 +33,7 @@ SETTINGS = {
     "optimiser": "sgd",
     "lr": 0.05,
     "batch_size": 32,
-    "replay_steps": 0,  # all ways of playing the stream take the same steps
+    "replay_steps": 0,  # all ways take the same number of steps
     "max_gradient": None,
     "normalise": True,
     "detector": "ks",
@@ -84,7 +84,7 @@ def main(words: list[str] | None = None) -> None:
 
     start = time.process_time()
     seeds = [0] if asked.short else list(range(asked.seeds))
-    stream, courses = play_all(
+    stream, outcomes = run_all(
         stream_of,
         seeds,
         network="cnn",
@@ -92,9 +92,9 @@ def main(words: list[str] | None = None) -> None:
         budget=asked.budget,
         first_steps=100 if asked.short else 300,
     )
-    print(table(stream, courses))
+    print(table(stream, outcomes))
     title = f"Yearbook, year by year ({len(labels):,} portraits; seeds: {len(seeds)})"
-    draw(stream, courses, asked.figure, title=title, over=200 if asked.short else 400)
+    draw(stream, outcomes, asked.figure, title=title, over=200 if asked.short else 400)
     print(f"{asked.figure} ({time.process_time() - start:.0f} s)")
 
 

@@ -57,7 +57,7 @@ class Settings:
     """how many tasks the classes are split into, as evenly as can be"""
     class_order: tuple[int, ...] | None = None
     """the order in which classes arrive, by number; as a rule that of the data (Tiny-ImageNet's is
-    the order of wnids.txt; the README shows how to sort it)"""
+    the order of wnids.txt; docs/own_data.md shows how to sort it)"""
     tasks: tuple[tuple[int, ...], ...] | None = None
     """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
     num_drifts: int | None = None

@@ -1,0 +1,206 @@
+"""Every Python example of the documentation runs, and does what the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pages import PAGES, block, commands, executes, python_blocks
+from PIL import Image
+from torch import nn
+
+import driftwise
+from driftwise.cli import main as cli
+from driftwise.datasets.readers.digits import load_digits
+
+ARCHITECTURE = "docs/architecture.md"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
+
+
+def run_block(page: str, marker: str, **given: Any) -> dict[str, Any]:
+    names = dict(given)
+    exec(block(page, marker), names)
+    return names
+
+
+def result_of(folder: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(Path(folder, "result.json").read_text())
+    return result
+
+
+@executes("README.md", "RunConfig")
+def test_a_benchmark_from_python(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("README.md", "RunConfig")
+    assert found["result"]["labels"]["adaptation"] > 0
+    assert found["predictor"].predict(np.zeros((2, 8, 8, 1), dtype=np.uint8)).shape == (2,)
+    assert "'adaptation'" in capsys.readouterr().out
+
+
+@executes("README.md", "LiveLearner")
+@pytest.mark.parametrize("seed", [0, 1, 2])  # ten: benchmarks/live_accuracy.py --readme
+def test_a_live_learner_reaches_what_the_readme_promises(
+    seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = block("README.md", "LiveLearner")
+    assert "seed = load_digits(), 0\n" in code
+    found: dict[str, Any] = {}
+    exec(code.replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
+    assert found["held_out"] > 0.9
+    assert found["live"].samples == 1500
+    assert found["live"].waiting == ()
+    printed = capsys.readouterr().out
+    assert "driftwise_rows_total 1500" in printed
+    assert "driftwise_drifts_total 0" in printed
+    assert Path("runs/live/checkpoint.safetensors").is_file()
+
+
+@executes("README.md", "DriftDetector")
+def test_a_detector_finds_the_class_that_changed() -> None:
+    assert run_block("README.md", "DriftDetector")["report"].names("drifted") == ["3"]
+
+
+def save_photos(folder: Path) -> None:
+    """Two classes that can be told apart, in the layout that the page describes."""
+    for number, name in enumerate(("cat", "dog")):
+        (folder / name).mkdir(parents=True)
+        for shot in range(60):
+            image = Image.new("RGB", (40, 36), (200 * number, 4 * shot, 90))
+            image.save(folder / name / f"{shot}.jpg")
+
+
+@executes("docs/own_data.md", "load_own")
+def test_your_own_images_take_five_lines_or_one_file() -> None:
+    page = "docs/own_data.md"
+    save_photos(Path("photos"))
+    assert len([line for line in block(page, "load_own").splitlines() if line.strip()]) <= 5
+    assert run_block(page, "load_own")["result"]["class_names"] == ["cat", "dog"]
+
+    (yaml,) = re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL)
+    Path("photos.yaml").write_text(yaml)
+    words = ["run", "--config", "photos.yaml", "--out", "runs/photos-from-file", "--quiet"]
+    assert " ".join(words[:-1]) in PAGES[page]
+    assert cli.command(words) == 0
+    (event,) = result_of("runs/photos-from-file")["drift_events"]
+    assert (event["transform"], event["kind"]) == ("rotation+gaussian-noise", "partial")
+
+
+@executes("docs/custom_parts.md", "own-objects")
+def test_a_network_and_a_data_set_given_as_objects() -> None:
+    result = run_block("docs/custom_parts.md", "own-objects")["result"]
+    assert result["config"]["benchmark"] == "own"
+    assert result["faa"] > 20
+
+
+@executes("docs/run_folder.md", "result.json")
+def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
+    page = "docs/run_folder.md"
+    result = run_block(page, "result.json")["result"]
+    files, keys = PAGES[page].split("|---|---|")[1:]
+    named = set(re.findall(r"`([\w-]+\.\w+)`", files.partition("\n\n")[0]))
+    assert named <= {path.name for path in Path("runs/files").iterdir()}
+    for line in keys.strip().splitlines():
+        if line.startswith("|"):
+            assert set(re.findall(r"`(\w+)`", line.split("|")[1])) <= result.keys()
+    assert result["faa"] == pytest.approx(np.mean(result["accuracy_matrix"][-1]))
+
+
+@executes(
+    ARCHITECTURE,
+    "class WeightedReplay",
+    "class Brightness",
+    "class FewLabels",
+    "def stripes",
+    "class TinyNet",
+)
+@pytest.mark.parametrize("number", range(5))
+def test_a_component_of_your_own(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = python_blocks(ARCHITECTURE)[number], commands(ARCHITECTURE)[number]
+    assert len(code.splitlines()) <= 30
+    first = code.splitlines()[0].removeprefix("# ")
+    Path(first).write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert any(word.startswith(first.replace(".py", ":")) for word in words)
+    assert cli.command([*words, "--quiet"]) == 0
+    result = result_of(words[words.index("--out") + 1])
+    assert result["faa"] > 70
+    if first == "few_labels.py":
+        drifted = sum(len(event["classes"]) for event in result["drift_events"])
+        assert 0 < result["labels"]["adaptation"] <= 8 * drifted
+    if first == "brightness.py":
+        assert result["detection"]["num_detected"] == 4
+        assert result["detection"]["num_false_alarms"] == 0
+
+
+def test_the_grid_of_the_sweeps_page_is_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
+    page = "docs/sweeps.md"
+    (grid,) = (each for each in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL))
+    Path("buffers.yaml").write_text(grid)
+    assert cli.command(commands(page)[0]) == 0
+    runs = [line for line in capsys.readouterr().out.splitlines() if "digits-cd-er" in line]
+    assert len(runs) == 2 * 3 * (2 * 2 - 1) * 3
+
+
+# docs/live.md: one block after the other, with the names that a reader would have
+
+
+def small_network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+@executes(
+    "docs/live.md",
+    "for x, y in stream",
+    "fit_reference",
+    "def ask(request)",
+    'live.on("drifted"',
+    "LiveClassifier",
+)
+def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "docs/live.md"
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.labels))
+    x, y = (data.images[order] / 16).astype(np.float32), data.labels[order]
+    paged: list[object] = []
+    sinks: dict[str, list[Any]] = {"tensorboard": [], "wandb": [], "mlflow": []}
+    for name, heard in sinks.items():
+        monkeypatch.setattr(driftwise.live, name, lambda *_, _to=heard, **__: _to.append)
+    names: dict[str, Any] = {
+        "driftwise": driftwise,
+        "network": small_network(),
+        "stream": [(x[i : i + 20], y[i : i + 20] if i < 400 else None) for i in range(0, 600, 20)],
+        "label_of": lambda image: 0,
+        "page_somebody": paged.append,
+        "x_last_year": x[600:1200],
+        "y_last_year": y[600:1200],
+    }
+    exec(block(page, "def ask(request)"), names)
+    request = types.SimpleNamespace(images=x[:2])
+    assert names["ask"](request) == [0, 0]
+    exec(block(page, "for x, y in stream"), names)
+    live = names["live"]
+    assert live.samples == 600
+    exec(block(page, "fit_reference"), names)
+    exec(block(page, 'live.on("drifted"'), names)
+    live.observe(x[1200:1220], y[1200:1220])
+    assert all("observed" in [event.kind for event in heard] for heard in sinks.values())
+    live.close()
+
+    flat = x.reshape(len(x), -1)
+    names |= {"X": flat[:600], "y": y[:600], "X_test": flat[600:], "y_test": y[600:]}
+    exec(block(page, "LiveClassifier"), names)
+    assert names["model"].score(names["X_test"], names["y_test"]) > 0.8
+    assert names["classifier"].observation_.drifted == ()
