@@ -111,7 +111,7 @@ class Facets:
         needed, high = _inches(self._legend("outside right upper", handles, title))
         self.figure.set_size_inches(width + needed, max(height, high + 0.2))
 
-    def _legend(self, where: str, handles: Sequence[Artist], title: str, **options: Any) -> Legend:
+    def _legend(self, where: Any, handles: Sequence[Artist], title: str, **options: Any) -> Legend:
         is_headline = "upper left" in where
         return self.figure.legend(
             handles=list(handles),

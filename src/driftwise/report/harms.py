@@ -94,7 +94,7 @@ def _lower_end(verdict: Verdict) -> float:
 
 
 def _draw_row(panel: Axes, row: int, verdict: Verdict, outcome: Outcome) -> None:
-    line = {"color": style.INK, "zorder": 3}
+    line: dict[str, Any] = {"color": style.INK, "zorder": 3}
     if verdict.harm is not None:
         reach = 2 * max(0.0, verdict.harm_error or 0.0)
         bars = [[reach], [np.clip(100 - verdict.harm, 0, reach)]]  # to 100: all is lost
@@ -129,8 +129,9 @@ def _draw_limits(panel: Axes, run: Run, rows: Sequence[Check], lowest: float) ->
             panel.axhline(place + 0.5, color=style.FAINT, linewidth=0.8)
     if run.min_harm is not None:
         panel.axvline(run.min_harm, color=style.DRIFT, linewidth=1.1, linestyle=style.DASHED)
-        words, place = f"min_harm {run.min_harm:g}", ("data", "axes fraction")
-        _annotate(panel, words, (run.min_harm, 1.0), (0, 3), xycoords=place, color=style.DRIFT)
+        at = run.min_harm, 1.0
+        line = {"xycoords": ("data", "axes fraction"), "color": style.DRIFT}
+        _annotate(panel, f"min_harm {run.min_harm:g}", at, (0, 3), **line)
 
 
 def _legend(judged: Sequence[Judged]) -> list[Artist]:

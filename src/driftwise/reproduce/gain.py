@@ -134,7 +134,11 @@ def _draw(
             if ours is None:
                 panel.text(at, 0, "–", ha="center", va="bottom", color=style.MUTED)
             else:
-                line = {"ecolor": style.INK, "capsize": 2.5, "error_kw": {"linewidth": 1}}
+                line: dict[str, Any] = {
+                    "ecolor": style.INK,
+                    "capsize": 2.5,
+                    "error_kw": {"linewidth": 1},
+                }
                 panel.bar(at, ours.mean, width * 0.88, yerr=ours.sd, **line, **bars[name])
             if theirs is not None:
                 panel.plot(at, theirs, **_DIAMOND)

@@ -127,9 +127,9 @@ def replacement(measured: Measured) -> Drawing:
     for policy, colour, marker in (("reservoir", _MEASURED, "o"), ("balanced", _CONTROL, "^")):
         found = law["simulated"][policy]
         bars = 2 * _numbers(found["error"])
-        options = {"marker": marker, "markersize": 4, "linestyle": "", "elinewidth": 0.9}
+        dots: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": ""}
         label = f"simulated, {policy} buffer"
-        one.errorbar(samples, found["replaced"], bars, color=colour, label=label, **options)
+        one.errorbar(samples, found["replaced"], bars, markersize=4, label=label, **dots)
     if seen := _lost_in_runs(measured):
         policy = measured["config"]["buffer_policy"]
         one.plot(*zip(*seen, strict=True), "x", color=style.INK, label=f"in the runs ({policy})")
