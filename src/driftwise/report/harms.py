@@ -115,7 +115,7 @@ def _draw_row(panel: Axes, row: int, verdict: Verdict, outcome: Outcome) -> None
 def _annotate(
     panel: Axes, text: str, at: tuple[float, float], points: tuple[float, float], **options: Any
 ) -> None:
-    """Small words at a place of the panel, moved by so many points."""
+    """Small words beside a place of the panel, so many points away."""
     options = {"xycoords": "axes fraction", "fontsize": 7.5, **options}
     panel.annotate(text, at, xytext=points, textcoords="offset points", **options)
 

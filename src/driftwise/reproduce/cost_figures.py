@@ -94,8 +94,8 @@ def _scatter(panel: Axes, points: Sequence[Point], styles: style.Styles) -> None
         _, costs, accuracies = zip(*path, strict=True)
         panel.plot(costs, accuracies, color="#b4bbc3", linewidth=0.8, zorder=2)
     for point in points:
-        look = styles[point.spot.adaptation]
-        panel.scatter(*point[1:], s=30, color=look.colour, marker=look.marker, zorder=3)
+        face = styles[point.spot.adaptation]
+        panel.scatter(*point[1:], s=30, color=face.colour, marker=face.marker, zorder=3)
         mark_point(panel, point.spot, point.cost, point.accuracy)
     _scale_costs(panel, [point.cost for point in points])
     _name_methods(panel, {method: path[-1] for method, path in paths.items()})
@@ -186,10 +186,8 @@ def spread_out(values: Sequence[float], gap: float) -> list[float]:
 def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
     """Costs as multiples of full relearning's, one radar per method and buffer."""
     variants, buffers = group.variants, group.buffers
-    size = 2.3, 2.5
-    count = len(variants) * len(buffers)
-    grid = facets(count, size, columns=len(variants), projection="polar")
     places = [(variant, buffer) for buffer in buffers for variant in variants]
+    grid = facets(len(places), (2.3, 2.5), columns=len(variants), projection="polar")
     words = []
     for panel, (variant, buffer) in zip(grid.panels, places, strict=True):
         spots = group.at(variant, buffer)

@@ -40,11 +40,10 @@ def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
         *(variant for variant in group.variants if variant not in variants),
         *(buffer_words(buffer) for buffer in group.buffers if buffer not in buffers),
     ]
-    first = begun[0].cell.first if begun[0].cell is not None else None
-    assert first is not None
-    num_tasks = max(spot.cell.first.num_tasks for spot in begun if spot.cell is not None)
-    grid = facets(len(variants) * len(buffers), (2.2, 1.9), columns=len(variants))
+    runs = [spot.cell.first for spot in begun if spot.cell is not None]
+    num_tasks = max(run.num_tasks for run in runs)
     places = [(variant, buffer) for buffer in buffers for variant in variants]
+    grid = facets(len(places), (2.2, 1.9), columns=len(variants))
     endings = []
     for panel, (variant, buffer) in zip(grid.panels, places, strict=True):
         spots = group.at(variant, buffer)
@@ -77,7 +76,7 @@ def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
         title=f"Accuracy over tasks, {group.title}",
         caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one "
         "sample standard deviation over seeds to either side. A vertical orange line marks drift."
-        f"{grey} {describe_events(first)}",
+        f"{grey} {describe_events(runs[0])}",
         alt="Line charts of mean accuracy after each task, one per method and buffer; at the end: "
         + "; ".join(endings)
         + ".",
@@ -121,11 +120,11 @@ def severity_panels(spots: Sequence[Spot], sweep: Sweep, styles: style.Styles) -
             panel.axhline(level.mean, color=style.MUTED, linewidth=1, zorder=1)
             ends = level.mean - spread, level.mean + spread
             panel.axhspan(*ends, color=style.MUTED, alpha=0.12, linewidth=0)
-        told = []
+        lines = []
         for name in adaptations:
             line = [spot for spot in here if spot.adaptation == name]
-            told.append(f"{name} {_draw_line(panel, line, severities, styles[name])}")
-        words.append(f"{transform}: {'; '.join(told)}")
+            lines.append(f"{name} {_draw_line(panel, line, severities, styles[name])}")
+        words.append(f"{transform}: {'; '.join(lines)}")
         missing = sum(spot.cell is None for spot in here)
         if missing:
             remark(panel, [f"{missing} of {len(here)} points not run yet"])

@@ -195,7 +195,7 @@ def _curves(measured: Measured, branch: str, step: int, key: str) -> Floats:
 
 
 def _lost_in_runs(measured: Measured) -> list[tuple[float, float]]:
-    """Samples offered and fraction of stale samples lost, per seed and moment of the runs left alone."""
+    """Samples offered and fraction of stale samples lost, per seed and moment of vanilla."""
     books: dict[tuple[int, int], tuple[int, int]] = {}
     for moment in measured["moments"]:
         if moment["adaptation"] == "vanilla" and moment["offered"]:
