@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from report_builders import small_result, write_run
 
-from driftwise.report.facets import Drawing, render
+from driftwise.report.facets import Drawing, lay_out
 from driftwise.report.style import DRIFT, RC, Styles, styles_of
 from driftwise.report.sweeps import Sweep, read_sweep
 from driftwise.reproduce.cost_figures import cost_scatter, radar_grid, spread_out
@@ -174,7 +174,7 @@ def test_every_figure_has_the_scale_printed_on_it_and_no_texts_overlap(
     with matplotlib.rc_context(RC):
         for drawing in drawings:
             assert drawing is not None
-            render("any", drawing)
+            lay_out(drawing)
             printed = drawing.figure.get_supxlabel().replace("\n", " ")
             assert f"Scale smoke: {NOTE}." in printed, drawing.title
             assert "runs of the sweep are done" in printed
