@@ -179,7 +179,7 @@ def _draw_accuracy(axes: Axes, outcomes: Mapping[str, Sequence[Outcome]], over: 
     for way in reversed(WAYS):
         curves = 100 * np.stack([_smooth(run.hits, over) for run in outcomes[way]])
         across, line = np.arange(curves.shape[1]), styles[way]
-        options = {"color": line.colour, "linestyle": line.line, "label": NAMES[way]}
+        options = {**line.line_options(), "marker": "", "linewidth": 1.5, "label": NAMES[way]}
         axes.plot(across, curves.mean(axis=0), **options)
         if len(curves) > 1:
             low, high = curves.min(axis=0), curves.max(axis=0)

@@ -13,7 +13,7 @@ from report_builders import small_result, write_run, write_small_comparison
 from driftwise.report.cells import Setting
 from driftwise.report.costs import cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
-from driftwise.report.facets import RenderedFigure, render
+from driftwise.report.facets import RenderedFigure, lay_out
 from driftwise.report.figures import DRAWERS, draw_all
 from driftwise.report.grids import confusion_shares, per_class_means
 from driftwise.report.images import contact_sheet
@@ -62,7 +62,7 @@ def test_no_texts_overlap_and_none_is_cut_off(tmp_path: Path) -> None:
         for draw_one in DRAWERS.values():
             drawing = draw_one(setting, styles)
             assert drawing is not None
-            render("any", drawing)
+            lay_out(drawing)
             check_no_overlap(drawing.figure)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from report_builders import small_result, write_run
 
-from driftwise.report.facets import Drawing, render
+from driftwise.report.facets import Drawing, lay_out
 from driftwise.report.style import DRIFT, RC, Styles, styles_of
 from driftwise.report.sweeps import Sweep, read_sweep
 from driftwise.reproduce.cost_figures import cost_scatter, radar_grid, spread_out
@@ -23,7 +23,7 @@ from driftwise.reproduce.detector_map import detector_map
 from driftwise.reproduce.feature_maps import FeatureMap, draw_feature_maps
 from driftwise.reproduce.figures import draw_paper_figures
 from driftwise.reproduce.gain import gain_bars, paired_gain
-from driftwise.reproduce.places import MAX_COLUMNS, Group, groups_of, spots_of
+from driftwise.reproduce.places import MAX_COLUMNS, Group, grid_points, groups_of
 
 Place = dict[str, Any]
 FAA = {"vanilla": 50.0, "fr": 80.0, "amr": 75.0}
@@ -137,7 +137,7 @@ def texts(drawing: Drawing) -> str:
 
 
 def only_group(sweep: Sweep) -> Group:
-    (group,) = groups_of(spots_of(sweep))
+    (group,) = groups_of(grid_points(sweep))
     return group
 
 
@@ -168,13 +168,13 @@ def test_every_figure_has_the_scale_printed_on_it_and_no_texts_overlap(
         gain_bars([group], whole, STYLES),
         cost_scatter(group, whole, STYLES),
         radar_grid(group, whole, STYLES),
-        severity_panels(spots_of(severe), severe, STYLES),
-        detector_map([s for s in spots_of(erring) if s.num_drifts], erring),
+        severity_panels(grid_points(severe), severe, STYLES),
+        detector_map([s for s in grid_points(erring) if s.num_drifts], erring),
     ]
     with matplotlib.rc_context(RC):
         for drawing in drawings:
             assert drawing is not None
-            render("any", drawing)
+            lay_out(drawing)
             printed = drawing.figure.get_supxlabel().replace("\n", " ")
             assert f"Scale smoke: {NOTE}." in printed, drawing.title
             assert "runs of the sweep are done" in printed
@@ -330,7 +330,7 @@ def test_severities_have_a_panel_per_transform_gaps_and_the_undrifted_level(
     (image,) = draw_paper_figures(sweep)
     assert image.kind == "severity-toy-cd-er-b500-d1"
     check_drawn_and_uncut(image)
-    drawing = severity_panels(spots_of(sweep), sweep, STYLES)
+    drawing = severity_panels(grid_points(sweep), sweep, STYLES)
     assert drawing is not None
     rotation, noise = drawing.figure.axes
     assert (rotation.get_title(), noise.get_title()) == ("rotation", "shot-noise")
@@ -358,7 +358,7 @@ def test_detector_errors_make_a_map_with_labels_gaps_and_the_level_without_a_det
     assert "For comparison: vanilla, 1 drift 40.0; vanilla, no drift 40.0." in image.caption
     assert "0.5 found and 0.1 alarmed missing" in image.alt
     assert "1 found and 0.2 alarmed 78.5" in image.alt
-    drawing = detector_map(spots_of(sweep), sweep)
+    drawing = detector_map(grid_points(sweep), sweep)
     assert drawing is not None
     (mesh,) = drawing.figure.axes[0].collections
     values = mesh.get_array()
@@ -383,7 +383,7 @@ def test_settings_that_differ_head_panels_and_wide_grids_become_several_figures(
         for rate in range(MAX_COLUMNS + 1)
         for place in grid(methods=["er"], buffers=[500], seeds=1)
     ]
-    groups = groups_of(spots_of(sweep_of(tmp_path, places)))
+    groups = groups_of(grid_points(sweep_of(tmp_path, places)))
     assert [(group.slug, len(group.variants)) for group in groups] == [
         ("toy-cd-d1", MAX_COLUMNS),
         ("toy-cd-d1-2", 1),
@@ -396,7 +396,7 @@ def test_what_the_grid_does_not_name_is_read_from_a_finished_run(tmp_path: Path)
     sweep = sweep_of(tmp_path, places, is_done=lambda p: p["adaptation"] == "amr")
     group = only_group(sweep)
     assert (group.benchmark, group.variants, group.buffers) == ("toy-cd", ["er"], [50])
-    assert [spot.cell is None for spot in group.at("er", 50)] == [True, False]
+    assert [point.cell is None for point in group.at("er", 50)] == [True, False]
 
 
 def test_drawing_again_gives_equal_files(tmp_path: Path) -> None:

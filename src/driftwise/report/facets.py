@@ -111,7 +111,7 @@ class Facets:
         needed, high = _inches(self._legend("outside right upper", handles, title))
         self.figure.set_size_inches(width + needed, max(height, high + 0.2))
 
-    def _legend(self, where: str, handles: Sequence[Artist], title: str, **options: Any) -> Legend:
+    def _legend(self, where: Any, handles: Sequence[Artist], title: str, **options: Any) -> Legend:
         is_headline = "upper left" in where
         return self.figure.legend(
             handles=list(handles),
@@ -203,29 +203,29 @@ def short(text: str, limit: int = 16) -> str:
 
 def render(kind: str, drawing: Drawing) -> RenderedFigure:
     """A drawing as contents of files, its notes printed below it."""
-    figure, notes = drawing.figure, drawing.notes
-    if notes:
-        _print_below(figure, notes)
-    with _missing_glyphs_ignored():
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the layout stays: both files need it, but only once
+    lay_out(drawing)
     return RenderedFigure(
         kind=kind,
         title=drawing.title,
-        caption=f"{drawing.caption} {notes}".strip(),
-        alt=f"{drawing.alt} {notes}".strip(),
-        png=to_png(figure),
-        svg=to_svg(figure),
+        caption=f"{drawing.caption} {drawing.notes}".strip(),
+        alt=f"{drawing.alt} {drawing.notes}".strip(),
+        png=to_png(drawing.figure),
+        svg=to_svg(drawing.figure),
     )
 
 
-def _print_below(figure: Figure, notes: str) -> None:
-    width, height = figure.get_size_inches()
-    text = wrapped(notes, width - 0.3, 7.5)
-    figure.set_size_inches(width, height + 0.1 + 0.15 * len(text.splitlines()))
-    figure.supxlabel(
-        text, x=0.1 / width, ha="left", fontsize=7.5, color=style.MUTED, linespacing=1.35
-    )
+def lay_out(drawing: Drawing) -> None:
+    """Print the notes below the figure, and fix the layout: its files share it."""
+    figure = drawing.figure
+    if drawing.notes:
+        width, height = figure.get_size_inches()
+        text = wrapped(drawing.notes, width - 0.3, 7.5)
+        figure.set_size_inches(width, height + 0.1 + 0.15 * len(text.splitlines()))
+        below = figure.supxlabel(text, x=0.1 / width, ha="left", fontsize=7.5, color=style.MUTED)
+        below.set_linespacing(1.35)
+    with _missing_glyphs_ignored():
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
 
 
 def to_png(figure: Figure) -> bytes:

@@ -173,27 +173,18 @@ def draw_grid(
 ) -> None:
     """A colour for each number that is known, (rows, columns), the first row on top.
 
-    Many are drawn as one image: a path for each would make a file of megabytes, and nobody sees
-    the edges.
+    Many are drawn as one image: a path for each would make a file of megabytes.
     """
-    known = np.ma.masked_invalid(values)
-    height, width = values.shape
-    if values.size > MAX_PATHS:
-        extent = (0, width, height, 0)
-        panel.imshow(
-            known,
-            cmap=cmap,
-            vmin=vmin,
-            vmax=vmax,
-            extent=extent,
-            aspect="auto",
-            interpolation="nearest",
-        )
-    else:
-        panel.pcolormesh(
-            known, cmap=cmap, vmin=vmin, vmax=vmax, edgecolors="white", linewidth=linewidth
-        )
-    panel.set(xlim=(0, width), ylim=(height, 0))
+    panel.pcolormesh(
+        np.ma.masked_invalid(values),
+        cmap=cmap,
+        vmin=vmin,
+        vmax=vmax,
+        edgecolors="white",
+        linewidth=linewidth,
+        rasterized=values.size > MAX_PATHS,
+    )
+    panel.invert_yaxis()
 
 
 def set_ticks(panel: Axes, rows: list[str], columns: list[str]) -> None:

@@ -94,7 +94,7 @@ def _lower_end(verdict: Verdict) -> float:
 
 
 def _draw_row(panel: Axes, row: int, verdict: Verdict, outcome: Outcome) -> None:
-    line = {"color": style.INK, "zorder": 3}
+    line: dict[str, Any] = {"color": style.INK, "zorder": 3}
     if verdict.harm is not None:
         reach = 2 * max(0.0, verdict.harm_error or 0.0)
         bars = [[reach], [np.clip(100 - verdict.harm, 0, reach)]]  # to 100: all is lost
@@ -115,7 +115,7 @@ def _draw_row(panel: Axes, row: int, verdict: Verdict, outcome: Outcome) -> None
 def _annotate(
     panel: Axes, text: str, at: tuple[float, float], points: tuple[float, float], **options: Any
 ) -> None:
-    """Small words at a place of the panel, moved by so many points."""
+    """Small words beside a place of the panel, so many points away."""
     options = {"xycoords": "axes fraction", "fontsize": 7.5, **options}
     panel.annotate(text, at, xytext=points, textcoords="offset points", **options)
 
@@ -129,8 +129,9 @@ def _draw_limits(panel: Axes, run: Run, rows: Sequence[Check], lowest: float) ->
             panel.axhline(place + 0.5, color=style.FAINT, linewidth=0.8)
     if run.min_harm is not None:
         panel.axvline(run.min_harm, color=style.DRIFT, linewidth=1.1, linestyle=style.DASHED)
-        words, place = f"min_harm {run.min_harm:g}", ("data", "axes fraction")
-        _annotate(panel, words, (run.min_harm, 1.0), (0, 3), xycoords=place, color=style.DRIFT)
+        at = run.min_harm, 1.0
+        line = {"xycoords": ("data", "axes fraction"), "color": style.DRIFT}
+        _annotate(panel, f"min_harm {run.min_harm:g}", at, (0, 3), **line)
 
 
 def _legend(judged: Sequence[Judged]) -> list[Artist]:

@@ -15,7 +15,7 @@ from driftwise.report.costs import BASIS, COST_AXES, Read, draw_radar
 from driftwise.report.facets import Drawing, facets, line_handle, short
 from driftwise.report.sweeps import Sweep
 from driftwise.reproduce.notes import gaps, mark_point, scale_words
-from driftwise.reproduce.places import Group, Spot, buffer_words
+from driftwise.reproduce.places import GridPoint, Group, buffer_words
 
 _LABELS = next(iter(COST_AXES))
 _WORDS = dict(zip(COST_AXES, ("labels requested", "seconds", "FLOPs"), strict=True))
@@ -26,40 +26,40 @@ _LOG_FROM = 30.0
 _NUMBER = EngFormatter(sep="")
 
 
-class Point(NamedTuple):
+class Entry(NamedTuple):
     """A place by what it costs and what it reaches."""
 
-    spot: Spot
+    point: GridPoint
     cost: float
     accuracy: float
 
 
 def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | None:
     """Labels, seconds and FLOPs against final accuracy, a marker per method and adaptation."""
-    points = {
-        (buffer, name): _points(group, buffer, read)
+    entries = {
+        (buffer, name): _entries(group, buffer, read)
         for buffer in group.buffers
         for name, read in COST_AXES.items()
     }
-    ends = [point.accuracy for found in points.values() for point in found]
+    ends = [entry.accuracy for found in entries.values() for entry in found]
     if not ends:
         return None
     pad = max(2.0, 0.12 * (max(ends) - min(ends)))
-    grid = facets(len(points), (3.3, 2.6))
+    grid = facets(len(entries), (3.3, 2.6))
     words = []
-    for panel, ((buffer, name), found) in zip(grid.panels, points.items(), strict=True):
+    for panel, ((buffer, name), found) in zip(grid.panels, entries.items(), strict=True):
         panel.set_ylim(min(ends) - pad, max(ends) + pad)
         panel.grid()
         _scatter(panel, found, styles)
         means = _means(found, group.adaptations, exact=name == _LABELS) or "nothing known yet"
-        total = sum(spot.buffer_size == buffer for spot in group.spots)
+        total = sum(point.buffer_size == buffer for point in group.points)
         missing = total - len(found)
         above = f"{means} ({missing} of {total} missing)" if missing and found else means
         panel.set_title(above, fontsize=7.5, fontweight="normal", color=style.MUTED, loc="left")
         words.append(f"{_WORDS[name]}, {buffer_words(buffer)}: {means}")
     rows = [f"{buffer_words(buffer)}\nfinal average accuracy (%)" for buffer in group.buffers]
     grid.label("", rows, share_x=False)
-    for panel, (_, name) in zip(grid.panels, points, strict=True):
+    for panel, (_, name) in zip(grid.panels, entries, strict=True):
         panel.set_xlabel(_WORDS[name])
     legend = [line_handle(styles[name], name) for name in group.adaptations]
     grid.add_legend(legend, f"Cost against accuracy: {group.title}")
@@ -73,39 +73,39 @@ def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | 
         alt="Scatter plots of cost against final accuracy; mean cost over methods: "
         + "; ".join(words)
         + ".",
-        notes=scale_words(sweep, group.spots),
+        notes=scale_words(sweep, group.points),
     )
 
 
-def _points(group: Group, buffer: int | None, read: Read) -> list[Point]:
-    points = []
-    for spot in group.spots:
-        if spot.buffer_size != buffer or spot.cell is None:
+def _entries(group: Group, buffer: int | None, read: Read) -> list[Entry]:
+    entries = []
+    for point in group.points:
+        if point.buffer_size != buffer or point.cell is None:
             continue
-        cost, accuracy = spot.cell.mean(read), spot.cell.mean(lambda run: run.faa)
+        cost, accuracy = point.cell.mean(read), point.cell.mean(lambda run: run.faa)
         if cost is not None and accuracy is not None:
-            points.append(Point(spot, cost, accuracy))
-    return points
+            entries.append(Entry(point, cost, accuracy))
+    return entries
 
 
-def _scatter(panel: Axes, points: Sequence[Point], styles: style.Styles) -> None:
-    paths = _by_method(points)
+def _scatter(panel: Axes, entries: Sequence[Entry], styles: style.Styles) -> None:
+    paths = _by_method(entries)
     for path in paths.values():
         _, costs, accuracies = zip(*path, strict=True)
         panel.plot(costs, accuracies, color="#b4bbc3", linewidth=0.8, zorder=2)
-    for point in points:
-        look = styles[point.spot.adaptation]
-        panel.scatter(*point[1:], s=30, color=look.colour, marker=look.marker, zorder=3)
-        mark_point(panel, point.spot, point.cost, point.accuracy)
-    _scale_costs(panel, [point.cost for point in points])
+    for entry in entries:
+        face = styles[entry.point.adaptation]
+        panel.scatter(*entry[1:], s=30, color=face.colour, marker=face.marker, zorder=3)
+        mark_point(panel, entry.point, entry.cost, entry.accuracy)
+    _scale_costs(panel, [entry.cost for entry in entries])
     _name_methods(panel, {method: path[-1] for method, path in paths.items()})
 
 
-def _by_method(points: Sequence[Point]) -> Mapping[str, list[Point]]:
-    """The points of each method, from few labels to many: the same order for every cost."""
-    paths: dict[str, list[Point]] = {}
-    for point in sorted(points, key=lambda point: (_labels(point.spot) or 0.0, point.cost)):
-        paths.setdefault(point.spot.variant(), []).append(point)
+def _by_method(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:
+    """The entries of each method, from few labels to many: the same order for every cost."""
+    paths: dict[str, list[Entry]] = {}
+    for entry in sorted(entries, key=lambda entry: (_labels(entry.point) or 0.0, entry.cost)):
+        paths.setdefault(entry.point.variant(), []).append(entry)
     return paths
 
 
@@ -133,25 +133,25 @@ def _scale_costs(panel: Axes, costs: Sequence[float]) -> None:
     panel.xaxis.set_major_formatter(_NUMBER)
 
 
-def _means(points: Sequence[Point], adaptations: Sequence[str], *, exact: bool) -> str:
+def _means(entries: Sequence[Entry], adaptations: Sequence[str], *, exact: bool) -> str:
     """What each adaptation costs on average over methods, in figures."""
     words = []
     for name in adaptations:
-        stat = stat_of(point.cost for point in points if point.spot.adaptation == name)
+        stat = stat_of(entry.cost for entry in entries if entry.point.adaptation == name)
         if stat is not None:
             rounded = _NUMBER(float(f"{stat.mean:.3g}"))
             words.append(f"{name} {f'{stat.mean:,.0f}' if exact else rounded}")
     return ", ".join(words)
 
 
-def _name_methods(panel: Axes, ends: Mapping[str, Point]) -> None:
-    """Each method's name to the right of the panel, joined to its last point by a thin line."""
+def _name_methods(panel: Axes, ends: Mapping[str, Entry]) -> None:
+    """Each method's name to the right of the panel, joined to its last marker by a thin line."""
     low, high = panel.get_ylim()
-    heights = [(point.accuracy - low) / (high - low) for point in ends.values()]
-    for (method, point), up in zip(ends.items(), spread_out(heights, _LINE), strict=True):
+    heights = [(entry.accuracy - low) / (high - low) for entry in ends.values()]
+    for (method, entry), up in zip(ends.items(), spread_out(heights, _LINE), strict=True):
         panel.annotate(
             short(method, 12),
-            (point.cost, point.accuracy),
+            (entry.cost, entry.accuracy),
             xytext=(1.02, up),
             textcoords="axes fraction",
             fontsize=7.5,
@@ -186,19 +186,17 @@ def spread_out(values: Sequence[float], gap: float) -> list[float]:
 def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
     """Costs as multiples of full relearning's, one radar per method and buffer."""
     variants, buffers = group.variants, group.buffers
-    size = 2.3, 2.5
-    count = len(variants) * len(buffers)
-    grid = facets(count, size, columns=len(variants), projection="polar")
     places = [(variant, buffer) for buffer in buffers for variant in variants]
+    grid = facets(len(places), (2.3, 2.5), columns=len(variants), projection="polar")
     words = []
     for panel, (variant, buffer) in zip(grid.panels, places, strict=True):
-        spots = group.at(variant, buffer)
-        cells = tuple(spot.cell for spot in spots if spot.cell is not None)
+        points = group.at(variant, buffer)
+        cells = tuple(point.cell for point in points if point.cell is not None)
         shown = "missing"
-        below = gaps(spots)
+        below = gaps(points)
         if cells:
             relative, shown = draw_radar(panel, Setting(cells=cells, variant=""), styles, 7)
-            below = [f"labels: {_label_words(spots)}", *below]
+            below = [f"labels: {_label_words(points)}", *below]
             if set(relative.basis) != {BASIS}:
                 below.append("largest = 1" if BASIS not in relative.basis else "partly largest = 1")
         else:
@@ -220,16 +218,16 @@ def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
         "costs nothing, the largest is 1. Closer to the centre is cheaper. Below each: labels in "
         "absolute numbers.",
         alt="Radar charts of relative costs (labels, seconds, FLOPs): " + "; ".join(words) + ".",
-        notes=scale_words(sweep, group.spots),
+        notes=scale_words(sweep, group.points),
     )
 
 
-def _labels(spot: Spot) -> float | None:
+def _labels(point: GridPoint) -> float | None:
     """How many labels adaptation requested, mean over seeds."""
-    return None if spot.cell is None else spot.cell.mean(COST_AXES[_LABELS])
+    return None if point.cell is None else point.cell.mean(COST_AXES[_LABELS])
 
 
-def _label_words(spots: Sequence[Spot]) -> str:
-    counts = [(spot.adaptation, _labels(spot)) for spot in spots]
+def _label_words(points: Sequence[GridPoint]) -> str:
+    counts = [(point.adaptation, _labels(point)) for point in points]
     known = [f"{name} {count:,.0f}" for name, count in counts if count is not None]
     return ", ".join(known) or "unknown"

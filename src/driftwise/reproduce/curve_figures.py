@@ -21,7 +21,7 @@ from driftwise.report.events import describe_events
 from driftwise.report.facets import Drawing, draw_band, facets, line_handle, short
 from driftwise.report.sweeps import Sweep
 from driftwise.reproduce.notes import gaps, mark_point, remark, scale_words
-from driftwise.reproduce.places import Group, Spot, buffer_words, distinct, setting_words
+from driftwise.reproduce.places import GridPoint, Group, buffer_words, distinct, setting_words
 
 SEVERITY_NAMES = ("transform", "severity")
 _UNCHANGED = (None, "identity", "none", "original")
@@ -33,33 +33,34 @@ def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
 
     Methods and buffers of which nothing has run are named, and get no empty panels.
     """
-    begun = [spot for spot in group.spots if spot.cell is not None]
-    variants = [each for each in group.variants if each in {spot.variant() for spot in begun}]
-    buffers = [each for each in group.buffers if each in {spot.buffer_size for spot in begun}]
+    begun = [point for point in group.points if point.cell is not None]
+    variants = [each for each in group.variants if each in {point.variant() for point in begun}]
+    buffers = [each for each in group.buffers if each in {point.buffer_size for point in begun}]
     absent = [
         *(variant for variant in group.variants if variant not in variants),
         *(buffer_words(buffer) for buffer in group.buffers if buffer not in buffers),
     ]
-    first = begun[0].cell.first if begun[0].cell is not None else None
-    assert first is not None
-    num_tasks = max(spot.cell.first.num_tasks for spot in begun if spot.cell is not None)
-    grid = facets(len(variants) * len(buffers), (2.2, 1.9), columns=len(variants))
+    runs = [point.cell.first for point in begun if point.cell is not None]
+    num_tasks = max(run.num_tasks for run in runs)
     places = [(variant, buffer) for buffer in buffers for variant in variants]
+    grid = facets(len(places), (2.2, 1.9), columns=len(variants))
     endings = []
     for panel, (variant, buffer) in zip(grid.panels, places, strict=True):
-        spots = group.at(variant, buffer)
+        points = group.at(variant, buffer)
         undrifted = group.undrifted_at(variant, buffer)
         if undrifted is not None:
             draw_curve(panel, undrifted, _UNDRIFTED, marker_size=4)
-        done = [(spot.cell, styles[spot.adaptation]) for spot in spots if spot.cell is not None]
+        done = [
+            (point.cell, styles[point.adaptation]) for point in points if point.cell is not None
+        ]
         for cell, line in done:
             draw_curve(panel, cell, line, marker_size=4)
         if done:
             draw_changes(panel, done[0][0].first)
-        remark(panel, gaps(spots))
+        remark(panel, gaps(points))
         panel.set(xlim=(0.6, num_tasks + 0.4), ylim=(0, 102), xticks=few_ticks(num_tasks, most=10))
         panel.grid(axis="y")
-        endings.append(f"{variant}, {buffer_words(buffer)}: {_endings(spots)}")
+        endings.append(f"{variant}, {buffer_words(buffer)}: {_endings(points)}")
     for panel, variant in zip(grid.panels, variants, strict=False):
         panel.set_title(short(variant, 24))
     grid.label("after task", [f"{buffer_words(each)}\nmean accuracy (%)" for each in buffers])
@@ -77,27 +78,29 @@ def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
         title=f"Accuracy over tasks, {group.title}",
         caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one "
         "sample standard deviation over seeds to either side. A vertical orange line marks drift."
-        f"{grey} {describe_events(first)}",
+        f"{grey} {describe_events(runs[0])}",
         alt="Line charts of mean accuracy after each task, one per method and buffer; at the end: "
         + "; ".join(endings)
         + ".",
-        notes=scale_words(sweep, group.spots) + missing,
+        notes=scale_words(sweep, group.points) + missing,
     )
 
 
-def _endings(spots: list[Spot]) -> str:
-    stats = [(s.adaptation, None if s.cell is None else by_task(s.cell)[-1]) for s in spots]
+def _endings(points: list[GridPoint]) -> str:
+    stats = [(s.adaptation, None if s.cell is None else by_task(s.cell)[-1]) for s in points]
     return ", ".join(
         f"{adaptation} {'missing' if stat is None else f'{stat.mean:.1f}'}"
         for adaptation, stat in stats
     )
 
 
-def severity_panels(spots: Sequence[Spot], sweep: Sweep, styles: style.Styles) -> Drawing | None:
+def severity_panels(
+    points: Sequence[GridPoint], sweep: Sweep, styles: style.Styles
+) -> Drawing | None:
     """Final accuracy at each severity, one panel per transform.
 
     Args:
-        spots: differ in transform, severity and adaptation only. Those without drift give the
+        points: differ in transform, severity and adaptation only. Those without drift give the
             level that the others are compared with.
         sweep: their sweep.
         styles: by adaptation.
@@ -105,28 +108,28 @@ def severity_panels(spots: Sequence[Spot], sweep: Sweep, styles: style.Styles) -
     Returns:
         None if no run with drift is done.
     """
-    drifted = [spot for spot in spots if not is_undrifted(spot)]
-    if not any(spot.cell is not None for spot in drifted):
+    drifted = [point for point in points if not is_undrifted(point)]
+    if not any(point.cell is not None for point in drifted):
         return None
-    transforms = distinct(str(spot.place["transform"]) for spot in drifted)
-    severities = sorted({_severity(spot) for spot in drifted})
-    adaptations = sorted(distinct(spot.adaptation for spot in drifted), key=place_of)
-    level = _undrifted_level(spots)
+    transforms = distinct(str(point.place["transform"]) for point in drifted)
+    severities = sorted({_severity(point) for point in drifted})
+    adaptations = sorted(distinct(point.adaptation for point in drifted), key=place_of)
+    level = _undrifted_level(points)
     grid = facets(len(transforms), (2.7, 2.1))
     words = []
     for panel, transform in zip(grid.panels, transforms, strict=True):
-        here = [spot for spot in drifted if spot.place["transform"] == transform]
+        here = [point for point in drifted if point.place["transform"] == transform]
         if level is not None:
             spread = level.sd or 0.0
             panel.axhline(level.mean, color=style.MUTED, linewidth=1, zorder=1)
             ends = level.mean - spread, level.mean + spread
             panel.axhspan(*ends, color=style.MUTED, alpha=0.12, linewidth=0)
-        told = []
+        lines = []
         for name in adaptations:
-            line = [spot for spot in here if spot.adaptation == name]
-            told.append(f"{name} {_draw_line(panel, line, severities, styles[name])}")
-        words.append(f"{transform}: {'; '.join(told)}")
-        missing = sum(spot.cell is None for spot in here)
+            line = [point for point in here if point.adaptation == name]
+            lines.append(f"{name} {_draw_line(panel, line, severities, styles[name])}")
+        words.append(f"{transform}: {'; '.join(lines)}")
+        missing = sum(point.cell is None for point in here)
         if missing:
             remark(panel, [f"{missing} of {len(here)} points not run yet"])
         panel.set(title=transform, ylim=(0, 102))
@@ -151,35 +154,35 @@ def severity_panels(spots: Sequence[Spot], sweep: Sweep, styles: style.Styles) -
         caption="Final average accuracy after drift of each kind and severity, mean over seeds; "
         f"bands: one sample standard deviation to either side. {compared}",
         alt="Line charts of final accuracy against severity; " + "; ".join(words) + ".",
-        notes=scale_words(sweep, spots),
+        notes=scale_words(sweep, points),
     )
 
 
-def is_undrifted(spot: Spot) -> bool:
+def is_undrifted(point: GridPoint) -> bool:
     """Whether no class drifts at this place."""
-    return not spot.num_drifts or spot.place.get("transform") in _UNCHANGED
+    return not point.num_drifts or point.place.get("transform") in _UNCHANGED
 
 
-def _severity(spot: Spot) -> float:
-    return float(spot.place.get("severity") or 0)
+def _severity(point: GridPoint) -> float:
+    return float(point.place.get("severity") or 0)
 
 
-def _undrifted_level(spots: Sequence[Spot]) -> Stat | None:
+def _undrifted_level(points: Sequence[GridPoint]) -> Stat | None:
     """The accuracy without drift, by preference without adaptation."""
-    here = sorted(filter(is_undrifted, spots), key=lambda spot: place_of(spot.adaptation))
-    cells = [spot.cell for spot in here if spot.cell is not None]
+    here = sorted(filter(is_undrifted, points), key=lambda point: place_of(point.adaptation))
+    cells = [point.cell for point in here if point.cell is not None]
     return cells[0].stat(lambda run: run.faa) if cells else None
 
 
 def _draw_line(
-    panel: Axes, spots: Sequence[Spot], severities: Sequence[float], line: style.Style
+    panel: Axes, points: Sequence[GridPoint], severities: Sequence[float], line: style.Style
 ) -> str:
     """Draw the line of an adaptation; its numbers in words."""
-    known = {_severity(s): s.cell.stat(lambda r: r.faa) for s in spots if s.cell is not None}
+    known = {_severity(s): s.cell.stat(lambda r: r.faa) for s in points if s.cell is not None}
     stats = [known.get(severity) for severity in severities]
     means, spreads = means_and_spreads(stats)
     draw_band(panel, severities, means, spreads, line.colour, **line.line_options(4.5))
-    for spot in spots:
-        if (stat := known.get(_severity(spot))) is not None:
-            mark_point(panel, spot, _severity(spot), stat.mean)
+    for point in points:
+        if (stat := known.get(_severity(point))) is not None:
+            mark_point(panel, point, _severity(point), stat.mean)
     return ", ".join("missing" if stat is None else f"{stat.mean:.1f}" for stat in stats)

@@ -16,7 +16,7 @@ from driftwise.reproduce.detector_map import ERROR_NAMES, detector_map
 from driftwise.reproduce.feature_maps import FeatureMaps, draw_feature_maps, projection
 from driftwise.reproduce.gain import Published, gain_bars
 from driftwise.reproduce.notes import scale_words
-from driftwise.reproduce.places import Group, Spot, distinct, groups_of, spots_of
+from driftwise.reproduce.places import GridPoint, Group, distinct, grid_points, groups_of
 
 Named = tuple[str, Drawing | None]
 """a file name without its ending, and what goes into it"""
@@ -41,12 +41,12 @@ def draw_paper_figures(
         published: the published accuracy of a place.
         features: maps of the first task's classes.
     """
-    spots = spots_of(sweep)
-    complete = {**style.styles_of(spot.adaptation for spot in spots), **(styles or {})}
+    points = grid_points(sweep)
+    complete = {**style.styles_of(point.adaptation for point in points), **(styles or {})}
     with matplotlib.rc_context(style.RC):
-        named = list(_drawings(spots, sweep, complete, published))
+        named = list(_drawings(points, sweep, complete, published))
         if features is not None:
-            named.append(("features", _features(features, spots, sweep)))
+            named.append(("features", _features(features, points, sweep)))
         return tuple(
             render(re.sub(r"[^A-Za-z0-9+-]+", "-", kind).strip("-")[:100], drawing)
             for kind, drawing in named
@@ -55,22 +55,22 @@ def draw_paper_figures(
 
 
 def _drawings(
-    spots: Sequence[Spot], sweep: Sweep, styles: style.Styles, published: Published | None
+    points: Sequence[GridPoint], sweep: Sweep, styles: style.Styles, published: Published | None
 ) -> Iterator[Named]:
-    if _is_over(SEVERITY_NAMES, spots):
-        for name, here in _by_setting("severity", spots, SEVERITY_NAMES):
+    if _is_over(SEVERITY_NAMES, points):
+        for name, here in _by_setting("severity", points, SEVERITY_NAMES):
             yield name, severity_panels(here, sweep, styles)
-    elif _is_over(ERROR_NAMES, spots):
-        for name, here in _by_setting("detector", spots, ERROR_NAMES):
+    elif _is_over(ERROR_NAMES, points):
+        for name, here in _by_setting("detector", points, ERROR_NAMES):
             yield name, detector_map(here, sweep)
     else:
-        yield from _grids(groups_of(spots), sweep, styles, published)
+        yield from _grids(groups_of(points), sweep, styles, published)
 
 
-def _is_over(names: Sequence[str], spots: Sequence[Spot]) -> bool:
+def _is_over(names: Sequence[str], points: Sequence[GridPoint]) -> bool:
     """Whether a sweep knows all these settings, and its places differ in one of them."""
-    known = any(all(spot.place.get(name) is not None for name in names) for spot in spots)
-    return known and any(name in spot.others for spot in spots for name in names)
+    known = any(all(point.place.get(name) is not None for name in names) for point in points)
+    return known and any(name in point.others for point in points for name in names)
 
 
 def _grids(
@@ -89,30 +89,30 @@ def _grids(
 
 
 def _by_setting(
-    kind: str, spots: Sequence[Spot], names: Sequence[str]
-) -> Iterator[tuple[str, list[Spot]]]:
+    kind: str, points: Sequence[GridPoint], names: Sequence[str]
+) -> Iterator[tuple[str, list[GridPoint]]]:
     """A file name, and the places that are alike in all but `names` and the adaptation.
 
     A place without drift belongs to every number of drifts.
     """
 
-    def setting(spot: Spot) -> tuple[str, str, int | None]:
-        return spot.benchmark, spot.variant(*names), spot.buffer_size
+    def setting(point: GridPoint) -> tuple[str, str, int | None]:
+        return point.benchmark, point.variant(*names), point.buffer_size
 
-    undrifted = [spot for spot in spots if not spot.num_drifts]
-    drifted = [spot for spot in spots if spot.num_drifts]
-    for key in distinct((setting(spot), spot.num_drifts) for spot in drifted):
-        here = [spot for spot in drifted if (setting(spot), spot.num_drifts) == key]
+    undrifted = [point for point in points if not point.num_drifts]
+    drifted = [point for point in points if point.num_drifts]
+    for key in distinct((setting(point), point.num_drifts) for point in drifted):
+        here = [point for point in drifted if (setting(point), point.num_drifts) == key]
         (benchmark, variant, buffer_size), count = key
         name = f"{kind}-{benchmark}-{variant}-b{buffer_size or 0}-d{count}"
-        yield name, [*here, *(spot for spot in undrifted if setting(spot) == key[0])]
+        yield name, [*here, *(point for point in undrifted if setting(point) == key[0])]
 
 
-def _features(features: FeatureMaps, spots: Sequence[Spot], sweep: Sweep) -> Drawing | None:
-    done = next((spot.cell.first for spot in spots if spot.cell is not None), None)
+def _features(features: FeatureMaps, points: Sequence[GridPoint], sweep: Sweep) -> Drawing | None:
+    done = next((point.cell.first for point in points if point.cell is not None), None)
     return draw_feature_maps(
         features,
         title=sweep.name if done is None else done.benchmark,
-        notes=f"Two dimensions by {projection()}. {scale_words(sweep, spots)}",
+        notes=f"Two dimensions by {projection()}. {scale_words(sweep, points)}",
         class_names=() if done is None else done.class_names,
     )

@@ -15,7 +15,7 @@ from driftwise.report.cells import Cell, Stat, mark, stat_of
 from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.sweeps import Place, Sweep
 from driftwise.reproduce.notes import scale_words
-from driftwise.reproduce.places import FLOOR, Group, Spot, buffer_words, distinct, drift_words
+from driftwise.reproduce.places import FLOOR, GridPoint, Group, buffer_words, distinct, drift_words
 
 Published = Callable[[Place], float | None]
 """The published final average accuracy of a place; None: there is none."""
@@ -93,18 +93,18 @@ def gain_bars(
         "drift, seed by seed; bars: means, whiskers: one sample standard deviation of the "
         f"differences, a dash: not run yet.{diamonds}",
         alt="Bar charts of the gain over vanilla in percentage points; " + "; ".join(words) + ".",
-        notes=scale_words(sweep, [spot for group in groups for spot in group.spots]),
+        notes=scale_words(sweep, [point for group in groups for point in group.points]),
     )
 
 
 def _compare(
     group: Group, variant: str, buffer: int | None, adaptation: str, published: Published | None
 ) -> Pair:
-    spots = {spot.adaptation: spot for spot in group.at(variant, buffer)}
-    ours, floor = spots.get(adaptation), spots.get(FLOOR)
+    points = {point.adaptation: point for point in group.at(variant, buffer)}
+    ours, floor = points.get(adaptation), points.get(FLOOR)
     if ours is None or floor is None:
         return None, None
-    ends = [None if published is None else published(spot.place) for spot in (ours, floor)]
+    ends = [None if published is None else published(point.place) for point in (ours, floor)]
     theirs = None if ends[0] is None or ends[1] is None else ends[0] - ends[1]
     return paired_gain(ours.cell, floor.cell), theirs
 
@@ -134,14 +134,18 @@ def _draw(
             if ours is None:
                 panel.text(at, 0, "–", ha="center", va="bottom", color=style.MUTED)
             else:
-                line = {"ecolor": style.INK, "capsize": 2.5, "error_kw": {"linewidth": 1}}
+                line: dict[str, Any] = {
+                    "ecolor": style.INK,
+                    "capsize": 2.5,
+                    "error_kw": {"linewidth": 1},
+                }
                 panel.bar(at, ours.mean, width * 0.88, yerr=ours.sd, **line, **bars[name])
             if theirs is not None:
                 panel.plot(at, theirs, **_DIAMOND)
 
 
-def _tick(variant: str, row: Mapping[str, Pair], spots: Sequence[Spot]) -> str:
-    marks = {spot.adaptation: mark(spot.cell) for spot in spots}
+def _tick(variant: str, row: Mapping[str, Pair], points: Sequence[GridPoint]) -> str:
+    marks = {point.adaptation: mark(point.cell) for point in points}
     lines = [
         f"{short(name, 8)} {ours.mean:+.1f}"
         + ("" if ours.sd is None else f"±{ours.sd:.1f}")

@@ -1,4 +1,4 @@
-"""The places of a sweep, sorted into the grids that its figures show."""
+"""The points of a sweep's grid, sorted into the panels that its figures show."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Value = str | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Spot:
-    """One place of a grid, and what is done there."""
+class GridPoint:
+    """One point of a sweep's grid, and its finished runs."""
 
     benchmark: str
     method: str
@@ -56,8 +56,8 @@ class Group:
     num_drifts: int
     part: int
     """counted from 1, where one figure could not hold all variants"""
-    spots: tuple[Spot, ...]
-    undrifted: tuple[Spot, ...]
+    points: tuple[GridPoint, ...]
+    undrifted: tuple[GridPoint, ...]
     """the same without drift and without adaptation, where the grid has it"""
 
     @property
@@ -74,40 +74,40 @@ class Group:
     @property
     def variants(self) -> list[str]:
         """The panels' columns."""
-        return distinct(spot.variant() for spot in self.spots)
+        return distinct(point.variant() for point in self.points)
 
     @property
     def buffers(self) -> list[int | None]:
         """The panels' rows, small ones first."""
-        return sorted(distinct(spot.buffer_size for spot in self.spots), key=lambda b: b or 0)
+        return sorted(distinct(point.buffer_size for point in self.points), key=lambda b: b or 0)
 
     @property
     def adaptations(self) -> list[str]:
         """In the order in which they are shown."""
-        return sorted(distinct(spot.adaptation for spot in self.spots), key=place_of)
+        return sorted(distinct(point.adaptation for point in self.points), key=place_of)
 
-    def at(self, variant: str, buffer_size: int | None) -> list[Spot]:
+    def at(self, variant: str, buffer_size: int | None) -> list[GridPoint]:
         """The places of one panel, by adaptation."""
         return sorted(
-            _within(self.spots, variant, buffer_size), key=lambda s: place_of(s.adaptation)
+            _within(self.points, variant, buffer_size), key=lambda s: place_of(s.adaptation)
         )
 
     def undrifted_at(self, variant: str, buffer_size: int | None) -> Cell | None:
         """What one panel would show if nothing drifted."""
-        found = [spot.cell for spot in _within(self.undrifted, variant, buffer_size)]
+        found = [point.cell for point in _within(self.undrifted, variant, buffer_size)]
         return next((cell for cell in found if cell is not None), None)
 
     @property
     def is_begun(self) -> bool:
         """Whether there is anything to show."""
-        return any(spot.cell is not None for spot in self.spots)
+        return any(point.cell is not None for point in self.points)
 
 
-def _within(spots: Sequence[Spot], variant: str, buffer_size: int | None) -> list[Spot]:
-    return [s for s in spots if s.variant() == variant and s.buffer_size == buffer_size]
+def _within(points: Sequence[GridPoint], variant: str, buffer_size: int | None) -> list[GridPoint]:
+    return [s for s in points if s.variant() == variant and s.buffer_size == buffer_size]
 
 
-def spots_of(sweep: Sweep) -> tuple[Spot, ...]:
+def grid_points(sweep: Sweep) -> tuple[GridPoint, ...]:
     """Every place of a sweep once, in the order of its grid; none as long as no run is done.
 
     A setting that the grid does not name is the same in all its runs: any finished one has it.
@@ -118,13 +118,13 @@ def spots_of(sweep: Sweep) -> tuple[Spot, ...]:
     cells = list(sweep.cells())
     keys = distinct(key for place, _ in cells for key in place if key not in NAMED)
     differing = [key for key in keys if len({place.get(key) for place, _ in cells}) > 1]
-    return tuple(_spot(place, cell, done, differing) for place, cell in cells)
+    return tuple(_grid_point(place, cell, done, differing) for place, cell in cells)
 
 
-def _spot(place: Place, cell: Cell | None, done: Run, differing: Sequence[str]) -> Spot:
+def _grid_point(place: Place, cell: Cell | None, done: Run, differing: Sequence[str]) -> GridPoint:
     full = {**{key: getattr(done, key) for key in NAMED}, **place}
     buffer_size = full["buffer_size"]
-    return Spot(
+    return GridPoint(
         benchmark=str(full["benchmark"]),
         method=str(full["method"]),
         adaptation=str(full["adaptation"]),
@@ -136,26 +136,26 @@ def _spot(place: Place, cell: Cell | None, done: Run, differing: Sequence[str]) 
     )
 
 
-def groups_of(spots: Sequence[Spot]) -> list[Group]:
+def groups_of(points: Sequence[GridPoint]) -> list[Group]:
     """One group per benchmark and number of drifts.
 
     Places without drift are what the others are compared with; they get a group of their own only
     if there is something to compare among them, or nothing else.
     """
     groups = []
-    for benchmark in distinct(spot.benchmark for spot in spots):
-        here = [spot for spot in spots if spot.benchmark == benchmark]
-        undrifted = [spot for spot in here if not spot.num_drifts]
-        counts = sorted({spot.num_drifts for spot in here})
+    for benchmark in distinct(point.benchmark for point in points):
+        here = [point for point in points if point.benchmark == benchmark]
+        undrifted = [point for point in here if not point.num_drifts]
+        counts = sorted({point.num_drifts for point in here})
         if (
             counts[0] == 0
             and len(counts) > 1
-            and {spot.adaptation for spot in undrifted} == {FLOOR}
+            and {point.adaptation for point in undrifted} == {FLOOR}
         ):
             counts = counts[1:]
         for count in counts:
-            members = [spot for spot in here if spot.num_drifts == count]
-            variants = distinct(spot.variant() for spot in members)
+            members = [point for point in here if point.num_drifts == count]
+            variants = distinct(point.variant() for point in members)
             for part, start in enumerate(range(0, len(variants), MAX_COLUMNS), start=1):
                 shown = variants[start : start + MAX_COLUMNS]
                 groups.append(
@@ -163,7 +163,7 @@ def groups_of(spots: Sequence[Spot]) -> list[Group]:
                         benchmark=benchmark,
                         num_drifts=count,
                         part=part,
-                        spots=tuple(spot for spot in members if spot.variant() in shown),
+                        points=tuple(point for point in members if point.variant() in shown),
                         undrifted=tuple(s for s in undrifted if count and s.adaptation == FLOOR),
                     )
                 )
@@ -188,10 +188,10 @@ def buffer_words(buffer_size: int | None) -> str:
     return "no buffer" if buffer_size is None else f"buffer {buffer_size:,}"
 
 
-def setting_words(spot: Spot, *without: str) -> str:
+def setting_words(point: GridPoint, *without: str) -> str:
     """Benchmark, method, buffer and number of drifts, for a headline."""
-    parts = spot.benchmark, spot.variant(*without), buffer_words(spot.buffer_size)
-    return ", ".join([*parts, drift_words(spot.num_drifts)])
+    parts = point.benchmark, point.variant(*without), buffer_words(point.buffer_size)
+    return ", ".join([*parts, drift_words(point.num_drifts)])
 
 
 def distinct(values: Iterable[T]) -> list[T]:

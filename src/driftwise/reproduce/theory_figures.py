@@ -127,9 +127,9 @@ def replacement(measured: Measured) -> Drawing:
     for policy, colour, marker in (("reservoir", _MEASURED, "o"), ("balanced", _CONTROL, "^")):
         found = law["simulated"][policy]
         bars = 2 * _numbers(found["error"])
-        options = {"marker": marker, "markersize": 4, "linestyle": "", "elinewidth": 0.9}
+        dots: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": ""}
         label = f"simulated, {policy} buffer"
-        one.errorbar(samples, found["replaced"], bars, color=colour, label=label, **options)
+        one.errorbar(samples, found["replaced"], bars, markersize=4, label=label, **dots)
     if seen := _lost_in_runs(measured):
         policy = measured["config"]["buffer_policy"]
         one.plot(*zip(*seen, strict=True), "x", color=style.INK, label=f"in the runs ({policy})")
@@ -195,7 +195,7 @@ def _curves(measured: Measured, branch: str, step: int, key: str) -> Floats:
 
 
 def _lost_in_runs(measured: Measured) -> list[tuple[float, float]]:
-    """Samples offered and fraction of stale samples lost, per seed and moment of the runs left alone."""
+    """Samples offered and fraction of stale samples lost, per seed and moment of vanilla."""
     books: dict[tuple[int, int], tuple[int, int]] = {}
     for moment in measured["moments"]:
         if moment["adaptation"] == "vanilla" and moment["offered"]:
