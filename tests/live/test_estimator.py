@@ -19,7 +19,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise import LiveClassifier

@@ -10,7 +10,7 @@ import pytest
 from live_tools import Digits, digits, live_learner
 from run_tools import complaint
 from same_state import same
-from test_keeper_labels import Oracle
+from test_live_labels import Oracle
 
 import driftwise
 from driftwise.live.observation import Observation

@@ -14,7 +14,7 @@ import pytest
 from live_tools import digits, live_learner
 from run_tools import complaint, events_of
 from same_state import same
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise.errors import RunFailure

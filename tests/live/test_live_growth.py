@@ -11,7 +11,7 @@ import pytest
 import torch
 from live_tools import digits, live_learner, play, small_network
 from run_tools import complaint
-from test_keeper_drift import upkeep_of
+from test_live_drift import upkeep_of
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 

@@ -12,7 +12,7 @@ from live_tools import small_network
 from run_tools import complaint
 from same_state import same
 from scipy import stats
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits

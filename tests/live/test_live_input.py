@@ -10,8 +10,8 @@ import torch
 from live_tools import digits, live_learner, play, small_network
 from run_tools import complaint
 from same_state import same
-from test_keeper_drift import upkeep_of
-from test_keeper_saving import state_of
+from test_live_drift import upkeep_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise import rng

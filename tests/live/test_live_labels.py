@@ -12,7 +12,7 @@ import pytest
 import torch
 from live_tools import Digits, digits, live_learner, play
 from run_tools import complaint
-from test_keeper_drift import upkeep_of
+from test_live_drift import upkeep_of
 
 import driftwise
 from driftwise.live.engine import BatchOutcome, _Look

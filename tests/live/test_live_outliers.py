@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_tools import small_network
 from same_state import same
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits

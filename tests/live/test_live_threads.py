@@ -13,7 +13,7 @@ import pytest
 import torch
 from live_tools import digits, live_learner, small_network
 from run_tools import complaint
-from test_keeper_drift import upkeep_of
+from test_live_drift import upkeep_of
 
 from driftwise.live import components
 from driftwise.live import live_learner as keeper_module

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from live_tools import digits, live_learner, play
 from run_tools import complaint, events_of
-from test_keeper_drift import upkeep_of
-from test_keeper_input import vectors
-from test_keeper_labels import Oracle, learned_then_silent
+from test_live_drift import upkeep_of
+from test_live_input import vectors
+from test_live_labels import Oracle, learned_then_silent
 
 import driftwise
 from driftwise.drift_handler import DriftHandler
