@@ -131,7 +131,7 @@ class LiveLabels:
         request = request_for(samples, label)
         # Requests that are no longer kept may still be answered: they are spent.
         self._ledger.book_labels("adaptation", self._window.ask_for(samples))
-        self._tell("asked", samples=len(samples), label=label)
+        self._tell("asked", rows=len(samples), label=label)
         try:
             answer = self._requester.ask(request)
         except UserError as error:
@@ -140,7 +140,7 @@ class LiveLabels:
             return samples[:0]
         if answer is None:
             self._tell(
-                "pending", samples=len(samples), label=label, text=_pending(label, len(samples))
+                "pending", rows=len(samples), label=label, text=_pending(label, len(samples))
             )
             return samples[:0]
         known = answer.labels != UNKNOWN
@@ -151,7 +151,7 @@ class LiveLabels:
         told = {} if late.asked == len(answer.ids) else {"text": _fewer(label, answer)}
         self._tell("answered", given=late.asked, late=0, label=label, **told)
         if open_still := len(samples) - len(answer.ids):
-            self._tell("pending", samples=open_still, label=label, text=_pending(label, open_still))
+            self._tell("pending", rows=open_still, label=label, text=_pending(label, open_still))
         return late.learn
 
     def _unasked(self, label: int) -> Samples:

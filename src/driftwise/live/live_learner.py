@@ -447,7 +447,7 @@ class LiveLearner:
 
     def _announce(self, kind: str, **details: Any) -> None:
         """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
-        for failure in self._reporter.tell(kind, samples=self._inputs.count, **details):
+        for failure in self._reporter.tell(kind, rows=self._inputs.count, **details):
             warn_caller(failure)
 
     def _let_go(self) -> None:
