@@ -24,8 +24,8 @@ from driftwise.config.fields import shown
 from driftwise.errors import UserError
 from driftwise.live.inputs import UNKNOWN
 from driftwise.live.live_learner import LiveLearner
-from driftwise.live.observation import Observation
-from driftwise.live.outputs import can_grow, outputs_of
+from driftwise.live.reporter import Observation
+from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.settings import LiveSettings
 
 
@@ -213,7 +213,7 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         outputs = self._max_outputs = 0
         if isinstance(self.network, nn.Module):
             first = torch.from_numpy(samples[:2].copy())
-            outputs = outputs_of(self.network, first)
+            outputs = num_outputs_of(self.network, first)
             grows = settings.get("grow", LiveSettings.grow) and can_grow(self.network, first)
             most = settings.get("max_classes", LiveSettings.max_classes)
             self._max_outputs = max(outputs, most if grows else 0)
