@@ -29,7 +29,7 @@ from torch.nn.functional import cross_entropy
 import driftwise
 from driftwise import rng
 from driftwise.learner import Learner
-from driftwise.live.components import make_parts, monitor_of
+from driftwise.live.components import build_components, monitor_of
 from driftwise.live.settings import settings_from
 from driftwise.models import ResNet18
 from driftwise.types import Samples
@@ -69,7 +69,7 @@ def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwis
 
 def learner_of(live_learner: driftwise.LiveLearner) -> Learner:
     assert live_learner._engine is not None
-    return live_learner._engine.parts.learner
+    return live_learner._engine.learner
 
 
 def batches_of(case: Case) -> Callable[[], Samples]:
@@ -122,8 +122,8 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     config, live = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
     data = make_images((32, 32, 3), [150] * NUM_CLASSES)
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
-    parts = make_parts(config, rows, NUM_CLASSES, None, live)
-    monitor, monitored = monitor_of(parts.given), _Watched(rows, number=number + 1)
+    components = build_components(config, rows, NUM_CLASSES, None, live)
+    monitor, monitored = monitor_of(components.labelled), _Watched(rows, number=number + 1)
     with parts.ledger.phase("detect"):
         monitor.renew(monitored, range(NUM_CLASSES), rows[:0])
         monitor.check(monitored)  # from here on the encodings are kept
