@@ -103,7 +103,7 @@ def observing(case: Case, method: str, turns: int, *, replay: bool = False) -> F
         learner.logits(rows.images)
         learner.observe(rows)
 
-    with twin._engine.parts.ledger.phase("train"):  # type: ignore[union-attr]
+    with twin._engine.ledger.phase("train"):  # type: ignore[union-attr]
         seconds = take_turns(
             {"ours": observe, "other": step_and_forward}, turns=turns, calls=case.steps
         )
@@ -124,7 +124,7 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
     components = build_components(config, rows, NUM_CLASSES, None, live)
     monitor, monitored = monitor_of(components.labelled), _Watched(rows, number=number + 1)
-    with parts.ledger.phase("detect"):
+    with components.ledger.phase("detect"):
         monitor.renew(monitored, range(NUM_CLASSES), rows[:0])
         monitor.check(monitored)  # from here on the encodings are kept
     network = ResNet18(input_shape=(3, 32, 32), num_classes=NUM_CLASSES, width=64)
@@ -132,7 +132,7 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     x, y = torch.rand(64, 3, 32, 32), torch.arange(64) % NUM_CLASSES
 
     def check() -> None:
-        with parts.ledger.phase("detect"):
+        with components.ledger.phase("detect"):
             monitor.check(monitored)
 
     def step() -> None:

@@ -110,9 +110,9 @@ def test_a_keeper_keeps_what_the_readme_promises(
     assert "seed = load_digits(), 0\n" in python_blocks()[2]
     exec(python_blocks()[2].replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
     assert found["held_out"] > 0.9
-    assert found["keeper"].rows == 1500
+    assert found["keeper"].num_samples == 1500
     said = capsys.readouterr().out
-    assert "driftwise_rows_total 1500" in said
+    assert "driftwise_samples_total 1500" in said
     assert "driftwise_drifts_total 0" in said
     assert (tmp_path / "runs/live/checkpoint.safetensors").is_file()
 

@@ -38,13 +38,6 @@ def test_every_digit_of_a_count_and_of_a_share_is_written(count: int, share: flo
     assert parsed(text)[f"{PREFIX}accuracy_recent"][2] == share
 
 
-def test_a_count_above_a_million_keeps_its_last_sample() -> None:
-    counters = Counters()
-    counters.add("samples_total", 1_000_000)
-    counters.add("samples_total", 1)
-    assert f"{PREFIX}samples_total 1000001\n" in counters.text()
-
-
 def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> None:
     mine = live_learner()
     play(mine, digits(0), samples=300)

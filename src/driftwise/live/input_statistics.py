@@ -176,4 +176,3 @@ def _without_extremes(values: Tensor) -> tuple[Tensor, Tensor]:
     median = values.transpose(0, 1).flatten(1).median(dim=1).values
     deviation = (values - median[:, None]).square().mean(dim=2)
     return median, deviation.sort(dim=0).values[:-1].mean(dim=0).sqrt()
-

@@ -228,11 +228,7 @@ class LiveLearner:
             steps = engine.learner.steps
             outcome = engine.observe(batch.samples, answers, next_id=self._inputs.count)
             # Unlabelled samples change the snapshot, too, where they change the normalisation.
-            if (
-                engine.learner.steps > steps
-                or outcome.adapted
-                or engine.components.normalises
-            ):
+            if engine.learner.steps > steps or outcome.adapted or engine.components.normalises:
                 self._renew_snapshot(engine)
         for failure in failures:
             outcome.emit("trouble", text=failure)
