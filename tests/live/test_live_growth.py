@@ -148,8 +148,9 @@ class Summed(Listed):
 ORDERS = [("body", "head", "aux"), ("head", "body"), ("aux", "head", "body"), ("body", "head")]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+@pytest.mark.parametrize(
+    ("order", "method"), list(zip((*ORDERS, ORDERS[0]), METHODS, strict=True)), ids=str
+)
 def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     order: tuple[str, ...], method: str
 ) -> None:
@@ -171,8 +172,9 @@ def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     assert network.head.out_features == 3, "the original is left alone"
 
 
-@pytest.mark.parametrize("grown", [False, True])
-@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+@pytest.mark.parametrize(
+    ("order", "grown"), list(zip(ORDERS, (False, True, True, False), strict=True)), ids=str
+)
 def test_a_live_learner_taken_up_again_still_knows_what_is_to_grow(
     order: tuple[str, ...], grown: bool, tmp_path: Path
 ) -> None:

@@ -15,8 +15,8 @@ from run_tools import complaint
 
 import driftwise
 from driftwise import live
-from driftwise.live.reporter import COUNTERS, GAUGES
 from driftwise.live.events import Event
+from driftwise.live.reporter import COUNTERS, GAUGES
 from driftwise.live.sinks import Sink
 
 NUMBERS = {*COUNTERS, *GAUGES, "accuracy", "loss"}

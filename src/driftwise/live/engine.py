@@ -141,10 +141,8 @@ class LiveEngine:
         if not len(images) or not bool(self.predictable.any()):
             return torch.full((len(images),), UNKNOWN)
         snapshot = self._snapshot() if self.learner.steps else None
-        if snapshot is None:
-            logits = self.learner.logits(images)
-        else:
-            logits = self.learner.logits_of(snapshot, images)
+        learner = self.learner
+        logits = learner.logits_of(snapshot, images) if snapshot else learner.logits(images)
         # Outputs that were added in this very batch are not in the snapshot yet.
         predictable = self.predictable[: logits.shape[1]]
         return logits.masked_fill(~predictable, -torch.inf).argmax(dim=1)

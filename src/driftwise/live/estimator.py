@@ -22,10 +22,10 @@ from torch import nn
 from driftwise.array_checks import refuse_odd
 from driftwise.config.fields import shown
 from driftwise.errors import UserError
+from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.inputs import UNKNOWN
 from driftwise.live.live_learner import LiveLearner
 from driftwise.live.reporter import Observation
-from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.settings import LiveSettings
 
 
