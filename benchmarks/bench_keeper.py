@@ -29,7 +29,7 @@ from torch.nn.functional import cross_entropy
 import driftwise
 from driftwise import rng
 from driftwise.learner import Learner
-from driftwise.live.components import make_parts, monitor_of
+from driftwise.live.components import build_components, monitor_of
 from driftwise.live.settings import settings_from
 from driftwise.models import ResNet18
 from driftwise.types import Samples
@@ -69,7 +69,7 @@ def keeper_of(case: Case, method: str, replay_steps: int | None = 0) -> driftwis
 
 def learner_of(live_learner: driftwise.LiveLearner) -> Learner:
     assert live_learner._engine is not None
-    return live_learner._engine.parts.learner
+    return live_learner._engine.learner
 
 
 def batches_of(case: Case) -> Callable[[], Samples]:
@@ -103,7 +103,7 @@ def observing(case: Case, method: str, turns: int, *, replay: bool = False) -> F
         learner.logits(rows.images)
         learner.observe(rows)
 
-    with twin._engine.parts.ledger.phase("train"):  # type: ignore[union-attr]
+    with twin._engine.ledger.phase("train"):  # type: ignore[union-attr]
         seconds = take_turns(
             {"ours": observe, "other": step_and_forward}, turns=turns, calls=case.steps
         )
@@ -122,9 +122,9 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     config, live = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
     data = make_images((32, 32, 3), [150] * NUM_CLASSES)
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
-    parts = make_parts(config, rows, NUM_CLASSES, None, live)
-    monitor, monitored = monitor_of(parts.given), _Watched(rows, number=number + 1)
-    with parts.ledger.phase("detect"):
+    components = build_components(config, rows, NUM_CLASSES, None, live)
+    monitor, monitored = monitor_of(components.labelled), _Watched(rows, number=number + 1)
+    with components.ledger.phase("detect"):
         monitor.renew(monitored, range(NUM_CLASSES), rows[:0])
         monitor.check(monitored)  # from here on the encodings are kept
     network = ResNet18(input_shape=(3, 32, 32), num_classes=NUM_CLASSES, width=64)
@@ -132,7 +132,7 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     x, y = torch.rand(64, 3, 32, 32), torch.arange(64) % NUM_CLASSES
 
     def check() -> None:
-        with parts.ledger.phase("detect"):
+        with components.ledger.phase("detect"):
             monitor.check(monitored)
 
     def step() -> None:

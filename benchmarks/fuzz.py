@@ -430,7 +430,7 @@ def _go_on_with_keeper(folder: Path) -> None:
             live_learner.predict(rows)
             live_learner.observe(rows, np.arange(10) % 2)
         finally:
-            live_learner._let_go()
+            live_learner._release()
 
 
 def _go_on_with_run(folder: Path) -> None:

@@ -74,9 +74,9 @@ def play(work: dict[str, Any], folder: Path) -> None:
         live_learner = driftwise.LiveLearner(
             own or work["network"], folder=folder, labels=answers, **settings
         )
-    if work["history"] and not live_learner.samples:
+    if work["history"] and not live_learner.num_samples:
         live_learner.fit_reference(*stream.history)
-    for number in range(live_learner.samples // BATCH, work["rows"] // BATCH):
+    for number in range(live_learner.num_samples // BATCH, work["rows"] // BATCH):
         late = slice((number - work["late"]) * BATCH, (number - work["late"] + 1) * BATCH)
         if late.start >= 0:
             ids = np.arange(late.start, late.stop)[~stream.known[late]]

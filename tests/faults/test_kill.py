@@ -47,7 +47,7 @@ def test_a_live_learner_killed_at_random_moments_ends_equal_to_one_that_was_not(
     cases = list(killed_at_random(work, tmp_path, moments=4, seed=0))
     assert [case.fault for case in cases] == [""] * 4
     counts = store.read_checkpoint(tmp_path / "whole")["teller"]["counters"]
-    assert counts["repairs_total"], "or nothing worth saving happened"
+    assert counts["adaptations_total"], "or nothing worth saving happened"
     assert counts["labels_late_total"]
 
 

@@ -11,7 +11,7 @@ import torch
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.live.observation import Observation
+from driftwise.live.reporter import Observation
 
 SOON: dict[str, Any] = {
     "buffer_size": 100,

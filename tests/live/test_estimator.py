@@ -19,7 +19,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise import LiveClassifier
@@ -86,12 +86,12 @@ def test_announced_classes_have_a_column_from_the_first_and_no_other_may_come() 
     mine = LiveClassifier().partial_fit(x[only], y[only], classes=["a", "m", "z"])
     assert mine.predict_proba(x).shape == (120, 3)
     assert mine.predict_proba(x)[:, 1].tolist() == [1.0] * 120
-    before = copy.deepcopy(mine.keeper_)
+    before = copy.deepcopy(mine.live_learner_)
     assert "expected one of ['a', 'm', 'z']" in complaint(lambda: mine.partial_fit(x[:1], ["new"]))
     assert "classes were ['a', 'm', 'z'] at first" in complaint(
         lambda: mine.partial_fit(x, y, classes=["a", "m"])
     )
-    assert same(state_of(mine.keeper_), state_of(before))
+    assert same(state_of(mine.live_learner_), state_of(before))
     for _ in range(5):
         mine.partial_fit(x, y, classes=["z", "m", "a"])
     assert mine.score(x, y) > 0.97
@@ -110,8 +110,8 @@ def test_samples_without_a_label_are_watched_and_not_learned_from(
         some = some.astype(type(mark))
     mine = LiveClassifier(**settings).fit(x, some)
     assert mine.classes_.tolist() == [0, 1, 2]
-    assert "driftwise_rows_total 200\n" in mine.keeper_.counters
-    assert "driftwise_rows_labelled_total 100\n" in mine.keeper_.counters
+    assert "driftwise_samples_total 200\n" in mine.live_learner_.counters
+    assert "driftwise_samples_labelled_total 100\n" in mine.live_learner_.counters
     mine.partial_fit(x[:10])
     assert mine.observation_.labelled == 0
     assert mine.score(x, y) > 0.97
@@ -136,8 +136,8 @@ def test_a_binary_coding_by_minus_one_is_not_taken_for_samples_without_a_label()
     ("y", "text"),
     [
         ([None] * 3, "y has no label"),
-        (["a", 1, "b"], "all alike; got int, str"),
-        ([(1, 2), None, (3, 4)], "all alike; got tuple"),
+        (["a", 1, "b"], "all texts; got int, str"),
+        ([(1, 2), None, (3, 4)], "all texts; got tuple"),
     ],
 )
 def test_labels_that_cannot_be_used_are_refused(y: list[Any], text: str) -> None:
@@ -216,7 +216,7 @@ def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: A
     assert mine.classes_.tolist() == list(range(10))
     assert mine.score(x, y) == 1
     assert mine.predict(x).dtype == kind
-    assert np.array_equal(mine.predict(x), mine.keeper_.predict(x))
+    assert np.array_equal(mine.predict(x), mine.live_learner_.predict(x))
     assert_shared_out(mine, x)
 
 
@@ -226,7 +226,7 @@ def test_labels_that_come_later_are_outputs_of_their_own_number() -> None:
         for _ in range(10):
             mine.partial_fit(*heaps(labels))
     assert mine.classes_.tolist() == [0, 1, 2, 3, 4, 6, 7, 9]
-    assert mine.keeper_.classes == (1, 6, 7, 9)
+    assert mine.live_learner_.classes == (1, 6, 7, 9)
     x, y = heaps([0, 1, 2, 3, 4, 6, 7, 9])
     assert mine.score(x, y) > 0.97
     assert_shared_out(mine, x)
@@ -237,7 +237,7 @@ def test_fit_knows_the_labels_it_was_given_and_each_is_its_own_output(sure: floa
     everything = heaps(range(10))[0]
     mine = LiveClassifier(trained(10, sure=sure), epochs=1).fit(*heaps(range(5, 10)))
     assert mine.classes_.tolist() == [5, 6, 7, 8, 9]
-    assert mine.keeper_.classes == (5, 6, 7, 8, 9)
+    assert mine.live_learner_.classes == (5, 6, 7, 8, 9)
     assert mine.score(*heaps(range(5, 10))) == 1
     assert_shared_out(mine, everything)
     mine.partial_fit(*heaps([2]))
@@ -285,8 +285,8 @@ def test_labels_that_are_no_outputs_take_them_as_they_appear(
     first, second, third = (np.flatnonzero(y == name)[0] for name in names)
     for _ in range(10):
         mine.partial_fit(x, y)
-    assert mine.keeper_.classes == (0, 1, 2)
-    assert mine.keeper_.predict(x[[first, third, second]]).tolist() == [0, 1, 2]
+    assert mine.live_learner_.classes == (0, 1, 2)
+    assert mine.live_learner_.predict(x[[first, third, second]]).tolist() == [0, 1, 2]
     assert mine.classes_.tolist() == sorted(names)
     assert mine.score(x, y) > 0.97
     assert_shared_out(mine, x)
@@ -296,11 +296,11 @@ def test_labels_that_are_no_outputs_take_them_as_they_appear(
 def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int) -> None:
     x, y = heaps([0, 1, 2])
     mine = LiveClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
-    before = state_of(copy.deepcopy(mine.keeper_))
+    before = state_of(copy.deepcopy(mine.live_learner_))
     said = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
     assert f"outputs here, from 0 to 5; got {label}: announce all" in said
     assert mine.classes_.tolist() == [0, 1, 2]
-    assert same(state_of(mine.keeper_), before)
+    assert same(state_of(mine.live_learner_), before)
     mine.partial_fit(x, np.where(y == 1, 5, y))
     assert mine.classes_.tolist() == [0, 1, 2, 5]
 
@@ -309,7 +309,7 @@ def test_before_labels_come_a_network_says_the_numbers_of_its_outputs() -> None:
     x, y = heaps([0, 1, 2])
     mine = LiveClassifier(trained(3)).partial_fit(x)
     assert mine.predict(x).tolist() == y.tolist()
-    assert "all alike; got" in complaint(
+    assert "all texts; got" in complaint(
         lambda: copy.deepcopy(mine).partial_fit(x, y).partial_fit(x, y.astype(str))
     )
     mine.partial_fit(x, np.array(["a", "b", "c"])[y])
@@ -329,7 +329,7 @@ def test_a_copy_knows_the_same_outputs_and_a_clone_none(copied: Callable[[Any], 
     assert clone(mine).partial_fit(*heaps([1])).classes_.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_settings_of_a_keeper_can_be_searched_over() -> None:
+def test_settings_of_a_live_learner_can_be_searched_over() -> None:
     mine = LiveClassifier(settings={"watch_every": 3}, lr=0.05)
     assert clone(mine).get_params() == mine.get_params()
     mine.set_params(method="er-ace", settings={"checkrows": 3})
@@ -361,7 +361,7 @@ def test_parameters_that_cannot_be_used_are_told_in_one_line_when_it_learns(
     mine = LiveClassifier(**given)
     assert text in complaint(lambda: mine.fit(x, y))
     assert text in complaint(lambda: mine.partial_fit(x, y))
-    assert not hasattr(mine, "keeper_")
+    assert not hasattr(mine, "live_learner_")
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -400,7 +400,7 @@ def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any]) -> No
     assert same(state_of(other), state_of(mine))
 
 
-def test_a_keeper_in_a_folder_is_not_copied(tmp_path: Any) -> None:
+def test_a_live_learner_in_a_folder_is_not_copied(tmp_path: Any) -> None:
     with driftwise.LiveLearner("mlp", folder=tmp_path / "kept") as mine:
         assert "save it, and load the folder" in complaint(lambda: copy.deepcopy(mine))
 
@@ -427,13 +427,13 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     x, y = clusters(30)
     mine = LiveClassifier()
     assert "give its labels" in complaint(lambda: mine.partial_fit(x))
-    assert not hasattr(mine, "keeper_")
+    assert not hasattr(mine, "live_learner_")
     mine.partial_fit(x, y, classes=[0, 1, 2])
     mine = LiveClassifier().partial_fit(x, y)
     with pytest.raises(ValueError, match="features"):
         mine.partial_fit(x[:, :2], y + 7)
     assert mine.classes_.tolist() == [0, 1, 2]
-    assert "all alike; got" in complaint(lambda: mine.partial_fit(x, np.array(["a"] * 30)))
+    assert "all texts; got" in complaint(lambda: mine.partial_fit(x, np.array(["a"] * 30)))
     assert set(mine.predict(x)) <= {0, 1, 2}
 
 

@@ -15,8 +15,8 @@ from run_tools import complaint
 
 import driftwise
 from driftwise import live
-from driftwise.live.counters import COUNTERS, GAUGES
 from driftwise.live.events import Event
+from driftwise.live.reporter import COUNTERS, GAUGES
 from driftwise.live.sinks import Sink
 
 NUMBERS = {*COUNTERS, *GAUGES, "accuracy", "loss"}
@@ -104,7 +104,7 @@ def test_a_sink_of_wandb_goes_by_a_step_of_its_own(
     pass_on(heard, live.wandb(project="live", mode="offline"))
     assert begun.calls == [("init", (), {"project": "live", "mode": "offline"})]
     assert run.calls[1] == ("define_metric", ("driftwise/*",), {"step_metric": "driftwise/step"})
-    logged = [values for (values,) in run.of("log") if "driftwise/rows_total" in values]
+    logged = [values for (values,) in run.of("log") if "driftwise/samples_total" in values]
     told = numbers_told(heard)
     assert logged == [
         {"driftwise/step": step, **{f"driftwise/{name}": told[step][name] for name in told[step]}}
@@ -224,7 +224,7 @@ def test_after_a_restart_the_counts_go_on(tmp_path: Path) -> None:
         again.on("observed", heard.append)
         again.observe(stream.images[50:60], stream.labels[50:60])
     counters: Any = heard[0].details["counters"]
-    assert counters["rows_total"] == 60
+    assert counters["samples_total"] == 60
 
 
 # The real packages
@@ -284,4 +284,4 @@ def test_the_real_wandb_takes_what_is_written_and_keeps_it_offline(
     for name in NUMBERS:
         assert f"driftwise/{name}".encode() in content
     last = numbers_told(heard)[max(numbers_told(heard))]
-    assert str(int(last["rows_total"])).encode() in content
+    assert str(int(last["samples_total"])).encode() in content

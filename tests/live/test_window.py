@@ -16,7 +16,7 @@ from driftwise.live.sample_queue import (
     with_labels,
 )
 from driftwise.live.settings import LiveSettings
-from driftwise.live.window import MOST_CHECKED, Track, Window
+from driftwise.live.window import MAX_CHECKED, MonitoredSamples, Window
 from driftwise.types import Samples
 
 NOTHING = no_samples((2,), torch.float32)
@@ -32,15 +32,15 @@ def samples(labels: list[int], first: int = 0) -> Samples:
     )
 
 
-def track(*, together: bool = False) -> Track:
-    return Track(NOTHING, reference_size=3, check_rows=4, together=together)
+def track(*, together: bool = False) -> MonitoredSamples:
+    return MonitoredSamples(NOTHING, reference_size=3, check_size=4, check_together=together)
 
 
 @given(st.lists(st.lists(st.integers(0, 4), max_size=7), max_size=8))
 def test_the_sixth_sample_of_a_class_is_watched_however_samples_are_batched(
     batches: list[list[int]],
 ) -> None:
-    window = Window(NOTHING, LiveSettings(watch_every=3), trust_guesses=True)
+    window = Window(NOTHING, LiveSettings(watch_every=3), trust_predictions=True)
     counts = [0] * 5
     first = 0
     for batch in batches:
@@ -62,10 +62,10 @@ def test_occurrences_count_equal_labels_before_each(labels: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 20), st.integers(0, 9))
-def test_a_sample_of_a_pile_does_not_depend_on_how_its_samples_came(
+def test_a_sample_of_a_queue_does_not_depend_on_how_its_samples_came(
     sizes: list[int], most: int, count: int
 ) -> None:
-    parted, whole = SampleQueue(NOTHING, most=most), SampleQueue(NOTHING, most=most)
+    parted, whole = SampleQueue(NOTHING, max_size=most), SampleQueue(NOTHING, max_size=most)
     first = 0
     for size in sizes:
         parted.add(samples([0] * size, first))
@@ -81,8 +81,8 @@ def test_a_sample_of_a_pile_does_not_depend_on_how_its_samples_came(
 
 
 @given(st.lists(st.integers(0, 6), max_size=12), st.integers(1, 9))
-def test_a_pile_keeps_the_newest_samples_in_order(sizes: list[int], most: int) -> None:
-    queue = SampleQueue(NOTHING, most=most)
+def test_a_queue_keeps_the_newest_samples_in_order(sizes: list[int], most: int) -> None:
+    queue = SampleQueue(NOTHING, max_size=most)
     total = 0
     for size in sizes:
         queue.add(samples([0] * size, total))
@@ -91,12 +91,12 @@ def test_a_pile_keeps_the_newest_samples_in_order(sizes: list[int], most: int) -
         assert len(queue) == len(newest)
         assert queue.samples().ids.tolist() == newest
     state = queue.state_dict()
-    other = SampleQueue(NOTHING, most=most)
+    other = SampleQueue(NOTHING, max_size=most)
     other.load_state_dict(state)
     assert same(other.state_dict(), state)
 
 
-def test_samples_taken_out_of_a_pile_are_returned_and_gone() -> None:
+def test_samples_taken_out_of_a_queue_are_returned_and_gone() -> None:
     queue = SampleQueue(NOTHING)
     queue.add(samples([0, 1, 0, 2]))
     assert queue.remove(torch.tensor([2, 9])).ids.tolist() == [2]
@@ -105,25 +105,23 @@ def test_samples_taken_out_of_a_pile_are_returned_and_gone() -> None:
     assert len(queue) == 2
 
 
-def test_a_tally_counts_by_class_and_begins_anew() -> None:
-    tally = ClassCounts()
-    assert tally.number(torch.tensor([2, 2, 0])).tolist() == [0, 1, 0]
-    assert tally.number(torch.tensor([2, 5])).tolist() == [2, 0]
-    assert tally.reaching(2) == [2]
-    tally.clear(2)
-    tally.clear(99)
-    assert [tally.of(label) for label in (0, 2, 5, 99)] == [1, 0, 1, 0]
+def test_samples_are_counted_by_class() -> None:
+    counts = ClassCounts()
+    counts.add(torch.tensor([2, 2, 0]))
+    counts.add(torch.tensor([2, 5]))
+    assert counts.at(torch.tensor([2, 0, 7])).tolist() == [3, 1, 0]
+    assert [counts.of(label) for label in (0, 2, 5, 99)] == [1, 3, 1, 0]
 
 
 def test_the_first_samples_of_a_class_say_what_it_looked_like_and_later_ones_how_it_looks() -> None:
     some = track()
-    some.look_at(samples([0, 0, 1, 0, 0, 0]))
+    some.add(samples([0, 0, 1, 0, 0, 0]))
     assert some.complete() == [0]
-    assert some.renew_reference(0).ids.tolist() == [0, 1, 3], (
+    assert some.take_reference(0).ids.tolist() == [0, 1, 3], (
         "exactly as many as asked for, the first ones"
     )
-    assert some.monitored == (0,)
-    some.look_at(samples([0, 1, 0], 10))
+    assert some.classes == (0,)
+    some.add(samples([0, 1, 0], 10))
     assert some.current([0]).ids.tolist() == [4, 5, 10, 12]
     assert some.due() == (0,)
 
@@ -131,11 +129,11 @@ def test_the_first_samples_of_a_class_say_what_it_looked_like_and_later_ones_how
 def test_a_check_that_is_due_for_one_class_takes_along_those_that_have_half() -> None:
     some = track()
     for label in (0, 1, 2):
-        some.look_at(samples([label] * 3, 10 * label))
-        some.renew_reference(label)
-    some.look_at(samples([0, 0, 0, 1, 1, 2], 100))
+        some.add(samples([label] * 3, 10 * label))
+        some.take_reference(label)
+    some.add(samples([0, 0, 0, 1, 1, 2], 100))
     assert some.due() == ()
-    some.look_at(samples([0], 110))
+    some.add(samples([0], 110))
     assert some.due() == (0, 1)
     some.end_check((0, 1))
     assert some.current([0, 1]).ids.tolist() == []
@@ -146,9 +144,9 @@ def test_a_check_that_is_due_for_one_class_takes_along_those_that_have_half() ->
 def test_samples_told_apart_by_guesses_are_checked_all_together() -> None:
     some = track(together=True)
     for label in (0, 1):
-        some.look_at(samples([label] * 3, 10 * label))
-        some.renew_reference(label)
-    some.look_at(samples([0] * 4 + [1], 100))
+        some.add(samples([label] * 3, 10 * label))
+        some.take_reference(label)
+    some.add(samples([0] * 4 + [1], 100))
     assert some.due() == (0, 1)
     assert some.current((0, 1)).ids.tolist() == [100, 101, 102, 103, 104]
     some.end_check((0, 1))
@@ -157,74 +155,74 @@ def test_samples_told_apart_by_guesses_are_checked_all_together() -> None:
 
 def test_a_renewed_class_begins_anew() -> None:
     some = track()
-    some.look_at(samples([0] * 5))
-    some.renew_reference(0)
-    some.renew(0)
-    assert some.monitored == ()
+    some.add(samples([0] * 5))
+    some.take_reference(0)
+    some.reset(0)
+    assert some.classes == ()
     assert len(some.current([0])) == 0
-    some.look_at(samples([0, 0], 20))
+    some.add(samples([0, 0], 20))
     assert some.complete() == []
-    some.look_at(samples([0], 30))
-    assert some.renew_reference(0).ids.tolist() == [20, 21, 30]
+    some.add(samples([0], 30))
+    assert some.take_reference(0).ids.tolist() == [20, 21, 30]
 
 
 def test_samples_that_are_taken_back_make_room_for_others() -> None:
     some = track()
-    some.look_at(samples([0, 0]))
-    some.forget(torch.tensor([1]))
-    some.look_at(samples([0, 0], 10))
-    assert some.renew_reference(0).ids.tolist() == [0, 10, 11]
-    some.forget(torch.tensor([0]))
-    assert some.refers_to(torch.tensor([0, 1, 10])).tolist() == [True, False, True]
+    some.add(samples([0, 0]))
+    some.remove(torch.tensor([1]))
+    some.add(samples([0, 0], 10))
+    assert some.take_reference(0).ids.tolist() == [0, 10, 11]
+    some.remove(torch.tensor([0]))
+    assert some.is_reference(torch.tensor([0, 1, 10])).tolist() == [True, False, True]
 
 
 def test_a_sample_that_got_its_label_is_no_longer_watched_by_guess() -> None:
     settings = LiveSettings(watch_every=100, reference_size=2, check_rows=9)
-    window = Window(NOTHING, settings, trust_guesses=True)
+    window = Window(NOTHING, settings, trust_predictions=True)
     unlabelled = samples([-1] * 6)
-    window.wait(unlabelled)
-    window.watch_guessed(unlabelled, torch.tensor([0, 0, 0, 0, 1, 0]))
-    window.guessed.renew_reference(0)
-    late = window.answered(torch.tensor([1, 2, 4]), torch.tensor([0, 3, 3]))
+    window.unlabelled.add(unlabelled)
+    window.monitor_predicted(unlabelled, torch.tensor([0, 0, 0, 0, 1, 0]))
+    window.predicted.take_reference(0)
+    late = window.apply_labels(torch.tensor([1, 2, 4]), torch.tensor([0, 3, 3]))
     assert late.learn.ids.tolist() == [2, 4], "sample 1 is a reference, and never trained on"
     assert late.learn.labels.tolist() == [3, 3]
-    assert window.guessed.current([0]).ids.tolist() == [3, 5]
-    assert window.guessed.complete() == []
+    assert window.predicted.current([0]).ids.tolist() == [3, 5]
+    assert window.predicted.complete() == []
     assert window.unlabelled.samples().ids.tolist() == [0, 3, 5]
-    window.given.look_at(samples([0], 50))
-    assert window.given.renew_reference(0).ids.tolist() == [1, 50], "it is watched by its label"
+    window.labelled.add(samples([0], 50))
+    assert window.labelled.take_reference(0).ids.tolist() == [1, 50], "it is watched by its label"
 
 
 def test_fresh_samples_are_those_since_nothing_was_found() -> None:
-    window = Window(NOTHING, LiveSettings(), trust_guesses=True)
+    window = Window(NOTHING, LiveSettings(), trust_predictions=True)
     window.learned.add(samples([0, 1, 0, 0]))
     window.unchanged_until([0], 2)
     assert window.fresh(0).ids.tolist() == [2, 3]
     assert window.fresh(1).ids.tolist() == [1]
-    window.renew(0, 4)
+    window.reset(0, 4)
     assert window.fresh(0).ids.tolist() == []
 
 
 def test_a_window_is_saved_and_loaded_as_it_is() -> None:
     settings = LiveSettings(watch_every=2, reference_size=2, check_rows=2)
-    window, other = (Window(NOTHING, settings, trust_guesses=True) for _ in range(2))
+    window, other = (Window(NOTHING, settings, trust_predictions=True) for _ in range(2))
     draw = np.random.default_rng(0)
     for number in range(6):
         learn, watch = window.split(samples(draw.integers(0, 3, 10).tolist(), 100 * number))
-        window.watch(watch)
+        window.monitor(watch)
         window.learned.add(learn)
         unlabelled = samples([-1] * 5, 100 * number + 50)
-        window.wait(unlabelled)
-        window.watch_guessed(unlabelled, torch.from_numpy(draw.integers(0, 3, 5)))
-        for some in (window.given, window.guessed):
+        window.unlabelled.add(unlabelled)
+        window.monitor_predicted(unlabelled, torch.from_numpy(draw.integers(0, 3, 5)))
+        for some in (window.labelled, window.predicted):
             for label in some.complete():
-                some.renew_reference(label)
-    window.ask_for(window.unasked(0)[:3])
+                some.take_reference(label)
+    window.request(window.requestable(0)[:3])
     window.unchanged_until([1], 300)
     other.load_state_dict(window.state_dict())
     assert same(other.state_dict(), window.state_dict())
     late, again = (
-        each.answered(torch.tensor([50, 553, 9999]), torch.tensor([0, 1, 2]))
+        each.apply_labels(torch.tensor([50, 553, 9999]), torch.tensor([0, 1, 2]))
         for each in (window, other)
     )
     assert late.gone == again.gone >= 1
@@ -238,47 +236,47 @@ def test_the_last_of_two_labels_for_a_sample_counts() -> None:
 
 def test_late_labels_for_samples_from_before_their_class_drifted_are_not_used() -> None:
     """Neither to learn from nor to be watched; those from when it may have drifted already are."""
-    window = Window(NOTHING, LiveSettings(watch_every=100), trust_guesses=True)
-    window.wait(samples([-1] * 20))
+    window = Window(NOTHING, LiveSettings(watch_every=100), trust_predictions=True)
+    window.unlabelled.add(samples([-1] * 20))
     window.unchanged_until([0], 8)  # nothing was found in it up to here
-    window.renew(0, 15)
-    late = window.answered(torch.arange(20), torch.tensor([0, 1] * 10))
+    window.reset(0, 15)
+    late = window.apply_labels(torch.arange(20), torch.tensor([0, 1] * 10))
     assert late.outdated == 4
     assert late.learn.ids.tolist() == [1, 3, 5, 7, *range(8, 20)]
-    again = Window(NOTHING, LiveSettings(watch_every=2), trust_guesses=True)
+    again = Window(NOTHING, LiveSettings(watch_every=2), trust_predictions=True)
     again.load_state_dict(window.state_dict())
-    again.wait(samples([-1] * 4))
-    assert again.answered(torch.arange(4), torch.tensor([0, 0, 0, 0])).outdated == 4
-    assert not again.given.follows
-    assert again.given.complete() == []
+    again.unlabelled.add(samples([-1] * 4))
+    assert again.apply_labels(torch.arange(4), torch.tensor([0, 0, 0, 0])).outdated == 4
+    assert not again.labelled.has_current
+    assert again.labelled.complete() == []
 
 
 def test_samples_that_somebody_is_asked_about_say_nothing_of_how_classes_looked() -> None:
-    window = Window(NOTHING, LiveSettings(reference_size=5), trust_guesses=True)
+    window = Window(NOTHING, LiveSettings(reference_size=5), trust_predictions=True)
     some = samples([-1] * 4)
-    window.wait(some)
-    window.watch_guessed(some, torch.ones(4, dtype=torch.int64))
-    window.ask_for(some[:3])
-    window.watch_guessed(samples([-1] * 3, 4), torch.ones(3, dtype=torch.int64))
-    assert window.guessed.complete() == []
-    window.watch_guessed(samples([-1], 7), torch.ones(1, dtype=torch.int64))
-    assert window.guessed.renew_reference(1).ids.tolist() == [3, 4, 5, 6, 7]
+    window.unlabelled.add(some)
+    window.monitor_predicted(some, torch.ones(4, dtype=torch.int64))
+    window.request(some[:3])
+    window.monitor_predicted(samples([-1] * 3, 4), torch.ones(3, dtype=torch.int64))
+    assert window.predicted.complete() == []
+    window.monitor_predicted(samples([-1], 7), torch.ones(1, dtype=torch.int64))
+    assert window.predicted.take_reference(1).ids.tolist() == [3, 4, 5, 6, 7]
 
 
 def test_a_check_takes_the_newest_samples_of_a_class_and_not_any_number() -> None:
     mine = track()
-    mine.look_at(samples([0, 0, 0, 1, 1, 1]))
-    mine.renew_reference(0)
-    mine.renew_reference(1)
-    mine.look_at(samples([0, 1, 1] * MOST_CHECKED, 6))
+    mine.add(samples([0, 0, 0, 1, 1, 1]))
+    mine.take_reference(0)
+    mine.take_reference(1)
+    mine.add(samples([0, 1, 1] * MAX_CHECKED, 6))
     current = mine.current([0, 1])
-    assert current.labels.bincount().tolist() == [MOST_CHECKED, MOST_CHECKED]
-    ones = [6 + n for n in range(3 * MOST_CHECKED) if n % 3]
-    assert current.ids[current.labels == 1].tolist() == ones[-MOST_CHECKED:]
+    assert current.labels.bincount().tolist() == [MAX_CHECKED, MAX_CHECKED]
+    ones = [6 + n for n in range(3 * MAX_CHECKED) if n % 3]
+    assert current.ids[current.labels == 1].tolist() == ones[-MAX_CHECKED:]
 
 
-def test_a_pile_keeps_no_memory_of_samples_beyond_its_bound() -> None:
-    queue = SampleQueue(NOTHING, most=10)
+def test_a_queue_keeps_no_memory_of_samples_beyond_its_bound() -> None:
+    queue = SampleQueue(NOTHING, max_size=10)
     queue.add(samples([0] * 1000))
     kept = queue.samples()
     assert kept.ids.tolist() == list(range(990, 1000))

@@ -312,7 +312,8 @@ def test_pixels_are_not_copied_on_their_way_in_and_once_on_their_way_out(
     assert copies * once <= most_at_a_time(act) < (copies + 0.5) * once
 
 
-def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_learn() -> None:
+def test_a_live_learner_forwards_each_sample_once_to_predict_and_once_to_learn() -> None:
+    """Predictions come from the newest snapshot, whose weights are averaged."""
     live_learner = driftwise.LiveLearner(
         make_plain_network(0),
         detector="never",
@@ -323,17 +324,21 @@ def test_a_keeper_puts_rows_through_the_network_once_to_predict_and_once_to_lear
     rows = rows_of(BATCH)
     for _ in range(3):
         live_learner.observe(rows.images, rows.labels)
-    assert live_learner._engine is not None
-    with rows_forwarded(live_learner._engine.parts.learner.network) as calls:
+    engine, snapshots = live_learner._engine, live_learner._snapshots
+    assert engine is not None
+    assert snapshots is not None
+    with (
+        rows_forwarded(snapshots.newest) as predicted,
+        rows_forwarded(engine.learner.network) as learned,
+    ):
         seen = live_learner.observe(rows.images, rows.labels)
-    assert calls[0] == BATCH
-    learned = BATCH - len(seen.ids) // 6 - 1, BATCH
-    assert len(calls) == 2
-    assert learned[0] + BATCH <= calls[1] <= learned[1] + BATCH
-    assert live_learner._published is not None
-    with live_learner._published.reading() as snapshot, rows_forwarded(snapshot.network) as calls:
+    assert predicted == [BATCH]
+    assert len(learned) == 1
+    # One step on the batch without its monitored samples, and on as many from the buffer.
+    assert 2 * BATCH - len(seen.ids) // 6 - 1 <= learned[0] <= 2 * BATCH
+    with rows_forwarded(snapshots.newest) as predicted:
         live_learner.predict(rows.images)
-    assert calls == [BATCH]
+    assert predicted == [BATCH]
 
 
 def test_publishing_copies_weights_and_makes_no_network(monkeypatch: pytest.MonkeyPatch) -> None:

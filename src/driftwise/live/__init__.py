@@ -1,9 +1,9 @@
-"""A learner beside a running model: it predicts, watches, mends and learns as samples come in."""
+"""A learner beside a running model: it predicts, monitors, adapts and learns as samples come in."""
 
 from driftwise.live.events import Event
 from driftwise.live.label_requests import Request
 from driftwise.live.live_learner import LiveLearner
-from driftwise.live.observation import Observation
+from driftwise.live.reporter import Observation
 from driftwise.live.settings import LiveSettings
 from driftwise.live.sinks import mlflow, tensorboard, wandb
 

@@ -1,8 +1,9 @@
-"""From a config to the parts of a live learner, once the shape of its samples is known."""
+"""Builds the components of a live learner once the shape of its samples is known."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import math
 from collections.abc import Callable
@@ -28,166 +29,171 @@ from driftwise.live.input_statistics import InputStatistics
 from driftwise.live.sample_queue import ClassCounts
 from driftwise.live.settings import LiveSettings
 from driftwise.metrics import Ledger
+from driftwise.models.head import find_head, growing_head_of, num_outputs
+from driftwise.models.inputs import to_input
 from driftwise.models.prepared import Prepared
 from driftwise.part_state import PartState
 from driftwise.types import Samples
 
 QUICK_SPLITS = 40_000
-"""random ones of a check, which take about as long as a step of a ResNet-18"""
+"""random splits of a check; they take about as long as a step of a ResNet-18"""
+NORM_MOMENTUM = 0.5
+"""of batch norms: predictions come between steps, and a network that learns quickly needs recent
+statistics"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveParts:
-    """The parts of a live learner: the same as a run's, but for the stream."""
+class Components:
+    """The components of a live learner: those of a run, without the stream."""
 
     learner: Learner
     ledger: Ledger
-    given: DriftHandler
-    """looks after the learner by watched samples with labels"""
-    guessed: DriftHandler | None
-    """by watched samples without, told apart by what they are taken for; None: the detector cannot"""
+    labelled: DriftHandler
+    """checks monitored samples with labels"""
+    predicted: DriftHandler | None
+    """checks monitored samples by predicted class; None: the detector needs labels"""
     adaptation_state: PartState
-    counts: ClassCounts
-    """how many labelled samples of each class have come"""
-    seen: InputStatistics
-    """what has come, by feature"""
-
-    scales: bool
-    """whether inputs are scaled by what has been seen"""
+    class_counts: ClassCounts
+    """labelled samples of each class so far"""
+    input_statistics: InputStatistics
+    normalises: bool
+    """whether inputs are normalised by their statistics so far"""
 
     @property
     def handlers(self) -> tuple[DriftHandler, ...]:
-        """All ways of looking after the learner."""
-        return (self.given,) if self.guessed is None else (self.given, self.guessed)
+        """All drift handlers."""
+        return (self.labelled,) if self.predicted is None else (self.labelled, self.predicted)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
-        monitors = [monitor_of(handler).state_dict() for handler in self.handlers]
-        return {
-            "learner": self.learner.state_dict(),
-            "ledger": self.ledger.state_dict(),
-            "monitors": monitors,
-            "adaptation": self.adaptation_state.state_dict(),
-            "seen": self.seen.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
-        self.learner.load_state_dict(state["learner"])
-        self.ledger.load_state_dict(state["ledger"])
-        for handler, monitor in zip(self.handlers, state["monitors"], strict=True):
-            monitor_of(handler).load_state_dict(monitor)
-        self.adaptation_state.load_state_dict(state["adaptation"])
-        if "seen" in state:  # not always was it kept
-            self.seen.load_state_dict(state["seen"])
-
-    def take_in(self, images: Tensor) -> None:
-        """Add samples to what has been seen, and scale inputs by it where the learner does."""
-        self.seen.add(images)
-        if not self.scales:
+    def add_inputs(self, images: Tensor) -> None:
+        """Add samples to the input statistics, and normalise the network's inputs by them."""
+        self.input_statistics.add(images)
+        if not self.normalises:
             return
-        mean, std = self.seen.statistics
+        mean, std = self.input_statistics.statistics
         for network in self.learner.networks:
             assert isinstance(network, Prepared)
             shape = network.mean.shape
             network.scale_by(mean.reshape(shape), std.reshape(shape))
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {
+            "learner": self.learner.state_dict(),
+            "ledger": self.ledger.state_dict(),
+            "monitors": [monitor_of(handler).state_dict() for handler in self.handlers],
+            "adaptation": self.adaptation_state.state_dict(),
+            "seen": self.input_statistics.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self.learner.load_state_dict(state["learner"])
+        self.ledger.load_state_dict(state["ledger"])
+        for handler, monitor in zip(self.handlers, state["monitors"], strict=True):
+            monitor_of(handler).load_state_dict(monitor)
+        self.adaptation_state.load_state_dict(state["adaptation"])
+        if "seen" in state:  # older states have none
+            self.input_statistics.load_state_dict(state["seen"])
+
 
 def monitor_of(handler: DriftHandler) -> Monitor:
-    """The monitor, by more than its shape."""
+    """The handler's monitor, as the class that it is here."""
     assert isinstance(handler.monitor, Monitor)
     return handler.monitor
 
 
-def _image(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
-    """Of a sample as it came: (height, width, channels), or (features,) of what is no image."""
-    if dtype == torch.uint8:
-        return shape
-    if len(shape) == 3:
-        channels, height, width = shape
-        return height, width, channels
-    return (math.prod(shape),)
+def num_outputs_of(network: nn.Module, images: Tensor) -> int:
+    """The number of a network's outputs for samples as they came; 0: it gives no logits."""
+    return num_outputs(network, to_input(images[:1]))
 
 
-NORM_MOMENTUM = 0.5
-"""of batch norms: a network that learns quickly is asked between steps, and old statistics are of
-a network that is no more"""
+def can_grow(network: nn.Module, images: Tensor | None = None) -> bool:
+    """Whether a linear layer gives the network's outputs, so that more can be added.
+
+    `images`: samples as they came, for a network whose head has not been searched for yet.
+    """
+    if images is not None:
+        network = copy.deepcopy(network)
+        find_head(network, to_input(images))
+    return growing_head_of(network) is not None
 
 
-def _follow_closely(network: nn.Module) -> None:
-    for module in network.modules():
-        if isinstance(module, _BatchNorm):
-            module.momentum = NORM_MOMENTUM
-
-
-def make_parts(
+def build_components(
     config: RunConfig,
     first: Samples,
     outputs: int,
     network: nn.Module | None,
     settings: LiveSettings,
-) -> LiveParts:
-    """All parts, for samples like the `first` ones and so many classes."""
+) -> Components:
+    """All components, for samples like the `first` ones and a number of classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
-    seen = InputStatistics(shape, dtype, factor=settings.outlier_factor)
+    statistics = InputStatistics(shape, dtype, factor=settings.outlier_factor)
     learner = make_learner(
         config,
         shape,
         outputs,
         dtype=dtype,
-        statistics=(lambda: seen.statistics) if config.normalise else None,
+        statistics=(lambda: statistics.statistics) if config.normalise else None,
         network=network,
         max_gradient=settings.max_gradient,
     )
     refuse_without_features(learner, shape, dtype)
     if network is None:
         for each in learner.networks:
-            _follow_closely(each)
+            for module in each.modules():
+                if isinstance(module, _BatchNorm):
+                    module.momentum = NORM_MOMENTUM
     ledger = Ledger(label_budget=config.label_budget)
     adaptation = registry.make("adaptation", config)
-    counts = ClassCounts()
+    class_counts = ClassCounts()
 
-    @functools.cache  # one for both ways of watching
+    @functools.cache  # both handlers share it
     def encoder() -> Encoder:
         made: Encoder = registry.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(learner=learner.encode, image_shape=_image(shape, dtype), seed=config.seed)
+            Surroundings(
+                learner=learner.encode, image_shape=_image_shape(shape, dtype), seed=config.seed
+            )
         )
         return Cached(made) if made.fixed else made
 
-    def detector(labels: KnownLabels) -> Detector:
-        asks = labels == "predicted" or config.min_harm is not None
+    def handler(labels: KnownLabels, book: Callable[[int], None]) -> DriftHandler:
+        needs_learner = labels == "predicted" or config.min_harm is not None
         setting = Setting(
             encoder=encoder,
             drifting=lambda _: (),
             seed=config.seed,
             labels=labels,
-            learner=learner.encode if asks else None,
+            learner=learner.encode if needs_learner else None,
             grows=True,
-            usual=counts.of,
+            usual=class_counts.of,
             quick_splits=QUICK_SPLITS,
         )
-        made: Detector = registry.make("detector", config, setting)
-        return made
-
-    def handler(made: Detector, labels: KnownLabels, book: Callable[[int], None]) -> DriftHandler:
-        monitor = Monitor(
-            made, HeldOutReference(), book=book, labels=labels, min_harm=config.min_harm
-        )
+        detector: Detector = registry.make("detector", config, setting)
+        reference = HeldOutReference()
+        monitor = Monitor(detector, reference, book=book, labels=labels, min_harm=config.min_harm)
         return DriftHandler(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
 
-    given = handler(
-        detector("given"), "given", lambda count: ledger.book_labels("monitoring", count)
-    )
-    guessed = None
-    with contextlib.suppress(UserError):  # what it says to given labels it has said above
-        guessed = handler(detector("predicted"), "predicted", lambda _: None)  # nobody's labels
-    return LiveParts(
+    labelled = handler("given", lambda count: ledger.book_labels("monitoring", count))
+    predicted = None
+    with contextlib.suppress(UserError):  # a detector that needs labels; other mistakes came above
+        predicted = handler("predicted", lambda _: None)  # there are no labels to book
+    return Components(
         learner=learner,
         ledger=ledger,
-        given=given,
-        guessed=guessed,
+        labelled=labelled,
+        predicted=predicted,
         adaptation_state=PartState(adaptation, "adaptation"),
-        counts=counts,
-        seen=seen,
-        scales=config.normalise,
+        class_counts=class_counts,
+        input_statistics=statistics,
+        normalises=config.normalise,
     )
+
+
+def _image_shape(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
+    """(height, width, channels) of a sample as it came; (features,) if it is no image."""
+    if dtype == torch.uint8:
+        return shape
+    if len(shape) == 3:
+        channels, height, width = shape
+        return height, width, channels
+    return (math.prod(shape),)

@@ -1,4 +1,4 @@
-"""The live learner for people who live in scikit-learn."""
+"""The live learner as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from torch import nn
 from driftwise.array_checks import refuse_odd
 from driftwise.config.fields import shown
 from driftwise.errors import UserError
+from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.inputs import UNKNOWN
 from driftwise.live.live_learner import LiveLearner
-from driftwise.live.observation import Observation
-from driftwise.live.outputs import can_grow, outputs_of
+from driftwise.live.reporter import Observation
 from driftwise.live.settings import LiveSettings
 
 
 class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A `Keeper` as a classifier: `partial_fit` observes a batch, `fit` starts afresh.
+    """A `LiveLearner` as a classifier: `partial_fit` observes a batch, `fit` starts afresh.
 
-    With a network of one's own, label k is output k where the first labels are whole numbers from
-    0 on, and so are labels that come later, for which it grows. Where they are others (texts,
-    numbers below 0 or beyond what it can grow to), labels take its outputs in the order of
-    `classes`, or else of appearance, sorted within a batch.
+    With a torch module as `network`, label k is output k if the first labels are whole numbers
+    from 0 on; later labels are too, and the network grows for them. Other labels (texts, negative
+    numbers, numbers beyond `max_classes`) take its outputs in the order of `classes`, or else of
+    appearance, sorted within a batch.
 
-    `classes_` holds the labels of `fit`, or the `classes` that `partial_fit` was told first, or
-    else all that came. In this last case a network of one's own whose outputs are labels may have
-    been trained before, and all of them are known from the first. Outputs whose label is not known
-    are not predicted; what the network gives them is shared out among the others.
+    `classes_` holds the labels of `fit`, or the `classes` of the first `partial_fit`, or else all
+    labels so far. In this last case a module whose outputs are labels may have been trained before,
+    and all its outputs are known from the start. Outputs without a known label are not predicted;
+    their probability is shared among the others.
 
     >>> samples = np.eye(3).repeat(20, axis=0)
     >>> names = np.array(["ant", "bee", "cat"]).repeat(20)
@@ -63,12 +63,12 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = 0,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Parameters are the `Keeper`'s, `settings` all those that have no place of their own.
+        """Parameters are those of `LiveLearner`; all others go into `settings`.
 
-        `fit` goes over the samples once, in batches and in random order, then `epochs` - 1 times over
-        the memory. Samples without a label have -1 for one, by scikit-learn's convention, or None
-        or NaN; they are watched for drift and not learned from. `unlabelled` is another mark in
-        the place of -1, or None where there is none and -1 is a label.
+        `fit` goes over the samples once, in batches and in random order, then `epochs` - 1 times
+        over the replay buffer. Unlabelled samples have the label -1, by scikit-learn's convention,
+        None or NaN; they are monitored for drift and not learned. `unlabelled` is another mark in
+        place of -1; None: there is none, and -1 is a label.
         """
         self.network = network
         self.buffer_size = buffer_size
@@ -85,17 +85,19 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Learning
 
     def fit(self, X: Any, y: Any) -> LiveClassifier:  # noqa: N803
-        """Learn from samples and their labels, whatever was before.
+        """Learn from labelled samples; everything before is forgotten.
 
-        Samples are (samples, features); images are floats (samples[, channels], height, width) or bytes
-        (samples, height, width[, channels]).
+        Args:
+            X: (samples, features); images are floats (samples[, channels], height, width) or bytes
+                (samples, height, width[, channels]).
+            y: Labels, (samples,).
         """
         if y is None:
             raise UserError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         with self._unless_refused():
-            samples, labels, known = self._taken(X, y, reset=True)
+            samples, labels, known = self._checked(X, y, reset=True)
             if not len(labels):
                 raise UserError("y has no label: expected one for some samples at least")
             if len(set(labels.tolist())) == 1 and self.unlabelled in set(np.asarray(y).tolist()):
@@ -105,16 +107,16 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             draw = check_random_state(self.random_state)
             self._begin(draw, samples)
-            self._meet(labels, are_all=True)
+            self._add_labels(labels, are_all=True)
             outputs = self._outputs_for(labels, known)
-            # Labelled samples first: what the others look like can be told only from there on.
+            # Labelled samples first: unlabelled ones are monitored by predicted class.
             order = draw.permutation(len(samples))
             order = order[np.argsort(~known[order], kind="stable")]
             for start in range(0, len(samples), self.batch_size):
                 some = order[start : start + self.batch_size]
-                self.keeper_.observe(samples[some], outputs[some])
+                self.live_learner_.observe(samples[some], outputs[some])
             steps = -(-min(self.buffer_size, len(samples)) // self.batch_size)
-            self.keeper_.rehearse((self.epochs - 1) * steps)
+            self.live_learner_.rehearse((self.epochs - 1) * steps)
         return self
 
     def partial_fit(
@@ -123,14 +125,17 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: Any = None,
         classes: Any = None,
     ) -> LiveClassifier:
-        """Observe a batch: predict it, then watch, mend and learn; `y` may be missing.
+        """Observe a batch: predict it, then monitor, adapt and learn. The report is `observation_`.
 
-        `classes` at the first call: all labels that may ever come, as elsewhere in scikit-learn.
-        Without it labels may be new at any time. What was seen and done is in `observation_`.
+        Args:
+            X: As for `fit`.
+            y: Labels, (samples,); None: unlabelled.
+            classes: At the first call all labels that may come, as elsewhere in scikit-learn;
+                None: new labels may come at any time.
         """
         with self._unless_refused():
-            is_first = not hasattr(self, "keeper_")
-            samples, labels, known = self._taken(X, y, reset=is_first)
+            is_first = not hasattr(self, "live_learner_")
+            samples, labels, known = self._checked(X, y, reset=is_first)
             if is_first:
                 self._begin(check_random_state(self.random_state), samples)
             if classes is not None:
@@ -141,21 +146,21 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                         "it is a label, give unlabelled=None"
                     )
                 self._announce(announced, is_first=is_first)
-            strangers = set(labels.tolist()).difference(self._output_of)
-            if strangers and self._announced:
+            unknown = set(labels.tolist()).difference(self._output_of)
+            if unknown and self._announced:
                 raise UserError(
-                    f"y has the label {min(strangers)!r}; expected one of "
+                    f"y has the label {min(unknown)!r}; expected one of "
                     f"{self.classes_.tolist()}, the classes that were announced at first"
                 )
-            if strangers or (len(labels) and self._keeps_outputs is None):
-                self._meet(labels)
+            if unknown or (len(labels) and self._labels_are_outputs is None):
+                self._add_labels(labels)
             outputs = self._outputs_for(labels, known)
-            self.observation_: Observation = self.keeper_.observe(samples, outputs)
+            self.observation_: Observation = self.live_learner_.observe(samples, outputs)
         return self
 
     @contextlib.contextmanager
     def _unless_refused(self) -> Iterator[None]:
-        """What is refused leaves no label, no class and no live learner behind."""
+        """A call that is refused changes nothing."""
         before = dict(self.__dict__)
         try:
             yield
@@ -175,28 +180,28 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Probabilities, (samples, classes), in the order of `classes_`; a sample's sum is 1."""
         check_is_fitted(self)
-        said = self.keeper_.predict_proba(self._samples(X, reset=False))
+        raw = self.live_learner_.predict_proba(self._samples(X, reset=False))
         outputs = np.array([self._output_of[label] for label in self.classes_.tolist()], int)
-        # A class that is announced, and has not come, may lie beyond the network's outputs.
-        is_there = outputs < said.shape[1]
-        probabilities = np.zeros((len(said), len(outputs)))
-        probabilities[:, is_there] = said[:, outputs[is_there]]
-        # Nothing may be left for these labels where a network is sure of one that is not known.
-        is_lost = ~probabilities.any(axis=1)
-        probabilities[is_lost] = is_there if is_there.any() else 1.0
+        # A class that is announced, and has not come, may have no output yet.
+        has_output = outputs < raw.shape[1]
+        probabilities = np.zeros((len(raw), len(outputs)))
+        probabilities[:, has_output] = raw[:, outputs[has_output]]
+        # A network that is sure of an unknown label leaves 0 for all known ones.
+        is_zero = ~probabilities.any(axis=1)
+        probabilities[is_zero] = has_output if has_output.any() else 1.0
         shares: np.ndarray = probabilities / probabilities.sum(axis=1, keepdims=True)
         return shares
 
-    # What is within
+    # Labels and outputs
 
     def _begin(self, draw: np.random.RandomState, samples: np.ndarray) -> None:
-        """A live learner that has seen nothing, for samples like these."""
+        """Make a new live learner for samples like these."""
         counts = {
             name: _count(name, getattr(self, name))
             for name in ("buffer_size", "epochs", "batch_size")
         }
         settings = self._other_settings()
-        self.keeper_ = LiveLearner(
+        self.live_learner_ = LiveLearner(
             self.network,
             buffer_size=counts["buffer_size"],
             method=self.method,
@@ -213,18 +218,18 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         outputs = self._max_outputs = 0
         if isinstance(self.network, nn.Module):
             first = torch.from_numpy(samples[:2].copy())
-            outputs = outputs_of(self.network, first)
+            outputs = num_outputs_of(self.network, first)
             grows = settings.get("grow", LiveSettings.grow) and can_grow(self.network, first)
             most = settings.get("max_classes", LiveSettings.max_classes)
             self._max_outputs = max(outputs, most if grows else 0)
         self.classes_: np.ndarray = np.arange(outputs)
         self._output_of: dict[Any, int] = {number: number for number in range(outputs)}
-        # Whether a label is the number of its output; None: no label has come that tells.
-        self._keeps_outputs: bool | None = None
+        # Whether each label is the index of its output; None: no label has come.
+        self._labels_are_outputs: bool | None = None
         self._announced = False
 
     def _other_settings(self) -> dict[str, Any]:
-        """Those of a live learner that are no parameters here."""
+        """The settings that are not parameters here."""
         if self.settings is None:
             return {}
         if not isinstance(self.settings, Mapping):
@@ -239,70 +244,74 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             if name in self.get_params(deep=False):
                 raise UserError(
-                    "settings are for what is no parameter of its own; got "
+                    "settings are for what is not a parameter; got "
                     f"{name!r}: give it as {type(self).__name__}({name}=...)"
                 )
         if "labels" in self.settings:
             raise UserError(
-                "settings must do without 'labels', which cannot be asked for through the "
-                f"estimator; got {shown(self.settings['labels'])}: leave it out, or use a Keeper"
+                "settings must not have 'labels': the estimator requests none; got "
+                f"{shown(self.settings['labels'])}: leave it out, or use a LiveLearner"
             )
         return dict(self.settings)
 
     def _announce(self, classes: np.ndarray, *, is_first: bool) -> None:
-        """These are all the classes that there will be."""
+        """Fix the classes, or check that they are as at the first call."""
         if is_first:
-            self._meet(classes, are_all=True, in_order=True)
+            self._add_labels(classes, are_all=True, in_order=True)
             self._announced = True
         elif not np.array_equal(np.unique(classes), self.classes_):
             raise UserError(
-                f"classes were {self.classes_.tolist()} at first; got {classes.tolist()}: say them"
-                " once, or leave them out"
+                f"classes were {self.classes_.tolist()} at first; got {classes.tolist()}: give "
+                "them once, or leave them out"
             )
 
-    def _meet(self, labels: np.ndarray, *, are_all: bool = False, in_order: bool = False) -> None:
-        """Give labels that are new an output; `classes_` stays sorted, which outputs need not be.
+    def _add_labels(
+        self, labels: np.ndarray, *, are_all: bool = False, in_order: bool = False
+    ) -> None:
+        """Give each new label an output; `classes_` is sorted, outputs need not be.
 
-        `are_all`: others are not known, whatever outputs there are. `in_order`: theirs counts.
+        `are_all`: there are no others, whatever outputs there are. `in_order`: of `labels`.
         """
         is_output = _is_whole(labels, below=self._max_outputs)
-        if self._keeps_outputs is None:
-            self._keeps_outputs = bool(is_output.all())
-            before = self.classes_ if self._keeps_outputs and not are_all else self.classes_[:0]
-            alike = before.astype(labels.dtype)  # which may be too short a type to count so far
-            self.classes_ = alike if bool((alike == before).all()) else before
+        if self._labels_are_outputs is None:
+            self._labels_are_outputs = bool(is_output.all())
+            before = (
+                self.classes_ if self._labels_are_outputs and not are_all else self.classes_[:0]
+            )
+            cast = before.astype(labels.dtype)  # a short type may not hold all numbers
+            self.classes_ = cast if bool((cast == before).all()) else before
         elif (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
             raise UserError(
-                f"labels are numbers, or texts, all alike; got {labels[0]!r} after "
+                f"labels must be all numbers or all texts; got {labels[0]!r} after "
                 f"{self.classes_[0]!r}"
             )
-        elif self._keeps_outputs and not is_output.all():
+        elif self._labels_are_outputs and not is_output.all():
             raise UserError(
-                "labels are numbers of the network's outputs here, from 0 to "
+                "labels are indices of the network's outputs here, from 0 to "
                 f"{self._max_outputs - 1}; got {labels[~is_output].tolist()[0]!r}: announce all "
                 "classes at first (classes=), or give the network more outputs"
             )
         outputs = {label: self._output_of[label] for label in self.classes_.tolist()}
         self.classes_ = np.unique(np.concatenate([self.classes_, labels]))
         for label in (labels if in_order else np.unique(labels)).tolist():
-            outputs.setdefault(label, int(label) if self._keeps_outputs else len(outputs))
+            outputs.setdefault(label, int(label) if self._labels_are_outputs else len(outputs))
         self._output_of = outputs
 
     def _outputs_for(self, labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """int64 (samples,), UNKNOWN where there is no label."""
+        """int64 (samples,): the output of each label, UNKNOWN where there is none."""
         outputs = np.full(len(known), UNKNOWN)
         names, where = np.unique(labels, return_inverse=True)
         outputs[known] = np.array([self._output_of[name] for name in names.tolist()], int)[where]
         return outputs
 
-    def _taken(
+    def _checked(
         self,
         X: Any,  # noqa: N803
         y: Any,
         *,
         reset: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Samples, the labels that are known, and bool (samples,): which samples have one."""
+        """Samples, the known labels, and bool (samples,): which samples have one."""
         samples = self._samples(X, reset=reset)
         if np.ndim(self.unlabelled):
             raise UserError(
@@ -322,7 +331,7 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return samples, labels, known
 
     def _samples(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
-        """Floats as networks take them, or images as bytes."""
+        """Floats, or images as bytes, in the shapes that networks take."""
         refuse_odd(X, "X")
         samples: np.ndarray = validate_data(
             self, X, reset=reset, dtype=[np.float32, np.uint8], allow_nd=True
@@ -334,7 +343,7 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _count(name: str, value: Any) -> int:
-    """A parameter that counts something; numpy's whole numbers are as good as any."""
+    """A parameter that is a count, of Python or numpy."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise UserError(
             f"{name} must be a whole number, at least 1; got {shown(value)}: give one, or leave "
@@ -344,7 +353,7 @@ def _count(name: str, value: Any) -> int:
 
 
 def _is_whole(labels: np.ndarray, *, below: int) -> np.ndarray:
-    """bool (labels,): which are whole numbers from 0 on."""
+    """bool (labels,): which are whole numbers from 0 to `below` - 1."""
     if labels.dtype.kind not in "biuf":
         return np.zeros(len(labels), dtype=bool)
     whole: np.ndarray = (labels >= 0) & (labels < below) & (labels % 1 == 0)
@@ -366,12 +375,12 @@ def _is_known(labels: np.ndarray, unlabelled: Any) -> np.ndarray:
 
 
 def _of_one_kind(labels: np.ndarray) -> np.ndarray:
-    """Numbers or texts; those that stood beside None are objects no longer."""
+    """An array of numbers or texts out of one of objects."""
     if labels.dtype != object or not len(labels):
         return labels
     are_texts = {isinstance(label, str) for label in labels.tolist()}
     plain = np.array(labels.tolist()) if len(are_texts) == 1 else labels
     if plain.ndim != 1 or plain.dtype.kind not in "biufU":
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
-        raise UserError(f"labels are numbers, or texts, all alike; got {', '.join(kinds)}")
+        raise UserError(f"labels must be all numbers or all texts; got {', '.join(kinds)}")
     return plain

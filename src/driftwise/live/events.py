@@ -1,4 +1,4 @@
-"""What happens to a live learner, told to whoever wants to hear it, and kept line by line."""
+"""Events of a live learner: what can happen, who is called, and the log `events.jsonl`."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from driftwise.files import JSON
 from driftwise.runs.store import RunFolder
 
 EVENTS: Mapping[str, str] = {
-    "observed": "samples came in: how many, how many were predicted right, the loss, all counters",
+    "observed": "a batch came in: its size, correct predictions, the loss, all counters",
     "refused": "samples with values that are not finite, or too large, were left out",
-    "quarantined": "samples far outside what has been seen were left alone",
+    "quarantined": "outliers were predicted, and neither learned nor monitored",
     "restored": "the network had diverged and went back to its last good snapshot",
-    "classes": "labels of classes came that had never been seen",
-    "grown": "the network has taken on more outputs",
-    "watched": "enough is known of classes to see them drift",
+    "classes": "labels of new classes came",
+    "grown": "the network got more outputs",
+    "watched": "the reference samples of classes are complete: they are monitored from now on",
     "checked": "classes were checked for drift",
     "drifted": "classes were found drifted",
-    "realigned": "drifted classes were met with fresh samples",
+    "realigned": "drifted classes were realigned with fresh samples",
     "waiting": "drifted classes wait for labels to realign with",
-    "asked": "labels were asked for",
-    "pending": "labels that were asked for may still come",
-    "answered": "labels came for samples that had none",
-    "untestable": "what came cannot say whether classes have drifted",
-    "trouble": "asking for labels failed",
-    "saved": "everything was saved",
-    "closed": "the end",
+    "asked": "labels were requested",
+    "pending": "requested labels may still come",
+    "answered": "labels came for unlabelled samples",
+    "untestable": "the samples that came do not suffice to test classes for drift",
+    "trouble": "a label request failed",
+    "saved": "the state was saved",
+    "closed": "the live learner was closed",
 }
 """Every kind of event."""
 EVERYTHING = "*"
 
-_FOR_LISTENERS_ONLY = ("observed", "saved")
-"""what comes with every batch would fill a disk; a save cannot be part of what it saves"""
+_NOT_LOGGED = ("observed", "saved")
+"""an event per batch would fill a disk; a save cannot be part of what it saves"""
 
 LOG_BYTES = 8 * 2**20
-"""of `events.jsonl`, from which on a new file is begun; the one before it is kept, and no other"""
+"""size of `events.jsonl` at which a new file begins; one older file is kept"""
 MOST_ITEMS, MOST_LETTERS = 20, 500
-"""of a list, or of a text, that a line has room for"""
+"""longest list and text in a line"""
 MOST_WAITING = 1000
-"""lines that wait for a disk that takes none"""
+"""lines kept while the disk refuses them"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that has happened."""
+    """Something that happened."""
 
     kind: str
     step: int
@@ -59,52 +59,48 @@ class Event:
     """when it was reported: UTC, ISO 8601"""
 
 
-Callback = Callable[[Event], object]
+EventCallback = Callable[[Event], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flushed:
-    """What came of writing to the log."""
+class EventLog:
+    """Calls callbacks and, in a folder, appends to `events.jsonl`. A failure stops nothing."""
 
-    failed: bool = False
-    lost: int = 0
-    """lines that were dropped, because too many wait"""
-    news: str | None = None
-    """why it failed, where that has not been reported yet"""
-
-
-class Log:
-    """Passes events on to callbacks and, in a folder, to `events.jsonl`."""
-
-    def __init__(self, folder: RunFolder | None) -> None:
+    def __init__(self, folder: RunFolder | None, count: Callable[[str, int], None]) -> None:
+        """`count(counter, number)` counts failures."""
         self._folder = folder
-        self._callbacks: list[tuple[str, Callback]] = []
+        self._count = count
+        self._callbacks: list[tuple[str, EventCallback]] = []
         self._waiting: deque[Mapping[str, JSON]] = deque()
-        self._reported: str | None = None
+        self._last_error: str | None = None
         """why lines wait, once that has been reported"""
 
-    def on(self, kind: str, callback: Callback) -> None:
-        """Have a callback called with every event of a kind; `*`: with all of them."""
+    def on(self, kind: str, callback: EventCallback) -> None:
+        """Call a callback with every event of a kind; `*`: with all of them."""
         if kind not in (*EVENTS, EVERYTHING):
             raise unknown_name("event", kind, [*EVENTS, EVERYTHING])
         if not callable(callback):
             raise UserError(f"expected a function to call; got {type(callback).__name__}")
         self._callbacks.append((kind, callback))
 
-    def write(self, event: Event) -> None:
-        """Have an event written to `events.jsonl`, now or when the disk takes it again."""
+    def emit(self, event: Event) -> list[str]:
+        """Log an event and call its callbacks; one line per failure that was not reported yet."""
         assert event.kind in EVENTS, event.kind
-        if self._folder is not None and event.kind not in _FOR_LISTENERS_ONLY:
-            line = {
-                "event": event.kind,
-                "step": event.step,
-                "time": event.time,
-                **event.details,
-            }
-            self._waiting.append(_bounded(line))
+        if self._folder is not None and event.kind not in _NOT_LOGGED:
+            head = {"event": event.kind, "step": event.step, "time": event.time}
+            self._waiting.append(_shortened({**head, **event.details}))
+        log_failures = self._write()
+        failures = []
+        for kind, callback in list(self._callbacks):
+            if kind in (event.kind, EVERYTHING):
+                try:
+                    callback(event)
+                except Exception as error:  # a user's code may raise anything
+                    failures.append(f"a callback on {event.kind} failed: {first_line(error)}")
+        self._count("callback_failures_total", len(failures))
+        return failures + log_failures
 
-    def flush(self) -> Flushed:
-        """Write the lines that wait. The log is for people: where it fails, all else goes on."""
+    def _write(self) -> list[str]:
+        """Write the lines that wait; why that failed, if that is new."""
         try:
             while self._waiting:
                 assert self._folder is not None, "nothing waits without a folder"
@@ -114,35 +110,25 @@ class Log:
             lost = max(0, len(self._waiting) - MOST_WAITING)
             for _ in range(lost):
                 self._waiting.popleft()
-            news = None if str(error) == self._reported else f"{error}; events wait to be logged"
-            self._reported = str(error)
-            return Flushed(failed=True, lost=lost, news=news)
-        self._reported = None
-        return Flushed()
-
-    def call(self, event: Event) -> list[str]:
-        """Pass an event on; what callbacks failed with, one line each: they stop nothing."""
-        failures = []
-        for kind, callback in list(self._callbacks):
-            if kind in (event.kind, EVERYTHING):
-                try:
-                    callback(event)
-                except Exception as error:  # anybody's code runs here, and may raise anything
-                    failures.append(f"a callback on {event.kind} failed: {first_line(error)}")
-        return failures
+            self._count("log_failures_total", 1)
+            self._count("log_lines_lost_total", lost)
+            is_new, self._last_error = str(error) != self._last_error, str(error)
+            return [f"{error}; events wait to be logged"] if is_new else []
+        self._last_error = None
+        return []
 
 
-def _bounded(value: Any) -> Any:
-    """A line of bounded length: long lists say how many items they have had."""
+def _shortened(value: Any) -> Any:
+    """A line of bounded length: beside a list that was cut stands how many items it had."""
     if isinstance(value, Mapping):
         line: dict[str, Any] = {}
         for name, item in value.items():
-            line[name] = _bounded(item)
+            line[name] = _shortened(item)
             if isinstance(item, list | tuple) and len(item) > MOST_ITEMS:
                 line[f"num_{name}"] = len(item)
         return line
     if isinstance(value, list | tuple):
-        return [_bounded(item) for item in value[:MOST_ITEMS]]
+        return [_shortened(item) for item in value[:MOST_ITEMS]]
     if isinstance(value, str) and len(value) > MOST_LETTERS:
         return value[: MOST_LETTERS - 3] + "..."
     return value

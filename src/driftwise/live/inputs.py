@@ -1,4 +1,4 @@
-"""What comes in from outside: images or vectors, and labels for some of them."""
+"""Checks what users pass in: samples, labels and sample ids."""
 
 from __future__ import annotations
 
@@ -15,44 +15,43 @@ from driftwise.errors import UserError
 from driftwise.types import Samples
 
 UNKNOWN = -1
-"""the label of a sample that nobody has labelled"""
-
+"""the label of an unlabelled sample"""
 
 HUGE = 1e19
 """values from here on are refused like infinite ones: single precision cannot square them"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """Samples that can be worked with, and those that cannot."""
+class InputBatch:
+    """A batch as it came in."""
 
     ids: Tensor
-    """int64 (samples,): the numbers of all samples that came"""
+    """int64 (samples,): of all samples"""
     samples: Samples
-    """those that can be worked with"""
+    """those that can be used"""
     usable: Tensor
-    """bool (samples,): which of all that came they are"""
+    """bool (samples,): which of all samples these are"""
 
     @cached_property
     def refused(self) -> tuple[int, ...]:
-        """Positions of samples with values that are not finite."""
+        """Positions of samples with values that are not finite, or too large."""
         return tuple((~self.usable).nonzero().squeeze(1).tolist())
 
 
 class InputReader:
-    """Turns what it is given into samples, each with a number of its own."""
+    """Turns arrays into samples; each sample gets an id."""
 
     def __init__(self) -> None:
         self.count = 0
-        """samples that have come, refused ones included"""
+        """samples so far, refused ones included"""
         self.shape: tuple[int, ...] | None = None
-        """of a sample, by the first ones"""
+        """of a sample; None: none has come"""
         self.dtype = torch.uint8
 
-    def take(self, x: Any, y: Any = None, *, max_label: int) -> Taken:
-        """Samples with labels where `y` has them; what is refused as a whole leaves no trace.
+    def read(self, x: Any, y: Any = None, *, max_label: int) -> InputBatch:
+        """A batch with labels where `y` has them. A batch that is refused changes nothing.
 
-        The samples are copies: whoever brought them may write over theirs.
+        The samples are copies: the caller may overwrite the arrays.
         """
         images = self._checked(_tensor(x)).clone()
         labels = labels_from(y, len(images), max_label=max_label)
@@ -61,12 +60,12 @@ class InputReader:
         self.shape, self.dtype = tuple(images.shape[1:]), images.dtype
         usable = _finite(images)
         samples = Samples(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
-        return Taken(
-            ids=ids, samples=samples if bool(usable.all()) else samples[usable], usable=usable
-        )
+        if not bool(usable.all()):
+            samples = samples[usable]
+        return InputBatch(ids=ids, samples=samples, usable=usable)
 
     def images(self, x: Any) -> Tensor:
-        """Images or vectors to be asked about, of the shape that is known, if one is."""
+        """Images or vectors to predict, of the shape of the samples so far."""
         images = self._checked(_tensor(x))
         if images.dtype == torch.uint8:
             return images
@@ -78,16 +77,15 @@ class InputReader:
         return images
 
     def _checked(self, images: Tensor) -> Tensor:
-        if images.dtype == torch.uint8 and images.ndim != 4:
-            raise UserError(
+        if images.dtype == torch.uint8:
+            layout = (
                 "images as bytes are (samples, height, width, channels); got the shape "
                 f"{tuple(images.shape)}"
             )
-        if self.shape is None and images.dtype == torch.uint8 and _has_channels_first(images):
-            raise UserError(
-                "images as bytes are (samples, height, width, channels); got the shape "
-                f"{tuple(images.shape)}, with channels first: give x.permute(0, 2, 3, 1)"
-            )
+            if images.ndim != 4:
+                raise UserError(layout)
+            if self.shape is None and _has_channels_first(images):
+                raise UserError(f"{layout}, with channels first: give x.permute(0, 2, 3, 1)")
         if images.ndim < 2 or 0 in images.shape[1:]:
             raise UserError(
                 f"expected samples of numbers, (samples, ...); got the shape {tuple(images.shape)}"
@@ -96,7 +94,7 @@ class InputReader:
         if self.shape is not None and (shape, images.dtype) != (self.shape, self.dtype):
             raise UserError(
                 f"samples were {_kind(self.dtype)} of shape {self.shape} at first; got "
-                f"{_kind(images.dtype)} of shape {shape}: bring them to one size and type"
+                f"{_kind(images.dtype)} of shape {shape}: convert them to one shape and type"
             )
         return images
 
@@ -109,7 +107,7 @@ class InputReader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Restore what `state_dict` gave."""
         numbers = [state["count"], *(state["shape"] or ())]
         if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
             raise ValueError("expected the number of samples, and the shape of one")
@@ -119,36 +117,34 @@ class InputReader:
 
 
 def _has_channels_first(images: Tensor) -> bool:
-    """Whether bytes can hardly be meant as (samples, height, width, channels)."""
+    """Whether bytes are likely (samples, channels, height, width)."""
     _, height, width, channels = images.shape
     return height in (1, 3) and min(width, channels) > 4
 
 
-def labels_from(y: Any, samples: int, *, max_label: int) -> Tensor:
-    """int64 (samples,), UNKNOWN where there is none: None, NaN or -1."""
+def labels_from(y: Any, count: int, *, max_label: int) -> Tensor:
+    """int64 (count,), UNKNOWN where a label is None, NaN or -1."""
     if y is None:
-        return torch.full((samples,), UNKNOWN)
-    refuse_odd(y, "labels are whole numbers, None where there is none")
+        return torch.full((count,), UNKNOWN)
+    expected = "labels are whole numbers, None where there is none"
+    refuse_odd(y, expected)
     if isinstance(y, np.ndarray) and y.dtype == object:
         y = y.tolist()
     if isinstance(y, list | tuple):
         y = [UNKNOWN if label is None else label for label in y]
-    labels = _numbers(y, "labels are whole numbers, None where there is none")
+    labels = _numbers(y, expected)
     if labels.dtype == torch.bool or (isinstance(y, list) and bool in set(map(type, y))):
+        raise UserError(f"{expected}; got booleans: give y.astype(int) if 0 and 1 are classes")
+    if labels.shape != (count,):
         raise UserError(
-            "labels are whole numbers, None where there is none; got truth values: give "
-            "y.astype(int) if 0 and 1 are classes"
-        )
-    if labels.shape != (samples,):
-        raise UserError(
-            f"expected a label for each of {samples} samples, None where there is none; got the shape "
-            f"{tuple(labels.shape)}"
+            f"expected a label for each of {count} samples, None where there is none; got the "
+            f"shape {tuple(labels.shape)}"
         )
     if labels.is_floating_point():
         labels = torch.where(labels.isnan(), float(UNKNOWN), labels)
         if not bool((labels == labels.round()).all()):
-            raise UserError("labels are whole numbers, None where there is none; got fractions")
-    else:  # before anything is compared: bytes know no number below 0
+            raise UserError(f"{expected}; got fractions")
+    else:  # before any comparison: uint8 has no negative numbers
         labels = labels.to(torch.int64)
     if bool((labels < UNKNOWN).any()):
         raise UserError(f"labels are 0 or more; got {labels.min().item():g}")
@@ -161,8 +157,8 @@ def labels_from(y: Any, samples: int, *, max_label: int) -> Tensor:
 
 
 def ids_from(ids: Any) -> Tensor:
-    """int64 (samples,): numbers of samples, as `Observation` and `Request` have them."""
-    complaint = "samples are told by their numbers, see Observation.ids"
+    """int64 (samples,): sample ids, as in `Observation` and `Request`."""
+    complaint = "ids are whole numbers, see Observation.ids"
     numbers = _numbers(ids, complaint)
     if numbers.shape == (0,):  # an empty list has no type
         return numbers.to(torch.int64)
@@ -175,7 +171,7 @@ def ids_from(ids: Any) -> Tensor:
 
 
 def _tensor(x: Any) -> Tensor:
-    """Bytes as they are, all other numbers as single precision; on the CPU, cut from any graph."""
+    """uint8 as it is, all other numbers as float32; on the CPU and detached."""
     values = _numbers(x, f"expected an array or a tensor of numbers; got {type(x).__name__}")
     if values.ndim == 4 and values.dtype != torch.uint8 and not values.is_floating_point():
         raise UserError(
@@ -194,7 +190,7 @@ def _numbers(values: Any, complaint: str) -> Tensor:
             if array.dtype.kind not in "biuf":
                 raise UserError(complaint)
             refuse_odd(array, complaint)
-            # As torch takes them: in this machine's byte order, forwards, and its own to write to.
+            # torch needs native byte order, no negative strides, and writable memory.
             native = array.dtype.newbyteorder("=")
             numbers = torch.from_numpy(np.require(array, native, requirements=["C", "W"]))
         except UserError:
@@ -207,7 +203,7 @@ def _numbers(values: Any, complaint: str) -> Tensor:
 
 
 def _finite(images: Tensor) -> Tensor:
-    """Which samples have finite values only, and none whose square is not, bool (samples,)."""
+    """bool (samples,): which have finite values only, whose squares are finite."""
     if images.dtype == torch.uint8:
         return torch.ones(len(images), dtype=torch.bool)
     return (images.flatten(1).abs() < HUGE).all(dim=1)

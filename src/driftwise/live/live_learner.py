@@ -1,4 +1,4 @@
-"""A learner that an engineer can put beside a running model."""
+"""A learner that runs beside a model in production: it observes a stream and follows drift."""
 
 from __future__ import annotations
 
@@ -24,24 +24,20 @@ from driftwise.config.custom import is_import_path
 from driftwise.config.own_network import first_line
 from driftwise.errors import RunFailure, UserError, warn_caller
 from driftwise.learner import Learner
-from driftwise.live.components import make_parts
+from driftwise.live.components import build_components, can_grow, num_outputs_of
 from driftwise.live.engine import BatchOutcome, LiveEngine
-from driftwise.live.events import Callback as EventCallback
-from driftwise.live.events import Log
-from driftwise.live.inputs import UNKNOWN, InputReader, Taken, ids_from, labels_from
+from driftwise.live.events import EventCallback
+from driftwise.live.inputs import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
 from driftwise.live.label_requests import (
     CLOSED,
     Answer,
-    Callback,
     Inbox,
+    LabelCallback,
     LabelRequester,
     Request,
-    request_for,
 )
-from driftwise.live.observation import Observation
-from driftwise.live.outputs import can_grow, outputs_of
 from driftwise.live.priority import FAST_SWITCHING, PREDICTIONS_FIRST
-from driftwise.live.reporter import Reporter
+from driftwise.live.reporter import Observation, Reporter
 from driftwise.live.sample_queue import no_samples
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
 from driftwise.live.snapshot import NetworkSnapshots, Snapshot
@@ -51,17 +47,17 @@ from driftwise.runs.store import RunFolder, is_run, read_config
 from driftwise.types import Samples
 
 RETRY_SECONDS = 10.0
-"""between attempts to save what could not be saved; made by `observe`"""
+"""between attempts of `observe` to save after a failure"""
 
 
 class LiveLearner:
-    """Keeps a model right while the world changes: it predicts, watches, mends and learns.
+    """Keeps a model accurate while its data drift: it predicts, monitors, adapts and learns.
 
     >>> images = torch.randint(256, (40, 8, 8, 1), dtype=torch.uint8)
-    >>> live learner = Keeper("mlp")
-    >>> live learner.observe(images, torch.arange(40) % 4).new_classes
+    >>> live = LiveLearner("mlp")
+    >>> live.observe(images, torch.arange(40) % 4).new_classes
     (0, 1, 2, 3)
-    >>> live learner.predict(images).shape
+    >>> live.predict(images).shape
     (40,)
     """
 
@@ -73,21 +69,27 @@ class LiveLearner:
         method: str = "er",
         detector: str = "combined",
         adaptation: str = "amr",
-        labels: Callback | None = None,
+        labels: LabelCallback | None = None,
         label_budget: int | None = None,
         folder: str | os.PathLike[str] | None = None,
         grow: bool = True,
         features: Features | None = None,
         **settings: Any,
     ) -> None:
-        """A learner around a copy of a network, or around a backbone of the catalogue by name.
+        """A learner around a copy of a network, or around a named backbone.
 
-        `labels` is called with a `Request` when a class has drifted and fresh labels are needed, up
-        to `label_budget` of them. In a `folder` events are logged, and `save` works. `grow`: labels
-        that the network has no output for give it one. `features`: where the features of a network
-        come from, the name of a layer or a function of (network, input); None: they are what its
-        head reads. All other `settings`: see `LiveSettings`, and those of `RunConfig` that do not
-        concern benchmarks.
+        Args:
+            network: A torch module, or the name of a backbone.
+            buffer_size: Samples in the replay buffer.
+            method: The name of a method; likewise `detector` and `adaptation`.
+            labels: Called with a `Request` when a class has drifted and fresh labels are needed.
+            label_budget: Labels that may be requested; None: no limit.
+            folder: Where events are logged and `save` writes.
+            grow: Whether the network gets an output for each new label.
+            features: Where the features of a network come from: the name of a layer, or a function
+                of (network, input); None: the inputs of its head.
+            settings: See `LiveSettings`, and the fields of `RunConfig` that do not concern
+                benchmarks.
         """
         if labels is not None and not callable(labels):
             raise UserError(f"labels must be a function to call; got {type(labels).__name__}")
@@ -107,8 +109,8 @@ class LiveLearner:
             given, backbone=_backbone(network), network_given=self._network is not None
         )
         self._lock = threading.RLock()
-        self._beginning = threading.RLock()
-        """held while the parts are made: predictions wait for that, and for no step"""
+        self._building = threading.RLock()
+        """held while the components are built: predictions wait for that, and for no step"""
         self._labels = labels
         self._inbox = Inbox()
         self._requester = labels and LabelRequester(
@@ -119,23 +121,23 @@ class LiveLearner:
         )
         self._inputs = InputReader()
         self._engine: LiveEngine | None = None
-        self._published: NetworkSnapshots | None = None
-        self._averaged = 0
-        """steps of the learner that what is published knows of"""
+        self._snapshots: NetworkSnapshots | None = None
+        self._snapshot_step = 0
+        """the learner's step at the newest snapshot"""
         self._preview: _Preview | None = None
         self._first_outputs = 0
         self._is_observing = False
-        self._saves_after = False
-        self._closes_after = False
+        self._save_requested = False
+        self._close_requested = False
         self._closed = False
         self._is_fork = False
         """whether this process is a fork of the one that made the live learner"""
         self._failure: str | None = None
         self._retry_at: float | None = None
-        """when to try again what could not be saved; None: all was"""
+        """when to try again to save; None: nothing is unsaved"""
         self._folder = None if folder is None else self._open(Path(folder))
-        self._reporter = Reporter(Log(self._folder))
-        _KEEPERS.add(self)
+        self._reporter = Reporter(self._folder)
+        _LIVE_LEARNERS.add(self)
 
     @classmethod
     def load(
@@ -144,40 +146,46 @@ class LiveLearner:
         network: nn.Module | None = None,
         *,
         features: Features | None = None,
-        labels: Callback | None = None,
+        labels: LabelCallback | None = None,
         trust_imports: bool = False,
     ) -> LiveLearner:
-        """Go on exactly where `save` left off; a network that was given is needed again.
+        """Go on exactly where `save` left off.
 
-        So are its `features`, where they were given.
-
-        A folder that came from somebody else could name any code as a part of one's own, so such
-        parts are imported only with `trust_imports`.
+        Args:
+            folder: Where it was saved.
+            network: The module it was made with, if it was one; likewise its `features`.
+            features: See the constructor.
+            labels: See the constructor.
+            trust_imports: Whether custom parts may be imported. The folder of a stranger could name
+                any code.
         """
+        path = Path(folder)
         config = read_config(folder)
-        kept = config.get("keeper")
-        if kept is None:
-            raise UserError(f"{Path(folder)} holds a run of a benchmark, and no live learner")
+        saved = config.get("keeper")
+        if saved is None:
+            raise UserError(f"{path} holds a run of a benchmark, and no live learner")
         with taking_up(folder):
-            backbone, is_own = config["backbone"], kept.pop("network")
-            named = [kept[kind] for kind in ("method", "detector", "adaptation")]
-            refuse_unknown(kept)  # a `folder` in there would be made, wherever it is
-        if is_own != (network is not None):
-            need = f"the network it was made with, a {backbone}" if network is None else "none"
-            raise UserError(f"what network to give to the live learner in {Path(folder)}: {need}")
-        named += [backbone] if network is None else []
-        for name in filter(is_import_path, named):
+            backbone, has_network = config["backbone"], saved.pop("network")
+            names = [saved[kind] for kind in ("method", "detector", "adaptation")]
+            refuse_unknown(saved)  # a `folder` in there would be made, wherever it is
+        if has_network and network is None:
+            raise UserError(f"the live learner in {path} needs its network again, a {backbone}")
+        if not has_network and network is not None:
+            raise UserError(f"the live learner in {path} has a network by name: give none")
+        names += [backbone] if network is None else []
+        for name in filter(is_import_path, names):
             if not trust_imports:
                 raise UserError(
-                    f"the live learner in {Path(folder)} names code of its own ({name}); if you trust "
-                    "it, load with trust_imports=True"
+                    f"the live learner in {path} uses custom code ({name}); if you trust it, load "
+                    "with trust_imports=True"
                 )
-        given = backbone if network is None else network
         with taking_up(folder):
-            live_learner = cls(given, labels=labels, features=features, **kept)
-        for trouble in live_learner._resume(Path(folder)):
-            warn_caller(trouble)
-        return live_learner
+            live = cls(
+                backbone if network is None else network, labels=labels, features=features, **saved
+            )
+        for message in live._resume(path):
+            warn_caller(message)
+        return live
 
     def __enter__(self) -> LiveLearner:
         return self
@@ -185,119 +193,112 @@ class LiveLearner:
     def __exit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        """Whatever has happened: all that was observed is kept, but for a batch broken off."""
+        """Save all that was observed, but for a batch that broke off."""
         self.close()
 
-    # What it does
+    # Observing and predicting
 
     def observe(self, x: Any, y: Any = None) -> Observation:
-        """Predict samples, then watch, mend and learn; `y` may be missing, or None for some samples.
+        """Predict a batch, then monitor, adapt and learn.
 
-        `x`: images as bytes, (samples, height, width, channels), or floats as the network takes
-        them. What cannot be used at all is a UserError, and leaves everything as it was.
+        Args:
+            x: Images as bytes, (samples, height, width, channels), or floats as the network takes
+                them. A batch that cannot be used is a UserError and changes nothing.
+            y: Labels, (samples,); None, or None for some samples: unlabelled.
         """
-        with self._alone(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
+        with self._exclusive(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
             self._refuse_if_over()
-            self._do_without_threads()
-            with self._beginning if self._published is None else contextlib.nullcontext():
-                taken, engine = self._take(x, y)
+            self._use_one_thread_in_fork()
+            batch, engine = self._read(x, y)
             self._is_observing = True
             try:
-                with self._whole():
-                    seen = self._observe(taken, engine)
+                with self._noting_failure():
+                    observation = self._observe(batch, engine)
             finally:
                 self._is_observing = False
-                if self._failure is not None and self._closes_after:
+                if self._failure is not None and self._close_requested:
                     self.close()
-            return self._kept_as_asked(seen)
+            return self._save_if_due(observation)
 
-    def _kept_as_asked(self, seen: Observation) -> Observation:
-        """Save or close as callbacks wanted during a batch, or save what could not be saved before.
+    def _observe(self, batch: InputBatch, engine: LiveEngine | None) -> Observation:
+        self._reporter.steps += 1
+        outcome, failures = BatchOutcome(), []
+        if engine is not None:
+            answers, failures = self._inbox.empty()
+            steps = engine.learner.steps
+            outcome = engine.observe(batch.samples, answers, next_id=self._inputs.count)
+            # Unlabelled samples change the snapshot, too, where they change the normalisation.
+            if engine.learner.steps > steps or outcome.adapted or engine.components.normalises:
+                self._renew_snapshot(engine)
+        for failure in failures:
+            outcome.emit("trouble", text=failure)
+        return self._reporter.report(batch, outcome, engine)
 
-        What has been learned does not depend on it: a failure is noted, and tried again.
+    def _save_if_due(self, observation: Observation) -> Observation:
+        """Save or close as callbacks requested during the batch, or retry a save that failed.
+
+        A failure here is a note: what was learned does not depend on it.
         """
         is_due = self._retry_at is not None and time.monotonic() >= self._retry_at
         try:
-            if self._closes_after:
+            if self._close_requested:
                 self.close()
-            elif self._saves_after or is_due:
+            elif self._save_requested or is_due:
                 self.save()
         except (RunFailure, UserError) as error:
-            note = f"what has been learned could not be saved, which is tried again: {error}"
-            return replace(seen, notes=(*seen.notes, note))
-        return seen
+            note = f"the state could not be saved, which is tried again: {error}"
+            return replace(observation, notes=(*observation.notes, note))
+        return observation
 
     def fit_reference(self, x: Any, y: Any) -> None:
-        """Samples of the past, all labelled, say how their classes looked: no need to collect any.
+        """Use labelled samples of the past as the references of their classes.
 
-        From now on these classes are watched, before or after the first batch. At most
-        `reference_size` samples of a class are kept, drawn at random. The live learner never learns from
-        them, and the network must not have: to a network, samples it was trained on look
-        different from any others.
+        These classes are monitored from now on, before or after the first batch. At most
+        `reference_size` samples of a class are kept, drawn at random. They are never learned, and
+        the network must not have been trained on them: a network's features of its own training
+        samples differ from those of any others.
+
+        Args:
+            x: Samples, as for `observe`.
+            y: A label for each, (samples,).
         """
-        with self._alone():
+        with self._exclusive():
             self._refuse_if_over()
-            with self._beginning if self._published is None else contextlib.nullcontext():
-                taken, engine = self._take(x, y, is_history=True)
-            assert engine is not None, "history has samples"
-            with self._whole():
-                classes = engine.fit_reference(taken.samples)
-                self._publish(engine)
+            batch, engine = self._read(x, y, is_reference=True)
+            assert engine is not None, "a reference has samples"
+            with self._noting_failure():
+                classes = engine.fit_reference(batch.samples)
+                self._renew_snapshot(engine)
             self._announce("watched", classes=list(classes))
 
-    def _take(self, x: Any, y: Any, *, is_history: bool = False) -> tuple[Taken, LiveEngine | None]:
-        """What came in, and who looks after it; all is as before where it cannot be used."""
+    def _read(
+        self, x: Any, y: Any, *, is_reference: bool = False
+    ) -> tuple[InputBatch, LiveEngine | None]:
+        """A batch, and the engine for it; nothing has changed if it is refused."""
         before = self._inputs.state_dict()
-        taken = self._inputs.take(x, y, max_label=self._max_label(self._engine))
-        try:
-            if is_history:
-                self._inputs.count = before["count"]  # no part of the stream
-                if not len(taken.samples) or not bool((taken.samples.labels >= 0).all()):
-                    raise UserError("a reference needs samples of finite values, a label for each")
-            return taken, self._begun(taken.samples) if len(taken.samples) else self._engine
-        except BaseException:
-            self._inputs.load_state_dict(before)
-            raise
-
-    def _observe(self, taken: Taken, engine: LiveEngine | None) -> Observation:
-        self._reporter.steps += 1
-        answers, troubles = self._inbox.empty() if engine is not None else ([], [])
-        if engine is None:
-            done = BatchOutcome(predicted=torch.empty(0, dtype=torch.int64))
-        else:
-            steps = engine.parts.learner.steps
-            done = engine.observe(taken.samples, answers, next_row=self._inputs.count)
-            # Samples without labels change how inputs are scaled, too.
-            if engine.parts.learner.steps > steps or done.adapted or engine.parts.scales:
-                self._publish(engine)
-        for trouble in troubles:
-            done.tell("trouble", text=trouble)
-        return self._reporter.report(taken, done, engine)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One thread at a time, and not the one that is waited for."""
-        if self._requester is not None and self._requester.waits_for_caller:
-            raise UserError(
-                "the live learner waits for the label callback, which cannot make it do anything else: "
-                "return the labels first"
-            )
-        with self._lock:
-            yield
-
-    @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """What is broken off in here leaves a live learner that predicts and does nothing else."""
-        try:
-            yield
-        except BaseException as error:
-            self._failure = first_line(error)
-            raise
+        with self._building if self._snapshots is None else contextlib.nullcontext():
+            batch = self._inputs.read(x, y, max_label=self._max_label(self._engine))
+            try:
+                if is_reference:
+                    self._inputs.count = before["count"]  # no part of the stream
+                    labels = batch.samples.labels
+                    if not len(labels) or bool((labels == UNKNOWN).any()):
+                        raise UserError(
+                            "a reference needs samples of finite values, a label for each"
+                        )
+                return batch, self._built(batch.samples) if len(batch.samples) else self._engine
+            except BaseException:
+                self._inputs.load_state_dict(before)
+                raise
 
     def answer(self, ids: Any, labels: Any) -> None:
-        """Labels for samples that came without, by the ids of `Observation` or `Request`.
+        """Give labels for samples that came without; the next `observe` uses them, in order.
 
-        May be called from any thread; they are taken up, in order, by the next `observe`.
+        May be called from any thread.
+
+        Args:
+            ids: The `ids` of an `Observation` or a `Request`, (samples,).
+            labels: (samples,); None: unknown.
         """
         self._refuse_if_over()
         numbers = ids_from(ids)
@@ -307,44 +308,47 @@ class LiveLearner:
         self._inbox.add(Answer(ids=numbers, labels=known))
 
     def rehearse(self, steps: int = 1) -> float | None:
-        """So many steps on memory alone, where there is time for them; their mean loss.
+        """Steps on the replay buffer alone, when there is time; their mean loss.
 
-        None: the memory is empty. Nothing is watched, asked for or kept.
+        None: the buffer is empty. Nothing is monitored or requested.
         """
         if not isinstance(steps, int | np.integer):
             raise UserError(f"steps must be a whole number; got {steps!r}")
-        with self._alone():
+        with self._exclusive():
             self._refuse_if_over()
             engine = self._engine
-            if engine is None or not len(engine.parts.learner.memory) or steps < 1:
+            if engine is None or not len(engine.learner.memory) or steps < 1:
                 return None
-            with self._whole(), PREDICTIONS_FIRST.learning(self._settings.learning_share):
-                done = engine.rehearse(steps)
-                self._publish(engine)
-            self._reporter.gauge(engine)
-            for kind, details in done.events:
+            with (
+                self._noting_failure(),
+                PREDICTIONS_FIRST.learning(self._settings.learning_share),
+            ):
+                outcome = engine.rehearse(steps)
+                self._renew_snapshot(engine)
+            self._reporter.update_gauges(engine)
+            for kind, details in outcome.events:
                 self._announce(kind, **details)
-            return sum(done.losses) / len(done.losses) if done.losses else None
+            return outcome.loss
 
     def predict(self, x: Any) -> np.ndarray:
-        """Classes, int64 (samples,). From any thread; it waits for no step."""
+        """Classes, int64 (samples,). May be called from any thread; it waits for no step."""
         with self._reading(x) as (images, snapshot, learner):
             return _logits(images, snapshot, learner).argmax(dim=1).numpy()
 
     def predict_proba(self, x: Any) -> np.ndarray:
-        """Probabilities, (samples, outputs); 0 for classes that nobody has seen. From any thread."""
+        """Probabilities, (samples, outputs); 0 for classes never seen. From any thread."""
         with self._reading(x) as (images, snapshot, learner):
             return _logits(images, snapshot, learner).softmax(dim=1).numpy()
 
     def on(self, event: str, callback: EventCallback) -> None:
-        """Have a callback called with every `Event` of a kind, see `live.log.EVENTS`; `*`: all."""
+        """Call a callback with every `Event` of a kind, see `live.events.EVENTS`; `*`: all."""
         self._reporter.log.on(event, callback)
 
-    # How it stands
+    # Status
 
     @property
-    def samples(self) -> int:
-        """Samples that have come so far, refused ones included: where a stream is to be taken up."""
+    def num_samples(self) -> int:
+        """Samples so far, refused ones included: where to go on with a stream."""
         return self._inputs.count
 
     @property
@@ -354,55 +358,53 @@ class LiveLearner:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """Classes that have drifted, and there are no labels to realign them with."""
+        """Drifted classes that wait for labels to realign with."""
         return () if self._engine is None else tuple(sorted(self._engine.waiting))
 
     @property
     def open_requests(self) -> tuple[Request, ...]:
-        """Samples that somebody was asked to label and has not, by what they are taken for now.
+        """Samples whose requested labels have not come, by the class predicted now.
 
         They can be answered with `answer`, also after a restart.
         """
-        with self._alone():
+        with self._exclusive():
             if self._engine is None:
                 return ()
-            samples = self._engine.window.asked.samples()
-            guesses = self._engine.predict(samples.images)
+            samples = self._engine.window.requested.samples()
+            predicted = self._engine.predict(samples.images)
             return tuple(
-                request_for(samples[guesses == label], label)
-                for label in sorted(set(guesses.tolist()))
+                Request.of(samples[predicted == label], label)
+                for label in sorted(set(predicted.tolist()))
             )
 
     @property
     def accuracy(self) -> float | None:
-        """Share of right predictions among the last 1,000 labelled samples; None: there were none."""
+        """Fraction of correct predictions among the last 1,000 labelled samples; None: no such."""
         return self._reporter.accuracy
 
     @property
     def counters(self) -> str:
-        """Counters and gauges in the text form that Prometheus reads."""
+        """Counters and gauges in the text format of Prometheus."""
         return self._reporter.counters.text()
 
-    # Keeping it
+    # Saving
 
     def save(self) -> None:
-        """Keep everything in the folder, whole or not at all; the state before stays beside it.
+        """Save everything in the folder, all or nothing; the state before is kept beside it.
 
-        RunFailure where the disk does not take it: the live learner goes on, and `observe` tries again
-        every `RETRY_SECONDS`. A callback that saves during `observe` has it saved when all events
-        of the batch have been passed on.
+        RunFailure if the disk refuses: the live learner goes on, and `observe` tries again every
+        `RETRY_SECONDS`. A save that a callback requests during `observe` is made at its end.
         """
-        with self._alone():
+        with self._exclusive():
             self._refuse_if_over()
             if self._folder is None:
                 raise UserError("there is nowhere to save to: make the live learner with a folder")
-            self._saves_after = self._is_observing
-            if self._is_observing:
-                return
-            self._keep(self._folder)
-            self._announce("saved")
+            self._save_requested = self._is_observing
+            if not self._is_observing:
+                self._save_to(self._folder)
+                self._announce("saved")
 
-    def _keep(self, folder: RunFolder) -> None:
+    def _save_to(self, folder: RunFolder) -> None:
         try:
             folder.save_checkpoint(self._state())
         except (RunFailure, UserError):
@@ -412,101 +414,86 @@ class LiveLearner:
         self._retry_at = None
 
     def close(self) -> None:
-        """Save, if there is a folder, and let it go: nothing is observed after it.
+        """Save, if there is a folder, and release it; nothing can be observed afterwards.
 
-        What is left of a batch that was broken off is not saved. A callback that closes the live learner
-        during `observe` closes it when all has been told.
+        A batch that broke off is not saved. A close that a callback requests during `observe` is
+        made at its end.
         """
-        with self._alone():
+        with self._exclusive():
             if self._is_observing:
-                self._closes_after = True
+                self._close_requested = True
                 return
             if not self._closed and not (self._is_fork and self._folder is not None):
                 with self._inbox.closing():
                     if self._folder is not None and self._failure is None:
-                        self._keep(self._folder)
+                        self._save_to(self._folder)
                 self._announce("closed")
-            self._let_go()
+            self._release()
 
-    def _go_on_in_fork(self) -> None:
-        """Be free of threads that are no more; a batch that one of them was at stays half done."""
-        self._lock, self._beginning = threading.RLock(), threading.RLock()
-        self._is_fork = True
-        if self._is_observing:
-            self._failure = "its process was forked"
-        self._inbox.go_on_in_fork()
-        preview = None if self._preview is None else self._preview.published
-        for published in (self._published, preview):
-            if published is not None:
-                published.go_on_in_fork()
-
-    def _do_without_threads(self) -> None:
-        """In a fork torch waits without end for threads that only the other process has."""
-        if self._is_fork and torch.get_num_threads() > 1:
-            torch.set_num_threads(1)
-
-    def _announce(self, kind: str, **details: Any) -> None:
-        """Tell an event that belongs to no batch, whose report would have callbacks' failures."""
-        for failure in self._reporter.tell(kind, samples=self._inputs.count, **details):
-            warn_caller(failure)
-
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._closed = True
         if self._folder is not None:
             self._folder.close()
 
+    def _announce(self, kind: str, **details: Any) -> None:
+        """Emit an event outside a batch; failures of callbacks are warnings."""
+        for failure in self._reporter.emit(kind, rows=self._inputs.count, **details):
+            warn_caller(failure)
+
     def _open(self, path: Path, *, resume: bool = False) -> RunFolder:
         own = {"network": self._network is not None, **to_json(self._config, self._settings)}
-        if resume:  # what could not be set yet when the folder was made is as it is by default
-            own = {name: own[name] for name in read_config(path)["keeper"] if name in own}
-        plain = {**self._config.to_json(), "keeper": own}
-        if resume:  # a part may be edited while a live learner lives; `_resume` reports it
-            plain["code_identity"] = read_config(path).get("code_identity")
-        if not resume and is_run(path):
+        config = {**self._config.to_json(), "keeper": own}
+        if resume:
+            saved = read_config(path)
+            # A setting that did not exist when the folder was made has its default.
+            config["keeper"] = {name: own[name] for name in saved["keeper"] if name in own}
+            # The source of a custom part may change; `_resume` reports it.
+            config["code_identity"] = saved.get("code_identity")
+        elif is_run(path):
             raise UserError(
-                f"{path} already holds a live learner or a run; go on with Keeper.load, or choose a new "
-                "folder"
+                f"{path} already holds a live learner or a run; go on with LiveLearner.load, or "
+                "choose a new folder"
             )
-        return RunFolder.open(path, plain, resume=resume)
+        return RunFolder.open(path, config, resume=resume)
 
     def _resume(self, path: Path) -> list[str]:
-        """Take up what was saved; what a person should know about it."""
-        troubles: list[str] = []
+        """Load what was saved; returns warnings."""
+        warnings: list[str] = []
         earlier = read_config(path).get("code_identity")
         if earlier is not None and earlier != self._config.code_identity:
-            troubles.append(f"the source of custom parts has changed since {path} was made")
+            warnings.append(f"the source of custom parts has changed since {path} was made")
         self._folder = self._open(path, resume=True)
-        self._reporter = Reporter(Log(self._folder))
+        self._reporter = Reporter(self._folder)
         try:
-            state = self._folder.load_checkpoint(troubles.append)
+            state = self._folder.load_checkpoint(warnings.append)
             if state is None:
-                troubles.append(f"nothing is saved in {path}: the live learner begins anew")
+                warnings.append(f"nothing is saved in {path}: the live learner begins anew")
             else:
                 with taking_up(path):
                     self._load_state(state)
         except UserError as error:
             self._folder.close()
-            advice = "start anew with overwrite=True"
-            told = str(error).replace(advice, "begin anew in another folder")
-            raise UserError(told) from error
+            advice = "start anew with overwrite=True"  # which a run has, and a live learner has not
+            message = str(error).replace(advice, "begin anew in another folder")
+            raise UserError(message) from error
         except BaseException:
             self._folder.close()
             raise
-        return troubles
+        return warnings
 
     def _state(self) -> dict[str, Any]:
-        begun = self._engine is not None
+        engine = self._engine
         return {
-            "parts": self._engine.parts.state_dict() if self._engine else None,
-            "upkeep": self._engine.state_dict() if self._engine else None,
+            "parts": None if engine is None else engine.components.state_dict(),
+            "upkeep": None if engine is None else engine.state_dict(),
             "intake": self._inputs.state_dict(),
             "inbox": self._inbox.state_dict(),
-            "published": self._published and self._published.newest.state_dict(),
+            "published": self._snapshots and self._snapshots.newest.state_dict(),
             "teller": self._reporter.state_dict(),
             "first_outputs": self._first_outputs,
-            # By these `driftwise.load` knows the network of a folder.
-            "image_shape": list(self._inputs.shape or ()) if begun else None,
-            "class_names": [str(n) for n in range(self._engine.outputs)] if self._engine else None,
+            # These three are for `driftwise.load`, which reads the network of any folder.
+            "image_shape": None if engine is None else list(self._inputs.shape or ()),
+            "class_names": None if engine is None else [str(n) for n in range(engine.outputs)],
             "midway": None,
         }
 
@@ -516,67 +503,65 @@ class LiveLearner:
         self._reporter.load_state_dict(state["teller"])
         if state["parts"] is not None:
             assert self._inputs.shape is not None
-            nothing = no_samples(self._inputs.shape, self._inputs.dtype)
-            self._engine = self._begin(nothing, state["first_outputs"])
-            self._engine.parts.load_state_dict(state["parts"])
+            empty = no_samples(self._inputs.shape, self._inputs.dtype)
+            self._engine = self._build(empty, state["first_outputs"])
+            self._engine.components.load_state_dict(state["parts"])
             self._engine.load_state_dict(state["upkeep"])
-            self._publish(self._engine)
-            # States saved before there was an average of weights go on without.
-            if self._published is not None and state.get("published") is not None:
-                self._published.newest.load_state_dict(state["published"])
+            self._renew_snapshot(self._engine)
+            # Older states have no averaged weights.
+            if self._snapshots is not None and state.get("published") is not None:
+                self._snapshots.newest.load_state_dict(state["published"])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied or pickled with everything but callbacks on events."""
         if self._folder is not None:
             raise UserError(
-                "a live learner in a folder is not to be copied: save it, and load the folder"
+                "a live learner in a folder cannot be copied: save it, and load the folder"
             )
         with self._lock:
             self._refuse_if_broken()
             network = self._config.backbone if self._network is None else self._network
             settings = to_json(self._config, self._settings)
-            # The learner's own tensors must not go on changing in what is a copy.
-            return _revived, (network, self._labels, settings, copy.deepcopy(self._state()))
+            # The learner goes on changing its tensors: the copy needs its own.
+            return _restored, (network, self._labels, settings, copy.deepcopy(self._state()))
 
-    # How it begins
+    # Threads, forks and failures
 
-    def _begun(self, first: Samples) -> LiveEngine:
-        """The parts, made when the first samples say what they look like."""
-        if self._engine is None:
-            if self._network is not None:
-                outputs = outputs_of(self._network, first.images)
-            elif bool((first.labels >= 0).any()):
-                outputs = int(first.labels.max()) + 1
-            else:
-                raise UserError(
-                    "a network by name is made for the classes of the first batch: give its labels"
-                )
-            engine = self._begin(first, outputs)
-            labels_from(first.labels, len(first), max_label=self._max_label(engine))
-            self._engine = engine
-            self._publish(engine)
-            self._preview = None
-        return self._engine
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """One thread at a time; a label callback that is waited for would wait for itself."""
+        if self._requester is not None and self._requester.waits_for_caller:
+            raise UserError(
+                "the live learner waits for the label callback, which can only predict meanwhile: "
+                "return the labels first"
+            )
+        with self._lock:
+            yield
 
-    def _begin(self, first: Samples, outputs: int) -> LiveEngine:
-        self._first_outputs = outputs
-        return LiveEngine(
-            make_parts(self._config, first, outputs, self._network, self._settings),
-            self._config,
-            self._settings,
-            outputs=outputs,
-            own_outputs=0 if self._network is None else outputs,
-            nothing=first[:0],
-            requester=self._requester,
-            last_good=lambda: None if self._published is None else self._published.newest,
-        )
+    @contextlib.contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        """An exception in here leaves a live learner that only predicts."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = first_line(error)
+            raise
 
-    def _max_label(self, engine: LiveEngine | None) -> int:
-        """The largest label that there is room for, or can be made."""
-        if engine is None:
-            return self._settings.max_classes - 1
-        grows = self._settings.grow and can_grow(engine.parts.learner.network)
-        return max(self._settings.max_classes if grows else 0, engine.outputs) - 1
+    def _reset_in_fork(self) -> None:
+        """Release what threads of the parent hold; a batch in progress there is lost here."""
+        self._lock, self._building = threading.RLock(), threading.RLock()
+        self._is_fork = True
+        if self._is_observing:
+            self._failure = "its process was forked"
+        self._inbox.reset_in_fork()
+        for snapshots in (self._snapshots, self._preview and self._preview.snapshots):
+            if snapshots is not None:
+                snapshots.reset_in_fork()
+
+    def _use_one_thread_in_fork(self) -> None:
+        """In a fork torch would wait forever for threads that only its parent has."""
+        if self._is_fork and torch.get_num_threads() > 1:
+            torch.set_num_threads(1)
 
     def _refuse_if_over(self) -> None:
         if self._folder is not None:
@@ -589,109 +574,143 @@ class LiveLearner:
         if self._failure is not None:
             raise UserError(
                 f"the live learner broke off in the middle of a batch ({self._failure}) and only "
-                "predicts; go on from what was saved with Keeper.load, or make a new one"
+                "predicts; go on from what was saved with LiveLearner.load, or make a new one"
             )
 
-    # Asking the network
+    # The engine and its snapshots
 
-    def _publish(self, engine: LiveEngine) -> None:
-        if not bool(engine.answers.any()):
-            return  # made for classes of which none has been learned: there is nothing to predict
-        learner, network = engine.parts.learner, _network_of(engine)
-        if self._published is None:
-            self._published = NetworkSnapshots(network, engine.answers)
+    def _built(self, first: Samples) -> LiveEngine:
+        """The engine; the first samples decide the shapes of its components."""
+        if self._engine is None:
+            if self._network is not None:
+                outputs = num_outputs_of(self._network, first.images)
+            elif bool((first.labels >= 0).any()):
+                outputs = int(first.labels.max()) + 1
+            else:
+                raise UserError(
+                    "a network by name is made for the classes of the first batch: give its labels"
+                )
+            engine = self._build(first, outputs)
+            labels_from(first.labels, len(first), max_label=self._max_label(engine))
+            self._engine = engine
+            self._renew_snapshot(engine)
+            self._preview = None
+        return self._engine
+
+    def _build(self, first: Samples, outputs: int) -> LiveEngine:
+        self._first_outputs = outputs
+        return LiveEngine(
+            build_components(self._config, first, outputs, self._network, self._settings),
+            self._config,
+            self._settings,
+            outputs=outputs,
+            trained_outputs=0 if self._network is None else outputs,
+            empty=first[:0],
+            requester=self._requester,
+            snapshot=lambda: None if self._snapshots is None else self._snapshots.newest,
+        )
+
+    def _max_label(self, engine: LiveEngine | None) -> int:
+        """The largest label that has an output or can get one."""
+        if engine is None:
+            return self._settings.max_classes - 1
+        grows = self._settings.grow and can_grow(engine.learner.network)
+        return max(self._settings.max_classes if grows else 0, engine.outputs) - 1
+
+    def _renew_snapshot(self, engine: LiveEngine) -> None:
+        if not bool(engine.predictable.any()):
+            return  # no class has been learned: there is nothing to predict
+        learner, network = engine.learner, _predictor(engine)
+        if self._snapshots is None:
+            self._snapshots = NetworkSnapshots(network, engine.predictable)
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
             averages = span > 0 and network is learner.network
-            kept = math.exp((self._averaged - learner.steps) / span) if averages else 0.0
-            self._published.renew(network, engine.answers, kept=kept)
-        self._averaged = learner.steps
+            decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
+            self._snapshots.renew(network, engine.predictable, decay=decay)
+        self._snapshot_step = learner.steps
 
     @contextlib.contextmanager
     def _reading(self, x: Any) -> Iterator[tuple[Tensor, Snapshot, Learner]]:
-        self._do_without_threads()
+        self._use_one_thread_in_fork()
         with PREDICTIONS_FIRST.predicting(), FAST_SWITCHING:
             images = self._inputs.images(x)
-            published, engine = self._published, self._engine
-            if published is None:
-                with self._beginning:
-                    published, engine = self._asked_early(images)
-            assert engine is not None, "what is published is kept up"
-            with published.reading() as snapshot, PREDICTIONS_FIRST:
-                yield images, snapshot, engine.parts.learner
+            snapshots, engine = self._snapshots, self._engine
+            if snapshots is None:
+                with self._building:
+                    snapshots, engine = self._snapshots_before_data(images)
+            assert engine is not None, "snapshots are of an engine"
+            with snapshots.reading() as snapshot, PREDICTIONS_FIRST:
+                yield images, snapshot, engine.learner
 
-    def _asked_early(self, images: Tensor) -> tuple[NetworkSnapshots, LiveEngine]:
-        """A network that was given predicts before anything has come in, and stays as it is."""
-        if self._published is not None:  # a first batch came meanwhile
+    def _snapshots_before_data(self, images: Tensor) -> tuple[NetworkSnapshots, LiveEngine]:
+        """For predictions of a given network before the first batch, which they leave open."""
+        if self._snapshots is not None:  # a first batch came meanwhile
             self._inputs.images(images)
-            assert self._engine is not None, "what is published is kept up"
-            return self._published, self._engine
+            assert self._engine is not None, "snapshots are of an engine"
+            return self._snapshots, self._engine
         if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled samples first")
         kind = (tuple(images.shape[1:]), images.dtype)
         if self._preview is None or self._preview.kind != kind:
-            engine = self._begin(_unlabelled(images), outputs_of(self._network, images))
-            published = NetworkSnapshots(_network_of(engine), engine.answers)
-            self._preview = _Preview(kind=kind, published=published, engine=engine)
-        return self._preview.published, self._preview.engine
-
-
-_KEEPERS: weakref.WeakSet[LiveLearner] = weakref.WeakSet()
-
-
-def _go_on_in_fork() -> None:
-    for live_learner in _KEEPERS:
-        live_learner._go_on_in_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_go_on_in_fork)
+            none = torch.full((len(images),), UNKNOWN)
+            samples = Samples(images=images, labels=none, ids=none, concepts=none)
+            engine = self._build(samples, num_outputs_of(self._network, images))
+            snapshots = NetworkSnapshots(_predictor(engine), engine.predictable)
+            self._preview = _Preview(kind=kind, snapshots=snapshots, engine=engine)
+        return self._preview.snapshots, self._preview.engine
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Preview:
-    """What answers before the first samples have come, which decide what a live learner is made for."""
+    """Predicts before the first batch, which decides what the live learner is built for."""
 
     kind: tuple[tuple[int, ...], torch.dtype]
-    published: NetworkSnapshots
+    snapshots: NetworkSnapshots
     engine: LiveEngine
 
 
-def _network_of(engine: LiveEngine) -> nn.Module:
+_LIVE_LEARNERS: weakref.WeakSet[LiveLearner] = weakref.WeakSet()
+
+
+def _reset_in_fork() -> None:
+    for live in _LIVE_LEARNERS:
+        live._reset_in_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_fork)
+
+
+def _predictor(engine: LiveEngine) -> nn.Module:
     """The network that predicts."""
-    learner = engine.parts.learner
-    return learner.objective.predictor(learner.network)
+    return engine.learner.objective.predictor(engine.learner.network)
 
 
 def _logits(images: Tensor, snapshot: Snapshot, learner: Learner) -> Tensor:
-    """(samples, outputs) on the CPU, as the learner itself would say it."""
+    """(samples, outputs) on the CPU, -inf for classes that must not be predicted."""
     if not len(images):
-        return torch.empty(0, len(snapshot.silent))
-    return learner.logits_of(snapshot.network, images).masked_fill(snapshot.silent, -torch.inf)
+        return torch.empty(0, len(snapshot.masked))
+    return learner.logits_of(snapshot.network, images).masked_fill(snapshot.masked, -torch.inf)
 
 
-def _revived(
+def _restored(
     network: nn.Module | str,
-    labels: Callback | None,
+    labels: LabelCallback | None,
     settings: dict[str, Any],
     state: dict[str, Any],
 ) -> LiveLearner:
     """A live learner as it was when it was copied or pickled."""
-    live_learner = LiveLearner(network, labels=labels, **settings)
-    live_learner._load_state(state)
-    return live_learner
+    live = LiveLearner(network, labels=labels, **settings)
+    live._load_state(state)
+    return live
 
 
 def _backbone(network: object) -> str:
-    """What a config calls the network."""
+    """The name of a network in a config."""
     if isinstance(network, str):
         registry.find("backbone", network)
         return network
     if isinstance(network, nn.Module):
         return f"{type(network).__module__}:{type(network).__qualname__}"
     raise UserError(f"expected a torch module or a backbone's name; got {type(network).__name__}")
-
-
-def _unlabelled(images: Tensor) -> Samples:
-    none = torch.full((len(images),), UNKNOWN)
-    return Samples(images=images, labels=none, ids=none, concepts=none)

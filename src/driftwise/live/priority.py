@@ -1,4 +1,4 @@
-"""Whose turn it is, among threads that share an interpreter."""
+"""Priority of threads: predictions come before learning, and learning keeps its share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 
 class FastSwitching:
-    """While anybody is inside, a thread that wants to go on does not wait long for its turn.
+    """While a thread is inside, the interpreter switches threads after 0.1 ms.
 
-    Python lets a busy thread keep the interpreter for 5 ms before another one gets it: many times
-    what a small network's prediction takes.
+    By default Python lets a busy thread run for 5 ms before another one gets the interpreter: many
+    times what the prediction of a small network takes.
     """
 
     SECONDS = 1e-4
@@ -39,59 +39,58 @@ class FastSwitching:
 
 
 class PredictionPriority:
-    """Predictions go first, and learning has a share of the processor's time for certain.
+    """Predictions come first, and learning is guaranteed a share of the processor time.
 
-    A thread asks for the interpreter anew after every operation on tensors, some twenty times in a
-    small network's prediction. That is what it waits for while another one learns, so that whoever
-    learns gives way between operations. Of what learning and predicting use together, learning is
-    owed its share: once it has too little, it does not give way, and new predictions wait until it
-    has caught up.
+    A thread requests the interpreter after every operation on tensors, some twenty times in a
+    small network's prediction. It waits for that while another thread learns, so the learning
+    thread yields between operations. Of the time that learning and predictions use together,
+    learning is owed its share: once it has too little it stops yielding, and new predictions wait
+    until it has caught up.
     """
 
-    SECONDS = 1e-3
-    """for which one gives way at a time: small networks have answered by then, and for large ones
-    the interpreter is not what counts"""
-    SLICE = 2e-3
-    """seconds of processor time: when learning is owed so much, it catches up"""
-    MOST_SECONDS = 0.1
-    """for which a prediction waits until it has, at most"""
-    BETWEEN = 5e-3
-    """for which it waits between two batches"""
-    MOST_OWED, MOST_AHEAD = 0.1, 0.02
-    """seconds of processor time that are remembered: neither side pays for what is long past"""
+    YIELD_SECONDS = 1e-3
+    """longest pause of the learning thread at a time: small networks have predicted by then, and
+    large ones do not wait for the interpreter"""
+    DEBT_SECONDS = 2e-3
+    """processor time owed to learning at which predictions wait"""
+    MAX_WAIT_SECONDS = 0.1
+    """longest wait of a prediction for learning"""
+    IDLE_WAIT_SECONDS = 5e-3
+    """the same between two batches: there may be no next one"""
+    MAX_DEBT, MAX_CREDIT = 0.1, 0.02
+    """seconds of processor time: neither side pays for what is long past"""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """of those who predict alone: whoever learns must not queue up with them for it"""
-        self._inside = 0
-        self._nobody = threading.Event()
-        self._own_until = 0.0
+        """of predictions alone: a learning thread must not queue for it"""
+        self._predictions = 0
+        self._no_predictions = threading.Event()
+        self._keep_until = 0.0
+        """time until which the learning thread does not yield again"""
         self._shares: list[float] = []
-        """of those who learn"""
+        """of the threads that learn"""
         self._owed = 0.0
-        """seconds of processor time that learning has too few; a count that is lost in a race of
-        two threads does no harm"""
+        """seconds of processor time owed to learning; an update lost in a race does no harm"""
         self._may_begin = threading.Event()
         self._may_begin.set()
         self._thread = threading.local()
 
     def __enter__(self) -> None:
         with self._lock:
-            self._inside += 1
-            self._nobody.clear()
+            self._predictions += 1
+            self._no_predictions.clear()
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._nobody.set()
+            self._predictions -= 1
+            if not self._predictions:
+                self._no_predictions.set()
 
     @contextlib.contextmanager
     def predicting(self) -> Iterator[None]:
-        """A prediction, from what it is made of on; it begins when learning has caught up."""
+        """A whole prediction, input checks included; it begins when learning has caught up."""
         if not self._may_begin.is_set():
-            # Between two batches for a moment only: there may be no other one.
-            self._may_begin.wait(self.MOST_SECONDS if self._shares else self.BETWEEN)
+            self._may_begin.wait(self.MAX_WAIT_SECONDS if self._shares else self.IDLE_WAIT_SECONDS)
             if not self._shares:
                 self._may_begin.set()
         began = time.thread_time()
@@ -100,13 +99,13 @@ class PredictionPriority:
         finally:
             if share := max(self._shares, default=0.0):
                 used = time.thread_time() - began
-                self._owed = min(self._owed + share * used, self.MOST_OWED)
-                if self._owed >= self.SLICE:
+                self._owed = min(self._owed + share * used, self.MAX_DEBT)
+                if self._owed >= self.DEBT_SECONDS:
                     self._may_begin.clear()
 
     @contextlib.contextmanager
     def learning(self, share: float) -> Iterator[None]:
-        """What this thread does in here is learning, and is owed so much of what both use."""
+        """This thread learns, and is owed a share of the time that both kinds use."""
         self._begin(share)
         self._thread.share = share
         try:
@@ -117,7 +116,7 @@ class PredictionPriority:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """This thread waits for somebody, for which it is owed nothing."""
+        """This thread waits for something else and is owed nothing meanwhile."""
         share: float | None = getattr(self._thread, "share", None)
         if share is None:
             yield
@@ -129,44 +128,44 @@ class PredictionPriority:
             self._begin(share)
 
     def yield_to_predictions(self) -> None:
-        """Let whoever is inside finish first; for half of the time at most, however many come."""
-        if not self._may_begin.is_set() and self._count_learning():
+        """Let running predictions finish; at most half of the time, however many there are."""
+        if not self._may_begin.is_set() and self._update_debt():
             return
-        if not self._inside or (began := time.monotonic()) < self._own_until:
+        if not self._predictions or (began := time.monotonic()) < self._keep_until:
             return
-        self._nobody.wait(self.SECONDS)
+        self._no_predictions.wait(self.YIELD_SECONDS)
         ended = time.monotonic()
-        self._own_until = ended + (ended - began)
+        self._keep_until = ended + (ended - began)
 
     def _begin(self, share: float) -> None:
         self._shares.append(share)
-        if self._owed >= self.SLICE:
+        if self._owed >= self.DEBT_SECONDS:
             self._may_begin.clear()
-        self._thread.learns_since = time.thread_time()
+        self._thread.counted_until = time.thread_time()
 
     def _end(self, share: float) -> None:
-        self._count_learning()
+        self._update_debt()
         self._shares.remove(share)
 
-    def _count_learning(self) -> bool:
-        """Take what this thread has learned since it was counted from what is owed; is any left?"""
+    def _update_debt(self) -> bool:
+        """Subtract what this thread has used since the last update; whether any debt is left."""
         now = time.thread_time()
-        used, self._thread.learns_since = now - getattr(self._thread, "learns_since", now), now
+        used = now - getattr(self._thread, "counted_until", now)
+        self._thread.counted_until = now
         share = max(self._shares, default=0.0)
-        self._owed = max(self._owed - (1 - share) * used, -self.MOST_AHEAD)
+        self._owed = max(self._owed - (1 - share) * used, -self.MAX_CREDIT)
         if self._owed <= 0:
             self._may_begin.set()
         return self._owed > 0
 
 
+# One of each for all live learners: there is one interpreter.
 FAST_SWITCHING = FastSwitching()
-"""the one for all live learners: the interpreter has one setting"""
 PREDICTIONS_FIRST = PredictionPriority()
-"""the one for all live learners: there is one interpreter"""
 
 
-def _go_on_in_fork() -> None:
-    """Nobody is inside any more: other threads are not in a fork."""
+def _reset_in_fork() -> None:
+    """Forget other threads: they do not exist in a fork."""
     if FAST_SWITCHING._inside:
         sys.setswitchinterval(FAST_SWITCHING._before)
     FAST_SWITCHING.__init__()  # type: ignore[misc]
@@ -174,9 +173,9 @@ def _go_on_in_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_go_on_in_fork)
+    os.register_at_fork(after_in_child=_reset_in_fork)
 
 
 def yield_to_predictions() -> None:
-    """Let predictions go first."""
+    """Let running predictions finish first."""
     PREDICTIONS_FIRST.yield_to_predictions()

@@ -1,99 +1,224 @@
-"""What has happened, counted, told to whoever listens, and said in one report."""
+"""The report of a batch, events and Prometheus counters."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from driftwise.live.counters import Counters
 from driftwise.live.engine import BatchOutcome, LiveEngine
-from driftwise.live.events import Event, Log
-from driftwise.live.inputs import Taken
-from driftwise.live.observation import Observation
+from driftwise.live.events import Event, EventLog
+from driftwise.live.inputs import UNKNOWN, InputBatch
+from driftwise.runs.store import RunFolder
+from driftwise.types import Verdict
+
+PREFIX = "driftwise_"
+
+COUNTERS: Mapping[str, str] = {
+    "samples_total": "samples that came in",
+    "samples_refused_total": "samples with values that are not finite, or too large",
+    "samples_quarantined_total": "outliers, neither learned nor monitored",
+    "samples_labelled_total": "samples that came with a label",
+    "correct_total": "labelled samples predicted correctly before they were learned",
+    "steps_total": "gradient steps",
+    "restored_total": "times that the network went back to its last good snapshot",
+    "checks_total": "checks for drift",
+    "drifts_total": "classes found drifted",
+    "adaptations_total": "classes realigned",
+    "labels_asked_total": "labels requested",
+    "labels_given_total": "requested labels that came",
+    "labels_late_total": "labels that came later than their samples",
+    "label_failures_total": "label requests that failed",
+    "callback_failures_total": "event callbacks that failed",
+    "log_failures_total": "times that events could not be written to the log",
+    "log_lines_lost_total": "events missing from the log for good",
+    "save_failures_total": "times that the state could not be saved",
+}
+GAUGES: Mapping[str, str] = {
+    "classes": "classes seen so far",
+    "buffer_samples": "samples in the replay buffer",
+    "classes_waiting": "drifted classes that wait for labels",
+    "classes_untestable": "classes that the last check could not test",
+    "accuracy_recent": "fraction of correct predictions among the last labelled samples",
+}
+"""A gauge is left out until its value is known."""
+
+_EARLIER_NAMES = {
+    "rows_total": "samples_total",
+    "rows_refused_total": "samples_refused_total",
+    "rows_quarantined_total": "samples_quarantined_total",
+    "rows_labelled_total": "samples_labelled_total",
+    "repairs_total": "adaptations_total",
+    "memory_rows": "buffer_samples",
+}
+"""counters of folders that were saved under other names"""
 
 RECENT = 1000
-"""labelled samples over which recent accuracy is counted"""
+"""labelled samples of the recent accuracy"""
 
 
-class Reporter:
-    """Keeps the counts of a live learner, and passes on its events."""
+class Counters:
+    """Counters and gauges by name."""
 
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self.counters = Counters()
-        self.steps = 0
-        """calls of `observe` so far"""
-        self._hits: deque[bool] = deque(maxlen=RECENT)
+    def __init__(self) -> None:
+        self.values: dict[str, float] = dict.fromkeys(COUNTERS, 0)
+
+    def add(self, name: str, count: float = 1) -> None:
+        """Increase a counter."""
+        assert name in COUNTERS, name
+        self.values[name] += count
+
+    def set(self, name: str, value: float) -> None:
+        """Set a gauge, or a counter that is kept elsewhere."""
+        assert name in COUNTERS or name in GAUGES, name
+        self.values[name] = value
+
+    def text(self) -> str:
+        """All of them in the text format of Prometheus."""
+        lines = []
+        for kind, names in (("counter", COUNTERS), ("gauge", GAUGES)):
+            for name, meaning in names.items():
+                if (value := self.values.get(name)) is not None:
+                    # All digits of a count: Prometheus' own short form rounds at a million.
+                    number = str(int(value)) if value == int(value) else repr(float(value))
+                    lines += [
+                        f"# HELP {PREFIX}{name} {meaning}",
+                        f"# TYPE {PREFIX}{name} {kind}",
+                        f"{PREFIX}{name} {number}",
+                    ]
+        return "\n".join(lines) + "\n"
+
+    def load(self, values: Mapping[str, float]) -> None:
+        """Take over saved values."""
+        if not all(type(value) in (int, float) for value in values.values()):
+            raise ValueError("expected numbers in counters")
+        named = {_EARLIER_NAMES.get(name, name): value for name, value in values.items()}
+        self.values = dict.fromkeys(COUNTERS, 0) | named
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Observation:
+    """The report of one call of `observe`."""
+
+    step: int
+    """the number of the call, counted from 1"""
+    ids: np.ndarray
+    """int64 (samples,): identify samples whose labels come later, see `LiveLearner.answer`"""
+    predicted: np.ndarray
+    """int64 (samples,): predicted classes, before anything was learned from the batch; -1: the
+    sample was refused, or there was no class to predict yet"""
+    labelled: int
+    """samples that came with a label"""
+    correct: int
+    """labelled samples that were predicted correctly"""
+    loss: float | None
+    """mean over the gradient steps; None: there was none"""
+    refused: tuple[int, ...]
+    """positions of samples with values that are not finite, or too large: they were left out"""
+    quarantined: tuple[int, ...]
+    """positions of outliers: they were predicted, and neither learned nor monitored"""
+    new_classes: tuple[int, ...]
+    """classes seen for the first time"""
+    verdicts: tuple[Verdict, ...]
+    """of the checks that were due"""
+    adapted: tuple[int, ...]
+    """classes that were realigned with fresh samples"""
+    waiting: tuple[int, ...]
+    """drifted classes that wait for labels to realign with"""
+    notes: tuple[str, ...]
+    """messages for a person"""
+
+    @property
+    def drifted(self) -> tuple[int, ...]:
+        """Classes found drifted in this batch."""
+        return tuple(sorted({verdict.label for verdict in self.verdicts if verdict.drifted}))
 
     @property
     def accuracy(self) -> float | None:
-        """Share of right predictions among the last labelled samples; None: there were none."""
-        return sum(self._hits) / len(self._hits) if self._hits else None
+        """Fraction of correct predictions among the labelled samples; None: there were none."""
+        return self.correct / self.labelled if self.labelled else None
 
-    def tell(self, kind: str, **details: Any) -> list[str]:
-        """Pass an event on; what callbacks failed with, and why it is not in the log."""
-        event = Event(kind=kind, step=self.steps, details=details)
-        self.log.write(event)
-        flushed = self.log.flush()
-        self.counters.add("log_failures_total", flushed.failed)
-        self.counters.add("log_lines_lost_total", flushed.lost)
-        failures = self.log.call(event)
-        self.counters.add("callback_failures_total", len(failures))
-        return failures if flushed.news is None else [*failures, flushed.news]
 
-    def report(self, taken: Taken, done: BatchOutcome, engine: LiveEngine | None) -> Observation:
-        """Count a batch and what was done with it, tell it, and say it all in one."""
-        predicted = torch.full((len(taken.usable),), -1)
-        predicted[taken.usable] = done.predicted
-        has_label = taken.samples.labels >= 0
-        hits = (done.predicted == taken.samples.labels)[has_label].tolist()
-        loss = sum(done.losses) / len(done.losses) if done.losses else None
-        self._hits.extend(hits)
-        self._count(taken, done, hits)
-        self.gauge(engine)
-        if taken.refused:
-            done.notes.append(
-                f"{len(taken.refused)} samples were refused: not finite, or too large"
+class Reporter:
+    """Counts what happens, emits events and writes the report of each batch."""
+
+    def __init__(self, folder: RunFolder | None) -> None:
+        self.counters = Counters()
+        self.log = EventLog(folder, self.counters.add)
+        self.steps = 0
+        """calls of `observe` so far"""
+        self._correct: deque[bool] = deque(maxlen=RECENT)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Fraction of correct predictions among the last labelled samples; None: no samples."""
+        return sum(self._correct) / len(self._correct) if self._correct else None
+
+    def emit(self, kind: str, **details: Any) -> list[str]:
+        """Emit an event; one line per callback or log that failed."""
+        return self.log.emit(Event(kind=kind, step=self.steps, details=details))
+
+    def report(
+        self, batch: InputBatch, outcome: BatchOutcome, engine: LiveEngine | None
+    ) -> Observation:
+        """Count a batch, emit its events, and summarise it."""
+        labels = batch.samples.labels
+        correct = (outcome.predicted == labels)[labels != UNKNOWN].tolist()
+        predicted = torch.full((len(batch.usable),), UNKNOWN)
+        predicted[batch.usable] = outcome.predicted
+        quarantined = batch.usable.nonzero().squeeze(1)[outcome.quarantined].tolist()
+        self._correct.extend(correct)
+        self._count(batch, outcome, correct)
+        self.update_gauges(engine)
+        if batch.refused:
+            outcome.notes.append(
+                f"{len(batch.refused)} samples were refused: not finite, or too large"
             )
-            done.events.insert(0, ("refused", {"rows": list(taken.refused)}))
-        quarantined = taken.usable.nonzero().squeeze(1)[done.quarantined].tolist()
+            outcome.events.insert(0, ("refused", {"rows": list(batch.refused)}))
         if quarantined:
             text = f"samples quarantined, far outside what has been seen: {len(quarantined)}"
-            done.notes.append(text)
-            done.events.insert(0, ("quarantined", {"rows": quarantined, "text": text}))
-        details = {"rows": len(predicted), "labelled": len(hits), "correct": sum(hits)}
-        so_far = {"loss": loss, "accuracy": self.accuracy, "counters": dict(self.counters.values)}
-        done.events.append(("observed", {**details, **so_far}))
-        for kind, more in done.events:
-            done.notes += self.tell(kind, **more)
+            outcome.notes.append(text)
+            outcome.events.insert(0, ("quarantined", {"rows": quarantined, "text": text}))
+        summary = {
+            "rows": len(predicted),
+            "labelled": len(correct),
+            "correct": sum(correct),
+            "loss": outcome.loss,
+            "accuracy": self.accuracy,
+            "counters": dict(self.counters.values),
+        }
+        for kind, details in (*outcome.events, ("observed", summary)):
+            outcome.notes += self.emit(kind, **details)
         return Observation(
             step=self.steps,
-            ids=taken.ids.numpy(),
+            ids=batch.ids.numpy(),
             predicted=predicted.numpy(),
-            labelled=len(hits),
-            correct=sum(hits),
-            loss=loss,
-            refused=taken.refused,
+            labelled=len(correct),
+            correct=sum(correct),
+            loss=outcome.loss,
+            refused=batch.refused,
             quarantined=tuple(quarantined),
-            new_classes=done.new_classes,
-            verdicts=tuple(done.verdicts),
-            adapted=tuple(done.adapted),
+            new_classes=outcome.new_classes,
+            verdicts=tuple(outcome.verdicts),
+            adapted=tuple(outcome.adapted),
             waiting=() if engine is None else tuple(sorted(engine.waiting)),
-            notes=tuple(done.notes),
+            notes=tuple(outcome.notes),
         )
 
-    def _count(self, taken: Taken, done: BatchOutcome, hits: list[bool]) -> None:
+    def _count(self, batch: InputBatch, outcome: BatchOutcome, correct: list[bool]) -> None:
         add = self.counters.add
-        add("rows_total", len(taken.usable))
-        add("rows_refused_total", len(taken.refused))
-        add("rows_quarantined_total", len(done.quarantined))
-        add("rows_labelled_total", len(hits))
-        add("correct_total", sum(hits))
-        add("drifts_total", sum(bool(verdict.drifted) for verdict in done.verdicts))
-        add("repairs_total", len(done.adapted))
-        for kind, details in done.events:
+        add("samples_total", len(batch.usable))
+        add("samples_refused_total", len(batch.refused))
+        add("samples_quarantined_total", len(outcome.quarantined))
+        add("samples_labelled_total", len(correct))
+        add("correct_total", sum(correct))
+        add("drifts_total", sum(bool(verdict.drifted) for verdict in outcome.verdicts))
+        add("adaptations_total", len(outcome.adapted))
+        for kind, details in outcome.events:
             match kind:
                 case "checked":
                     add("checks_total")
@@ -107,26 +232,26 @@ class Reporter:
                     add("labels_given_total", details["given"])
                     add("labels_late_total", details["late"])
 
-    def gauge(self, engine: LiveEngine | None) -> None:
-        """Say how things stand."""
+    def update_gauges(self, engine: LiveEngine | None) -> None:
+        """Set all gauges whose values are known."""
         if (accuracy := self.accuracy) is not None:
             self.counters.set("accuracy_recent", accuracy)
         if engine is not None:
-            self.counters.set("steps_total", engine.parts.ledger.steps)
+            self.counters.set("steps_total", engine.ledger.steps)
             self.counters.set("classes", len(engine.classes))
-            self.counters.set("memory_rows", len(engine.parts.learner.memory))
+            self.counters.set("buffer_samples", len(engine.learner.memory))
             self.counters.set("classes_waiting", len(engine.waiting))
             self.counters.set("classes_untestable", len(engine.untestable))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        counts = self.counters.state_dict()
-        return {"counters": counts, "steps": self.steps, "hits": list(self._hits)}
+        counters = dict(self.counters.values)
+        return {"counters": counters, "steps": self.steps, "hits": list(self._correct)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
-        self.counters.load_state_dict(state["counters"])
+        """Restore what `state_dict` gave."""
+        self.counters.load(state["counters"])
         if type(state["steps"]) is not int or not all(type(h) is bool for h in state["hits"]):
-            raise ValueError("expected a number of steps, and which predictions were right")
+            raise ValueError("expected a number of steps, and which predictions were correct")
         self.steps = state["steps"]
-        self._hits = deque(state["hits"], maxlen=RECENT)
+        self._correct = deque(state["hits"], maxlen=RECENT)

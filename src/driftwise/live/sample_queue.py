@@ -1,4 +1,4 @@
-"""Samples that wait, in the order in which they came, and how many of each class there are."""
+"""Containers for samples of a stream: a bounded queue, and counts by class."""
 
 from __future__ import annotations
 
@@ -14,79 +14,82 @@ from driftwise.types import Samples
 
 
 def no_samples(shape: tuple[int, ...], dtype: torch.dtype) -> Samples:
-    """Samples of a shape, none of them."""
+    """Zero samples of a shape."""
     none = torch.empty(0, dtype=torch.int64)
     return Samples(images=torch.empty(0, *shape, dtype=dtype), labels=none, ids=none, concepts=none)
 
 
 class SampleQueue:
-    """Samples as they came; the newest ones, where only so many are kept."""
+    """Samples in the order in which they came; at most the newest `max_size` of them.
 
-    def __init__(self, nothing: Samples, *, most: int | None = None) -> None:
-        self._nothing = nothing
-        self._most = most
-        self._parts: list[Samples] = []
+    Batches are joined only when they are read: a join per batch would copy the whole queue.
+    """
+
+    def __init__(self, empty: Samples, *, max_size: int | None = None) -> None:
+        self._empty = empty
+        self._max_size = max_size
+        self._batches: list[Samples] = []
         self._count = 0
+        """samples in `_batches`; the first batch may hold some that are too old"""
 
     def __len__(self) -> int:
-        return self._count if self._most is None else min(self._count, self._most)
+        return self._count if self._max_size is None else min(self._count, self._max_size)
 
     def add(self, samples: Samples) -> None:
-        """Put samples on top."""
+        """Append samples."""
         if not len(samples):
             return
-        if self._most is not None and len(samples) > self._most:
-            # By their numbers, not as a slice: that would keep the others' memory, too.
-            samples = samples[torch.arange(len(samples) - self._most, len(samples))]
-        self._parts.append(samples)
+        if self._max_size is not None and len(samples) > self._max_size:
+            # By index, not as a slice: a slice would keep the memory of the others.
+            samples = samples[torch.arange(len(samples) - self._max_size, len(samples))]
+        self._batches.append(samples)
         self._count += len(samples)
-        while self._most is not None and self._count - len(self._parts[0]) >= self._most:
-            self._count -= len(self._parts.pop(0))
+        while self._max_size is not None and self._count - len(self._batches[0]) >= self._max_size:
+            self._count -= len(self._batches.pop(0))
 
     def samples(self) -> Samples:
         """All of them, the oldest first."""
-        if len(self._parts) != 1 or self._count != len(self):
-            everything = Samples.concat([self._nothing, *self._parts])
-            self._set(everything[self._count - len(self) :])
-        return self._parts[0] if self._parts else self._nothing
+        if len(self._batches) != 1 or self._count != len(self):
+            joined = Samples.concat([self._empty, *self._batches])
+            self._set(joined[self._count - len(self) :])
+        return self._batches[0] if self._batches else self._empty
 
     def sample(self, count: int, generator: torch.Generator) -> Samples:
-        """So many of them at random, or all; the others are not copied."""
-        # Of the first part the oldest samples may be too many.
+        """At most `count` of them at random, in their order; the others are not copied."""
         places = torch.randperm(len(self), generator=generator)[:count].sort().values
         places += self._count - len(self)
-        ends = list(itertools.accumulate(len(part) for part in self._parts))
+        ends = list(itertools.accumulate(len(batch) for batch in self._batches))
         owners = np.searchsorted(ends, places.numpy(), side="right")
-        return Samples.concat(
-            [self._nothing]
-            + [
-                self._parts[owner][
-                    places[owners == owner] - (ends[owner] - len(self._parts[owner]))
-                ]
-                for owner in np.unique(owners).tolist()
-            ]
-        )
+        drawn = [self._empty]
+        for owner in np.unique(owners).tolist():
+            batch = self._batches[owner]
+            drawn.append(batch[places[owners == owner] - (ends[owner] - len(batch))])
+        return Samples.concat(drawn)
 
     def remove(self, ids: Tensor) -> Samples:
-        """Take out the samples with these numbers; they are returned."""
+        """Remove and return the samples with these ids."""
         if not self._count or not len(ids):
-            return self._nothing
+            return self._empty
         samples = self.samples()
         goes = torch.isin(samples.ids, ids)
-        taken = samples[goes]
-        if len(taken):
+        if bool(goes.any()):
             self._set(samples[~goes])
-        return taken
+        return samples[goes]
 
     def remove_classes(self, labels: list[int]) -> Samples:
-        """Take out the samples of these classes; they are returned."""
+        """Remove and return the samples of these classes."""
         samples = self.samples()
         goes = torch.isin(samples.labels, torch.tensor(labels, dtype=torch.int64))
         self._set(samples[~goes])
         return samples[goes]
 
+    def counts(self) -> Tensor:
+        """(classes,): the samples of each class, up to the largest label."""
+        labels = [self._empty.labels, *(batch.labels for batch in self._batches)]
+        return torch.cat(labels)[self._count - len(self) :].bincount()
+
     def _set(self, samples: Samples) -> None:
-        self._parts = [samples] if len(samples) else []
+        self._batches = [samples] if len(samples) else []
         self._count = len(samples)
 
     def state_dict(self) -> dict[str, Any]:
@@ -94,26 +97,20 @@ class SampleQueue:
         return dict(vars(self.samples()))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
-        self._set(Samples.restored(state, like=self._nothing))
+        """Restore what `state_dict` gave."""
+        self._set(Samples.restored(state, like=self._empty))
 
 
 class ClassCounts:
-    """How many samples there have been of each class."""
+    """A count for each class."""
 
     def __init__(self) -> None:
         self._counts = torch.zeros(0, dtype=torch.int64)
 
-    def number(self, labels: Tensor) -> Tensor:
-        """(samples,): how many samples of its class have come before each; they count from now on."""
-        numbers = self.at(labels) + occurrences(labels)
-        self._counts.index_add_(0, labels, torch.ones_like(labels))
-        return numbers
-
-    def add(self, labels: Tensor, *, sign: int = 1) -> None:
-        """Count samples in, or out."""
+    def add(self, labels: Tensor) -> None:
+        """Count samples."""
         self.at(labels)
-        self._counts.index_add_(0, labels, torch.full_like(labels, sign))
+        self._counts.index_add_(0, labels, torch.ones_like(labels))
 
     def at(self, labels: Tensor) -> Tensor:
         """(samples,): the count of each sample's class."""
@@ -126,22 +123,12 @@ class ClassCounts:
         """The count of one class."""
         return int(self._counts[label]) if label < len(self._counts) else 0
 
-    def reaching(self, count: int) -> list[int]:
-        """The classes with at least so many."""
-        found: list[int] = (self._counts >= count).nonzero().squeeze(1).tolist()
-        return found
-
-    def clear(self, label: int) -> None:
-        """Begin anew with a class."""
-        if label < len(self._counts):
-            self._counts[label] = 0
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         return {"counts": self._counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Restore what `state_dict` gave."""
         counts = state["counts"].clone()
         if counts.dtype != torch.int64 or counts.ndim != 1:
             raise ValueError("expected a count for each class")
@@ -163,7 +150,7 @@ def occurrences(labels: Tensor) -> Tensor:
 
 
 def with_labels(samples: Samples, ids: Tensor, labels: Tensor) -> Samples:
-    """The samples with the labels that stand beside their numbers; the last one counts."""
-    known = dict(zip(ids.tolist(), labels.tolist(), strict=True))
-    theirs = [known[number] for number in samples.ids.tolist()]
-    return replace(samples, labels=torch.tensor(theirs, dtype=torch.int64))
+    """Samples with the labels that are given by id; of two labels for one id the last counts."""
+    by_id = dict(zip(ids.tolist(), labels.tolist(), strict=True))
+    found = [by_id[number] for number in samples.ids.tolist()]
+    return replace(samples, labels=torch.tensor(found, dtype=torch.int64))

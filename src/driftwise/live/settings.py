@@ -1,4 +1,4 @@
-"""What can be said about a live learner, beside what can be said about any run."""
+"""The settings of a live learner."""
 
 from __future__ import annotations
 
@@ -37,63 +37,60 @@ OF_RUNS = (
     "seed",
     "options",
 )
-"""Settings of a run that mean something without tasks, epochs and a schedule."""
+"""Fields of a run's config that do not need tasks, epochs or a schedule."""
 
 _NOT_LIVE = {
-    "method": {"joint": "trains on all samples ever seen, which a live learner does not keep"},
-    "detector": {"oracle": "knows the schedule of a benchmark, and a live stream has none"},
+    "method": {"joint": "trains on all samples so far, which a live learner does not keep"},
+    "detector": {"oracle": "reads the schedule of a benchmark, and a live stream has none"},
 }
 
-
-_ROW_BY_ROW = {"reference_size": 10, "check_rows": 1}
-"""Where evidence adds up: a class is watched from few samples on, and every sample is looked at."""
-
+_SEQUENTIAL = {"reference_size": 10, "check_rows": 1}
+"""For detectors that accumulate evidence: few reference samples, and each sample is checked."""
 
 ADAM_RATES = {"adam": 0.003, "adamw": 0.003}
-"""Rates that need no tuning, see docs/log.md; SGD takes the preset's."""
+"""Learning rates that need no tuning, see docs/log.md; SGD takes the preset's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveSettings:
-    """How a live learner watches, asks and grows."""
+    """How a live learner monitors, requests labels and grows."""
 
     grow: bool = True
     """whether labels beyond the network's outputs give it new ones"""
     max_classes: int = 10_000
-    """labels from here on are refused: one mistaken label must not cost gigabytes"""
+    """larger labels are refused: one mistaken label must not cost gigabytes"""
     batch_size: int | None = 32
-    """labelled samples of a gradient step at most; None: all that one call brings"""
+    """labelled samples of a gradient step at most; None: all of a batch"""
     replay_steps: int | None = None
-    """steps on the replay buffer and on samples learned lately, after each step on `batch_size`
-    labelled samples; after one on fewer samples, their share of these steps, rounded up. None: 8
-    for a network of up to a million weights, else 2"""
+    """steps on the replay buffer and on recent samples after each step on `batch_size` labelled
+    samples; after a smaller batch fewer, in proportion, rounded up. None: 8 for a network of up to
+    a million weights, else 2"""
     average_steps: int = 30
-    """predictions come from an average of the weights over about so many steps, fewer of the first
-    ones; 0: from the weights as they are. A method that averages by itself (cls-er) is left alone
-    """
+    """predictions use an average of the weights over about so many steps, fewer at the start; 0: the
+    weights as they are. A method that averages by itself (cls-er) is left alone"""
     outlier_factor: float | None = 50.0
-    """samples of which a value is more standard deviations from the mean of what has been seen are
-    quarantined, unless their class goes on so; None: none are. Images as bytes have no outliers"""
+    """samples with a value more standard deviations from the mean are quarantined, unless more such
+    samples of their class follow; None: none are. Images as bytes have no outliers"""
     max_gradient: float | None = 10.0
-    """longer gradients are shortened to this norm; None: none are"""
+    """gradients are clipped to this norm; None: they are not"""
     watch_every: int = 6
-    """of so many labelled samples of a class one is watched, and never trained on"""
+    """of so many labelled samples of a class one is monitored, and never trained on"""
     reference_size: int = 100
-    """samples of a class that say what it looked like when it was learned; as a rule 10 for the
-    detector sequential, which goes on to compare samples with all that came before"""
+    """reference samples of a class; by default 10 for the detector sequential, which goes on to
+    compare each sample with all before it"""
     check_rows: int = 50
-    """samples of a class since its last check that make a check due; as a rule 1 for the detector
+    """monitored samples of a class that make its next check due; by default 1 for the detector
     sequential"""
     recent_rows: int = 2000
-    """labelled samples, and unlabelled ones, that are kept for realignment and for late answers"""
+    """labelled samples, and unlabelled ones, kept for realignment and for late answers"""
     catch_up_steps: int = 100
-    """steps that the network needs to follow a realigned memory: until so many are made, a batch
-    that brings nothing to learn from is answered by one on memory alone"""
+    """steps after a realignment: until so many are made, a batch without labelled samples is followed
+    by one on the replay buffer alone"""
     learning_share: float = 0.25
-    """of the processor time that learning and predictions use together, so much is left to
-    learning, however many threads predict; predictions that would take more wait their turn"""
+    """fraction of the processor time of learning and predictions together that learning gets, however
+    many threads predict; predictions beyond that wait"""
     label_seconds: float = 30.0
-    """how long a step waits for the label callback; later answers are taken up when they come"""
+    """how long a batch waits for the label callback; later answers are used when they come"""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -124,7 +121,7 @@ class LiveSettings:
 
 
 def to_json(config: RunConfig, live: LiveSettings) -> dict[str, Any]:
-    """All settings as plain data, none of them left open."""
+    """All settings as plain data, complete."""
     plain = config.to_json()
     return {**{name: plain[name] for name in OF_RUNS}, **dataclasses.asdict(live)}
 
@@ -140,9 +137,9 @@ def refuse_unknown(names: Iterable[str]) -> None:
 def settings_from(
     settings: Mapping[str, Any], *, backbone: str, network_given: bool = False
 ) -> tuple[RunConfig, LiveSettings]:
-    """The config of the parts, complete, and how they are used; unknown names are refused.
+    """The complete config of the components, and the live settings; unknown names are refused.
 
-    A network that is given takes samples as they are, unless `normalise` says otherwise.
+    A given network gets samples as they are, unless `normalise` is set.
     """
     refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
@@ -159,13 +156,13 @@ def settings_from(
             raise UserError(f"{part} {name} {reasons[name]}; choose another one")
     live_settings = {name: value for name, value in settings.items() if name in own}
     if goes_on(config):
-        live_settings = {**_ROW_BY_ROW, **live_settings}
+        live_settings = {**_SEQUENTIAL, **live_settings}
     live = LiveSettings(**live_settings)
-    return resolve(_over_the_whole_stream(config), network_given=network_given), live
+    return resolve(_with_spending(config), network_given=network_given), live
 
 
-def _over_the_whole_stream(config: RunConfig) -> RunConfig:
-    """Unless told otherwise, a detector that can promises its level once for all checks."""
+def _with_spending(config: RunConfig) -> RunConfig:
+    """By default the significance level of a detector holds for all checks of the stream together."""
     options_type = registry.find("detector", settled(config.detector)).options_type()
     names = {field.name for field in dataclasses.fields(options_type)} if options_type else set()
     given = config.options.get("detector", {})

@@ -1,6 +1,6 @@
-"""What a live learner tells, in TensorBoard, Weights & Biases or MLflow.
+"""Events and counters in TensorBoard, Weights & Biases or MLflow.
 
-A sink is a callback like any other: `live learner.on("*", tensorboard("runs/live"))`.
+A sink is an event callback: `live.on("*", tensorboard("runs/live"))`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _TEXTS = (
     "waiting",
     "trouble",
 )
-"""events that a person may want to read; all others are numbers"""
+"""events that are written as texts"""
 
 
 class _Writer(Protocol):
-    """Where numbers and texts go."""
+    """Writes numbers and texts."""
 
     def write(self, numbers: Mapping[str, float], step: int) -> None: ...
 
-    def tell(self, kind: str, text: str, step: int) -> None: ...
+    def write_text(self, kind: str, text: str, step: int) -> None: ...
 
     def close(self) -> None: ...
 
 
 class Sink:
-    """Passes a live learner's numbers and events on; the live learner's end is its own."""
+    """Writes the counters and events of a live learner; it is closed with the live learner."""
 
     def __init__(self, writer: _Writer, *, every: int) -> None:
         """Numbers are written once in `every` calls of `observe`, events always."""
@@ -51,31 +51,31 @@ class Sink:
         self._every = every
 
     def __call__(self, event: Event) -> None:
-        """Take up an event."""
+        """Write an event."""
         if event.kind == "observed":
             if event.step % self._every == 0:
                 self._writer.write(_numbers(event.details), event.step)
         elif event.kind == "closed":
             self._writer.close()
         elif event.kind in _TEXTS:
-            self._writer.tell(event.kind, json.dumps(event.details), event.step)
+            self._writer.write_text(event.kind, json.dumps(event.details), event.step)
 
 
 def tensorboard(folder: str | os.PathLike[str], *, every: int = 1) -> Sink:
-    """Into event files for TensorBoard: scalars by call of `observe`, events as texts."""
+    """A sink to TensorBoard event files: scalars by call of `observe`, events as texts."""
     _needed("tensorboard", "tensorboard")
     module = importlib.import_module("torch.utils.tensorboard")
     return Sink(_TensorBoard(module.SummaryWriter(os.fspath(folder), flush_secs=10)), every=every)
 
 
 def wandb(run: Any = None, *, every: int = 1, **init: Any) -> Sink:
-    """Into a run of Weights & Biases: one that is given, or one begun by `wandb.init(**init)`.
+    """A sink to a run of Weights & Biases: the given one, or a new one by `wandb.init(**init)`.
 
-    A run that is given is left open when the live learner is closed.
+    A given run is left open when the live learner is closed.
     """
     package = _needed("wandb", "wandb")
     if run is not None and init:
-        raise UserError(f"a run that is given has been begun: leave out {', '.join(init)}")
+        raise UserError(f"a given run has been initialised: leave out {', '.join(init)}")
     return Sink(_WandB(run or package.init(**init), is_own=run is None), every=every)
 
 
@@ -86,7 +86,7 @@ def mlflow(
     tracking_uri: str | None = None,
     every: int = 1,
 ) -> Sink:
-    """Into a new run of an MLflow experiment, which is made if there is none of that name.
+    """A sink to a new run of an MLflow experiment, which is created if it does not exist.
 
     Without a `tracking_uri` MLflow's own setting holds. MLflow's active run is left alone.
     """
@@ -106,7 +106,7 @@ class _TensorBoard:
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
 
-    def tell(self, kind: str, text: str, step: int) -> None:
+    def write_text(self, kind: str, text: str, step: int) -> None:
         self._writer.add_text(kind, text, step)
 
     def close(self) -> None:
@@ -117,14 +117,14 @@ class _WandB:
     def __init__(self, run: Any, *, is_own: bool) -> None:
         self._run = run
         self._is_own = is_own
-        # By a step of our own: W&B's drops what comes after a return to an earlier state.
+        # A step of our own: W&B drops values whose step is not above the last one.
         run.define_metric("driftwise/step")
         run.define_metric("driftwise/*", step_metric="driftwise/step")
 
     def write(self, numbers: Mapping[str, float], step: int) -> None:
         self._log(numbers, step)
 
-    def tell(self, kind: str, text: str, step: int) -> None:
+    def write_text(self, kind: str, text: str, step: int) -> None:
         self._log({kind: text}, step)
 
     def _log(self, values: Mapping[str, float | str], step: int) -> None:
@@ -147,7 +147,7 @@ class _MLflow:
         metrics = [self._metric(name, value, now, step) for name, value in numbers.items()]
         self._client.log_batch(self._run_id, metrics=metrics)
 
-    def tell(self, kind: str, text: str, step: int) -> None:
+    def write_text(self, kind: str, text: str, step: int) -> None:
         # MLflow has no texts by step: a tag shows the latest event of its kind.
         self._client.set_tag(self._run_id, f"last_{kind}", f"step {step}: {text}"[:5000])
 
@@ -156,7 +156,7 @@ class _MLflow:
 
 
 def _numbers(details: Mapping[str, Any]) -> dict[str, float]:
-    """All counters, and loss and accuracy of the batch where there are any."""
+    """All counters, and the loss and accuracy of the batch where there are any."""
     numbers = dict(details["counters"])
     if details["labelled"]:
         numbers["accuracy"] = details["correct"] / details["labelled"]
@@ -166,7 +166,7 @@ def _numbers(details: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _needed(package: str, extra: str) -> Any:
-    """A package that is not part of every installation."""
+    """Import an optional package."""
     try:
         return importlib.import_module(package)
     except ImportError:

@@ -1,4 +1,4 @@
-"""A network that other threads may ask while another one learns."""
+"""Snapshots of a network: other threads predict with one while the network learns."""
 
 from __future__ import annotations
 
@@ -14,66 +14,71 @@ from torch import Tensor, nn
 
 @dataclass(kw_only=True, eq=False)
 class Snapshot:
-    """A network as it was when it was published; it changes only while nobody reads it."""
+    """A copy of a network; it changes only while nobody reads it."""
 
     network: nn.Module
-    silent: Tensor
+    masked: Tensor
     """bool (outputs,): the classes that must not be predicted"""
     readers: int = field(default=0)
     tensors: _Tensors = field(init=False)
-    """finding them takes longer than copying those of an MLP"""
+    """kept, because to find them takes longer than to copy those of an MLP"""
 
     def __post_init__(self) -> None:
         self.tensors = _tensors_of(self.network)
 
+    @staticmethod
+    def of(network: nn.Module, predictable: Tensor) -> Snapshot:
+        """A new copy of a network."""
+        copied = copy.deepcopy(network).requires_grad_(False).eval()
+        return Snapshot(network=copied, masked=~predictable)
+
 
 class NetworkSnapshots:
-    """Copies of a network: readers ask the newest, the writer renews one that nobody asks.
+    """Readers use the newest snapshot; the writer overwrites one that has no readers.
 
-    Neither ever waits for the other for longer than it takes to count. There are as many copies as
-    readers hold on to at once, and two more.
+    Neither waits for the other. There are at most two more snapshots than readers.
     """
 
-    def __init__(self, network: nn.Module, answers: Tensor) -> None:
+    def __init__(self, network: nn.Module, predictable: Tensor) -> None:
+        """`predictable`: bool (outputs,), the classes that may be predicted."""
         self._lock = threading.Lock()
-        self._newest = _edition(network, answers)
-        self._old: list[Snapshot] = []
+        self._newest = Snapshot.of(network, predictable)
+        self._older: list[Snapshot] = []
 
-    def renew(self, network: nn.Module, answers: Tensor, *, kept: float = 0.0) -> None:
-        """From now on readers get the network, its weights averaged with those of the newest copy.
+    def renew(self, network: nn.Module, predictable: Tensor, *, decay: float = 0.0) -> None:
+        """Make a newest snapshot: `decay` x the last one + (1 - `decay`) x the network.
 
-        `kept`: the share of the newest copy in it. A network whose head has grown is taken as it
-        is.
+        A network whose head has grown is copied as it is.
         """
         with self._lock:
-            # One that is not the newest and has no reader can get none any more.
-            unread = next((each for each in self._old if not each.readers), None)
-            self._old = [each for each in self._old if each.readers]
-        theirs, newest = _tensors_of(network), self._newest.tensors
-        if not theirs.fits(newest):
-            unread, kept = _edition(network, answers), 0.0
-        elif unread is None or not theirs.fits(unread.tensors):
-            unread = _edition(network, answers)
-        unread.tensors.become(theirs, newest, kept)
-        unread.silent = ~answers
+            # A snapshot that is not the newest and has no reader will never get one.
+            free = next((each for each in self._older if not each.readers), None)
+            self._older = [each for each in self._older if each.readers]
+        new, last = _tensors_of(network), self._newest.tensors
+        if not new.same_shapes(last):
+            free, decay = Snapshot.of(network, predictable), 0.0
+        elif free is None or not new.same_shapes(free.tensors):
+            free = Snapshot.of(network, predictable)
+        free.tensors.set_average(new, last, decay)
+        free.masked = ~predictable
         with self._lock:
-            self._old.append(self._newest)
-            self._newest = unread
+            self._older.append(self._newest)
+            self._newest = free
 
-    def go_on_in_fork(self) -> None:
-        """Be free of readers that are no more."""
+    def reset_in_fork(self) -> None:
+        """Forget readers: their threads do not exist in a fork."""
         self._lock = threading.Lock()
-        for snapshot in (self._newest, *self._old):
+        for snapshot in (self._newest, *self._older):
             snapshot.readers = 0
 
     @property
     def newest(self) -> nn.Module:
-        """The network as it was published last, for whoever renews it."""
+        """The newest snapshot's network, for the thread that renews it."""
         return self._newest.network
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Snapshot]:
-        """A network that stays as it is for as long as it is used."""
+        """The newest snapshot, unchanged until the context is left."""
         with self._lock:
             mine = self._newest
             mine.readers += 1
@@ -84,41 +89,36 @@ class NetworkSnapshots:
                 mine.readers -= 1
 
 
-def _edition(network: nn.Module, answers: Tensor) -> Snapshot:
-    copied = copy.deepcopy(network).requires_grad_(False).eval()
-    return Snapshot(network=copied, silent=~answers)
-
-
 @dataclass(frozen=True)
 class _Tensors:
-    """Of a network: what an average is taken of, weights and batch statistics, and all others."""
+    """The tensors of a network: those that are averaged, and those that are copied."""
 
     averaged: list[Tensor]
-    others: list[Tensor]
+    """weights and batch statistics"""
+    copied: list[Tensor]
 
-    def fits(self, other: _Tensors) -> bool:
-        """Whether all shapes are the same; they are not once a head has grown."""
-        return all(
-            mine.shape == its.shape for mine, its in zip(self.averaged, other.averaged, strict=True)
-        )
+    def same_shapes(self, other: _Tensors) -> bool:
+        """Whether all shapes agree; they do not once a head has grown."""
+        pairs = zip(self.averaged, other.averaged, strict=True)
+        return all(mine.shape == theirs.shape for mine, theirs in pairs)
 
     @torch.no_grad()
-    def become(self, new: _Tensors, old: _Tensors, kept: float) -> None:
-        """The average of two networks, of which the old one counts for `kept`."""
-        if self.others:
-            torch._foreach_copy_(self.others, new.others)
+    def set_average(self, new: _Tensors, last: _Tensors, decay: float) -> None:
+        """Overwrite these with `decay` x last + (1 - `decay`) x new."""
+        if self.copied:
+            torch._foreach_copy_(self.copied, new.copied)
         if self.averaged:
-            torch._foreach_copy_(self.averaged, old.averaged if kept else new.averaged)
-        if kept and self.averaged:
-            torch._foreach_lerp_(self.averaged, new.averaged, 1 - kept)
+            torch._foreach_copy_(self.averaged, last.averaged if decay else new.averaged)
+        if decay and self.averaged:
+            torch._foreach_lerp_(self.averaged, new.averaged, 1 - decay)
 
 
 def _tensors_of(network: nn.Module) -> _Tensors:
-    statistics = ("running_mean", "running_var")
     averaged: list[Tensor] = []
-    others: list[Tensor] = []
+    copied: list[Tensor] = []
     for weights in network.parameters():
-        (averaged if weights.is_floating_point() else others).append(weights)
+        (averaged if weights.is_floating_point() else copied).append(weights)
     for name, tensor in network.named_buffers():
-        (averaged if name.endswith(statistics) else others).append(tensor)
-    return _Tensors(averaged, others)
+        is_statistic = name.endswith(("running_mean", "running_var"))
+        (averaged if is_statistic else copied).append(tensor)
+    return _Tensors(averaged, copied)

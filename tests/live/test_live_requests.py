@@ -10,8 +10,8 @@ import torch
 from test_window import NOTHING, samples
 from torch import Tensor
 
-from driftwise.live.label_requests import Inbox, LabelRequester, Request, request_for
-from driftwise.live.label_source import FEWEST_FRESH, LiveLabels
+from driftwise.live.label_requests import Inbox, LabelRequester, Request
+from driftwise.live.label_source import MIN_FRESH, LiveLabels
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import Window
 from driftwise.metrics import Ledger
@@ -30,9 +30,9 @@ class Labeller:
         answers: bool = True,
     ) -> None:
         self.truth = np.array(truth)
-        self.answers = answers
-        self.window = Window(NOTHING, LiveSettings(recent_rows=keeps), trust_guesses=True)
-        self.window.wait(samples([-1] * len(truth)))
+        self.predictable = answers
+        self.window = Window(NOTHING, LiveSettings(recent_rows=keeps), trust_predictions=True)
+        self.window.unlabelled.add(samples([-1] * len(truth)))
         self.asked: list[Request] = []
         requester = LabelRequester(self._answer, Inbox(), seconds=30, max_label=lambda: 9)
         self.labels = LiveLabels(
@@ -40,18 +40,18 @@ class Labeller:
             Ledger(label_budget=budget),
             requester=requester,
             predict=lambda images: torch.from_numpy(self.truth)[images[:, 0].long()],
-            tell=lambda kind, **details: None,
-            now=now,
+            emit=lambda kind, **details: None,
+            current_from=now,
         )
 
     def come(self, count: int, first: int) -> None:
         """More samples of class 0."""
         self.truth = np.concatenate([self.truth, np.zeros(count, dtype=np.int64)])
-        self.window.wait(samples([-1] * count, first))
+        self.window.unlabelled.add(samples([-1] * count, first))
 
     def _answer(self, request: Request) -> np.ndarray | None:
         self.asked.append(request)
-        return self.truth[request.ids] if self.answers else None
+        return self.truth[request.ids] if self.predictable else None
 
 
 @pytest.mark.parametrize("budget", [0, 3, 4])
@@ -62,7 +62,7 @@ def test_a_class_that_gets_too_little_of_a_budget_is_left_without(budget: int) -
     for label, count in shares.items():
         assert len(mine.labels.ask(label, count)) == 0
     assert mine.labels.unmet == {0, 1}
-    learned = mine.labels.to_learn()
+    learned = mine.labels.unused()
     assert sum(map(len, learned)) == budget, "what was paid for is learned from all the same"
 
 
@@ -85,10 +85,10 @@ def test_of_samples_that_are_as_good_as_any_the_newest_are_asked_for() -> None:
     def anything(images: Tensor, count: int) -> Tensor:
         return torch.arange(count)
 
-    assert mine.labels.ask(0, FEWEST_FRESH, choose=anything).ids.tolist() == list(range(30, 40))
+    assert mine.labels.ask(0, MIN_FRESH, choose=anything).ids.tolist() == list(range(30, 40))
     mine.window.learned.add(samples([1] * 40, first=100))
-    assert mine.labels.ask(1, FEWEST_FRESH, choose=anything).ids.tolist() == [*range(130, 140)]
-    assert mine.labels.ask(1, FEWEST_FRESH).ids.tolist() == [*range(120, 130)], "none twice"
+    assert mine.labels.ask(1, MIN_FRESH, choose=anything).ids.tolist() == [*range(130, 140)]
+    assert mine.labels.ask(1, MIN_FRESH).ids.tolist() == [*range(120, 130)], "none twice"
 
 
 def test_what_came_before_the_samples_that_are_checked_is_guessed_at_by_nobody() -> None:
@@ -113,7 +113,7 @@ def test_labels_that_come_after_the_end_are_told_of() -> None:
 
     before = set(threading.enumerate())
     requester = LabelRequester(slow, inbox, seconds=0.01, max_label=lambda: 9)
-    assert requester.ask(request_for(samples([-1] * 3), 0)) is None
+    assert requester.ask(Request.of(samples([-1] * 3), 0)) is None
     (at_work,) = set(threading.enumerate()) - before
     with inbox.closing():
         pass

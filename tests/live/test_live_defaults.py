@@ -14,7 +14,7 @@ import torch
 from live_tools import accuracy, digits, live_learner, play, small_network
 from run_tools import complaint
 from same_state import same
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise.learner import Learner
@@ -27,7 +27,7 @@ QUIET = digits(0, turn=None)
 
 def steps_of(mine: driftwise.LiveLearner) -> int:
     assert mine._engine is not None
-    return mine._engine.parts.ledger.steps
+    return mine._engine.ledger.steps
 
 
 def test_digits_are_learned_in_one_pass() -> None:
@@ -79,7 +79,7 @@ def test_a_network_of_ones_own_gets_samples_as_they_are() -> None:
     mine = driftwise.LiveLearner(network)
     x = QUIET.images[:20].reshape(20, 64).astype(np.float32)
     mine.observe(x, QUIET.labels[:20])
-    inner = mine._published.newest  # type: ignore[union-attr]
+    inner = mine._snapshots.newest  # type: ignore[union-attr]
     inner.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
     mine._engine.predict(torch.from_numpy(x))  # type: ignore[union-attr]
     assert torch.equal(given[0], torch.from_numpy(x))
@@ -177,7 +177,7 @@ def weights(network: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def learner_of(mine: driftwise.LiveLearner) -> Learner:
-    return mine._engine.parts.learner  # type: ignore[union-attr]
+    return mine._engine.learner  # type: ignore[union-attr]
 
 
 def test_predictions_come_from_an_average_of_the_weights(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_predictions_come_from_an_average_of_the_weights(tmp_path: Path) -> None
             continue
         old = math.exp(-taken / min(12, 1 + steps / 10))
         expected = [old * kept + (1 - old) * new for kept, new in zip(expected, now, strict=True)]
-    averaged = weights(mine._published.newest)  # type: ignore[union-attr]
+    averaged = weights(mine._snapshots.newest)  # type: ignore[union-attr]
     for kept, right, last in zip(averaged, expected or [], now, strict=True):
         assert torch.allclose(kept, right, rtol=1e-4, atol=1e-6)
         assert not torch.allclose(kept, last, rtol=1e-2, atol=1e-4)
@@ -217,7 +217,7 @@ def test_weights_are_taken_as_they_are_where_no_average_is_wanted(settings: dict
     learner = learner_of(mine)
     own = learner.objective.predictor(learner.network)
     for kept, last in zip(
-        weights(mine._published.newest),  # type: ignore[union-attr]
+        weights(mine._snapshots.newest),  # type: ignore[union-attr]
         weights(own),
         strict=True,
     ):

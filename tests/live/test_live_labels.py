@@ -12,12 +12,12 @@ import pytest
 import torch
 from live_tools import Digits, digits, live_learner, play
 from run_tools import complaint
-from test_keeper_drift import upkeep_of
+from test_live_drift import engine_of
 
 import driftwise
-from driftwise.live.engine import BatchOutcome, _Look
+from driftwise.live.engine import BatchOutcome
 from driftwise.live.label_requests import Request
-from driftwise.live.observation import Observation
+from driftwise.live.reporter import Observation
 
 
 def learned_then_silent(
@@ -92,7 +92,7 @@ def test_no_more_labels_are_asked_for_than_the_budget_allows(budget: int) -> Non
     mine = live_learner(detector="combined", check_rows=20, labels=ask, label_budget=budget)
     learned_then_silent(mine, stream, until=4)
     assert sum(map(len, ask.requests)) <= budget
-    assert upkeep_of(mine).parts.ledger.labels["adaptation"] <= budget
+    assert engine_of(mine).ledger.labels["adaptation"] <= budget
     assert bool(ask.requests) == (budget > 0)
 
 
@@ -136,7 +136,7 @@ def test_labels_that_may_still_come_are_kept_within_the_budget() -> None:
     for request in asked:
         mine.answer(request.ids, stream.labels[request.ids])
     mine.observe(stream.images[:0])
-    ledger = upkeep_of(mine).parts.ledger
+    ledger = engine_of(mine).ledger
     assert ledger.labels["adaptation"] == sum(map(len, asked))
 
 
@@ -204,13 +204,13 @@ def test_what_a_callback_leaves_out_of_a_mapping_may_come_later() -> None:
     mine = live_learner(detector="combined", check_rows=20, labels=some)
     seen = learned_then_silent(mine, stream, until=1)
     assert any("may still come" in note for note in seen[-1].notes)
-    given = upkeep_of(mine).parts.ledger.labels["adaptation"]
+    given = engine_of(mine).ledger.labels["adaptation"]
     assert given > 0
     assert sorted(number for each in mine.open_requests for number in each.ids) == sorted(later)
     mine.answer(later, stream.labels[later])
     observed = mine.observe(stream.images[:0])
     assert not any("no longer kept" in note for note in observed.notes)
-    assert upkeep_of(mine).parts.ledger.labels["adaptation"] == given + len(later)
+    assert engine_of(mine).ledger.labels["adaptation"] == given + len(later)
     assert mine.open_requests == ()
 
 
@@ -245,7 +245,7 @@ def test_a_callback_that_blocks_is_left_behind_and_its_answer_taken_up_later() -
     release.set()
     wait_for(lambda: len(mine._inbox.state_dict()["answers"]) == 1)
     after = mine.observe(stream.images[:1])
-    assert upkeep_of(mine).parts.ledger.labels["adaptation"] == len(calls[0])
+    assert engine_of(mine).ledger.labels["adaptation"] == len(calls[0])
     assert f"labels_late_total {len(calls[0])}\n" in mine.counters
     right = int((stream.labels[calls[0].ids] == calls[0].label).sum())
     assert (calls[0].label in after.adapted) == (right >= 10)
@@ -266,7 +266,7 @@ def test_late_answers_realign_a_class_that_waited() -> None:
     # The answers may show that others have drifted, too.
     assert set(after.adapted) == set(waiting) | set(after.drifted)
     assert mine.waiting == ()
-    memory = upkeep_of(mine).parts.learner.memory
+    memory = engine_of(mine).learner.memory
     for label in waiting:
         assert int(memory.samples_of(label).ids.min()) >= since
 
@@ -279,7 +279,7 @@ def test_answers_are_taken_up_in_the_order_in_which_they_came() -> None:
     for number in samples[::-1]:
         mine.answer([number], [stream.labels[number]])
     mine.observe(stream.images[160:161])
-    learned = upkeep_of(mine).window.learned.samples().ids
+    learned = engine_of(mine).window.learned.samples().ids
     late = [number for number in learned.tolist() if number >= 100]
     assert late == sorted(late, reverse=True)
     assert len(late) >= 20
@@ -294,7 +294,7 @@ def test_the_last_of_two_answers_to_one_sample_does_not_count_and_gone_samples_a
     mine.answer(first, stream.labels[100:110])
     seen = mine.observe(stream.images[110:120])
     assert "10 labels came for samples that are no longer kept" in seen.notes
-    ids = upkeep_of(mine).window.learned.samples().ids.tolist()
+    ids = engine_of(mine).window.learned.samples().ids.tolist()
     assert len(set(ids)) == len(ids)
 
 
@@ -303,8 +303,8 @@ def test_samples_that_say_how_classes_look_are_not_trained_on_when_labels_come_f
     mine = live_learner(reference_size=10)
     play(mine, stream, samples=100)
     ids = mine.observe(stream.images[100:200]).ids
-    engine = upkeep_of(mine)
-    refers = engine.window.guessed.refers_to(torch.from_numpy(ids)).numpy()
+    engine = engine_of(mine)
+    refers = engine.window.predicted.is_reference(torch.from_numpy(ids)).numpy()
     assert refers.any()
     mine.answer(ids, stream.labels[ids])
     mine.observe(stream.images[200:201])
@@ -313,24 +313,23 @@ def test_samples_that_say_how_classes_look_are_not_trained_on_when_labels_come_f
     assert not learned.isdisjoint(ids[~refers].tolist())
 
 
-def test_samples_that_were_rehearsed_by_a_guess_say_no_more_how_classes_look() -> None:
+def test_samples_that_were_rehearsed_by_a_predicted_label_are_not_monitored() -> None:
     stream = digits(0, classes=5, turn=None)
     mine = live_learner(reference_size=30)
     play(mine, stream, samples=150)
     mine.observe(stream.images[150:200])
-    engine = upkeep_of(mine)
-    track = engine.window.guessed
-    look = _Look(number=2, known_classes=(0,), track=engine.window.given)
-    done = BatchOutcome(predicted=torch.empty(0))
-    labels = engine._labels(done, look, asking=False, now=150)
-    guessed = labels.unlabelled()
-    assert guessed.ids.tolist() == list(range(150, 200))
-    before = track.state_dict()
-    assert torch.isin(before["collected"]["ids"], guessed.ids).any()
-    batch = replace(guessed[:20], labels=torch.from_numpy(stream.labels[150:170]))
-    engine._bench(engine.parts.given, look, labels, done).rehearse(batch)
+    engine = engine_of(mine)
+    monitored, outcome = engine.window.predicted, BatchOutcome()
+    labels = engine._label_source(outcome, (0,), engine.window.labelled, 150)
+    unlabelled = labels.unlabelled()
+    assert unlabelled.ids.tolist() == list(range(150, 200))
+    before = monitored.state_dict()
+    assert torch.isin(before["collected"]["ids"], unlabelled.ids).any()
+    batch = replace(unlabelled[:20], labels=torch.from_numpy(stream.labels[150:170]))
+    task = engine._task((0,), engine.window.labelled)
+    engine._context(engine.components.labelled, task, labels, outcome).rehearse(batch)
     for queue in ("collected", "current"):
-        assert not torch.isin(track.state_dict()[queue]["ids"], batch.ids).any()
+        assert not torch.isin(monitored.state_dict()[queue]["ids"], batch.ids).any()
     assert labels.unlabelled().ids.tolist() == list(range(170, 200))
 
 

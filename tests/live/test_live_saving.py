@@ -54,7 +54,7 @@ def load() -> Iterator[Load]:
 
     yield it
     for each in loaded:
-        each._let_go()
+        each._release()
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,19 @@ def iter_labels(labels: np.ndarray) -> Any:
     return lambda request: labels[request.ids]
 
 
-def test_a_keeper_around_a_network_of_ones_own_is_loaded_around_the_same(
+def test_a_live_learner_around_a_network_of_ones_own_is_loaded_around_the_same(
     tmp_path: Path, load: Load
 ) -> None:
     stream = digits(0, turn=None)
     with live_learner(small_network(3), folder=tmp_path / "it") as mine:
         play(mine, stream, samples=300)  # ten classes: it has grown
         expected = mine.predict_proba(stream.images)
-    assert "the network it was made with" in complaint(
+    assert "needs its network again" in complaint(
         lambda: driftwise.LiveLearner.load(tmp_path / "it")
     )
     loaded = load(tmp_path / "it", small_network(3))
     assert np.array_equal(loaded.predict_proba(stream.images), expected)
-    assert loaded.samples == 300
+    assert loaded.num_samples == 300
     assert loaded.classes == tuple(range(10))
     assert same(state_of(loaded), state_of(mine))
 
@@ -140,7 +140,7 @@ def test_answers_that_wait_are_saved_and_taken_up_after_a_restart(
     mine.answer(ids, stream.labels[ids])
     mine.save()
     after = mine.observe(stream.images[150:160])
-    mine._let_go()  # as a crash would: nothing is saved
+    mine._release()  # as a crash would: nothing is saved
     loaded = load(tmp_path / "it")
     again = loaded.observe(stream.images[150:160])
     assert again.loss == after.loss is not None
@@ -154,7 +154,7 @@ def test_a_detector_that_goes_by_labels_says_once_that_other_samples_are_not_wat
     with live_learner(detector="reconstruction", folder=tmp_path / "it") as mine:
         play(mine, stream, samples=20)
         first = mine.observe(stream.images[20:30])
-    assert "this detector goes by labels: samples without are not watched" in first.notes
+    assert "this detector needs labels: unlabelled samples are not monitored" in first.notes
     assert load(tmp_path / "it").observe(stream.images[30:40]).notes == ()
 
 
@@ -178,7 +178,7 @@ def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
     mine = live_learner(folder=tmp_path / "it")
     mine.observe(digits(0).images[:10], digits(0).labels[:10])
     mine.save()
-    script = f"import driftwise; driftwise.Keeper.load({str(tmp_path / 'it')!r})"
+    script = f"import driftwise; driftwise.LiveLearner.load({str(tmp_path / 'it')!r})"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=ENVIRONMENT, check=False
     )
@@ -192,7 +192,7 @@ def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_taken_or_holds_other_things_is_refused(tmp_path: Path) -> None:
     live_learner(folder=tmp_path / "it").close()
     text = complaint(lambda: live_learner(folder=tmp_path / "it"))
-    assert "go on with Keeper.load" in text
+    assert "go on with LiveLearner.load" in text
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("dear")
     assert "holds files but no run" in complaint(lambda: live_learner(folder=tmp_path / "letters"))
@@ -214,14 +214,16 @@ def test_a_run_of_a_benchmark_is_no_keeper(finished: Path) -> None:
     assert "no live learner" in complaint(lambda: driftwise.LiveLearner.load(finished))
 
 
-def test_a_keeper_without_a_folder_cannot_be_saved_and_says_so() -> None:
+def test_a_live_learner_without_a_folder_cannot_be_saved_and_says_so() -> None:
     assert "make the live learner with a folder" in complaint(live_learner().save)
 
 
-def test_a_keeper_saved_before_anything_came_is_loaded_as_such(tmp_path: Path, load: Load) -> None:
+def test_a_live_learner_saved_before_anything_came_is_loaded_as_such(
+    tmp_path: Path, load: Load
+) -> None:
     live_learner(folder=tmp_path / "it").close()
     loaded = load(tmp_path / "it")
-    assert loaded.samples == 0
+    assert loaded.num_samples == 0
     loaded.observe(digits(0).images[:10], digits(0).labels[:10])
 
 
@@ -232,7 +234,7 @@ def test_an_error_between_batches_costs_nothing(tmp_path: Path, load: Load) -> N
         mine.on("closed", lambda event: told.append(event.kind))
         mine.observe(stream.images[:10], stream.labels[:10])
         raise KeyError("somebody's mistake")
-    assert load(tmp_path / "it").samples == 10
+    assert load(tmp_path / "it").num_samples == 10
     assert told == ["closed"]
 
 
@@ -249,7 +251,7 @@ def test_what_a_broken_batch_left_behind_is_not_saved(
 
         monkeypatch.setattr(LiveEngine, "_check", interrupted)
         mine.observe(stream.images[10:20], stream.labels[10:20])
-    assert load(tmp_path / "it").samples == 10
+    assert load(tmp_path / "it").num_samples == 10
 
 
 def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) -> None:
@@ -265,7 +267,7 @@ def test_whoever_is_told_of_a_save_finds_it_there(tmp_path: Path, load: Load) ->
         mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
         mine.save()
     mine.close()
-    assert [load(each).samples for each in copies] == [10, 20]
+    assert [load(each).num_samples for each in copies] == [10, 20]
 
 
 def test_nobody_is_told_of_a_save_that_failed(
@@ -313,7 +315,7 @@ def test_no_label_is_taken_that_will_not_be_saved(tmp_path: Path, load: Load) ->
     assert len(load(tmp_path / "it")._inbox.empty()[0]) == len(accepted) > 0
 
 
-def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
+def test_a_callback_that_closes_the_live_learner_gets_its_way_when_all_is_told(
     tmp_path: Path, load: Load
 ) -> None:
     stream, mine = digits(0), live_learner(folder=tmp_path / "it")
@@ -322,7 +324,7 @@ def test_a_callback_that_closes_the_keeper_gets_its_way_when_all_is_told(
     assert seen.new_classes
     with pytest.raises(driftwise.UserError, match="has been closed"):
         mine.observe(stream.images[:20])
-    assert load(tmp_path / "it").samples == 20
+    assert load(tmp_path / "it").num_samples == 20
 
 
 def test_the_log_tells_what_happened_line_by_line(tmp_path: Path) -> None:
@@ -345,13 +347,13 @@ def test_what_is_left_of_a_batch_that_broke_off_is_not_copied_either() -> None:
     stream = digits(0)
     mine = live_learner()
     mine.observe(stream.images[:10], stream.labels[:10])
-    assert copy.deepcopy(mine).samples == 10
+    assert copy.deepcopy(mine).num_samples == 10
     mine._failure = "no room left"
     assert "broke off in the middle of a batch" in complaint(lambda: copy.deepcopy(mine))
     assert "broke off in the middle of a batch" in complaint(lambda: pickle.dumps(mine))
 
 
-def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_it(
+def test_a_live_learner_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_it(
     tmp_path: Path, load: Load
 ) -> None:
     class Interrupting(torch.nn.Module):
@@ -374,7 +376,7 @@ def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_i
     mine.save()
     said = mine.predict(stream.images[:10])
     assert mine._engine is not None
-    vars(mine._engine.parts.learner.network)["fails"] = True
+    vars(mine._engine.learner.network)["fails"] = True
     with pytest.raises(RuntimeError, match="no room left"):
         mine.observe(stream.images[10:20], stream.labels[10:20])
     for call in (
@@ -386,7 +388,7 @@ def test_a_keeper_that_broke_off_in_a_batch_only_predicts_and_saves_nothing_of_i
         told = complaint(call)
         assert "broke off in the middle of a batch (" in told
         assert "no room left" in told
-        assert "Keeper.load" in told
+        assert "LiveLearner.load" in told
     assert np.array_equal(mine.predict(stream.images[:10]), said)
     mine.close()
-    assert load(tmp_path / "it", Interrupting()).samples == 10
+    assert load(tmp_path / "it", Interrupting()).num_samples == 10

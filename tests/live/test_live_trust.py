@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from live_tools import digits, live_learner, play
 from run_tools import complaint, events_of
-from test_keeper_drift import upkeep_of
-from test_keeper_input import vectors
-from test_keeper_labels import Oracle, learned_then_silent
+from test_live_drift import engine_of
+from test_live_input import vectors
+from test_live_labels import Oracle, learned_then_silent
 
 import driftwise
 from driftwise.drift_handler import DriftHandler
@@ -30,7 +30,7 @@ def asking_keeper(ask: Any, **settings: Any) -> driftwise.LiveLearner:
     return live_learner(detector="combined", check_rows=20, labels=ask, **settings)
 
 
-def test_weights_that_burst_are_neither_published_nor_saved(tmp_path: Path) -> None:
+def test_weights_that_burst_are_neither_snapshots_nor_saved(tmp_path: Path) -> None:
     x, y = vectors(200)
     mine = live_learner("mlp", folder=tmp_path / "kept", lr=0.1, outlier_factor=None)
     mine.observe(x, y)
@@ -102,10 +102,10 @@ def test_what_a_callback_has_saved_and_what_is_logged_agree(tmp_path: Path) -> N
     for _, images, labels in CHANGING.batches():
         if mine.observe(images, labels).adapted:
             break
-    mine._let_go()  # as if killed: nothing more is saved
+    mine._release()  # as if killed: nothing more is saved
     with driftwise.LiveLearner.load(folder) as again:
         adapted = sum(len(e["classes"]) for e in events_of(folder) if e["event"] == "realigned")
-        assert f"driftwise_repairs_total {adapted}\n" in again.counters
+        assert f"driftwise_adaptations_total {adapted}\n" in again.counters
         assert adapted > 0
 
 
@@ -117,8 +117,8 @@ def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
     asked: list[tuple[bool, bool]] = []
 
     def follow_up(handler: DriftHandler, context: AdaptationContext) -> tuple[str, ...]:
-        engine = upkeep_of(mine)
-        asked.append((handler is engine.parts.given, engine.window.given.follows))
+        engine = engine_of(mine)
+        asked.append((handler is engine.components.labelled, engine.window.labelled.has_current))
         return ()
 
     monkeypatch.setattr(DriftHandler, "follow_up", follow_up)
@@ -135,7 +135,7 @@ def test_silence_of_a_check_that_could_say_nothing_is_told() -> None:
     assert len(told) == len(set(told)) > 0
     assert "distinct samples cannot reach the level" in told[0]
     assert not any(each.drifted for each in seen)
-    assert f"driftwise_classes_untestable {len(upkeep_of(mine).untestable)}\n" in mine.counters
+    assert f"driftwise_classes_untestable {len(engine_of(mine).untestable)}\n" in mine.counters
 
 
 def test_what_is_not_known_yet_is_not_counted() -> None:
@@ -174,7 +174,7 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
             play(mine, stream, samples=200)
     assert "catch_up_steps" not in (tmp_path / "kept" / "config.json").read_text()
     with driftwise.LiveLearner.load(tmp_path / "kept") as again:
-        assert again.samples == 200
+        assert again.num_samples == 200
         assert again._settings.catch_up_steps == 100
         again.observe(stream.images[200:210], stream.labels[200:210])
 
@@ -189,4 +189,4 @@ def test_a_batch_of_any_size_is_checked_in_bounded_time() -> None:
     seen = mine.observe(many)
     assert seen.verdicts
     assert max(verdict.num_current for verdict in seen.verdicts) <= 1000
-    assert len(upkeep_of(mine).window.unlabelled) == 100
+    assert len(engine_of(mine).window.unlabelled) == 100

@@ -46,9 +46,9 @@ def test_a_drift_is_dated_and_realigned_with_samples_that_came_since() -> None:
     assert seen.drifted == seen.adapted == (0,)
     assert start > stream.turn + 20
     assert mine._engine is not None
-    parts = mine._engine.parts
-    onset = monitor_of(parts.given).onset(0)
-    ids = parts.learner.memory.samples_of(0).ids
+    components = mine._engine.components
+    onset = monitor_of(components.labelled).onset(0)
+    ids = components.learner.memory.samples_of(0).ids
     assert onset is not None
     assert int(ids.min()) >= onset, "none from before the drift as it was dated"
     assert int(ids.min()) < start - 15, "and not only those since the last sample that was watched"
@@ -91,5 +91,6 @@ def test_samples_without_labels_are_told_to_be_unwatched() -> None:
     mine = driftwise.LiveLearner("mlp", **SETTINGS)
     seen = play(mine, digits(0, classes=3, turn=None), known=0.5, samples=60)
     assert (
-        sum("samples without are not watched" in note for each in seen for note in each.notes) == 1
+        sum("unlabelled samples are not monitored" in note for each in seen for note in each.notes)
+        == 1
     )

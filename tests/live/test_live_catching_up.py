@@ -10,10 +10,10 @@ import pytest
 from live_tools import Digits, digits, live_learner
 from run_tools import complaint
 from same_state import same
-from test_keeper_labels import Oracle
+from test_live_labels import Oracle
 
 import driftwise
-from driftwise.live.observation import Observation
+from driftwise.live.reporter import Observation
 
 STREAM = digits(0, classes=5, turn=450)
 
@@ -27,7 +27,7 @@ def silent_from(mine: driftwise.LiveLearner, stream: Digits, *, until: int) -> l
     return [
         mine.observe(images, labels if start < stream.turn - 100 else None)
         for start, images, labels in stream.batches()
-        if mine.samples <= start < until
+        if mine.num_samples <= start < until
     ]
 
 

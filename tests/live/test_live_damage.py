@@ -25,29 +25,29 @@ def saved_twice(folder: Path) -> None:
             break
         mine.observe(images, labels)
         mine.save()
-    mine._let_go()
+    mine._release()
 
 
-def test_a_keeper_that_falls_back_to_the_state_before_says_so(tmp_path: Path) -> None:
+def test_a_live_learner_that_falls_back_to_the_state_before_says_so(tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     (tmp_path / "it" / store.CHECKPOINT).write_bytes(b"half")
     with pytest.warns(UserWarning, match="is damaged.*going on from the checkpoint before it"):
         mine = driftwise.LiveLearner.load(tmp_path / "it")
-    assert mine.samples == 100
+    assert mine.num_samples == 100
     mine.close()
 
 
-def test_a_keeper_of_which_nothing_is_saved_says_so(tmp_path: Path) -> None:
+def test_a_live_learner_of_which_nothing_is_saved_says_so(tmp_path: Path) -> None:
     mine = live_learner(folder=tmp_path / "it")
     play(mine, digits(), samples=50)
-    mine._let_go()
+    mine._release()
     with pytest.warns(UserWarning, match="nothing is saved in .*: the live learner begins anew"):
         mine = driftwise.LiveLearner.load(tmp_path / "it")
-    assert mine.samples == 0
+    assert mine.num_samples == 0
     mine.close()
 
 
-def test_a_state_that_no_keeper_has_saved_gets_one_line(tmp_path: Path) -> None:
+def test_a_state_that_no_live_learner_has_saved_gets_one_line(tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     (tmp_path / "it" / store.PREVIOUS).unlink()
     file = tmp_path / "it" / store.CHECKPOINT
@@ -78,7 +78,7 @@ FORGED: list[tuple[tuple[Any, ...], object]] = [
     (("parts", "seen", "mean"), torch.zeros(1, 1, dtype=torch.float64)),
     (("parts", "seen", "count"), "x"),
     (("parts", "seen", "flags"), {"1": [2]}),
-    (("teller", "counters", "rows_total"), [1]),
+    (("teller", "counters", "samples_total"), [1]),
     (("teller", "steps"), "x"),
     (("intake", "count"), (3,)),
     (("intake", "shape"), [2**61, 8, 1]),
@@ -117,7 +117,7 @@ def test_a_forged_state_is_refused_when_it_is_taken_up_in_one_line_that_names_it
 
 
 @pytest.mark.parametrize("lost", ["network", "detector"])
-def test_a_config_that_no_keeper_has_written_gets_one_line(lost: str, tmp_path: Path) -> None:
+def test_a_config_that_no_live_learner_has_written_gets_one_line(lost: str, tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     file = tmp_path / "it" / store.CONFIG
     config = json.loads(file.read_text())
@@ -139,7 +139,7 @@ def with_setting(folder: Path, name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["folder", "labels", "data"])
-def test_settings_of_a_folder_that_no_keeper_has_are_refused_and_lead_nowhere(
+def test_settings_of_a_folder_that_no_live_learner_has_are_refused_and_lead_nowhere(
     name: str, tmp_path: Path
 ) -> None:
     saved_twice(tmp_path / "it")
@@ -157,7 +157,7 @@ def test_settings_of_a_folder_that_are_of_no_use_name_the_folder(tmp_path: Path)
     assert told.startswith(f"{tmp_path / 'it'}: buffer_size must be a whole number")
 
 
-def test_a_keeper_without_a_whole_checkpoint_says_what_can_be_done(tmp_path: Path) -> None:
+def test_a_live_learner_without_a_whole_checkpoint_says_what_can_be_done(tmp_path: Path) -> None:
     saved_twice(tmp_path / "it")
     for name in (store.CHECKPOINT, store.PREVIOUS):
         (tmp_path / "it" / name).write_bytes(b"half")

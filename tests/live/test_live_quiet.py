@@ -1,9 +1,8 @@
-"""Streams in which nothing changes: how often a live learner cries wolf, and that it sees real ones."""
+"""Unlabelled streams of a rare class: false alarms stay at their level, and drift is found."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy import stats
 
 import driftwise
@@ -19,17 +18,22 @@ def samples(draw: np.random.Generator, count: int, rare: float) -> tuple[np.ndar
 
 def learned(draw: np.random.Generator, rare: float, seed: int) -> driftwise.LiveLearner:
     mine = driftwise.LiveLearner(
-        "mlp", detector="ks", adaptation="vanilla", seed=seed, reference_size=50
+        "mlp",
+        detector="ks",
+        adaptation="vanilla",
+        seed=seed,
+        reference_size=50,
+        batch_size=None,
+        replay_steps=2,
     )
     for _ in range(16):
         mine.observe(*samples(draw, 200, rare))
     return mine
 
 
-@pytest.mark.parametrize("rare", [0.1, 0.3])
-def test_a_class_that_is_rare_is_no_drift_of_the_others(rare: float) -> None:
-    """Samples without labels are told apart by predictions, of which some are wrong."""
-    streams, alarms = 12, 0
+def test_a_rare_class_is_no_drift_of_the_others() -> None:
+    """Unlabelled samples are grouped by predictions, of which some are wrong."""
+    rare, streams, alarms = 0.1, 12, 0
     for seed in range(streams):
         draw = np.random.default_rng(seed)
         mine = learned(draw, rare, seed)
@@ -39,7 +43,7 @@ def test_a_class_that_is_rare_is_no_drift_of_the_others(rare: float) -> None:
     assert alarms <= stats.binom.ppf(0.999, streams, 0.05)
 
 
-def test_classes_that_come_in_other_shares_than_before_have_not_drifted() -> None:
+def test_classes_in_other_proportions_have_not_drifted() -> None:
     streams, alarms = 12, 0
     for seed in range(streams):
         draw = np.random.default_rng(seed)
@@ -48,7 +52,7 @@ def test_classes_that_come_in_other_shares_than_before_have_not_drifted() -> Non
     assert alarms <= stats.binom.ppf(0.999, streams, 0.05)
 
 
-def test_a_rare_class_does_not_hide_what_has_moved() -> None:
+def test_a_rare_class_does_not_hide_a_drift() -> None:
     draw = np.random.default_rng(0)
     mine = learned(draw, 0.1, 0)
     seen = [mine.observe(samples(draw, 200, 0.1)[0] * [1, 4, 4, 4, 4, 4, 4, 4]) for _ in range(4)]

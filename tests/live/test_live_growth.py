@@ -11,7 +11,7 @@ import pytest
 import torch
 from live_tools import digits, live_learner, play, small_network
 from run_tools import complaint
-from test_keeper_drift import upkeep_of
+from test_live_drift import engine_of
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -34,11 +34,11 @@ def test_classes_that_arrive_in_mid_stream_are_learned_and_old_ones_kept(method:
     asked = stream.images[early][300:400]
     before = mine.predict_proba(asked)
     assert before.shape[1] == 3
-    engine = upkeep_of(mine)
-    kept = engine.parts.learner.logits(torch.from_numpy(asked))
-    engine.parts.learner.grow(6)  # what the next batch is going to do first
+    engine = engine_of(mine)
+    kept = engine.learner.logits(torch.from_numpy(asked))
+    engine.learner.grow(6)  # what the next batch is going to do first
     engine.outputs = 6
-    grown = engine.parts.learner.logits(torch.from_numpy(asked))
+    grown = engine.learner.logits(torch.from_numpy(asked))
     torch.testing.assert_close(grown[:, :3], kept, rtol=1e-6, atol=1e-6)
     assert np.array_equal(engine.predict(torch.from_numpy(asked)), before.argmax(axis=1))
 
@@ -83,10 +83,10 @@ def test_a_label_never_seen_is_refused_where_growth_is_switched_off() -> None:
     few = stream.labels < 3
     mine = live_learner(small_network(3), grow=False)
     mine.observe(stream.images[few][:20], stream.labels[few][:20])
-    before = mine.samples, mine.predict_proba(stream.images[:9])
+    before = mine.num_samples, mine.predict_proba(stream.images[:9])
     text = complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
     assert "labels are at most 2 here; got 7" in text
-    assert mine.samples == before[0], "and nothing was taken of the batch"
+    assert mine.num_samples == before[0], "and nothing was taken of the batch"
     assert np.array_equal(mine.predict_proba(stream.images[:9]), before[1])
     mine.observe(stream.images[few][20:30], stream.labels[few][20:30])
 
@@ -95,7 +95,7 @@ def test_growth_switched_off_holds_for_the_first_batch_and_for_answers_too() -> 
     stream = digits(0, turn=None)
     mine = live_learner(small_network(3), grow=False)
     assert "at most 2" in complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
-    assert mine.samples == 0
+    assert mine.num_samples == 0
     mine.observe(stream.images[:2])
     assert "at most 2" in complaint(lambda: mine.answer([0], [3]))
 
@@ -148,8 +148,9 @@ class Summed(Listed):
 ORDERS = [("body", "head", "aux"), ("head", "body"), ("aux", "head", "body"), ("body", "head")]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+@pytest.mark.parametrize(
+    ("order", "method"), list(zip((*ORDERS, ORDERS[0]), METHODS, strict=True)), ids=str
+)
 def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     order: tuple[str, ...], method: str
 ) -> None:
@@ -158,7 +159,7 @@ def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     network = Listed(*order)
     mine = live_learner(network, method=method, momentum=0.9, normalise=True)
     mine.observe(stream.images[few][:20], stream.labels[few][:20])
-    learner = upkeep_of(mine).parts.learner
+    learner = engine_of(mine).learner
     for start in range(0, 40, 10):
         mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
     learner.restart()
@@ -171,9 +172,10 @@ def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     assert network.head.out_features == 3, "the original is left alone"
 
 
-@pytest.mark.parametrize("grown", [False, True])
-@pytest.mark.parametrize("order", ORDERS, ids="-".join)
-def test_a_keeper_taken_up_again_still_knows_what_is_to_grow(
+@pytest.mark.parametrize(
+    ("order", "grown"), list(zip(ORDERS, (False, True, True, False), strict=True)), ids=str
+)
+def test_a_live_learner_taken_up_again_still_knows_what_is_to_grow(
     order: tuple[str, ...], grown: bool, tmp_path: Path
 ) -> None:
     images, network = digits(0).images, Listed(*order)
@@ -197,7 +199,7 @@ def test_a_backbone_of_ones_own_grows_where_it_makes_its_outputs() -> None:
     mine = live_learner(f"{__name__}:Backbone")
     mine.observe(images[:3], [0, 1, 2])
     mine.observe(images[:2], [0, 4])
-    upkeep_of(mine).parts.learner.restart()
+    engine_of(mine).learner.restart()
     mine.observe(images[:2], [0, 4])
     assert mine.predict_proba(images[:4]).shape == (4, 5)
 
@@ -223,7 +225,7 @@ def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
         )
         mine.observe(images[:3], [0, 1, 2])
     assert mine.classes == (0, 1, 2)
-    assert mine.samples == 6
+    assert mine.num_samples == 6
 
 
 def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:
@@ -232,7 +234,7 @@ def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:
     chance = torch.get_rng_state()
     mine.observe(digits(0).images[:3], [0, 1, 2])
     assert torch.equal(torch.get_rng_state(), chance)
-    layers = [vars(each) for each in upkeep_of(mine).parts.learner.network.modules()]
+    layers = [vars(each) for each in engine_of(mine).learner.network.modules()]
     more = [
         vars_.keys() - given.keys()
         for vars_, given in zip(layers, map(vars, network.modules()), strict=True)

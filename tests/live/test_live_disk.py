@@ -14,12 +14,12 @@ import pytest
 from live_tools import digits, live_learner
 from run_tools import complaint, events_of
 from same_state import same
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise.errors import RunFailure
 from driftwise.live import events as log_module
-from driftwise.live import live_learner as keeper_module
+from driftwise.live import live_learner as live_module
 from driftwise.live.events import Event
 from driftwise.runs import store
 
@@ -86,7 +86,7 @@ TROUBLES: dict[str, Callable[[Path], contextlib.AbstractContextManager[None]]] =
 def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
     trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(live_module, "RETRY_SECONDS", 0.0)
     folder, undisturbed = tmp_path / "it", live_learner(seed=3)
     mine = live_learner(folder=folder, seed=3)
     for each in (mine, undisturbed):
@@ -105,9 +105,9 @@ def test_whatever_the_disk_refuses_nothing_that_was_learned_is_lost(
         observe(undisturbed, start)
     assert not observe(mine, 30).notes, "saved by itself, and logged, once the disk takes it"
     observe(undisturbed, 30)
-    mine._let_go()  # as if killed: nothing more is saved
+    mine._release()  # as if killed: nothing more is saved
     again = driftwise.LiveLearner.load(folder)
-    assert again.samples == 40
+    assert again.num_samples == 40
     state, expected = state_of(again), state_of(undisturbed)
     assert state["teller"]["counters"].pop("save_failures_total") == 2
     assert state["teller"]["counters"].pop("log_failures_total") >= 2
@@ -134,10 +134,10 @@ def test_a_folder_that_was_removed_for_good_is_saved_to_once_there_is_one_again(
     folder.mkdir()
     mine.save()
     assert "in use by another process" in complaint(lambda: driftwise.LiveLearner.load(folder))
-    mine._let_go()
+    mine._release()
     with pytest.warns(UserWarning, match=r"events\.jsonl is not as it was written"):
         again = driftwise.LiveLearner.load(folder)
-    assert again.samples == 20
+    assert again.num_samples == 20
     again.close()
 
 
@@ -162,7 +162,7 @@ def test_a_log_that_cannot_be_written_keeps_the_newest_lines_and_counts_the_othe
         for start in range(10, 60, 10):
             observe(mine, start)
     observe(mine, 60)
-    mine._let_go()
+    mine._release()
     logged = [(event["event"], event["step"]) for event in events_of(tmp_path / "it")]
     newest = [(kind, step) for step in (6, 7) for kind in ("classes", "grown")]
     assert logged == [("classes", 1), *newest]
@@ -177,7 +177,7 @@ def test_no_line_of_the_log_is_long_whatever_came(tmp_path: Path) -> None:
     mine.on("refused", heard.append)
     x[:] = float("nan")
     mine.observe(x)
-    mine._let_go()
+    mine._release()
     (refused,) = [event for event in events_of(tmp_path / "it") if event["event"] == "refused"]
     assert refused["rows"] == list(range(20))
     assert refused["num_rows"] == 600
@@ -216,8 +216,8 @@ def test_a_log_that_was_turned_over_since_the_last_save_returns_to_it(
     mine.save()
     before = (folder / store.EVENTS).read_bytes()
     while not (folder / store.OLDER_EVENTS).exists():
-        observe(mine, mine.samples)
-    mine._let_go()  # as if killed
+        observe(mine, mine.num_samples)
+    mine._release()  # as if killed
     again = driftwise.LiveLearner.load(folder)  # which warns of nothing
     assert (folder / store.EVENTS).read_bytes() == before
     again.close()

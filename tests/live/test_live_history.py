@@ -12,7 +12,7 @@ from live_tools import small_network
 from run_tools import complaint
 from same_state import same
 from scipy import stats
-from test_keeper_saving import state_of
+from test_live_saving import state_of
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
@@ -85,16 +85,16 @@ def test_history_is_neither_learned_nor_counted_and_bounded() -> None:
     past, labels, x, y = parts(2)
     mine = driftwise.LiveLearner("mlp", reference_size=20)
     mine.fit_reference(past, labels)
-    assert mine.samples == 0
+    assert mine.num_samples == 0
     assert mine.classes == ()
     assert "nothing has been learned" in complaint(lambda: mine.predict(x[:1]))
     engine = mine._engine
     assert engine is not None
-    assert len(engine.parts.learner.memory) == 0
-    kept = engine.window.given._references
+    assert len(engine.learner.memory) == 0
+    kept = engine.window.labelled._references
     assert {label: len(ids) for label, ids in kept.items()} == dict.fromkeys(range(10), 20)
     mine.observe(x[:20], y[:20])
-    assert mine.samples == 20
+    assert mine.num_samples == 20
 
 
 @pytest.mark.parametrize("after", [0, 40])
@@ -102,7 +102,7 @@ def test_pauses_change_no_bit(after: int, tmp_path: Path) -> None:
     past, labels, x, y = parts(3, classes=4)
 
     def until(mine: driftwise.LiveLearner, last: int) -> driftwise.LiveLearner:
-        for start in range(mine.samples, last, 20):
+        for start in range(mine.num_samples, last, 20):
             if start == after:
                 mine.fit_reference(past, labels)
             mine.observe(x[start : start + 20], y[start : start + 20])
@@ -123,4 +123,4 @@ def test_history_without_labels_is_refused_and_leaves_no_trace() -> None:
     assert "a label for each" in complaint(lambda: mine.fit_reference(past[:20], some))
     assert "a label for each" in complaint(lambda: mine.fit_reference(past[:0], []))
     assert mine._engine is None
-    assert mine.samples == 0
+    assert mine.num_samples == 0
