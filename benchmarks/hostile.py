@@ -45,7 +45,7 @@ RESIDENT = 700
 
 LOAD = "import sys, driftwise; driftwise.load(sys.argv[1])"
 KEEP = (
-    "import sys, numpy as np, driftwise; k = driftwise.Keeper.load(sys.argv[1]); "
+    "import sys, numpy as np, driftwise; k = driftwise.LiveLearner.load(sys.argv[1]); "
     "k.observe(np.zeros((4, 4)), [0, 1, 0, 1]); k.save(); k.close()"
 )
 GRID = {
@@ -322,10 +322,10 @@ refused = 0
 for number in range(20):
     folder = f"{sys.argv[1]}-{number}"
     try:
-        if sys.argv[1] == "live learner":
-            live learner = driftwise.Keeper.load(folder)
-            live learner.observe(np.zeros((4, 4)), [0, 1, 0, 1])
-            live learner._let_go()
+        if sys.argv[1] == "keeper":
+            learner = driftwise.LiveLearner.load(folder)
+            learner.observe(np.zeros((4, 4)), [0, 1, 0, 1])
+            learner._let_go()
         else:
             driftwise.load(folder).predict(np.zeros((2, 8, 8, 1), np.uint8))
     except (driftwise.UserError, driftwise.RunFailure) as error:
