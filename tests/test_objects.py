@@ -9,7 +9,6 @@ import pytest
 
 import driftwise as dw
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.types import Samples
 
 EQUAL = ("faa", "forgetting", "accuracy_matrix", "per_class_accuracy", "labels", "flops")
 
@@ -67,31 +66,6 @@ def test_objects_give_the_numbers_of_the_command_line_bit_for_bit(
     assert records[-1].labels == result["labels"]
     result.save(tmp_path / "objects")
     assert dw.write_report([tmp_path / "objects"], tmp_path / "report")
-
-
-def test_a_loop_written_by_hand_gives_the_same_numbers() -> None:
-    loop = loop_of(dw.methods.ER(), dw.detect.KS(), dw.adapt.Realign())
-    expected = [task.scores.accuracy for task in loop.run(stream_of_digits(), epochs=2)]
-
-    stream = stream_of_digits()
-    loop = loop_of(dw.methods.ER(), dw.detect.KS(), dw.adapt.Realign()).bind(stream)
-    accuracy = []
-    for task in stream.tasks():
-        _, adapted = loop.check_and_adapt(task)
-        samples = task.train()
-        with loop.ledger.phase("train"):
-            loop.learner.begin_task(task.new_classes)
-            for epoch in (1, 2):
-                loop.learner.begin_epoch(epoch, 2)
-                for batch in task.batches(samples, epoch=epoch):
-                    loop.learner.observe(batch)
-            loop.learner.end_task()
-        learned = [samples] if adapted.refilled is None else [samples, adapted.refilled]
-        renewed = (*adapted.renewed, *task.new_classes)
-        loop.renew_references(task, renewed, Samples.concat(learned))
-        with loop.ledger.phase("evaluate"):
-            accuracy.append(loop.evaluate(task).accuracy)
-    assert accuracy == expected
 
 
 def test_a_loop_has_one_stream_and_a_result_at_its_end() -> None:

@@ -639,7 +639,7 @@ def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: 
     edit("identified_helper", "X = 1\n")
     with pytest.warns(UserWarning, match="the source of custom parts has changed since"):
         again = driftwise.LiveLearner.load(tmp_path / "it", trust_imports=True)
-    assert again.samples == 4
+    assert again.num_samples == 4
     again.close()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pages import PAGES, block, commands, executes, python_blocks
+from pages import PAGES, block, commands, executes
 from PIL import Image
 from torch import nn
 
@@ -47,6 +47,27 @@ def test_a_benchmark_from_python(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'adaptation'" in capsys.readouterr().out
 
 
+@executes("README.md", "dw.DriftLoop")
+def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("README.md", "dw.DriftLoop")
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert found["task"].accuracy > 80
+    saved = result_of("runs/objects")
+    assert (saved["method"], saved["detector"], saved["adaptation"]) == ("der++", "combined", "amr")
+    assert saved["labels"] == found["task"].labels
+    assert {verdict["class"] for verdict in saved["verdicts"] if verdict["drifted"]} == {0, 1, 2, 3}
+
+
+@executes(ARCHITECTURE, "loop.check_and_adapt")
+def test_a_loop_by_hand_gives_the_numbers_of_the_loop() -> None:
+    found = run_block(ARCHITECTURE, "loop.check_and_adapt")
+    dw = found["dw"]
+    learner = dw.Learner(found["network"], dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=dw.adapt.Realign())
+    expected = [task.scores.accuracy for task in loop.run(found["stream"], epochs=2)]
+    assert found["accuracy"] == expected
+
+
 @executes("README.md", "LiveLearner")
 @pytest.mark.parametrize("seed", [0, 1, 2])  # ten: benchmarks/live_accuracy.py --readme
 def test_a_live_learner_reaches_what_the_readme_promises(
@@ -57,10 +78,10 @@ def test_a_live_learner_reaches_what_the_readme_promises(
     found: dict[str, Any] = {}
     exec(code.replace("load_digits(), 0\n", f"load_digits(), {seed}\n"), found)
     assert found["held_out"] > 0.9
-    assert found["live"].samples == 1500
+    assert found["live"].num_samples == 1500
     assert found["live"].waiting == ()
     printed = capsys.readouterr().out
-    assert "driftwise_rows_total 1500" in printed
+    assert "driftwise_samples_total 1500" in printed
     assert "driftwise_drifts_total 0" in printed
     assert Path("runs/live/checkpoint.safetensors").is_file()
 
@@ -115,19 +136,21 @@ def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
     assert result["faa"] == pytest.approx(np.mean(result["accuracy_matrix"][-1]))
 
 
-@executes(
-    ARCHITECTURE,
+OWN = (
     "class WeightedReplay",
     "class Brightness",
     "class FewLabels",
     "def stripes",
     "class TinyNet",
 )
+
+
+@executes(ARCHITECTURE, *OWN)
 @pytest.mark.parametrize("number", range(5))
 def test_a_component_of_your_own(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, words = python_blocks(ARCHITECTURE)[number], commands(ARCHITECTURE)[number]
+    code, words = block(ARCHITECTURE, OWN[number]), commands(ARCHITECTURE)[number]
     assert len(code.splitlines()) <= 30
     first = code.splitlines()[0].removeprefix("# ")
     Path(first).write_text(code)
@@ -192,7 +215,7 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["ask"](request) == [0, 0]
     exec(block(page, "for x, y in stream"), names)
     live = names["live"]
-    assert live.samples == 600
+    assert live.num_samples == 600
     exec(block(page, "fit_reference"), names)
     exec(block(page, 'live.on("drifted"'), names)
     live.observe(x[1200:1220], y[1200:1220])
