@@ -50,7 +50,9 @@ def test_samples_from_before_those_that_were_checked_realign_nothing() -> None:
     mine = live_learner(seed=1, check_rows=25, buffer_size=400)
     for start, images, labels in stream.batches():
         began = (
-            {} if start == 0 else {c: engine_of(mine).window.labelled.began(c) for c in range(3)}
+            {}
+            if start == 0
+            else {c: engine_of(mine).window.labelled.first_current(c) for c in range(3)}
         )
         seen = mine.observe(images, labels)
         if seen.verdicts:

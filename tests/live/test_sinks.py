@@ -184,7 +184,7 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
         def write(self, numbers: Any, step: int) -> None:
             raise ConnectionError("no network")
 
-        def tell(self, kind: str, text: str, step: int) -> None:
+        def write_text(self, kind: str, text: str, step: int) -> None:
             raise ConnectionError("no network")
 
         def close(self) -> None:

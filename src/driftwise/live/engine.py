@@ -140,9 +140,9 @@ class LiveEngine:
         """Classes, (samples,), by the averaged weights; -1: nothing has been learned yet."""
         if not len(images) or not bool(self.predictable.any()):
             return torch.full((len(images),), UNKNOWN)
-        snapshot = self._snapshot() if self.learner.steps else None
         learner = self.learner
-        logits = learner.logits_of(snapshot, images) if snapshot else learner.logits(images)
+        snapshot = self._snapshot() if learner.steps else None
+        logits = learner.logits(images) if snapshot is None else learner.logits_of(snapshot, images)
         # Outputs that were added in this very batch are not in the snapshot yet.
         predictable = self.predictable[: logits.shape[1]]
         return logits.masked_fill(~predictable, -torch.inf).argmax(dim=1)
@@ -290,8 +290,10 @@ class LiveEngine:
             verdicts, result = handler.check_and_adapt(task, context)
             if not by_labels and not self._measures_harm:
                 # By a reference of predictions, accuracy is the learner's own opinion.
-                no_harm = {"harm": None, "harm_error": None, "harm_unlabelled": None}
-                verdicts = tuple(replace(each, **no_harm) for each in verdicts)
+                verdicts = tuple(
+                    replace(each, harm=None, harm_error=None, harm_unlabelled=None)
+                    for each in verdicts
+                )
             unchanged = [each.label for each in verdicts if each.drifted is False]
             self.window.unchanged_until(
                 [label for label in unchanged if label not in self.waiting], next_id

@@ -222,7 +222,8 @@ class LiveLearner:
 
     def _observe(self, batch: InputBatch, engine: LiveEngine | None) -> Observation:
         self._reporter.steps += 1
-        outcome, failures = BatchOutcome(), []
+        outcome = BatchOutcome()
+        failures: list[str] = []
         if engine is not None:
             answers, failures = self._inbox.empty()
             steps = engine.learner.steps
@@ -554,7 +555,8 @@ class LiveLearner:
         if self._is_observing:
             self._failure = "its process was forked"
         self._inbox.reset_in_fork()
-        for snapshots in (self._snapshots, self._preview and self._preview.snapshots):
+        preview = None if self._preview is None else self._preview.snapshots
+        for snapshots in (self._snapshots, preview):
             if snapshots is not None:
                 snapshots.reset_in_fork()
 

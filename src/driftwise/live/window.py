@@ -53,10 +53,16 @@ class Window:
         """
         self._watch_every = settings.watch_every
         self._trust_predictions = trust_predictions
-        sizes = {"reference_size": settings.reference_size, "check_size": settings.check_rows}
-        self.labelled = MonitoredSamples(empty, **sizes)
+        self.labelled = MonitoredSamples(
+            empty, reference_size=settings.reference_size, check_size=settings.check_rows
+        )
         """monitored samples that came with labels"""
-        self.predicted = MonitoredSamples(empty, **sizes, check_together=True)
+        self.predicted = MonitoredSamples(
+            empty,
+            reference_size=settings.reference_size,
+            check_size=settings.check_rows,
+            check_together=True,
+        )
         """monitored samples by predicted class"""
         self.learned = SampleQueue(empty, max_size=settings.recent_rows)
         """labelled samples that were trained on"""
