@@ -96,7 +96,7 @@ class Slots:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The order of all slots, the classes of the occupied, and the members if they are kept."""
-        members = self._members or {}
+        members: Mapping[int, list[int]] = self._members or {}
         lists = [slot for label in sorted(members) for slot in members[label]]
         return {
             "order": torch.from_numpy(self.order.copy()),
