@@ -1,4 +1,8 @@
-"""Classifier two-sample test: can current samples be told from reference samples, both unseen?"""
+"""Classifier two-sample test (C2ST): can a classifier separate current from reference samples?
+
+Reference:
+    D. Lopez-Paz, M. Oquab. Revisiting classifier two-sample tests. ICLR, 2017.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
-"""Classes come as often as they like: samples told apart by predictions are compared in one mix.
+"""Class mix: samples grouped by predictions are compared under the same class frequencies.
 
-Among samples that are taken for a class there are samples of others, more of them the more often those
-come. A reference that holds classes in other shares than the stream would look like another class.
+Among the samples predicted to be of a class there are samples of other classes, in proportion to how
+frequent those are. With other class frequencies in the reference than in the stream, a group would
+differ without any drift.
+
+Reference:
+    M. Saerens, P. Latinne, C. Decaestecker. Adjusting the outputs of a classifier to new a priori
+    probabilities. Neural Computation, 14(1), 2002 (the EM iteration of `shares_in_stream`).
 """
 
 from __future__ import annotations
@@ -14,10 +19,10 @@ from torch import Tensor
 
 _ROUNDS = 200
 _USUAL_ROWS = 10
-"""of the stream, that what is usual counts for: predictions may say next to nothing of a class"""
+"""samples that the prior counts for: predictions may say little about a class"""
 
 MOST_UNSEEN = 0.1
-"""of a group, the share that classes may have of which no reference sample got into it"""
+"""of a group: the largest fraction of classes without a reference sample in it"""
 
 
 def shares_in_stream(
@@ -26,12 +31,13 @@ def shares_in_stream(
     current_groups: Tensor,
     usual: Callable[[int], float] = lambda _: 1.0,
 ) -> dict[int, float]:
-    """By class, the share of the stream that makes current predictions what they are.
+    """The fraction of each class in the stream that best explains the current predictions, by EM.
 
-    `labels` and `groups` are the classes of reference samples and what they are taken for, (samples,),
-    `current_groups` what current samples are; `usual` says how often a class has come so far. The
-    likeliest shares are found by repeating: how much of each prediction belongs to each class, and
-    so how much of the stream does.
+    Args:
+        labels: classes of the reference samples, (reference samples,).
+        groups: their predicted classes, (reference samples,).
+        current_groups: predicted classes of the current samples, (current samples,).
+        usual: how often a class has come so far, the prior.
     """
     if not len(labels):
         return {}
@@ -54,11 +60,11 @@ def shares_in_stream(
 
 
 def in_that_mix(labels: Tensor, groups: Tensor, shares: dict[int, float]) -> Tensor:
-    """bool (samples,): the most reference samples by which every group is mixed as the stream is.
+    """The largest subset of reference samples whose groups have the stream's class mix, a mask.
 
-    Of a class that comes too often for its group, samples are left out evenly, wherever they stand. A
-    group that frequent classes may well get into, although no reference sample of theirs did, is left
-    out as a whole: nobody knows what it should look like.
+    Of a class that is too frequent in its group, samples are left out at regular distances. A group
+    is left out altogether if frequent classes without a reference sample in it probably belong there.
+    The mask is bool (samples,).
     """
     classes, counts = np.unique(labels.numpy(), return_counts=True)
     names = np.unique(groups.numpy()).tolist()

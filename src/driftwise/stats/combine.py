@@ -1,7 +1,12 @@
-"""Several tests look at the same samples of a class: one p-value out of theirs.
+"""Combining the p-values of several tests on the same samples into one.
 
-Such p-values depend on one another in unknown ways. Each way to combine them says what it promises
-under that dependence; all take p-values (..., tests) and give p-values (...).
+The tests depend on one another in unknown ways. Each combination states its guarantee under that
+dependence; all take p-values (..., tests) and give p-values (...).
+
+References:
+    V. Vovk, R. Wang. Combining p-values via averaging. Biometrika, 107(4), 2020.
+    Y. Liu, J. Xie. Cauchy combination test. Journal of the American Statistical Association,
+    115(529), 2020.
 """
 
 from __future__ import annotations
@@ -20,11 +25,11 @@ PValues = npt.NDArray[np.float64]
 Combination = Callable[[PValues], PValues]
 
 _LARGEST_IN_CAUCHY = 0.99
-"""a discrete test can say exactly 1, whose quantile would outweigh any evidence"""
+"""a discrete test can give exactly 1, whose quantile is minus infinity"""
 
 
 def bonferroni(p_values: PValues) -> PValues:
-    """The smallest times their number: valid under every dependence, good when one test sees it.
+    """m min(p): valid under every dependence; powerful when a single test detects the drift.
 
     >>> bonferroni(np.array([0.01, 0.4, 0.7])).item()
     0.03
@@ -37,8 +42,8 @@ def harmonic(p_values: PValues) -> PValues:
     """Harmonic mean, calibrated for the worst case: valid under every dependence.
 
     The factor is the smallest one that holds for every joint distribution (Vovk and Wang 2020): 2
-    for two tests, below e log(tests) for more. Better than `bonferroni` when several tests see it,
-    worse when only one does.
+    for two tests, below e log(tests) for more. More powerful than `bonferroni` when several tests
+    detect the drift, less when only one does.
 
     >>> round(harmonic(np.array([0.01, 0.01])).item(), 3)
     0.02
@@ -50,12 +55,11 @@ def harmonic(p_values: PValues) -> PValues:
 
 
 def cauchy(p_values: PValues) -> PValues:
-    """Mean of their Cauchy quantiles: near the level under most dependences, with most power.
+    """Mean of Cauchy quantiles: close to the level under most dependences, the most powerful.
 
     Exact for independent and for equal p-values, and as the level goes to 0 whenever the statistics
     are pairwise normal (Liu and Xie 2020). At 0.05 it is an approximation: five equally correlated
-    normal tests reach 0.06, ten 0.065. Where that is too much, `bonferroni` and `harmonic` promise
-    more and find less.
+    normal tests reach 0.06, ten 0.065. Where that is too much, use `bonferroni` or `harmonic`.
 
     >>> round(cauchy(np.array([0.01, 0.01])).item(), 3)
     0.01
@@ -74,7 +78,7 @@ COMBINATIONS: dict[str, Combination] = {
 
 @lru_cache
 def worst_case_factor(tests: int) -> float:
-    """What the harmonic mean of p-values must be multiplied by to be a p-value in the worst case.
+    """The factor that makes the harmonic mean of p-values a p-value under every dependence.
 
     >>> worst_case_factor(1), worst_case_factor(2), round(worst_case_factor(3), 3)
     (1.0, 2.0, 2.746)

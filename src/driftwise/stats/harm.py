@@ -1,13 +1,12 @@
-"""Changed is not the same as harmful: how much accuracy a change costs the learner, in points.
+"""Harm: the accuracy that a change costs the learner, in percentage points.
 
-With labels of the current samples it is counted. Without, it is inferred from the learner's logits,
-assuming that the classes come in a known mix, that of the reference unless another is told. Current
-samples are dealt out to the classes of that mix as cheaply as possible, a sample costing a class what
-probability the learner denies it (transport). A mix that has changed unnoticed counts as harm; to
-read the mix off the predictions instead would take what is confidently wrong for a change of mix.
+With labels of the current samples it is counted. Without, it is inferred from the learner's logits
+under a known class mix, by default that of the reference: current samples are assigned to the classes
+of the mix at the least total cost, 1 - p(class) per sample (optimal transport). An unnoticed change of
+the mix counts as harm; estimating the mix from the predictions would take confident errors for one.
 
-Certainty alone misses what a learner gets wrong without a doubt, and most strong drifts are such:
-`benchmarks/detect_harm_share.py` measures two ways to go by it beside this one.
+Confidence alone misses confident errors, which most strong drifts cause:
+`benchmarks/detect_harm_share.py` compares two estimators based on it.
 """
 
 from __future__ import annotations
@@ -174,7 +173,9 @@ def _checked(logits: Tensor, labels: Tensor | None) -> _Side:
     if logits.ndim != 2 or (len(logits) and not logits.shape[1]):
         raise UserError(f"expected logits (samples, outputs); got {tuple(logits.shape)}")
     if not logits.isfinite().all():
-        raise UserError("logits hold NaN or infinity: leave such samples out, or mend the learner")
+        raise UserError(
+            "logits hold NaN or infinity: leave such samples out, or lower the learning rate"
+        )
     if labels is None:
         return _Side(logits.detach(), torch.empty(0, dtype=torch.int64))
     if labels.shape != logits.shape[:1] or labels.is_floating_point() or (labels < 0).any():

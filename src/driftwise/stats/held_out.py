@@ -1,9 +1,8 @@
-"""A score is learned on some samples and tested on the others: exact, and without permutations.
+"""Sample splitting: a score is fitted to some samples and tested on the others, without permutations.
 
-What a permutation test can say ends at one over the number of its permutations. Where a level is so
-small that it would take too many of them, a third of the samples of either side may say what to look
-at. The others, which that score never saw, are compared by the exact Kolmogorov-Smirnov test, whose
-p-values get as small as samples allow.
+The p-value of a permutation test is at least one over the number of permutations. Where the level
+would need too many of them, the score is fitted to a third of the samples of either side, and the
+others are compared by the exact Kolmogorov-Smirnov test, whose p-values have no such bound.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from driftwise.stats import ks
 from driftwise.stats.permutation import Evidence, Pair
 
 Score = Callable[[Tensor], Tensor]
-"""(samples, features) -> (samples,): how much each looks like a current sample"""
+"""(samples, features) -> (samples,), larger for samples more like the current ones"""
 
 Learn = Callable[[Tensor, Tensor], Score]
-"""reference and current features, (samples, features) each -> what tells them apart"""
+"""reference and current features, (samples, features) each -> a score that separates them"""
 
 
 def by_held_out_samples(
@@ -38,13 +37,13 @@ def by_held_out_samples(
 
 
 def smallest_held_out_p_value(num_reference: int, num_current: int) -> float:
-    """No test of such sizes gets below it."""
+    """The smallest p-value possible for such sizes."""
     learned_from = _num_to_learn(num_reference), _num_to_learn(num_current)
     return ks.smallest_p_value(num_reference - learned_from[0], num_current - learned_from[1])
 
 
 def witness(reference: Tensor, current: Tensor) -> Score:
-    """The function whose means MMD compares: how near current samples are, less how near others."""
+    """The witness function of MMD: mean kernel to current samples minus mean kernel to reference."""
     pooled = torch.cat([reference, current])
     distances = torch.cdist(pooled, pooled).square()
     apart = distances[distances > 0]
@@ -75,7 +74,7 @@ def separating(reference: Tensor, current: Tensor, *, ridge: float = 0.01) -> Sc
 
 
 def _parted(samples: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Samples to learn from, and samples to judge by, at random."""
+    """A random third to fit to, and the others to test."""
     order = torch.randperm(len(samples), generator=generator)
     samples = samples[order]
     return samples[: _num_to_learn(len(samples))], samples[_num_to_learn(len(samples)) :]

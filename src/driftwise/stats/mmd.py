@@ -1,4 +1,11 @@
-"""Maximum mean discrepancy between two samples of features, with a permutation p-value."""
+"""Maximum mean discrepancy (MMD) between two sets of features, with a permutation p-value.
+
+    MMD^2 = E k(x, x') + E k(y, y') - 2 E k(x, y)
+
+Reference:
+    A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test. JMLR 13,
+    2012.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a two-sample test says, and what permutation tests have in common."""
+"""The result of a two-sample test, and the common parts of permutation tests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ROUNDING = 1e-10
 
 
 class Evidence(NamedTuple):
-    """What a two-sample test says."""
+    """The result of a two-sample test."""
 
     statistic: float
     p_value: float
 
 
 def smallest_permutation_p_value(permutations: int, num_reference: int, num_current: int) -> float:
-    """No permutation test gets below it, since the observed split counts as one of the splits.
+    """The smallest p-value possible, since the observed split counts as one of the splits.
 
     Of few samples there are few splits, and with sides of equal size every split has its mirror image,
     which is as good.
@@ -140,5 +140,5 @@ def refuse_infinite(norms: Tensor) -> None:
     """Given the features' squared norms: a NaN would be taken for the strongest evidence."""
     if not norms.isfinite().all():
         raise UserError(
-            "features hold NaN or huge numbers: leave such samples out, or mend the encoder"
+            "features hold NaN or huge numbers: leave such samples out, or fix the encoder"
         )
