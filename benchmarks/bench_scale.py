@@ -95,7 +95,7 @@ def make_records(out: Path, tasks: int) -> None:
 def report_run(out: Path) -> None:
     """The page of the one run, and its page in a sweep."""
     from driftwise.report import write_report
-    from driftwise.report.index.run_page import build_run_page
+    from driftwise.report.run_page import build_run_page
     from driftwise.report.read import read_run
 
     tell_seconds("report of the run", lambda: write_report([out / "run"], out / "page"))
@@ -108,7 +108,7 @@ def report_run(out: Path) -> None:
 
 def index_runs(out: Path, runs: int, shape: str) -> None:
     """The index over many runs."""
-    from driftwise.report.index.page import write_index
+    from driftwise.report.index_page import write_index
     from driftwise.report.sweeps import read_sweep
 
     alike, classes, tasks = {

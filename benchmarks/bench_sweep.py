@@ -25,8 +25,8 @@ from rich.console import Console
 
 import driftwise
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.render import as_text
-from driftwise.reproduce.table import paper_table
+from driftwise.reproduce.paper_layout import like_the_paper
+from driftwise.reproduce.paper_table import paper_table
 from driftwise.sweeps.display import Overview
 from driftwise.sweeps.executors import InProcess, Pool
 from driftwise.sweeps.grid import Grid

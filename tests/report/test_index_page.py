@@ -14,9 +14,9 @@ from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_pl
 
 from driftwise.errors import UserError
 from driftwise.files import Manifest
-from driftwise.report.index.page import write_index
+from driftwise.report.index_page import write_index
 from driftwise.report.index.rows import MEASURES, rows_of
-from driftwise.report.index.run_page import build_run_page
+from driftwise.report.run_page import build_run_page
 from driftwise.report.markup import png
 from driftwise.report.parse import DamagedError, parse
 from driftwise.report.sweeps import read_sweep

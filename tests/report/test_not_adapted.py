@@ -19,7 +19,7 @@ from driftwise.adaptation_counts import Adapted, count_adapted
 from driftwise.report import write_report
 from driftwise.report.canvas import Drawing
 from driftwise.report.figures import image_of
-from driftwise.report.index.page import write_index
+from driftwise.report.index_page import write_index
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
 from driftwise.report.tables import as_text, table_of
@@ -27,7 +27,7 @@ from driftwise.report.words import overview
 from driftwise.reproduce import render
 from driftwise.reproduce.claims import claims
 from driftwise.reproduce.figures import draw_paper_figures
-from driftwise.reproduce.table import paper_table
+from driftwise.reproduce.paper_table import paper_table
 
 UNTESTABLE = [{"task": 2, "class": label, "drifted": None} for label in (0, 1)]
 NOTE = "not adapted: 2 of 2 checks untestable"

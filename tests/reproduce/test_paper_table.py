@@ -13,7 +13,7 @@ from paper_sweep_builders import Place, asked, places_of, write_sweep
 
 from driftwise.reproduce.published import NAMES, SOURCE, find, table
 from driftwise.reproduce.render import as_csv, as_html, as_latex, as_markdown, as_text
-from driftwise.reproduce.table import PaperTable, paper_table
+from driftwise.reproduce.paper_table import PaperTable, paper_table
 
 RENDERERS: tuple[Callable[[PaperTable], str], ...] = (
     as_text,
