@@ -31,6 +31,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_printable,
+        auto_reload=False,
     )
     # For `tojson`, which writes data that cannot end the script that holds them.
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}

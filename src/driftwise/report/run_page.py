@@ -122,7 +122,7 @@ def _matrix(run: Run, changed: Changes, tasks: Sequence[int]) -> Table:
         row += [
             Item("", kind=kind)
             if math.isnan(value)
-            else Item(f"{value:.1f}", value, kind, min(max(value / 100, 0.0), 1.0))
+            else Item(f"{value:.1f}", value, kind, round(min(max(value / 100, 0.0), 1.0), 2))
             for value in values
         ]
         rows.append(row)
@@ -191,9 +191,9 @@ def _amount(value: float | None) -> str:
 
 # --- the curve -----------------------------------------------------------------------------------
 
-WIDTH, HEIGHT = 720, 264
-LEFT, RIGHT, TOP, BOTTOM = 40, WIDTH - 14, 24, HEIGHT - 40
-"""The area of the lines; words and ticks stand around it."""
+WIDTH = 720
+LEFT, RIGHT, TOP, BOTTOM = 40, 706, 24, 224
+"""The area of the lines, as in `curve.html`; words and ticks stand around it."""
 
 MOST_MARKERS = 40
 """Tasks along a line that carry a marker."""
@@ -202,11 +202,12 @@ LETTER = 7.0
 """Width that a letter may take."""
 
 STYLES = {
-    "all tasks seen": ("#0072B2", "", "circle"),
-    "classes that drift": (DRIFT, "7 3", "square"),
-    "classes that never drift": ("#009E73", "2 3", "triangle"),
+    "all tasks seen": ("#0072B2", "", "m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0"),
+    "classes that drift": (DRIFT, "7 3", "m-3.2 -3.2h6.4v6.4h-6.4z"),
+    "classes that never drift": ("#009E73", "2 3", "m0 -4.4l4.2 7.4h-8.4z"),
 }
-"""Colour, dashes and marker of a line, each of which identifies it alone."""
+"""Colour, dashes and marker of a line, each of which identifies it alone. Markers are path data: a
+circle, a square, a triangle."""
 
 
 def _curve(run: Run, changed: Changes) -> dict[str, object]:
@@ -227,21 +228,19 @@ def _curve(run: Run, changed: Changes) -> dict[str, object]:
             for before, point in pairwise([None, *points])
         )
         every = -(-run.num_tasks // MOST_MARKERS)
-        colour, dashes, shape = STYLES[name]
+        colour, dashes, marker = STYLES[name]
         end = "unknown" if means[-1] is None else f"{means[-1]:.1f}"
         lines.append(
             {
-                **{"name": name, "end": end, "colour": colour, "dashes": dashes, "shape": shape},
-                **{"path": path, "markers": [point for point in points[::every] if point]},
+                **{"name": name, "end": end, "colour": colour, "dashes": dashes, "path": path},
+                "marker": marker,
+                "markers": "".join(f"M{x} {y}{marker}" for x, y in filter(None, points[::every])),
             }
         )
     ends = "; ".join(f"{line['name']} {line['end']}" for line in lines)
     ticks = range(1, run.num_tasks + 1, math.ceil(run.num_tasks / 20))
     return {
-        **{"width": WIDTH, "height": HEIGHT},
-        **{"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM},
         "label": f"Mean accuracy in percent after each of {run.num_tasks} tasks; at the end: {ends}",
-        "levels": [(level, _height(level)) for level in (0, 25, 50, 75, 100)],
         "ticks": [(task, round(LEFT + (task - 0.5) * step, 1)) for task in ticks],
         "drifts": _drift_lines(run, changed, step),
         "lines": lines,

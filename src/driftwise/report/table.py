@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ class Item(NamedTuple):
     kind: str = ""
     """CSS class"""
     shade: float | None = None
-    """strength of the background on a page, 0 to 1"""
+    """strength of the background on a page, 0 to 1; None: none"""
 
     @property
     def sort_key(self) -> str | float:
@@ -82,12 +83,16 @@ class Table:
         """Indices of the columns that people see."""
         return [index for index, head in enumerate(self.heads) if not head.only_csv]
 
-    def is_left(self, column: int) -> bool:
-        """Whether a column holds words, which are aligned left and sorted as words."""
+    @cached_property
+    def left(self) -> frozenset[int]:
+        """Indices of the columns of words, which are aligned left and sorted as words."""
+        return frozenset(filter(self._holds_words, self.columns))
+
+    def _holds_words(self, column: int) -> bool:
         values = [row[column].value for row in self.rows]
-        if any(isinstance(value, str) for value in values):
+        if self.heads[column].is_name and values.count(None) == len(values):
             return True
-        return self.heads[column].is_name and all(value is None for value in values)
+        return any(isinstance(value, str) for value in values)
 
     def text(self, width: int = WIDTH) -> str:
         """Plain text of at most `width` columns; columns that do not fit stand below."""
@@ -99,7 +104,7 @@ class Table:
 
     def _padded(self, column: int) -> list[str]:
         """The title and the texts of a column, all of one width."""
-        left = self.is_left(column)
+        left = column in self.left
         texts = [row[column].text for row in self.rows]
         lines = [self.heads[column].title, *(texts if left else _means_aligned(texts))]
         size = max(map(len, lines))
@@ -199,16 +204,26 @@ class Table:
 
     def html_heads(self) -> list[tuple[Head, str]]:
         """The headings that people see, each with its CSS class."""
-        return [(self.heads[c], "name" if self.is_left(c) else "") for c in self.columns]
+        return [(self.heads[c], "name" if c in self.left else "") for c in self.columns]
 
-    def html_rows(self) -> Iterator[list[tuple[Item, str]]]:
-        """The rows that people see, each item with its CSS classes."""
-        kinds = [kind for _, kind in self.html_heads()]
+    def html_rows(self, row_heads: bool) -> Iterator[tuple[list[_HtmlCell], list[_HtmlCell]]]:
+        """The rows that people see, split into the cell that names the row, if any, and others."""
+        kinds = ["name" if column in self.left else "" for column in self.columns]
         for row in self._shown_rows():
-            yield [
-                (item, f"{kind} {item.kind}{' long' * (len(item.text) > LONG)}".strip())
+            cells = [
+                (
+                    item.text,
+                    f"{kind} {item.kind}{' long' * (len(item.text) > LONG)}".strip(),
+                    item.sort_key,
+                    item.shade,
+                )
                 for kind, item in zip(kinds, row, strict=True)
             ]
+            yield cells[:row_heads], cells[row_heads:]
+
+
+_HtmlCell = tuple[str, str, str | float, float | None]
+"""Text, CSS classes, what it is sorted by, strength of the background."""
 
 
 def _filled(lines: Iterable[str], width: int) -> str:
