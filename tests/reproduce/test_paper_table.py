@@ -12,8 +12,29 @@ import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 
 from driftwise.reproduce.published import NAMES, SOURCE, find, table
-from driftwise.reproduce.render import as_csv, as_html, as_latex, as_markdown, as_text
+from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
 from driftwise.reproduce.paper_table import PaperTable, paper_table
+
+
+def as_text(table: PaperTable, width: int = 120) -> str:
+    return like_the_paper(table, decimals=1).text(width)
+
+
+def as_markdown(table: PaperTable) -> str:
+    return like_the_paper(table, decimals=2).markdown()
+
+
+def as_latex(table: PaperTable) -> str:
+    return like_the_paper(table, decimals=2).latex()
+
+
+def as_html(table: PaperTable) -> str:
+    return cell_by_cell(table).html()
+
+
+def as_csv(table: PaperTable) -> str:
+    return cell_by_cell(table).csv()
+
 
 RENDERERS: tuple[Callable[[PaperTable], str], ...] = (
     as_text,
