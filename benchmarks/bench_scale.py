@@ -95,8 +95,8 @@ def make_records(out: Path, tasks: int) -> None:
 def report_run(out: Path) -> None:
     """The page of the one run, and its page in a sweep."""
     from driftwise.report import write_report
-    from driftwise.report.run_page import build_run_page
     from driftwise.report.read import read_run
+    from driftwise.report.run_page import build_run_page
 
     tell_seconds("report of the run", lambda: write_report([out / "run"], out / "page"))
     tell("report of the run, MB", (out / "page" / "index.html").stat().st_size / 1e6)

@@ -113,7 +113,10 @@ def finding_all_done(num: int, out: Path) -> None:
     total = 0.0
     with InProcess() as engine, Overview(Console(quiet=True)) as overview:
         tell("carry_out", lambda: carry_out(plans[0].runs, out, engine, overview))
-    tell("read_sweep and table", lambda: like_the_paper(paper_table(read_sweep(file)), decimals=1).text())
+    tell(
+        "read_sweep and table",
+        lambda: like_the_paper(paper_table(read_sweep(file)), decimals=1).text(),
+    )
     print(f"  {'without planning, in all':32} cpu {total:19.2f} s")
 
 

@@ -15,9 +15,9 @@ from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_pl
 from driftwise.errors import UserError
 from driftwise.files import Manifest
 from driftwise.report.index_page import MEASURES, rows_of, write_index
-from driftwise.report.run_page import build_run_page
 from driftwise.report.markup import Markup, png
 from driftwise.report.parse import DamagedError, parse
+from driftwise.report.run_page import build_run_page
 from driftwise.report.sweeps import read_sweep
 
 HOSTILE = "</script><script>alert('1')</script>\"&$title\n\u202emoc"

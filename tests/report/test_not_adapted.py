@@ -18,15 +18,15 @@ from report_builders import small_result, write_run
 from driftwise.adaptation_counts import Adapted, count_adapted
 from driftwise.report import write_report
 from driftwise.report.canvas import Drawing
-from driftwise.report.figures import image_of
 from driftwise.report.comparison import comparison_text
+from driftwise.report.figures import image_of
 from driftwise.report.index_page import write_index
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
 from driftwise.report.words import overview
-from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
 from driftwise.reproduce.claims import claims
 from driftwise.reproduce.figures import draw_paper_figures
+from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
 from driftwise.reproduce.paper_table import paper_table
 
 UNTESTABLE = [{"task": 2, "class": label, "drifted": None} for label in (0, 1)]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 
-from driftwise.reproduce.published import NAMES, SOURCE, find, table
 from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
 from driftwise.reproduce.paper_table import PaperTable, paper_table
+from driftwise.reproduce.published import NAMES, SOURCE, find, table
 
 
 def as_text(table: PaperTable, width: int = 120) -> str:

@@ -18,8 +18,8 @@ from driftwise.config.presets import resolve
 from driftwise.datasets import paths
 from driftwise.datasets.catalogue import KNOWN
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.plate import scale_words
 from driftwise.reproduce.paper_table import paper_table
+from driftwise.reproduce.plate import scale_words
 from driftwise.sweeps import plan as plans
 from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.plan import Plan, make_plan, run_id, write_plan

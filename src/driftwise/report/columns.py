@@ -149,7 +149,11 @@ FURTHER = (
         spread=True,
     ),
     _measure(
-        "backward_transfer", "backward/transfer", lambda run: run.backward_transfer, ".1f", spread=True
+        "backward_transfer",
+        "backward/transfer",
+        lambda run: run.backward_transfer,
+        ".1f",
+        spread=True,
     ),
     _measure(
         "ece",

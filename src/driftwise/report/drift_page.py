@@ -204,7 +204,11 @@ def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) ->
         promise=_promise(report),
         table=drift_table(report),
         examples=[
-            {"name": each.name, "reference": _tiles(each.reference), "current": _tiles(each.current)}
+            {
+                "name": each.name,
+                "reference": _tiles(each.reference),
+                "current": _tiles(each.current),
+            }
             for each in examples
         ],
     )

@@ -231,7 +231,9 @@ def _measures(run: Run) -> list[float | None]:
     cell = Cell(runs=(run,))
     values = [column.value(cell) for column in _COLUMNS]
     return [
-        float(f"{value.mean:.9g}") if isinstance(value, Stat) and math.isfinite(value.mean) else None
+        float(f"{value.mean:.9g}")
+        if isinstance(value, Stat) and math.isfinite(value.mean)
+        else None
         for value in values
     ]
 

@@ -257,7 +257,10 @@ def _means_aligned(texts: Sequence[str]) -> list[str]:
     return [
         text
         if parts is None
-        else parts[0] + parts[1].ljust(sizes[1]) + parts[2].rjust(sizes[2]) + parts[3].ljust(sizes[3])
+        else parts[0]
+        + parts[1].ljust(sizes[1])
+        + parts[2].rjust(sizes[2])
+        + parts[3].ljust(sizes[3])
         for text, parts in zip(texts, split, strict=True)
     ]
 
