@@ -164,7 +164,7 @@ def test_people_are_told_real_buffers_labels_and_seeds(
     half: PaperTable, render: Callable[[PaperTable], str]
 ) -> None:
     said = " ".join(render(half).split())
-    assert "500 stands for 16 rows here; 5000 stands for 166 rows here" in said
+    assert "500 stands for 16 samples here; 5000 stands for 166 samples here" in said
     assert "buffer 500, 1 drift: fr 240, amr 16" in said
     assert "2 seeds in each cell" in said
     assert "differs from the paper" not in said

@@ -1,4 +1,4 @@
-"""What the comparison says about a cell, column by column."""
+"""The columns of the comparison, and how each is read from a cell."""
 
 from __future__ import annotations
 

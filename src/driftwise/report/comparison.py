@@ -84,7 +84,7 @@ def comparison_csv(settings: Sequence[Setting]) -> str:
 def comparison_text(settings: Sequence[Setting], width: int = WIDTH) -> str:
     """Plain text of at most `width` columns, one block per benchmark and variant.
 
-    Names that all rows of a block share (say, the method) stand once above it.
+    Names that all rows of a block share, such as the method, stand once above it.
     """
     columns = for_people([cell for setting in settings for cell in setting.cells])
     blocks = []

@@ -133,7 +133,7 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
             lines.append(f"copies of compared {side} images, which count once: {copies}")
     if shared := _counted(classes, "num_shared"):
         lines.append(
-            "compared reference images that are on the current side too, which makes drift look"
+            "compared reference images that are on the current side too, which makes drift seem"
             f" smaller: {shared}"
         )
     return [clean(line) for line in lines]
@@ -165,11 +165,11 @@ def measured_false_alarms(report: Mapping[str, Any]) -> str:
     if report["correction"] in ("holm", "bonferroni"):
         measured += f"; promised: at most {100 * report['level']:g}%"
     fewest, most = found["half_rows"]
-    rows = f"{most} images" if fewest == most else f"{fewest} to {most} images"
+    images = f"{most} images" if fewest == most else f"{fewest} to {most} images"
     classes = "1 class" if found["num_classes"] == 1 else f"{found['num_classes']} classes"
     return (
         "self-check: the reference cut at random into two halves and compared,"
-        f" {plural(checks, 'time')} ({classes}, {rows} in a half); drift, which cannot be there,"
+        f" {plural(checks, 'time')} ({classes}, {images} in a half); drift, which cannot be there,"
         f" was found {plural(alarms, 'time')} ({measured}). This measures false alarms only, not"
         " power: the fewer the images, the larger a drift must be to be found."
     )

@@ -28,7 +28,7 @@ class Drawn:
 def draw(file: Path, warn: Warn) -> Drawn:
     """Tables and figures of one sweep into its folder, and the page over all sweeps beside it.
 
-    What has to be left out is told to `warn`.
+    `warn` is called with a line about everything that is left out.
     """
     # Late, because loading matplotlib takes a second.
     from driftwise.report.index_page import write_index
@@ -47,7 +47,7 @@ def draw(file: Path, warn: Warn) -> Drawn:
 
 
 def draw_claims(out: Path, warn: Warn) -> Drawn:
-    """What the paper claims beside what the sweeps in a folder say."""
+    """The paper's claims beside the results of the sweeps in a folder."""
     from driftwise.reproduce import claims_render
     from driftwise.reproduce.claims import claims
 
@@ -82,7 +82,7 @@ def draw_theory(
 
 
 def all_sweeps(out: Path, warn: Warn) -> list[Sweep]:
-    """Every sweep in a folder of them, by name; one that cannot be read is told and left out."""
+    """Every sweep in a folder of them, by name; one that cannot be read is left out with a warning."""
     found = []
     for file in sorted((out / SWEEPS).glob("*.json")):
         try:

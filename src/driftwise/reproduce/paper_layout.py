@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftwise.report.cells import Stat, mark
-from driftwise.report.columns import NOT_ADAPTED, compact
+from driftwise.report.columns import MEANINGS, compact
 from driftwise.report.table import MISSING, Head, Item, Table
 from driftwise.reproduce import published
 from driftwise.reproduce.paper_table import (
@@ -84,12 +84,23 @@ def _difference(cell: TableCell | None, decimals: int) -> str:
     return f"{cell.difference:+.{decimals}f}"
 
 
-_MEANINGS = {
-    "buffer_size": "Samples that the replay buffer can hold, as in the paper.",
-    "method": "How the network learns from the stream and its replay buffer.",
-    "adaptation": "What is done about a class that has drifted.",
-    "num_drifts": "Drift events in the stream.",
+_BUFFER = "Samples that the replay buffer can hold, as in the paper."
+_MEASURES = {
+    "buffer_size_here": ("samples here", "Samples that the buffer really held."),
+    "seeds": ("seeds", "Runs that are done, one per seed."),
+    "seeds_asked": None,
+    "faa": ("FAA", "Final average accuracy in percent, with the deviation over seeds."),
+    "forgetting": ("forgetting", "How far a task fell from its best accuracy, in points."),
+    "labels_adaptation": ("labels asked", MEANINGS["labels_adaptation"]),
+    "published_benchmark": None,
+    "published_faa": ("published FAA", "With the deviation over three runs."),
+    "published_forgetting": ("published forgetting", "In points."),
+    "difference": ("difference", "FAA here minus published, in points."),
+    "published_source": None,
+    "not_adapted": ("not adapted", MEANINGS["not_adapted"]),
 }
+"""Key in CSV; title and meaning on a page, None: in CSV alone."""
+_WITH_SD = ("faa", "forgetting", "labels_adaptation", "published_faa")
 
 
 def cell_by_cell(table: PaperTable) -> Table:
@@ -108,13 +119,24 @@ def cell_by_cell(table: PaperTable) -> Table:
         Head(
             title=_title(key),
             key=key,
-            meaning=_MEANINGS.get(key, ""),
+            meaning=_BUFFER if key == "buffer_size" else MEANINGS.get(key, ""),
             is_name=key in words,
             only_csv=key not in (*table.keys, "num_drifts"),
         )
         for key in places
     ]
-    heads += _measures(any_idle=any(cell.not_adapted for cell in cells))
+    for key, shown in _MEASURES.items():
+        empty = key == "not_adapted" and not any(cell.not_adapted for cell in cells)
+        title, meaning = shown or (key, "")
+        heads.append(
+            Head(
+                title=title,
+                key=key,
+                meaning=meaning,
+                has_sd=key in _WITH_SD,
+                only_csv=shown is None or empty,
+            )
+        )
     return Table(
         title=table.title,
         about=table.about,
@@ -131,51 +153,10 @@ def cell_by_cell(table: PaperTable) -> Table:
     )
 
 
-def _measures(*, any_idle: bool) -> list[Head]:
-    def measure(key: str, title: str, meaning: str, *, has_sd: bool = False) -> Head:
-        return Head(key=key, title=title, meaning=meaning, has_sd=has_sd)
-
-    return [
-        measure("buffer_size_here", "samples here", "Samples that the buffer really held."),
-        measure("seeds", "seeds", "Runs that are done, one per seed."),
-        Head(title="seeds_asked", only_csv=True),
-        measure(
-            "faa",
-            "FAA",
-            "Final average accuracy in percent, with the deviation over seeds.",
-            has_sd=True,
-        ),
-        measure(
-            "forgetting",
-            "forgetting",
-            "How far a task fell from its best accuracy, in points.",
-            has_sd=True,
-        ),
-        measure(
-            "labels_adaptation",
-            "labels asked",
-            "Labels that the adaptation asked for.",
-            has_sd=True,
-        ),
-        Head(title="published_benchmark", only_csv=True),
-        measure(
-            "published_faa", "published FAA", "With the deviation over three runs.", has_sd=True
-        ),
-        measure("published_forgetting", "published forgetting", "In points."),
-        measure("difference", "difference", "FAA here minus published, in points."),
-        Head(title="published_source", only_csv=True),
-        Head(
-            key="not_adapted",
-            title="not adapted",
-            meaning=NOT_ADAPTED.meaning,
-            is_name=True,
-            only_csv=not any_idle,
-        ),
-    ]
-
-
 def _values(cell: TableCell) -> Sequence[Item]:
+    """One item per entry of _MEASURES."""
     known = cell.published
+    stat = Stat(mean=known.faa, sd=known.faa_std, count=published.NUM_RUNS) if known else None
     seeds = f"{cell.num_seeds} of {cell.seeds_asked}" if cell.num_seeds else NOT_RUN
     labels = MISSING if cell.labels is None else compact(cell.labels.mean)
     return (
@@ -186,10 +167,8 @@ def _values(cell: TableCell) -> Sequence[Item]:
         Item(_mean(cell.forgetting, with_sd=False), cell.forgetting),
         Item(labels, cell.labels),
         _item(known.benchmark if known else None),
-        Item(_mean(stat), stat)
-        if (stat := known and Stat(mean=known.faa, sd=known.faa_std, count=published.NUM_RUNS))
-        else _item(None),
-        _item(known.forgetting if known else None),
+        Item(_mean(stat), stat),
+        Item(f"{known.forgetting:.2f}", known.forgetting) if known else _item(None),
         Item(_difference(cell, 2) or MISSING, cell.difference),
         _item(published.SOURCE if known else None),
         _item(cell.not_adapted or None),

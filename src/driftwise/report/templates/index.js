@@ -20,10 +20,10 @@ const runs = data.runs.map(([cell, id, seed, state, reason, measures]) => {
 
 // What runs can be chosen by: a key, a title, and the values that a run has.
 const nominal = data.names.findIndex((name) => name.key === "buffer_size");
-const tellsNothing = (name, index) => name.key === "real_buffer"
+const isRedundant = (name, index) => name.key === "real_buffer"
   && cells.every(({ coordinates: each }) => each[index] === null || each[index] === each[nominal]);
 const names = data.names.map((name, index) => ({ ...name, index, values: (run) => [run.cell.coordinates[index]] }))
-  .filter((name) => !tellsNothing(name, name.index));
+  .filter((name) => !isRedundant(name, name.index));
 const filters = [
   { key: "sweep", title: "sweep", values: (run) => run.cell.sweeps },
   ...names,
@@ -35,7 +35,7 @@ for (const filter of filters) {
   if (filter.options.every((value) => value === null || typeof value === "number")) filter.options.sort((a, b) => (a === null) - (b === null) || a - b);
   if (filter.key === "state") filter.options.sort((a, b) => data.states.indexOf(a) - data.states.indexOf(b));
 }
-// Of more values than anybody looks through, the search finds the one that is wanted.
+// Where there are too many values to choose from, the search finds the one that is wanted.
 const useful = filters.filter((filter) => filter.options.length > 1 && (filter.key === "sweep" || filter.options.length <= MOST_OPTIONS));
 
 // The view: read from the address, and written there after each change.
@@ -48,10 +48,10 @@ const readAddress = () => {
   view.chosen = new Map(useful.map((filter) => [filter.key, new Set(filter.options.map(shown).filter((text) => given.getAll(filter.key).includes(text)))]));
 };
 const writeAddress = () => {
-  const told = new URLSearchParams();
-  for (const key of SINGLE) if (view[key] && view[key] !== "cells") told.set(key, view[key]);
-  for (const [key, values] of view.chosen) for (const value of values) told.append(key, value);
-  history.replaceState(null, "", "#" + told);
+  const kept = new URLSearchParams();
+  for (const key of SINGLE) if (view[key] && view[key] !== "cells") kept.set(key, view[key]);
+  for (const [key, values] of view.chosen) for (const value of values) kept.append(key, value);
+  history.replaceState(null, "", "#" + kept);
 };
 
 const fits = (run, filter) => {
@@ -105,8 +105,8 @@ const stateOf = (row) => {
   const words = present.length === 1 ? present[0] : data.states.map((name, state) => (counts[state] ? counts[state] + " " + name : "")).filter(Boolean).join(", ");
   const reasons = [...new Set(row.runs.map((run) => run.reason).filter(Boolean))];
   const rest = reasons.length - MOST_REASONS;
-  const told = reasons.slice(0, MOST_REASONS).concat(rest > 0 ? ["and " + rest + " more reasons"] : []);
-  return [words, ...told.map((reason) => make("span", { className: "why", textContent: reason }))];
+  const named = reasons.slice(0, MOST_REASONS).concat(rest > 0 ? ["and " + rest + " more reasons"] : []);
+  return [words, ...named.map((reason) => make("span", { className: "why", textContent: reason }))];
 };
 const coordinateOf = (row, name) => {
   const value = row.cell.coordinates[name.index];
@@ -120,13 +120,13 @@ const measureOf = (row, measure, index) => {
   const value = statistic(row, index);
   if (!value) return [MISSING];
   const parts = [written(value.mean, measure)];
-  // Of a run that is done, the reason says why it was not adapted.
+  // Of a run that is done, the reason is why it was not adapted.
   if (measure.key === "faa" && row.runs.some((run) => run.state === DONE && run.reason)) parts.push("*");
   if (value.sd !== null && measure.spread) parts.push(make("span", { className: "sd", textContent: " ± " + written(value.sd, measure) }));
   return parts;
 };
 
-// Coordinates that all rows share are said once, above the table.
+// Coordinates that all rows share stand once, above the table.
 const shared = names.filter((name) => name.key !== "adaptation" && name.options.length < 2);
 const columns = [
   ...names.filter((name) => !shared.includes(name)).map((name) => ({
@@ -195,7 +195,7 @@ const countChips = (candidates) => {
     }
   }
 };
-const tell = (rows, chosen) => {
+const showCount = (rows, chosen) => {
   const numRuns = (some) => new Set(some.map((run) => run.id)).size.toLocaleString("en-US");
   const numCells = new Set(runs.map((run) => run.place)).size.toLocaleString("en-US");
   const line = box.querySelector(".count");
@@ -209,16 +209,16 @@ const draw = () => {
   const chosen = candidates.filter((run) => useful.every((filter) => fits(run, filter)));
   const rows = sorted(rowsOf(chosen));
   countChips(candidates);
-  tell(rows, chosen);
-  // What only other sweeps' grids have says nothing about these rows.
-  const telling = columns.filter((column) => column.index === undefined || rows.some((row) => column.order(row) !== null));
+  showCount(rows, chosen);
+  // Coordinates of other sweeps' grids only are left out.
+  const visible = columns.filter((column) => column.index === undefined || rows.some((row) => column.order(row) !== null));
   [...head.cells].forEach((cell, index) => {
-    cell.hidden = rows.length > 0 && !telling.includes(columns[index]);
+    cell.hidden = rows.length > 0 && !visible.includes(columns[index]);
     const falling = view.sort === "-" + columns[index].key;
     if (falling || view.sort === columns[index].key) cell.setAttribute("aria-sort", falling ? "descending" : "ascending");
     else cell.removeAttribute("aria-sort");
   });
-  body.replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...telling.map((column) => {
+  body.replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...visible.map((column) => {
     const cell = make("td", { className: (column.isName ? "name " : "") + column.key, title: column.tip ? column.tip(row) : "" }, ...column.fill(row));
     const share = column.share && column.share(row);
     if (share !== undefined) cell.style.setProperty("--share", share + "%");
