@@ -53,7 +53,6 @@ MARKED = ("adaptation", "faa")
 """Columns that carry the mark of a cell that was not adapted."""
 
 MEANINGS = {
-    "benchmark": "The data set and its drift.",
     "method": "How the network learns from the stream and its replay buffer.",
     "adaptation": "What is done about a class that has drifted.",
     "detector": "What decides whether a class has drifted.",
@@ -85,14 +84,27 @@ MEANINGS = {
 }
 
 
-def _name(key: str, title: str, value: Callable[[Cell], Value], **more: bool) -> Column:
+def _name(
+    key: str, title: str, value: Callable[[Cell], Value], *, where_known: bool = False
+) -> Column:
     return Column(
-        key=key, title=title, meaning=MEANINGS[key], value=value, is_name=True, form="", **more
+        key=key,
+        title=title,
+        meaning=MEANINGS[key],
+        is_name=True,
+        value=value,
+        where_known=where_known,
     )
 
 
 def _measure(
-    key: str, title: str, read: Callable[[Run], float | None], form: str = "", **more: bool
+    key: str,
+    title: str,
+    read: Callable[[Run], float | None],
+    form: str = "",
+    *,
+    spread: bool = False,
+    where_known: bool = False,
 ) -> Column:
     group, _, last = title.rpartition("/")
     return Column(
@@ -100,10 +112,11 @@ def _measure(
         group=group,
         title=last,
         meaning=MEANINGS[key],
+        has_sd=True,
         value=lambda cell: cell.stat(read),
         form=form,
-        has_sd=True,
-        **more,
+        spread=spread,
+        where_known=where_known,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from driftwise.report.cells import Setting, notes_below
-from driftwise.report.columns import EVERYTHING, MEANINGS, Column, for_people
+from driftwise.report.columns import EVERYTHING, Column, for_people
 from driftwise.report.table import WIDTH, Head, Item, Table
 
 _LEGEND = (
@@ -68,7 +68,7 @@ def _notes(settings: Sequence[Setting]) -> list[str]:
 
 def comparison_csv(settings: Sequence[Setting]) -> str:
     """Every column at full precision, the same in every report."""
-    places = [Head(title="benchmark", meaning=MEANINGS["benchmark"]), Head(title="variant")]
+    places = [Head(title="benchmark"), Head(title="variant")]
     rows = [
         [
             Item("", setting.first.benchmark),

@@ -156,7 +156,8 @@ def rows_of(sweeps: Sequence[Sweep], troubles: Mapping[str, tuple[str, str]]) ->
             members.setdefault((spelled, ids), ([], entries))[0].append(number)
     keys = dict.fromkeys(key for _, entries in members.values() for key in entries[0].place)
     names = (*FIRST, *(key for key in keys if key not in (*FIRST, *LAST)), *LAST)
-    cells, runs = [], []
+    cells: list[CellRow] = []
+    runs: list[RunRow] = []
     for numbers, entries in members.values():
         done = next((finished[entry.id] for entry in entries if entry.id in finished), None)
         for entry in entries:

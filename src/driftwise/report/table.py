@@ -248,7 +248,7 @@ def _means_aligned(texts: Sequence[str]) -> list[str]:
     """Means below means, and deviations below deviations.
 
     >>> _means_aligned(["90.0 ± 2.8", "7.5", "71.5 ± 10.0*"])
-    ['90.0 ± 2.8  ', '7.5         ', '71.5 ± 10.0*']
+    ['90.0 ± 2.8  ', '7.5        ', '71.5 ± 10.0*']
     """
     matches = [_NUMBER_PARTS.fullmatch(text) for text in texts]
     split = [match.groups("") if match else None for match in matches]
