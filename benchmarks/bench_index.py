@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from driftwise.report.index.page import write_index
-from driftwise.report.index.rows import rows_of
+from driftwise.report.index_page import rows_of, write_index
 from driftwise.report.sweeps import read_sweep
 
 T = TypeVar("T")

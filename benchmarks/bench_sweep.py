@@ -25,8 +25,8 @@ from rich.console import Console
 
 import driftwise
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.render import as_text
-from driftwise.reproduce.table import paper_table
+from driftwise.reproduce.paper_layout import like_the_paper
+from driftwise.reproduce.paper_table import paper_table
 from driftwise.sweeps.display import Overview
 from driftwise.sweeps.executors import InProcess, Pool
 from driftwise.sweeps.grid import Grid
@@ -113,7 +113,10 @@ def finding_all_done(num: int, out: Path) -> None:
     total = 0.0
     with InProcess() as engine, Overview(Console(quiet=True)) as overview:
         tell("carry_out", lambda: carry_out(plans[0].runs, out, engine, overview))
-    tell("read_sweep and table", lambda: as_text(paper_table(read_sweep(file))))
+    tell(
+        "read_sweep and table",
+        lambda: like_the_paper(paper_table(read_sweep(file)), decimals=1).text(),
+    )
     print(f"  {'without planning, in all':32} cpu {total:19.2f} s")
 
 

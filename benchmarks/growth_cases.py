@@ -30,7 +30,7 @@ from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer, Reservoir
 from driftwise.methods import ER
 from driftwise.models import MLP
-from driftwise.report.index.page import write_index
+from driftwise.report.index_page import write_index
 from driftwise.report.sweeps import read_sweep
 from driftwise.runs import checkpoint as state_file
 from driftwise.types import Encoding, Samples

@@ -11,7 +11,7 @@ from report_builders import small_result, write_run
 from sweep_builders import place_of, small_sweep, write_plan
 from test_report_browser import Visit, browser
 
-from driftwise.report.index.page import write_index
+from driftwise.report.index_page import write_index
 from driftwise.report.sweeps import read_sweep
 
 if TYPE_CHECKING:

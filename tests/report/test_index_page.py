@@ -14,11 +14,10 @@ from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_pl
 
 from driftwise.errors import UserError
 from driftwise.files import Manifest
-from driftwise.report.index.page import write_index
-from driftwise.report.index.rows import MEASURES, rows_of
-from driftwise.report.index.run_page import build_run_page
-from driftwise.report.markup import png
+from driftwise.report.index_page import MEASURES, rows_of, write_index
+from driftwise.report.markup import Markup, png
 from driftwise.report.parse import DamagedError, parse
+from driftwise.report.run_page import build_run_page
 from driftwise.report.sweeps import read_sweep
 
 HOSTILE = "</script><script>alert('1')</script>\"&$title\n\u202emoc"
@@ -238,7 +237,7 @@ def test_fragments_figures_and_tables_stand_in_the_section_of_their_sweep(tmp_pa
         (folder / "figures" / name).write_text("")
     (folder / "table.csv").write_text("")
     sweep = read_sweep(small_sweep(tmp_path))
-    fragment = "<table><caption>as in the paper</caption></table>"
+    fragment = Markup("<table><caption>as in the paper</caption></table>")
     page = write_index(tmp_path, [sweep], fragments={"table1-smoke": fragment})
     assert fragment in page.read_text(encoding="utf-8")
     reader = read(page)
@@ -267,7 +266,7 @@ def test_a_sweep_named_like_a_way_out_shows_no_files(tmp_path: Path) -> None:
 
 def test_a_fragment_for_no_sweep_is_our_own_mistake(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not there: table9"):
-        write_index(tmp_path, [], fragments={"table9": ""})
+        write_index(tmp_path, [], fragments={"table9": Markup()})
 
 
 def test_pages_ask_nobody_outside_for_anything(tmp_path: Path) -> None:
@@ -294,7 +293,7 @@ def test_a_run_page_tells_what_the_run_found(tmp_path: Path) -> None:
         "drift, found",
         "drift, missed",
         "2 verdicts that claim drift, miss it or could not be given",
-        "task 2: class 0 realigned with 10 rows",
+        "task 2: class 0 realigned with 10 samples",
         '"severity": 5',
         "driftwise 0.1.0",
     ):
@@ -304,8 +303,8 @@ def test_a_run_page_tells_what_the_run_found(tmp_path: Path) -> None:
     for link in links:
         if not link.endswith("events.jsonl"):  # which these made-up runs do not have
             assert (page.parent / link).is_file()
-    cells = re.findall(r"--share:([\d.]+)>([\d.]+)\s*<", page.read_text(encoding="utf-8"))
-    assert cells == [("0.90", "90.0"), ("0.70", "70.0"), ("0.90", "90.0")]
+    cells = re.findall(r'--share:([\d.]+)">([\d.]+)<', page.read_text(encoding="utf-8"))
+    assert cells == [("0.9", "90.0"), ("0.7", "70.0"), ("0.9", "90.0")]
 
 
 def test_a_run_that_knows_little_still_has_a_page(tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ from report_builders import small_result, write_run
 
 from driftwise.adaptation_counts import Adapted, count_adapted
 from driftwise.report import facets, write_report
-from driftwise.report.index.page import write_index
+from driftwise.report.comparison import comparison_text
+from driftwise.report.index_page import write_index
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
-from driftwise.report.tables import as_text, table_of
 from driftwise.report.words import overview
-from driftwise.reproduce import render
 from driftwise.reproduce.claims import claims
 from driftwise.reproduce.figures import draw_paper_figures
-from driftwise.reproduce.table import paper_table
+from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
+from driftwise.reproduce.paper_table import paper_table
 
 UNTESTABLE = [{"task": 2, "class": label, "drifted": None} for label in (0, 1)]
 NOTE = "not adapted: 2 of 2 checks untestable"
@@ -84,7 +84,7 @@ def test_every_table_figure_and_page_of_a_report_says_so(tmp_path: Path) -> None
     assert {row["adaptation"]: row["not_adapted"] for row in rows} == {"vanilla": "", "amr": NOTE}
     assert "amr*" in page  # in every figure's words
     write_run(tmp_path / "b", small_result())
-    plain = as_text(table_of(group(find_runs([tmp_path / "b"]).runs).settings))
+    plain = comparison_text(group(find_runs([tmp_path / "b"]).runs).settings)
     assert "not adapted" not in plain
     assert "*" not in plain
 
@@ -126,12 +126,13 @@ def test_a_paper_table_its_figures_claims_and_pages_say_so(tmp_path: Path) -> No
     places = [place for place in places_of("table1") if wanted.items() <= place.items()]
     sweep = write_sweep(tmp_path, places, lambda place, seed: idle(faa=20.0), seeds=1)
     table = paper_table(sweep)
-    for form in (render.as_text, render.as_markdown, render.as_latex, render.as_html):
-        text = " ".join(form(table).replace("\\", "").split())
+    like_paper, by_cell = like_the_paper(table, decimals=1), cell_by_cell(table)
+    for form in (like_paper.text, like_paper.markdown, like_paper.latex, by_cell.html):
+        text = " ".join(form().replace("\\", "").split())
         assert "with an adaptation were not adapted: their numbers say nothing about it" in text
         assert NOTE in text
         assert "20.0" in text
-    rows = list(csv.DictReader(io.StringIO(render.as_csv(table))))
+    rows = list(csv.DictReader(io.StringIO(by_cell.csv())))
     for row in rows:
         measured = bool(row["faa"])
         noted = measured and row["adaptation"] != "vanilla"

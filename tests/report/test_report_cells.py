@@ -220,8 +220,8 @@ def test_a_summary_of_one_run_does_not_pretend_to_know_the_spread(tmp_path: Path
     write_run(tmp_path / "run", small_result(detection={"tpr": 1.0, "fpr": 0.25}))
     assert summary(grouped(tmp_path).settings[0]) == (
         "With one seed, amr ends at 80.0 percent final average accuracy, with 10 adaptation "
-        "labels. The detector (ks) found 100% of the drifted classes at once. One seed tells "
-        "nothing about spread."
+        "labels. The detector (ks) found 100% of the drifted classes at once. One seed has "
+        "no spread."
     )
 
 

@@ -12,7 +12,7 @@ from report_builders import small_result, write_run
 
 import driftwise
 from driftwise.report import write_report
-from driftwise.report.csv_text import csv_text
+from driftwise.report.table import csv_text
 
 FORMULA = "=cmd|' /C calc'!A0"
 STARTS = (
@@ -74,4 +74,4 @@ def test_csv_is_written_in_one_place_only() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("csv.writer", "csv.DictWriter")
     ]
-    assert writers == ["report/csv_text.py"]
+    assert writers == ["report/table.py"]

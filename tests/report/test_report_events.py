@@ -114,7 +114,7 @@ def test_a_gradual_event_ends_where_another_takes_the_whole_class(tmp_path: Path
         ({"transform": "blur", "domains": ["art"]}, "blur, severity 3, in art"),
         ({"transform": "blur+noise"}, "blur+noise, severity up to 3"),
         ({"transform": "natural", "domains": ["cartoon"]}, "natural: cartoon"),
-        ({"transform": "original", "severity": 0}, "back to the original look"),
+        ({"transform": "original", "severity": 0}, "back to the original concept"),
     ],
 )
 def test_events_are_told_in_words(tmp_path: Path, event: dict[str, object], words: str) -> None:

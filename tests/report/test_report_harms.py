@@ -14,12 +14,12 @@ from report_builders import small_result, write_run
 
 from driftwise.report import write_report
 from driftwise.report.cells import Setting
+from driftwise.report.comparison import comparison_text
 from driftwise.report.events import Outcome, outcomes_of
 from driftwise.report.harms import MAX_ROWS, harm_dots
 from driftwise.report.read import find_runs
-from driftwise.report.run_details import MAX_VERDICTS, tell_run
 from driftwise.report.settings import group
-from driftwise.report.tables import as_text, table_of
+from driftwise.report.verdict_table import MAX_VERDICTS, verdict_table
 from driftwise.report.verdicts import verdict_grid
 
 HARMLESS: dict[str, Any] = {"harm": 2.0, "harm_error": 3.0, "harm_unlabelled": -1.0, "spared": True}
@@ -89,7 +89,9 @@ def test_a_run_in_which_nobody_was_asked_about_harm_has_no_such_figure(
     assert grid is not None
     assert dashed_frames(grid.figure) == 0
     assert "spared" not in grid.caption + grid.alt
-    assert "harm" not in tell_run(setting.first)
+    table = verdict_table(setting.first)
+    assert table is not None
+    assert not any("harm" in head.title for head in table.heads)
 
 
 def test_very_many_flags_are_cut_and_counted(tmp_path: Path) -> None:
@@ -102,9 +104,10 @@ def test_very_many_flags_are_cut_and_counted(tmp_path: Path) -> None:
     assert drawing is not None
     assert len(drawing.figure.axes[0].get_yticks()) == MAX_ROWS
     assert f"{num - MAX_ROWS} more are not shown" in drawing.caption
-    page = tell_run(setting.first)
-    assert page.count("<tr>") == MAX_VERDICTS + 1
-    assert f"{num - MAX_VERDICTS} more are in result.json" in page
+    table = verdict_table(setting.first)
+    assert table is not None
+    assert len(table.rows) == MAX_VERDICTS
+    assert f"{num - MAX_VERDICTS} more are in result.json" in table.about[0]
 
 
 def test_a_runs_table_tells_what_each_verdict_rests_on(tmp_path: Path) -> None:
@@ -115,16 +118,17 @@ def test_a_runs_table_tells_what_each_verdict_rests_on(tmp_path: Path) -> None:
         verdict(2, drifted=None, p_value=None, reason="fewer than 5 distinct <rows>"),
         verdict(3, drifted=False, p_value=0.5),
     ]
-    page = tell_run(setting_of(tmp_path, verdicts, config={"min_harm": 5.0}).first)
-    rows = [row.split("</td>")[:-1] for row in page.split("<tr>")[2:]]
-    cells = [[cell.rpartition(">")[2] for cell in row] for row in rows]
+    table = verdict_table(setting_of(tmp_path, verdicts, config={"min_harm": 5.0}).first)
+    assert table is not None
+    cells = [[item.text for item in row] for row in table.rows]
     first = ["2", "ant", "drift, found", "0.9", "0.0001", "–", "0.025"]
     assert cells[0] == [*first, "40.0 ± 7.5", "31.0", "50% ± 4%", "3 of 20"]
     second = ["2", "bee", "drift, found, spared", "–", "0.01", "ks 0.2, mmd 0.004", "–"]
     assert cells[1] == [*second, "2.0 ± 3.0", "-1.0", "–", "–"]
-    assert "not testable: fewer than 5 distinct &lt;rows&gt;" in page
+    assert cells[2][2] == "not testable: fewer than 5 distinct <rows>"
     assert len(cells) == 3
-    assert "Of 4 verdicts in all, 1 found an unchanged class unchanged" in page
+    assert "&lt;rows&gt;" in table.html()
+    assert "Of 4 verdicts in all, 1 found an unchanged class unchanged" in table.about[0]
 
 
 def test_spared_verdicts_are_counted_in_the_comparison_where_harm_was_weighed(
@@ -132,9 +136,9 @@ def test_spared_verdicts_are_counted_in_the_comparison_where_harm_was_weighed(
 ) -> None:
     verdicts = [verdict(0, harm=40.0), verdict(1, **HARMLESS)]
     plain = setting_of(tmp_path / "plain", verdicts)
-    assert "spared" not in as_text(table_of([plain]))
+    assert "spared" not in comparison_text([plain])
     setting = setting_of(tmp_path / "weighed", verdicts, config={"min_harm": 5.0})
-    assert "spared" in as_text(table_of([setting])).split()
+    assert "spared" in comparison_text([setting]).split()
     out = tmp_path / "out"
     write_report([tmp_path / "weighed"], out)
     (row,) = csv.DictReader(io.StringIO((out / "table.csv").read_text()))

@@ -15,7 +15,7 @@ from run_tools import snapshot
 
 import driftwise.report
 from driftwise.errors import UserError
-from driftwise.report import Report, figures, page, run_details, write_report
+from driftwise.report import Report, figures, page, write_report
 from driftwise.report.costs import cost_radar
 
 HOSTILE = "<script>alert('1')</script>\"&$title"
@@ -73,7 +73,7 @@ def test_the_page_tells_the_summary_the_table_and_every_run(report: Report) -> N
     for adaptation in ("vanilla", "fr", "amr"):
         for seed in (0, 1):
             assert f"er, {adaptation}, ks, seed {seed}: FAA" in text
-    assert "task 2: class 0 realigned with 10 rows" in text
+    assert "task 2: class 0 realigned with 10 samples" in text
     assert '"severity": 5' in text
     assert "driftwise 0.1.0" in text
 
@@ -287,7 +287,7 @@ def test_a_run_more_adds_little_to_the_page(
 
     few, many = size_of(10), size_of(60)
     assert (many - few) / 50 < 3000, "the configuration, of 1,500 letters, once"
-    monkeypatch.setattr(run_details, "PAGE_VERDICTS", 200)
+    monkeypatch.setattr(page, "PAGE_VERDICTS", 200)
     assert (size_of(110) - few) / 100 < 700, "of many runs, verdicts are counted only"
 
 

@@ -9,7 +9,6 @@ import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 
 from driftwise.errors import UserError
-from driftwise.report import sheet
 from driftwise.reproduce.detector_table import as_csv, detector_table
 
 RATES = (0.0, 0.5, 1.0)
@@ -43,7 +42,7 @@ def test_rows_are_true_positive_rates_and_columns_false_ones(tmp_path: Path) -> 
         ["amr", "1", "91.0 ± 1.4", "89.0 ± 1.4"],
     ]
     assert found.breaks == {3}
-    for text in (sheet.as_text(found), sheet.as_markdown(found), sheet.as_html(found)):
+    for text in (found.text(), found.markdown(), found.html()):
         assert "scale smoke" in text
         assert "FPR 0.2" in text
 

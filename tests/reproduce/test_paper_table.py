@@ -11,9 +11,30 @@ from typing import Any
 import pytest
 from paper_sweep_builders import Place, asked, places_of, write_sweep
 
+from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
+from driftwise.reproduce.paper_table import PaperTable, paper_table
 from driftwise.reproduce.published import NAMES, SOURCE, find, table
-from driftwise.reproduce.render import as_csv, as_html, as_latex, as_markdown, as_text
-from driftwise.reproduce.table import PaperTable, paper_table
+
+
+def as_text(table: PaperTable, width: int = 120) -> str:
+    return like_the_paper(table, decimals=1).text(width)
+
+
+def as_markdown(table: PaperTable) -> str:
+    return like_the_paper(table, decimals=2).markdown()
+
+
+def as_latex(table: PaperTable) -> str:
+    return like_the_paper(table, decimals=2).latex()
+
+
+def as_html(table: PaperTable) -> str:
+    return cell_by_cell(table).html()
+
+
+def as_csv(table: PaperTable) -> str:
+    return cell_by_cell(table).csv()
+
 
 RENDERERS: tuple[Callable[[PaperTable], str], ...] = (
     as_text,
@@ -143,7 +164,7 @@ def test_people_are_told_real_buffers_labels_and_seeds(
     half: PaperTable, render: Callable[[PaperTable], str]
 ) -> None:
     said = " ".join(render(half).split())
-    assert "500 stands for 16 rows here; 5000 stands for 166 rows here" in said
+    assert "500 stands for 16 samples here; 5000 stands for 166 samples here" in said
     assert "buffer 500, 1 drift: fr 240, amr 16" in said
     assert "2 seeds in each cell" in said
     assert "differs from the paper" not in said

@@ -19,7 +19,7 @@ from driftwise.datasets import paths
 from driftwise.datasets.catalogue import KNOWN
 from driftwise.report.sweeps import read_sweep
 from driftwise.reproduce.notes import scale_words
-from driftwise.reproduce.table import paper_table
+from driftwise.reproduce.paper_table import paper_table
 from driftwise.sweeps import plan as plans
 from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.plan import Plan, make_plan, run_id, write_plan

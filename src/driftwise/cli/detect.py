@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftwise.cli.data import table
 from driftwise.config.flags import refuse_part_options
 from driftwise.errors import UserError
 from driftwise.files import MANIFEST, Manifest, quietly, reason, replacing, write_json, writing
@@ -275,24 +274,18 @@ def _refuse_silence(outcome: Mapping[str, Any]) -> None:
 
 def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side) -> None:
     """The files of a report, all of them or none."""
-    from driftwise.report.drift_page import Telling, Tile, build_drift_page
+    from driftwise.report.drift_page import Examples, build_drift_page
 
     shown = _shown(outcome["classes"])
-    telling = [
-        Telling(
+    examples = [
+        Examples(
             name=each["name"],
-            reference=[
-                Tile(png=_png(_tile(reference.dataset.images[row])), name=reference.name(row))
-                for row in each["telling_reference"]
-            ],
-            current=[
-                Tile(png=_png(_tile(current.dataset.images[row])), name=current.name(row))
-                for row in each["telling_current"]
-            ],
+            reference=_examples(reference, each["telling_reference"]),
+            current=_examples(current, each["telling_current"]),
         )
         for each in shown
     ]
-    page = build_drift_page(outcome, telling)
+    page = build_drift_page(outcome, examples)
     sheet = _sheet(shown, reference.dataset, current.dataset) if shown else None
     numbers, image, index = (out / name for name in FILES)
     with _folder_or_nothing(out):
@@ -305,6 +298,10 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
             manifest.remove([image.name])  # an earlier one would contradict the page
         with replacing(index) as file:
             file.write(page.encode(errors="replace"))
+
+
+def _examples(side: _Side, rows: Sequence[int]) -> list[tuple[str, bytes]]:
+    return [(side.name(row), _png(_tile(side.dataset.images[row]))) for row in rows]
 
 
 def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -404,14 +401,12 @@ def _stages(arguments: argparse.Namespace) -> Stages:
 
 def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     from driftwise.report.drift_page import (
-        COLUMNS,
-        NUM_NAMES,
+        drift_table,
+        encoder_line,
         headline,
         measured_false_alarms,
         remarks,
         rule,
-        seen_by,
-        table_rows,
     )
 
     if arguments.json:
@@ -419,8 +414,7 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         return
     if arguments.quiet:
         return
-    print(table([tuple(COLUMNS), *table_rows(outcome)], right=range(NUM_NAMES, len(COLUMNS))))
-    print()
+    print(drift_table(outcome).text())
     for line in remarks(outcome):
         print(line)
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
@@ -429,7 +423,7 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         print(f"{len(outcome['left_out']):,} files left out, since they are no usable images")
     if outcome["self_check"] is not None:
         print(measured_false_alarms(outcome))
-    print(seen_by(outcome))
+    print(encoder_line(outcome))
     print(f"{headline(outcome)}; {rule(outcome)}")
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")

@@ -1,4 +1,4 @@
-"""Tables, figures and a page from saved results, without the rooms that made them."""
+"""Tables, figures and a page from saved results, without the packages that made them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pathlib import Path
 from driftwise.errors import UserError
 from driftwise.files import Manifest, reason, refuse_links, replacing
 from driftwise.report.cells import Setting
-from driftwise.report.columns import EVERYTHING
+from driftwise.report.comparison import comparison, comparison_csv, comparison_text
 from driftwise.report.read import find_runs
 from driftwise.report.settings import group
-from driftwise.report.tables import as_csv, as_markdown, as_text, table_of
 from driftwise.report.words import cautions
 
 __all__ = ["Report", "write_report"]
@@ -75,10 +74,9 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
         for name, image in images.items():
             figures |= {f"{name}.png": image.png, f"{name}.svg": image.svg}
         drawn.append(Drawn(setting=setting, images=images))
-    table = table_of(settings)
     texts = {
-        "table.csv": as_csv(table_of(settings, EVERYTHING)),
-        "table.md": as_markdown(table),
+        "table.csv": comparison_csv(settings),
+        "table.md": comparison(settings, name_setting=True).markdown(),
         "index.html": build_page(settings, drawn, left_out=left_out, cautions=known),
     }
     drawn_now = {Path(name).name for name in figures}
@@ -89,7 +87,7 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
     return Report(
         page=out / "index.html",
         figures=tuple(out / name for name in figures),
-        table=as_text(table),
+        table=comparison_text(settings),
         warnings=(*left_out, *known),
     )
 

@@ -26,7 +26,7 @@ class Promise:
     whole_stream: bool
     """for all checks of a run together, not for each"""
     monitor_labels: str
-    """unless given, rows of drifted classes are among those of others: the promise is for checks at
+    """unless given, samples of drifted classes are among those of others: the promise is for checks at
     which all classes are unchanged"""
 
     @property

@@ -23,7 +23,7 @@ class Stat:
 
     mean: float
     sd: float | None
-    """sample standard deviation; None: one seed tells nothing about spread"""
+    """sample standard deviation; None: one seed has no spread"""
     count: int
 
 
@@ -47,11 +47,11 @@ class Cell:
     runs: tuple[Run, ...]
     """by seed, each seed once"""
     trait: str = ""
-    """config values that tell it from another cell of its setting with the same names"""
+    """config values that distinguish it from other cells of its setting with the same names"""
 
     @property
     def first(self) -> Run:
-        """The run with the lowest seed; it speaks for what all runs of the cell share."""
+        """The run with the lowest seed, for what all runs of the cell share."""
         return self.runs[0]
 
     @property
@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def detector(self) -> str:
-        """What looked for drift."""
+        """What detected drift."""
         return self.first.detector
 
     @property
@@ -100,11 +100,11 @@ class Setting:
 
     cells: tuple[Cell, ...]
     variant: str
-    """config values beside the title's that tell this setting from others; often empty"""
+    """config values beside the title's that distinguish this setting; often empty"""
 
     @property
     def first(self) -> Run:
-        """A run that speaks for what all cells share (the stream, its classes and events)."""
+        """A run, for what all cells share (the stream, its classes and events)."""
         return self.cells[0].first
 
     @property
@@ -118,7 +118,7 @@ class Setting:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One name per cell, all different: the adaptation and, where needed, what else tells.
+        """One name per cell, all different: the adaptation and, where needed, what else differs.
 
         One whose adaptation had nothing to act on is marked.
         """
@@ -168,11 +168,11 @@ def notes_below(named: Iterable[tuple[str, Cell]]) -> str:
     for name, cell in named:
         if cell.not_adapted:
             whose[cell.not_adapted].append(name.removesuffix(MARK))
-    told = []
+    notes = []
     for note, names in whose.items():
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        told.append(f"{note} ({', '.join(names[:MOST_NAMED])}{more})")
-    return f"{MARK} {'; '.join(told)}" if told else ""
+        notes.append(f"{note} ({', '.join(names[:MOST_NAMED])}{more})")
+    return f"{MARK} {'; '.join(notes)}" if notes else ""
 
 
 def place_of(adaptation: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""The truth about drift, in words, and what a verdict was worth in its light."""
+"""The true drift events of a stream in words, and whether a verdict was right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outcome(enum.Enum):
     MISSED = "drift, missed"
     FALSE_ALARM = "false alarm"
     BESIDE = "flagged beside drift"
-    """itself unchanged, but its rows were not told from those of a class that has drifted"""
+    """itself unchanged, but its samples were mixed with those of a class that has drifted"""
     QUIET = "no drift, none claimed"
     UNTESTABLE = "not testable"
 
@@ -30,11 +30,11 @@ class Outcome(enum.Enum):
 def outcomes_of(run: Run) -> tuple[Outcome, ...]:
     """Judge each verdict of a run: a claim is right while a class is stale.
 
-    A class is stale from its last change of look until it has been met with fresh samples. That
+    A class is stale from its last drift until fresh samples of it have been learned. That
     happens after a task's check, so it counts from the next task on.
     """
     stale = _stale_checks(run)
-    # Rows that nobody told apart by their class carry one class's drift into another's group.
+    # Samples that are not sorted by their true class carry one class's drift into another's group.
     mixed = drifted_checks(run) if run.monitor_labels != "given" else frozenset()
     return tuple(
         _outcome(verdict, is_stale=(verdict.task, verdict.label) in stale, mixed=mixed)
@@ -83,7 +83,7 @@ def _last_up_to(task: int, tasks: Sequence[int]) -> int | None:
 
 @lru_cache(maxsize=64)
 def changes(run: Run) -> Mapping[int, tuple[int, ...]]:
-    """The tasks at which some class looks otherwise than the task before, with those classes.
+    """The tasks at which the concept of some class changes, with those classes.
 
     A gradual event counts at every task at which it goes on, one that changes nothing at none.
     """
@@ -100,7 +100,7 @@ def changes(run: Run) -> Mapping[int, tuple[int, ...]]:
 
 def _tasks_of_change(events: Sequence[DriftEvent], num_tasks: int) -> list[int]:
     """At which tasks a class with these events changes."""
-    looks = _looks_taken_on(events)
+    concepts = _concepts_taken_on(events)
     possible = {
         task
         for event in events
@@ -109,38 +109,40 @@ def _tasks_of_change(events: Sequence[DriftEvent], num_tasks: int) -> list[int]:
     return [
         task
         for task in sorted(possible)
-        if _mixture(events, looks, task - 1) != _mixture(events, looks, task)
+        if _mixture(events, concepts, task - 1) != _mixture(events, concepts, task)
     ]
 
 
 _ORIGINAL = 0
 
 
-def _looks_taken_on(events: Sequence[DriftEvent]) -> list[int]:
-    """A number for the look that a class takes on at each of its events; equal ones look alike."""
-    looks: list[int] = []
+def _concepts_taken_on(events: Sequence[DriftEvent]) -> list[int]:
+    """A number for the concept that a class takes on at each of its events."""
+    concepts: list[int] = []
     current, steps = _ORIGINAL, [""]
     for number, event in enumerate(events, start=1):
         before, steps = steps, event.transform.split("+")
         if steps == ["original"]:
             current, steps = _ORIGINAL, [""]
         elif steps[-1] == "identity" and steps[:-1] in ([], before):
-            steps = before  # an event is told with all that was done before it: nothing is new
+            steps = before  # an event lists all that was done before it: nothing is new
         else:
             current = number
-        looks.append(current)
-    return looks
+        concepts.append(current)
+    return concepts
 
 
-def _mixture(events: Sequence[DriftEvent], looks: Sequence[int], task: int) -> Mapping[int, float]:
-    """The looks that a class shows during a task, with the share of each."""
+def _mixture(
+    events: Sequence[DriftEvent], concepts: Sequence[int], task: int
+) -> Mapping[int, float]:
+    """The concepts of a class during a task, with the fraction of each."""
     shares = {_ORIGINAL: 1.0}
-    for event, look in zip(events, looks, strict=True):
-        moved = event.share * min(1.0, max(0, task - event.task + 1) / event.over_tasks)
-        # A class that looks like that already stays as it is, free of rounding.
-        if moved > 0 and shares.keys() != {look}:
-            shares = {old: share * (1 - moved) for old, share in shares.items() if moved < 1}
-            shares[look] = shares.get(look, 0.0) + moved
+    for event, concept in zip(events, concepts, strict=True):
+        drifted = event.share * min(1.0, max(0, task - event.task + 1) / event.over_tasks)
+        # A class that has that concept already stays as it is, free of rounding.
+        if drifted > 0 and shares.keys() != {concept}:
+            shares = {old: share * (1 - drifted) for old, share in shares.items() if drifted < 1}
+            shares[concept] = shares.get(concept, 0.0) + drifted
     return shares
 
 
@@ -158,7 +160,7 @@ def range_words(numbers: Iterable[int]) -> str:
 
 
 def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """First and last of each row of neighbours.
+    """First and last of each sequence of neighbours.
 
     >>> spans([5, 0, 1, 2])
     [(0, 2), (5, 5)]
@@ -174,13 +176,13 @@ def describe_events(run: Run) -> str:
     if not run.events:
         return "Nothing drifts in this stream."
     head = "Drift events" if changes(run) else "Nothing drifts in this stream; its events"
-    told = [_describe(event) for event in run.events[:MOST]]
-    told += [f"and {len(run.events) - MOST} more"] if len(run.events) > MOST else []
-    return f"{head}: " + "; ".join(told) + "."
+    described = [_describe(event) for event in run.events[:MOST]]
+    described += [f"and {len(run.events) - MOST} more"] if len(run.events) > MOST else []
+    return f"{head}: " + "; ".join(described) + "."
 
 
 def _describe(event: DriftEvent) -> str:
-    words = ", ".join([_look_words(event), *_extent_words(event)])
+    words = ", ".join([_concept_words(event), *_extent_words(event)])
     return f"task {event.task}: {range_words(event.classes)} ({words})"
 
 
@@ -198,12 +200,12 @@ def _extent_words(event: DriftEvent) -> list[str]:
     return words
 
 
-def _look_words(event: DriftEvent) -> str:
+def _concept_words(event: DriftEvent) -> str:
     domains = " and ".join(event.domains)
     if event.transform == "identity":
         return "identity: nothing changes"
     if event.transform == "original":
-        return "back to the original look"
+        return "back to the original concept"
     if event.transform == "natural":
         return f"natural: {domains}" if domains else "natural"
     severity = ""

@@ -1,63 +1,57 @@
-"""What every page needs: escaped text, data that is safe inside a script, one look."""
+"""HTML from the templates beside this file. What a run holds can never become markup."""
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
+import base64
+import io
 from functools import cache
-from html import escape
-from importlib.resources import files
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from numpy.typing import NDArray
+from PIL import Image
 
-from driftwise.files import JSON
 from driftwise.report.run import clean
 
-
-def text(value: object) -> str:
-    """One line of plain text that no page takes for markup, nor for an attribute's end.
-
-    >>> text('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
-    shown = str(value)
-    return escape(shown if shown.isprintable() else clean(shown))
+__all__ = ["Markup", "data_uri", "png", "render"]
 
 
-def script_data(value: JSON) -> str:
-    """JSON for a script element: ASCII, and without the one letter that could end it.
-
-    >>> script_data(["</script>", "\\u2028"])
-    '["\\\\u003c/script>","\\\\u2028"]'
-    """
-    compact = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return compact.replace("<", "\\u003c")
+def render(template: str, /, **values: object) -> Markup:
+    """A filled-in template; every value is escaped unless it is Markup itself."""
+    return Markup(_environment().get_template(template).render(values))
 
 
 @cache
-def common_style() -> str:
-    """The look of the page of runs, which stands in one place."""
-    return template("page.html").partition("<style>")[2].partition("</style>")[0]
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("driftwise.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+        auto_reload=False,
+    )
+    # For `tojson`, which writes data that cannot end the script that holds them.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment
+
+
+def _printable(value: object) -> object:
+    """Without control characters, which could reverse or hide text; line ends stay."""
+    if type(value) is not str or value.isprintable():
+        return value
+    return "\n".join(map(clean, value.split("\n")))
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """A file within the page; `kind` is a MIME type."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
     """An image (height, width, 3) as a PNG file."""
-    height, width, _ = pixels.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks
-    )
-
-
-@cache
-def template(name: str) -> str:
-    """A page's frame, kept beside this file."""
-    return files("driftwise.report").joinpath(name).read_text("utf-8")
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return file.getvalue()

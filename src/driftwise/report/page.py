@@ -1,43 +1,44 @@
-"""One self-contained HTML page that asks nobody for anything and escapes what comes from a run."""
+"""The report's page: one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
-import base64
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
-from string import Template
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from driftwise.report import words
-from driftwise.report.cells import Setting, Stat
-from driftwise.report.columns import FURTHER, NAMES, Column, Value
+from driftwise.report.cells import Cell, Setting
+from driftwise.report.columns import FURTHER, NAMES
+from driftwise.report.comparison import comparison
 from driftwise.report.facets import RenderedFigure
+from driftwise.report.markup import data_uri, render
 from driftwise.report.read import few
 from driftwise.report.run import Run, clean
-from driftwise.report.run_details import tell_runs
-from driftwise.report.tables import Table, table_of
+from driftwise.report.table import Table
+from driftwise.report.verdict_table import MAX_VERDICTS, verdict_table
 
-SIDE_BY_SIDE = ("radar", "reliability")
-"""Kinds of figures that need half the page's width only."""
-
-SEEN_WHOLE = (*SIDE_BY_SIDE, "samples")
-"""Kinds that a narrow screen shows smaller; any other is scrolled there, to keep its numbers
-readable."""
+LAYOUTS = {"radar": "half whole", "reliability": "half whole", "samples": "full whole"}
+"""Figures that need half the page's width (half), and that a narrow screen shows smaller (whole).
+Any other takes the full width and is scrolled there, to keep its numbers readable."""
 
 MOST_ROWS = 1000
 """Rows of a table on the page; the CSV file has them all."""
 
 MOST_EMBEDDED = 2_000_000
-"""Bytes of figures within the page. Those of further settings are taken from the files beside it,
-when they are looked at."""
+"""Bytes of figures within the page; those of further settings are loaded from files beside it."""
 
 MOST_SEEDS = 30
 """Seeds that the footer names."""
 
-LONG = 24
-"""Letters from which a name in a table is broken into lines."""
+PAGE_VERDICTS, PAGE_NOTES, MAX_NOTES = 5000, 5000, 50
+"""Verdicts and notes of all runs together, divided equally; and notes of one run."""
+UNFOLDED = 100
+"""Runs whose names are seen at once."""
+MAX_RUNS = 5000
+"""Runs that are listed one by one."""
+LONGEST_CONFIG = 20_000
+"""Letters of a configuration that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,124 +56,110 @@ def build_page(
     left_out: Sequence[str],
     cautions: Sequence[str],
 ) -> str:
-    """The page; `cautions` is what runs warn of."""
-    template = Template(files("driftwise.report").joinpath("page.html").read_text("utf-8"))
+    """The page.
+
+    Args:
+        settings: what the tables show
+        drawn: settings with figures
+        left_out: what could not be read, a line each
+        cautions: the warnings of the runs, a line each
+    """
     cells = [cell for setting in settings for cell in setting.cells]
     names = [column for column in NAMES if column.key != "seeds"]
-    telling = [c for c in names if len({c.value(cell) for cell in cells}) > 1]
-    names_of_cells = telling or [c for c in NAMES if c.key == "adaptation"]
+    distinct = [c for c in names if len({c.value(cell) for cell in cells}) > 1]
+    names = distinct or [column for column in names if column.key == "adaptation"]
     sections, num_embedded = [], 0
     for each in drawn:
         num_embedded += sum(len(image.svg) for image in each.images.values())
-        embed = num_embedded <= MOST_EMBEDDED or each is drawn[0]
-        sections.append(_section(each, alone=len(settings) == 1, embed=embed))
-    return template.substitute(
+        beside = num_embedded > MOST_EMBEDDED and each is not drawn[0]
+        sections.append(
+            {
+                "title": each.setting.title,
+                "summary": words.summary(each.setting) if len(settings) > 1 else "",
+                "figures": [_figure(*image, beside=beside) for image in each.images.items()],
+            }
+        )
+    runs = [(run, cell.first) for cell in cells for run in cell.runs]
+    return render(
+        "report.html",
+        title=words.title_of(settings),
+        summary=words.overview(settings),
         image_sources="data:" if num_embedded <= MOST_EMBEDDED else "data: 'self' file:",
-        title=escape(words.title_of(settings)),
-        summary=escape(words.overview(settings)),
-        warnings=_warnings("Not everything could be used:", left_out)
-        + _warnings("What to know about these runs:", cautions),
-        comparison=_html_table(table_of(settings), "Comparison of all configurations"),
-        further=_html_table(table_of(settings, [*names_of_cells, *FURTHER]), "Further measures"),
-        tabs=_tabs([each.setting for each in drawn]),
-        settings="\n".join(sections),
-        runs=tell_runs(cells),
-        footer=escape(_footer([run for cell in cells for run in cell.runs])),
+        left_out=[clean(line) for line in left_out],
+        cautions=[clean(line) for line in cautions],
+        comparison=_cut(comparison(settings, title="Comparison of all configurations")),
+        further=_cut(comparison(settings, [*names, *FURTHER], title="Further measures")),
+        sections=sections,
+        runs=runs_shown(cells),
+        unfolded=UNFOLDED,
+        num_unlisted=max(0, len(runs) - MAX_RUNS),
+        footer=_footer([run for run, _ in runs]),
     )
 
 
-def _warnings(heading: str, lines: Sequence[str]) -> str:
-    if not lines:
-        return ""
-    items = "".join(f"<li>{escape(clean(line))}</li>" for line in lines)
-    return f'<div class="warnings"><p>{escape(heading)}</p><ul>{items}</ul></div>'
-
-
-def _html_table(table: Table, label: str) -> str:
+def _cut(table: Table) -> Table:
     left = len(table.rows) - MOST_ROWS
-    more = f'<p class="note">{left:,} more rows are in table.csv.</p>' if left > 0 else ""
-    places = {(row.benchmark, row.variant) for row in table.rows}
-    with_place = len(places) > 1
-    head = "".join(_head(column) for column in table.columns)
-    if with_place:
-        head = _head_cell("setting", "Benchmark and what else tells settings apart.", "name") + head
-    body = []
-    for row in table.rows[:MOST_ROWS]:
-        cells = list(map(_cell, table.columns, row.values, row.texts(table.columns)))
-        if with_place:
-            place = ", ".join(part for part in (row.benchmark, row.variant) if part)
-            cells.insert(
-                0, f'<td class="name long" data-sort="{escape(place)}">{escape(place)}</td>'
-            )
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
-        f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>\n'
-        + "\n".join(body)
-        + "\n</tbody></table></div>"
-        + "".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
-        + more
-    )
+    if left <= 0:
+        return table
+    more = f"{left:,} more rows are in table.csv."
+    return replace(table, rows=table.rows[:MOST_ROWS], notes=[*table.notes, more])
 
 
-def _is_name(column: Column) -> bool:
-    return column.key in ("method", "adaptation", "detector", "trait")
+def _figure(path: str, image: RenderedFigure, *, beside: bool) -> dict[str, object]:
+    """For the template: with the figure in it, or from a file beside the page."""
+    return {
+        "title": image.title,
+        "alt": image.alt,
+        "caption": image.caption,
+        "layout": LAYOUTS.get(image.kind, "full"),
+        "is_beside": beside,
+        "source": quote(f"{path}.svg") if beside else data_uri(image.svg, "image/svg+xml"),
+    }
 
 
-def _head(column: Column) -> str:
-    return _head_cell(column.title, column.meaning, "name" if _is_name(column) else "")
+def runs_shown(cells: Sequence[Cell]) -> list[dict[str, object]]:
+    """For the template, run by run; what the runs of a cell share is shown of its first."""
+    runs = [(run, cell.first) for cell in cells for run in cell.runs][:MAX_RUNS]
+    num_verdicts = min(MAX_VERDICTS, PAGE_VERDICTS // len(runs))
+    num_notes = min(MAX_NOTES, PAGE_NOTES // len(runs))
+    return [
+        {
+            "name": _name(run),
+            "folder": clean(run.folder),
+            "notes": few([*run.warnings, *run.notes], num_notes),
+            "verdicts": verdict_table(run, num_verdicts),
+            "differences": "" if run is first else _differences(run, first),
+            "versions": ", ".join(f"{key} {value}" for key, value in sorted(run.versions.items())),
+            "config": config_text(run.config) if run is first else "",
+        }
+        for run, first in runs
+    ]
 
 
-def _head_cell(title: str, meaning: str, kind: str) -> str:
-    return (
-        f'<th scope="col" class="{kind}"><button type="button" title="{escape(meaning)}">'
-        f"{escape(title)}</button></th>"
-    )
+def _name(run: Run) -> str:
+    faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
+    name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
+    return f"{name}, {run.not_adapted}" if run.not_adapted else name
 
 
-def _cell(column: Column, value: Value, shown: str) -> str:
-    key = value.mean if isinstance(value, Stat) else value
-    sort = "" if key is None else escape(str(key))
-    kind = "name" if _is_name(column) else ""
-    kind += " long" if isinstance(value, str) and len(value) > LONG else ""
-    return f'<td class="{kind}" data-sort="{sort}">{escape(shown)}</td>'
+def config_text(config: Mapping[str, object]) -> str:
+    """A configuration as a person reads it."""
+    text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
+    if len(text) <= LONGEST_CONFIG:
+        return text
+    return f"{text[:LONGEST_CONFIG]}\n… the rest is in result.json"
 
 
-def _tabs(settings: Sequence[Setting]) -> str:
-    if len(settings) == 1:
-        return ""
-    buttons = "".join(
-        f'<button type="button" aria-pressed="false">{escape(setting.title)}</button>'
-        for setting in settings
-    )
-    return f'<div class="tabs" role="group" aria-label="Setting to show">{buttons}</div>'
-
-
-def _section(drawn: Drawn, *, alone: bool, embed: bool) -> str:
-    setting = drawn.setting
-    heading = "" if alone else f"<p>{escape(words.summary(setting))}</p>"
-    figures = "\n".join(
-        _figure(image, "" if embed else f"{name}.svg") for name, image in drawn.images.items()
-    )
-    return (
-        f'<section class="setting" aria-label="{escape(setting.title)}">\n'
-        f'<h3>{escape(setting.title)}</h3>{heading}\n<div class="figures">\n{figures}\n</div>\n'
-        "</section>"
-    )
-
-
-def _figure(image: RenderedFigure, beside: str) -> str:
-    """With the figure in it, or from a file beside the page."""
-    embedded = f'src="data:image/svg+xml;base64,{base64.b64encode(image.svg).decode()}"'
-    source = f'loading="lazy" src="{quote(beside)}"' if beside else embedded
-    kind = "half" if image.kind in SIDE_BY_SIDE else "full"
-    kind += " whole" if image.kind in SEEN_WHOLE else ""
-    return (
-        f'<figure class="{kind}"><h3>{escape(image.title)}</h3>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(image.title)}">'
-        f'<img alt="{escape(image.alt)}" {source}></div>'
-        f"<figcaption>{escape(image.caption)}</figcaption></figure>"
-    )
+def _differences(run: Run, first: Run) -> str:
+    """How the configuration of a run differs from that of the first run of its cell."""
+    pairs = [(run.config, first.config), (run.versions, first.versions)]
+    differ = [
+        f"{clean(key)} {clean(mine.get(key))}"
+        for mine, theirs in pairs
+        for key in sorted({*mine, *theirs})
+        if mine.get(key) != theirs.get(key)
+    ]
+    return f"As seed {first.seed}, but for: {', '.join(differ) or 'nothing'}."[:LONGEST_CONFIG]
 
 
 def _footer(runs: Sequence[Run]) -> str:

@@ -1,4 +1,4 @@
-"""Which runs belong together, and what tells them apart.
+"""Which runs belong together, and how they differ.
 
 Runs that differ in their seed alone make a cell. Cells may be compared if they differ in nothing
 but what is done about drift; they make a setting.
@@ -17,7 +17,7 @@ from driftwise.report.cells import Cell, Setting, place_of
 from driftwise.report.run import Run, clean
 
 TITLE = ("benchmark", "method", "buffer_size", "num_drifts")
-"""What a setting is called after; whatever else tells it from others is its variant."""
+"""What a setting is named after; whatever else distinguishes it is its variant."""
 
 METHOD = "options.method"
 
@@ -91,44 +91,44 @@ def _settings(cells: Sequence[Cell]) -> tuple[Setting, ...]:
 
 
 def _variants(described: Sequence[Traits]) -> list[str]:
-    """For each setting, what the title does not say and not all settings of its benchmark share."""
+    """For each setting, what is not in its title and differs between settings of its benchmark."""
     variants = []
     for traits in described:
         peers = [each for each in described if each["benchmark"] == traits["benchmark"]]
         same_method = [each for each in peers if each["method"] == traits["method"]]
-        # Options that only another method has say nothing about this one.
-        own = set(telling_keys(same_method))
-        keys = [key for key in telling_keys(peers) if key in own or not _is_in(key, METHOD)]
+        # Options that only another method has do not concern this one.
+        own = set(differing_keys(same_method))
+        keys = [key for key in differing_keys(peers) if key in own or not _is_in(key, METHOD)]
         variants.append(_spell(traits, [key for key in keys if key not in TITLE], peers))
     return variants
 
 
 def _in_order(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The cells of a setting as they are shown; twins in name are told apart by their traits."""
-    twins: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
+    """The cells of a setting as they are shown; cells of the same name are distinguished by their traits."""
+    alike: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
     for cell in cells:
-        twins[cell.adaptation, cell.detector].append(cell)
+        alike[cell.adaptation, cell.detector].append(cell)
     named = [
         replace(cell, trait=trait)
-        for members in twins.values()
+        for members in alike.values()
         for cell, trait in zip(
-            members, tell_apart([_traits(cell.first) for cell in members]), strict=True
+            members, distinguish([_traits(cell.first) for cell in members]), strict=True
         )
     ]
     return tuple(sorted(named, key=_place_in_setting))
 
 
-def tell_apart(described: Sequence[Traits]) -> list[str]:
+def distinguish(described: Sequence[Traits]) -> list[str]:
     """For each of several things, in words, only what not all of them share.
 
-    >>> tell_apart([{"lr": "0.1", "epochs": "1"}, {"lr": "0.1", "epochs": "5"}, {"lr": "0.1"}])
+    >>> distinguish([{"lr": "0.1", "epochs": "1"}, {"lr": "0.1", "epochs": "5"}, {"lr": "0.1"}])
     ['epochs 1', 'epochs 5', 'epochs not set']
     """
-    keys = telling_keys(described)
+    keys = differing_keys(described)
     return [_spell(traits, keys, described) for traits in described]
 
 
-def telling_keys(described: Sequence[Traits]) -> list[str]:
+def differing_keys(described: Sequence[Traits]) -> list[str]:
     """The keys whose values not all of them share."""
     keys = dict.fromkeys(key for traits in described for key in traits)
     return [key for key in keys if len({traits.get(key) for traits in described}) > 1]
@@ -144,7 +144,7 @@ def _spell(traits: Traits, keys: Sequence[str], among: Sequence[Traits]) -> str:
 
 
 def _shortened(texts: Iterable[str]) -> dict[str, str]:
-    """Each text with its middle cut out if it is long, and a number where two then look alike."""
+    """Each text with its middle cut out if it is long, and a number where two then are alike."""
     half = LONGEST_VALUE // 2
     cut = {
         text: text if len(text) <= LONGEST_VALUE else f"{text[:half]}…{text[1 - half :]}"
@@ -211,7 +211,7 @@ def _plain(value: Any) -> Any:
 
 
 def _place_in_setting(cell: Cell) -> tuple[object, ...]:
-    # What is not set (no limit on labels, say) comes before any number.
+    # What is not set (for example no limit on labels) comes before any number.
     return (*place_of(cell.adaptation), cell.detector, _natural(cell.trait.replace(ABSENT, "")))
 
 

@@ -78,7 +78,7 @@ def summary(setting: Setting) -> str:
         )
     sentences += _false_alarms(subject)
     if max(len(cell.runs) for cell in setting.cells) == 1:
-        sentences.append("One seed tells nothing about spread")
+        sentences.append("One seed has no spread")
     if setting.not_adapted:
         sentences.append(setting.not_adapted)
     return ". ".join(sentences) + "."
@@ -154,7 +154,7 @@ def _ending_sentence(
 
 
 def _label_clause(setting: Setting, subject: Cell) -> str:
-    """The subject's labels against full relearning's; empty where there is nothing to say."""
+    """The subject's labels against full relearning's; empty where nothing is known."""
     ours = subject.mean(_asked)
     rival = setting.find(CEILING, subject.detector)
     if ours is None:
@@ -188,7 +188,7 @@ def _mean(stat: Stat | None) -> str:
 
 
 def cautions(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What the runs say a person should know, each thing once, with the run that said it first."""
+    """The warnings of the runs, each once, with the first run that has it."""
     by_text: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         for text in dict.fromkeys(run.warnings):

@@ -12,7 +12,7 @@ from driftwise.report.words import plural
 from driftwise.reproduce import published
 from driftwise.reproduce.claim_pools import Done, Pool, Where
 from driftwise.reproduce.intervals import Paired, paired
-from driftwise.reproduce.table import span
+from driftwise.reproduce.paper_table import span
 
 Values = Mapping[Where, Mapping[int, float]]
 """by place and seed"""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from driftwise.report.run import Run
 from driftwise.report.sweeps import Place, Sweep
 from driftwise.reproduce import published
-from driftwise.reproduce.table import STANDARD
+from driftwise.reproduce.paper_table import STANDARD
 
 SCALES = ("paper", "small", "smoke")
 """From what says most to what says least; others follow."""

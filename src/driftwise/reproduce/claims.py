@@ -117,8 +117,8 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
         ),
         claim(
             "500-rows",
-            "A buffer of 500 rows is enough for CIFAR-100 but not for Tiny-ImageNet.",
-            f"with 500 rows, amr - vanilla is at least {MARGIN:g} point on cifar100-cd, and less "
+            "A buffer of 500 samples is enough for CIFAR-100 but not for Tiny-ImageNet.",
+            f"with 500 samples, amr - vanilla is at least {MARGIN:g} point on cifar100-cd, and less "
             "on tinyimagenet-cd",
             findings.small_buffers_suffice,
             findings.small_buffers_suffice(main),

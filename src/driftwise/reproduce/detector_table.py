@@ -6,21 +6,19 @@ from collections.abc import Mapping
 
 from driftwise.errors import UserError
 from driftwise.report.cells import Cell, mark, place_of
-from driftwise.report.columns import MISSING, compact
-from driftwise.report.csv_text import csv_text
-from driftwise.report.sheet import Head, Item, Sheet
+from driftwise.report.columns import compact
 from driftwise.report.sweeps import Sweep
-from driftwise.reproduce.table import Value, paper_table
+from driftwise.report.table import MISSING, Head, Item, Table, csv_text
+from driftwise.reproduce.paper_table import Value, paper_table
 
 RATES = ("tpr", "fpr")
 
 
-def detector_table(sweep: Sweep) -> Sheet:
+def detector_table(sweep: Sweep) -> Table:
     """Mean FAA by true-positive rate (rows) and false-positive rate (columns), per adaptation."""
     cells = _cells(sweep)
     table = paper_table(sweep)
-    told = {*RATES, "adaptation", "num_drifts"}
-    names = [key for key in table.keys if key not in told]
+    names = [key for key in table.keys if key not in (*RATES, "adaptation", "num_drifts")]
     if len(table.drifts) > 1:
         names.append("num_drifts")
     names.append("adaptation")
@@ -32,22 +30,22 @@ def detector_table(sweep: Sweep) -> Sheet:
     ordered = sorted(rows, key=lambda row: (*map(str, row[:-2]), place_of(str(row[-2])), row[-1]))
     heads = [Head(title=key.replace("_", " "), is_name=True) for key in (*names, "TPR")]
     heads += [Head(title=f"FPR {rate:g}", group="FAA ± sd") for rate in columns]
-    return Sheet(
+    return Table(
         title=f"{table.title}: accuracy by the detector's rates",
         about=table.about,
-        heads=tuple(heads),
-        rows=tuple(
-            (
-                *(Item(text=_text(name), key=name) for name in row),
+        heads=heads,
+        rows=[
+            [
+                *(Item(_text(name), name) for name in row),
                 *(_item(rows[row], rate) for rate in columns),
-            )
+            ]
             for row in ordered
-        ),
-        breaks=frozenset(
+        ],
+        breaks={
             index
             for index in range(1, len(ordered))
             if ordered[index][:-1] != ordered[index - 1][:-1]
-        ),
+        },
         notes=table.notes,
     )
 
@@ -89,13 +87,13 @@ def _cells(sweep: Sweep) -> list[tuple[Mapping[str, Value], Cell | None]]:
 
 def _item(row: Mapping[float, Cell | None], rate: float) -> Item:
     if rate not in row:
-        return Item(text=MISSING)
+        return Item(MISSING)
     cell = row[rate]
     faa = None if cell is None else cell.stat(lambda run: run.faa)
     if faa is None:
-        return Item(text="not run")
+        return Item("not run")
     spread = "" if faa.sd is None else f" ± {faa.sd:.1f}"
-    return Item(text=f"{faa.mean:.1f}{spread}{mark(cell)}", key=faa.mean)
+    return Item(f"{faa.mean:.1f}{spread}{mark(cell)}", faa.mean)
 
 
 def _text(value: Value) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from driftwise.datasets.reading import Progress
 from driftwise.errors import UserError
 from driftwise.files import folder_in, replacing
+from driftwise.report.markup import Markup
 from driftwise.report.sweeps import SWEEPS, Place, Sweep, read_sweep
 
 Warn = Callable[[str], None]
@@ -24,39 +25,29 @@ class Drawn:
     page: Path | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Table:
-    """A sweep's table in every form."""
-
-    text: str
-    forms: Mapping[str, str]
-    """by the ending of its file"""
-    html: str
-
-
 def draw(file: Path, warn: Warn) -> Drawn:
     """Tables and figures of one sweep into its folder, and the page over all sweeps beside it.
 
-    What has to be left out is told to `warn`.
+    `warn` is called with a line about everything that is left out.
     """
     # Late, because loading matplotlib takes a second.
-    from driftwise.report.index.page import write_index
+    from driftwise.report.index_page import write_index
 
     sweep = read_sweep(file)
     out = file.parent.parent
-    table = _table(sweep)
-    contents = {f"table.{ending}": text.encode() for ending, text in table.forms.items()}
+    forms, fragment = _tables(sweep)
+    contents = {f"table.{ending}": text.encode() for ending, text in forms.items()}
     contents |= _figures(sweep, warn)
     # By its file's name: the one that a plan gives itself could lead out of the folder.
     files = [_write(out, f"{file.stem}/{name}", content) for name, content in contents.items()]
     others = [each for each in all_sweeps(out, warn) if each.name != sweep.name]
-    fragments = {each.name: _table(each).html for each in others} | {sweep.name: table.html}
+    fragments = {each.name: _tables(each)[1] for each in others} | {sweep.name: fragment}
     page = write_index(out, [sweep, *others], fragments=fragments)
-    return Drawn(page=page, files=tuple(files), text=table.text)
+    return Drawn(page=page, files=tuple(files), text=forms["txt"])
 
 
 def draw_claims(out: Path, warn: Warn) -> Drawn:
-    """What the paper claims beside what the sweeps in a folder say."""
+    """The paper's claims beside the results of the sweeps in a folder."""
     from driftwise.reproduce import claims_render
     from driftwise.reproduce.claims import claims
 
@@ -91,7 +82,7 @@ def draw_theory(
 
 
 def all_sweeps(out: Path, warn: Warn) -> list[Sweep]:
-    """Every sweep in a folder of them, by name; one that cannot be read is told and left out."""
+    """Every sweep in a folder of them, by name; one that cannot be read is left out with a warning."""
     found = []
     for file in sorted((out / SWEEPS).glob("*.json")):
         try:
@@ -101,35 +92,22 @@ def all_sweeps(out: Path, warn: Warn) -> list[Sweep]:
     return found
 
 
-def _table(sweep: Sweep) -> _Table:
-    from driftwise.report import sheet
-    from driftwise.reproduce import detector_table, render
-    from driftwise.reproduce.table import paper_table
+def _tables(sweep: Sweep) -> tuple[dict[str, str], Markup]:
+    """A sweep's table by the ending of its file, and as a fragment of a page."""
+    from driftwise.reproduce import detector_table
+    from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
+    from driftwise.reproduce.paper_table import paper_table
 
     if sweep.reproduces == "detector-errors":
-        made = detector_table.detector_table(sweep)
-        return _Table(
-            text=sheet.as_text(made),
-            forms={
-                "txt": sheet.as_text(made),
-                "csv": detector_table.as_csv(sweep),
-                "md": sheet.as_markdown(made),
-                "tex": sheet.as_latex(made),
-            },
-            html=sheet.as_html(made),
-        )
-    table = paper_table(sweep)
-    text = render.as_text(table)
-    return _Table(
-        text=text,
-        forms={
-            "txt": text,
-            "csv": render.as_csv(table),
-            "md": render.as_markdown(table),
-            "tex": render.as_latex(table),
-        },
-        html=render.as_html(table),
-    )
+        short = exact = page = detector_table.detector_table(sweep)
+        csv = detector_table.as_csv(sweep)
+    else:
+        table = paper_table(sweep)
+        short, exact = (like_the_paper(table, decimals=decimals) for decimals in (1, 2))
+        page = cell_by_cell(table)
+        csv = page.csv()
+    forms = {"txt": short.text(), "csv": csv, "md": exact.markdown(), "tex": exact.latex()}
+    return forms, page.html()
 
 
 def _figures(sweep: Sweep, warn: Warn) -> dict[str, bytes]:

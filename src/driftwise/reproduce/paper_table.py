@@ -1,15 +1,16 @@
-"""A sweep laid out like the paper's tables, with the published numbers beside."""
+"""A sweep's results at the places of the paper's tables, beside the published numbers."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftwise.adaptation_counts import NEVER_ADAPTS
 from driftwise.report.cells import MARK, Cell, Stat, notes_below, place_of
 from driftwise.report.columns import compact
+from driftwise.report.run import Run
 from driftwise.report.sweeps import Place, Sweep
 from driftwise.report.words import plural
 from driftwise.reproduce import published
@@ -26,7 +27,7 @@ class TableCell:
     """One place of the table: what was measured there, and what was published."""
 
     place: Place
-    """nominal, as the grid says it"""
+    """nominal, as in the grid"""
     measured: Cell | None
     """None: no run is done"""
     seeds_asked: int
@@ -36,19 +37,20 @@ class TableCell:
     @property
     def faa(self) -> Stat | None:
         """Final average accuracy in percent."""
-        return None if self.measured is None else self.measured.stat(lambda run: run.faa)
+        return self._stat(lambda run: run.faa)
 
     @property
     def forgetting(self) -> Stat | None:
         """Forgetting in points."""
-        return None if self.measured is None else self.measured.stat(lambda run: run.forgetting)
+        return self._stat(lambda run: run.forgetting)
 
     @property
     def labels(self) -> Stat | None:
         """How many labels the adaptation asked for."""
-        if self.measured is None:
-            return None
-        return self.measured.stat(lambda run: run.labels.get("adaptation"))
+        return self._stat(lambda run: run.labels.get("adaptation"))
+
+    def _stat(self, read: Callable[[Run], float | None]) -> Stat | None:
+        return None if self.measured is None else self.measured.stat(read)
 
     @property
     def num_seeds(self) -> int:
@@ -57,7 +59,7 @@ class TableCell:
 
     @property
     def buffer_size(self) -> int | None:
-        """Rows that the memory really held."""
+        """Samples that the buffer really held."""
         return None if self.measured is None else self.measured.first.buffer_size
 
     @property
@@ -85,7 +87,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PaperTable:
-    """A sweep as a table; how it looks is for the renderings to say."""
+    """A sweep as a table, without its layout."""
 
     sweep: Sweep
     keys: tuple[str, ...]
@@ -133,7 +135,7 @@ class PaperTable:
         return (*([marks] if marks else []), *_buffers(self), *_labels(self), *_sources(self))
 
     def name_of(self, cell: TableCell) -> str:
-        """What tells a cell from the others of the table."""
+        """What distinguishes a cell from the others of the table."""
         names = [str(value) for key in self.keys if (value := cell.place.get(key)) is not None]
         if len(self.drifts) > 1:
             names.append(drifts_in_words(cell.place.get("num_drifts")))
@@ -201,24 +203,24 @@ def _laid_out(sweep: Sweep, cells: Sequence[TableCell]) -> PaperTable:
     keys = [key for key in STANDARD if key in present and key not in ends]
     keys += [key for key in present if key not in STANDARD]
     values = {key: list(dict.fromkeys(cell.place.get(key) for cell in cells)) for key in present}
-    telling = [key for key in keys if len(values[key]) > 1]
-    telling += [key for key in ("adaptation",) if key in present]
+    differing = [key for key in keys if len(values[key]) > 1]
+    differing += [key for key in ("adaptation",) if key in present]
     rows: defaultdict[tuple[Value, ...], dict[Value, TableCell]] = defaultdict(dict)
     for cell in cells:
-        names = tuple(cell.place.get(key) for key in telling)
+        names = tuple(cell.place.get(key) for key in differing)
         rows[names][cell.place.get("num_drifts")] = cell
 
     def position(names: tuple[Value, ...]) -> list[tuple[int, str]]:
         return [
             place_of(str(name)) if key == "adaptation" else (values[key].index(name), "")
-            for key, name in zip(telling, names, strict=True)
+            for key, name in zip(differing, names, strict=True)
         ]
 
     drifts = sorted(values.get("num_drifts", [None]), key=lambda count: int(count or 0))
     return PaperTable(
         sweep=sweep,
-        keys=tuple(telling),
-        shared={key: values[key][0] for key in keys if key not in telling},
+        keys=tuple(differing),
+        shared={key: values[key][0] for key in keys if key not in differing},
         drifts=tuple(drifts),
         rows=tuple(
             Row(names=names, cells=tuple(rows[names].get(count) for count in drifts))
@@ -253,7 +255,7 @@ def _foreign_benchmark(table: PaperTable) -> list[str]:
 
 
 def _not_adapted(table: PaperTable) -> list[str]:
-    """How many of the numbers say nothing about an adaptation."""
+    """How many of the numbers are not due to an adaptation."""
     done = [cell for cell in table.cells if cell.num_seeds]
     idle = [cell for cell in done if cell.not_adapted]
     if not idle:
@@ -273,32 +275,32 @@ def _buffers(table: PaperTable) -> list[str]:
     if not sizes:
         return []
     if all(real == {nominal} for nominal, real in sizes.items()):
-        return [f"buffers hold what they say: {', '.join(map(str, sizes))} rows"]
-    told = [
-        f"{nominal} stands for {span(sorted(map(float, real)))} rows here"
+        return [f"buffers hold {', '.join(map(str, sizes))} samples, as named"]
+    words = [
+        f"{nominal} stands for {span(sorted(map(float, real)))} samples here"
         for nominal, real in sizes.items()
     ]
-    return [f"buffers are the paper's, and smaller at this scale: {'; '.join(told)}"]
+    return [f"buffers are the paper's, and smaller at this scale: {'; '.join(words)}"]
 
 
 def _labels(table: PaperTable) -> list[str]:
-    """Absolute counts, because a smaller scale makes shares look different."""
+    """Absolute counts, because shares depend on the scale."""
     asked: defaultdict[tuple[Value, Value], defaultdict[str, list[float]]]
     asked = defaultdict(lambda: defaultdict(list))
     for cell in table.cells:
         if cell.labels is not None and cell.labels.mean > 0:
             place = cell.place.get("buffer_size"), cell.place.get("num_drifts")
             asked[place][str(cell.place.get("adaptation"))].append(cell.labels.mean)
-    told = []
+    words = []
     for (buffer, drifts), by_adaptation in asked.items():
         where = [f"buffer {buffer}"] if buffer is not None else []
         where += [drifts_in_words(drifts)] if drifts is not None else []
         counts = [f"{name} {span(sorted(means))}" for name, means in by_adaptation.items()]
-        told.append(": ".join(filter(None, (", ".join(where), ", ".join(counts)))))
-    if not told:
+        words.append(": ".join(filter(None, (", ".join(where), ", ".join(counts)))))
+    if not words:
         return []
     lead = "labels that adaptation asked for in a run, fewest to most over the rows above"
-    return [f"{lead}: {'; '.join(told)}"]
+    return [f"{lead}: {'; '.join(words)}"]
 
 
 def span(ordered: Sequence[float]) -> str:
@@ -326,8 +328,8 @@ def _sources(table: PaperTable) -> list[str]:
     ]
     if table.has_published:
         spread = any(cell.published and cell.published.faa_std for cell in table.cells)
-        told = f"± over {published.NUM_RUNS} runs" if spread else "no deviations published"
+        words = f"± over {published.NUM_RUNS} runs" if spread else "no deviations published"
         lines.append(
-            f"published numbers: {published.SOURCE}; {told}; diff: FAA here minus published"
+            f"published numbers: {published.SOURCE}; {words}; diff: FAA here minus published"
         )
     return lines

@@ -1,118 +1,3 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>$title</title>
-<style>$style
-header, main, footer { max-width: 1360px; }
-a { color: var(--accent); }
-a:focus-visible, input:focus-visible, h2:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
-.meta, .note { max-width: 110ch; }
-.meta { margin: 4px 0; }
-nav ul { margin: 20px 0 8px; padding: 0; list-style: none; }
-nav li { display: grid; grid-template-columns: minmax(9em, 16em) 1fr; gap: 4px 20px; padding: 3px 0; }
-.progress { display: inline-flex; align-items: center; gap: 8px; font-size: 14px; color: var(--muted); font-variant-numeric: tabular-nums; }
-.bar { display: flex; flex: none; width: 140px; height: 8px; border-radius: 4px; background: var(--line); overflow: hidden; }
-.bar i { background: #009e73; }
-.bar .failed { background: #d55e00; }
-.fragment { margin: 16px 0; }
-.drawn { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 28px 32px; margin-top: 20px; }
-.drawn figure { grid-column: auto; }
-.drawn img { max-width: 100%; }
-.plain, .only { padding: 4px 10px; border: 1px solid var(--line); border-radius: 6px; background: #fff; color: var(--ink); font: inherit; font-size: 14px; cursor: pointer; }
-.plain:hover, .only:hover { border-color: var(--accent); color: var(--accent); }
-.only { margin-left: 12px; }
-.controls { display: flex; flex-wrap: wrap; gap: 10px 16px; align-items: center; margin: 14px 0; }
-.controls input[type=search] { flex: 1 1 220px; max-width: 420px; padding: 7px 10px; border: 1px solid #8b95a0; border-radius: 6px; font: inherit; font-size: 15px; }
-.switch { display: inline-flex; margin: 0; padding: 0; border: 1px solid #8b95a0; border-radius: 6px; overflow: hidden; }
-.switch label { position: relative; cursor: pointer; }
-.switch input { position: absolute; opacity: 0; }
-.switch span { display: block; padding: 6px 16px; font-size: 15px; }
-.switch input:checked + span { background: var(--accent); color: #fff; }
-.switch input:focus-visible + span { outline: 2px solid var(--accent); outline-offset: -4px; }
-.switch input:focus-visible:checked + span { outline-color: #fff; }
-.filters { border: 0; }
-.filters > summary { width: fit-content; font-size: 15px; font-weight: 600; }
-.groups { display: flex; flex-wrap: wrap; gap: 12px 28px; padding: 4px 0 12px; }
-.groups fieldset { min-width: 0; max-width: 100%; margin: 0; padding: 0; border: 0; }
-.groups legend { padding: 0 0 3px; color: var(--muted); font-size: 13px; }
-.options { display: flex; flex-wrap: wrap; gap: 5px; max-height: 148px; overflow-y: auto; }
-.options label { position: relative; cursor: pointer; }
-.options input { position: absolute; opacity: 0; }
-.options span { display: block; max-width: 260px; padding: 3px 9px; overflow: hidden; border: 1px solid var(--line); border-radius: 14px; font-size: 13.5px; text-overflow: ellipsis; white-space: nowrap; unicode-bidi: isolate; }
-.options small { color: var(--muted); font-variant-numeric: tabular-nums; }
-.options label:hover span { border-color: var(--accent); }
-.options .none { color: var(--muted); background: var(--wash); }
-.options input:checked + span { border-color: var(--accent); background: var(--accent); color: #fff; }
-.options input:checked + span small { color: #fff; }
-.options input:focus-visible + span { outline: 2px solid var(--accent); outline-offset: 1px; }
-.count { margin: 0 0 8px; font-size: 14px; color: var(--muted); }
-.count b { color: var(--ink); }
-.runs { max-height: 86vh; overflow: auto; border: 1px solid var(--line); border-radius: 6px; }
-.runs table { border-collapse: separate; border-spacing: 0; }
-.runs thead th { position: sticky; top: 0; z-index: 2; background: #fff; }
-.runs table { font-size: 13px; }
-.runs td, .runs th button { padding: 5px 7px; }
-.runs :is(th, td):first-child { position: sticky; left: 0; z-index: 1; background: #fff; }
-.runs td:first-child, .runs th:first-child button { padding-left: 14px; }
-.runs th:first-child { z-index: 3; }
-.runs tbody tr:hover td { background-color: var(--wash); }
-.runs td.name { max-width: 260px; overflow: hidden; text-overflow: ellipsis; }
-.runs td.state { max-width: 340px; white-space: normal; font-size: 13px; }
-.runs td a { display: inline-block; min-width: 22px; padding: 1px 5px; border-radius: 4px; text-align: center; }
-.runs td a:hover { background: #e3eff7; }
-.dot { display: inline-block; width: 9px; height: 9px; margin-right: 7px; border-radius: 50%; }
-.sd, .waiting { color: var(--muted); }
-.waiting, .broken { padding: 1px 5px; }
-.broken { color: #a84300; text-decoration: line-through; }
-.why { display: block; color: #a84300; overflow-wrap: anywhere; }
-.runs td.faa { background: linear-gradient(90deg, #e4f0f8 var(--share), transparent 0) no-repeat 0 50% / 100% calc(100% - 4px); }
-.more { margin: 12px 0; }
-@media (max-width: 820px) {
-  nav li { grid-template-columns: 1fr; padding: 6px 0; }
-  .bar { width: 90px; }
-  .only { display: block; margin: 8px 0 0; }
-  .options label, .options span { font-size: 15px; }
-  .options span { padding: 6px 12px; border-radius: 18px; }
-  .runs td.state { min-width: 150px; }
-}
-@media print { .controls, .filters, .only, .more { display: none; } .runs { max-height: none; overflow: visible; border: 0; } }
-</style>
-</head>
-<body>
-<header>
-<p class="brand">driftwise sweeps</p>
-<h1>$title</h1>
-<p class="summary">$summary</p>
-$contents
-</header>
-<main>
-$sweeps
-<section aria-labelledby="runs">
-<h2 id="runs" tabindex="-1">All runs</h2>
-<p class="note">A cell is one configuration over its seeds: means, with the sample standard deviation after ±. Filters choose runs, and cells are made of the runs that are chosen. Choose a column heading to sort by it, a seed to read about its run. The address keeps the view, so that it can be shared.</p>
-<noscript><p class="warnings">The table needs JavaScript. The pages of the runs are in the folder pages, beside this one.</p></noscript>
-<div id="table" hidden>
-<div class="controls">
-<fieldset class="switch" aria-label="Rows of the table">
-<label><input type="radio" name="view" value="cells"><span>Cells</span></label>
-<label><input type="radio" name="view" value="runs"><span>Runs</span></label>
-</fieldset>
-<input type="search" id="find" placeholder="Search" aria-label="Search names, ids and errors" spellcheck="false" autocomplete="off">
-<button type="button" class="plain" id="clear">Clear filters</button>
-</div>
-<details class="filters"><summary>Filters</summary><div class="groups"></div></details>
-<p class="count" role="status"></p>
-<div class="scroll runs" tabindex="0" role="region" aria-label="All runs"><table><thead><tr></tr></thead><tbody></tbody></table></div>
-<p class="more"><button type="button" class="plain" id="more"></button></p>
-</div>
-</section>
-</main>
-<footer>Made by driftwise. Tables and figures lie in a folder beside this page for each sweep, each run's own files in runs.</footer>
-<script type="application/json" id="data">$data</script>
-<script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const MISSING = "–", AT_ONCE = 500, MOST_SEEDS = 10, MOST_OPTIONS = 100, MOST_REASONS = 5, SINGLE = ["view", "sort", "find"];
@@ -135,10 +20,10 @@ const runs = data.runs.map(([cell, id, seed, state, reason, measures]) => {
 
 // What runs can be chosen by: a key, a title, and the values that a run has.
 const nominal = data.names.findIndex((name) => name.key === "buffer_size");
-const tellsNothing = (name, index) => name.key === "real_buffer"
+const isRedundant = (name, index) => name.key === "real_buffer"
   && cells.every(({ coordinates: each }) => each[index] === null || each[index] === each[nominal]);
 const names = data.names.map((name, index) => ({ ...name, index, values: (run) => [run.cell.coordinates[index]] }))
-  .filter((name) => !tellsNothing(name, name.index));
+  .filter((name) => !isRedundant(name, name.index));
 const filters = [
   { key: "sweep", title: "sweep", values: (run) => run.cell.sweeps },
   ...names,
@@ -150,7 +35,7 @@ for (const filter of filters) {
   if (filter.options.every((value) => value === null || typeof value === "number")) filter.options.sort((a, b) => (a === null) - (b === null) || a - b);
   if (filter.key === "state") filter.options.sort((a, b) => data.states.indexOf(a) - data.states.indexOf(b));
 }
-// Of more values than anybody looks through, the search finds the one that is wanted.
+// Where there are too many values to choose from, the search finds the one that is wanted.
 const useful = filters.filter((filter) => filter.options.length > 1 && (filter.key === "sweep" || filter.options.length <= MOST_OPTIONS));
 
 // The view: read from the address, and written there after each change.
@@ -163,10 +48,10 @@ const readAddress = () => {
   view.chosen = new Map(useful.map((filter) => [filter.key, new Set(filter.options.map(shown).filter((text) => given.getAll(filter.key).includes(text)))]));
 };
 const writeAddress = () => {
-  const told = new URLSearchParams();
-  for (const key of SINGLE) if (view[key] && view[key] !== "cells") told.set(key, view[key]);
-  for (const [key, values] of view.chosen) for (const value of values) told.append(key, value);
-  history.replaceState(null, "", "#" + told);
+  const kept = new URLSearchParams();
+  for (const key of SINGLE) if (view[key] && view[key] !== "cells") kept.set(key, view[key]);
+  for (const [key, values] of view.chosen) for (const value of values) kept.append(key, value);
+  history.replaceState(null, "", "#" + kept);
 };
 
 const fits = (run, filter) => {
@@ -220,8 +105,8 @@ const stateOf = (row) => {
   const words = present.length === 1 ? present[0] : data.states.map((name, state) => (counts[state] ? counts[state] + " " + name : "")).filter(Boolean).join(", ");
   const reasons = [...new Set(row.runs.map((run) => run.reason).filter(Boolean))];
   const rest = reasons.length - MOST_REASONS;
-  const told = reasons.slice(0, MOST_REASONS).concat(rest > 0 ? ["and " + rest + " more reasons"] : []);
-  return [words, ...told.map((reason) => make("span", { className: "why", textContent: reason }))];
+  const named = reasons.slice(0, MOST_REASONS).concat(rest > 0 ? ["and " + rest + " more reasons"] : []);
+  return [words, ...named.map((reason) => make("span", { className: "why", textContent: reason }))];
 };
 const coordinateOf = (row, name) => {
   const value = row.cell.coordinates[name.index];
@@ -235,13 +120,13 @@ const measureOf = (row, measure, index) => {
   const value = statistic(row, index);
   if (!value) return [MISSING];
   const parts = [written(value.mean, measure)];
-  // Of a run that is done, the reason says why it was not adapted.
+  // Of a run that is done, the reason is why it was not adapted.
   if (measure.key === "faa" && row.runs.some((run) => run.state === DONE && run.reason)) parts.push("*");
   if (value.sd !== null && measure.spread) parts.push(make("span", { className: "sd", textContent: " ± " + written(value.sd, measure) }));
   return parts;
 };
 
-// Coordinates that all rows share are said once, above the table.
+// Coordinates that all rows share stand once, above the table.
 const shared = names.filter((name) => name.key !== "adaptation" && name.options.length < 2);
 const columns = [
   ...names.filter((name) => !shared.includes(name)).map((name) => ({
@@ -310,7 +195,7 @@ const countChips = (candidates) => {
     }
   }
 };
-const tell = (rows, chosen) => {
+const showCount = (rows, chosen) => {
   const numRuns = (some) => new Set(some.map((run) => run.id)).size.toLocaleString("en-US");
   const numCells = new Set(runs.map((run) => run.place)).size.toLocaleString("en-US");
   const line = box.querySelector(".count");
@@ -324,16 +209,16 @@ const draw = () => {
   const chosen = candidates.filter((run) => useful.every((filter) => fits(run, filter)));
   const rows = sorted(rowsOf(chosen));
   countChips(candidates);
-  tell(rows, chosen);
-  // What only other sweeps' grids have says nothing about these rows.
-  const telling = columns.filter((column) => column.index === undefined || rows.some((row) => column.order(row) !== null));
+  showCount(rows, chosen);
+  // Coordinates of other sweeps' grids only are left out.
+  const visible = columns.filter((column) => column.index === undefined || rows.some((row) => column.order(row) !== null));
   [...head.cells].forEach((cell, index) => {
-    cell.hidden = rows.length > 0 && !telling.includes(columns[index]);
+    cell.hidden = rows.length > 0 && !visible.includes(columns[index]);
     const falling = view.sort === "-" + columns[index].key;
     if (falling || view.sort === columns[index].key) cell.setAttribute("aria-sort", falling ? "descending" : "ascending");
     else cell.removeAttribute("aria-sort");
   });
-  body.replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...telling.map((column) => {
+  body.replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...visible.map((column) => {
     const cell = make("td", { className: (column.isName ? "name " : "") + column.key, title: column.tip ? column.tip(row) : "" }, ...column.fill(row));
     const share = column.share && column.share(row);
     if (share !== undefined) cell.style.setProperty("--share", share + "%");
@@ -385,6 +270,3 @@ drawer.hidden = useful.length === 0;
 draw();
 // Whoever comes with a view wants to see it.
 if (location.hash.includes("=")) addEventListener("load", () => document.getElementById("runs").scrollIntoView());
-</script>
-</body>
-</html>
