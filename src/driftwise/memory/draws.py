@@ -14,7 +14,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 RANGE = 2**62
 """Reduced modulo n, a number from this range misses uniform by less than n / 2**62."""
 BLOCK = 1024
-"""numbers drawn at once: a call of torch costs as much as 100 numbers, 3 % of an MLP's step"""
+"""numbers drawn at once: calls of torch for a few numbers each show in an MLP's step"""
 
 
 class Draws:
