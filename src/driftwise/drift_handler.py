@@ -1,4 +1,4 @@
-"""Watch, mend, teach: what a benchmark's loop and a live model have in common."""
+"""Check for drift, adapt, train: what a benchmark's loop and a live learner share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from driftwise.types import AdaptationResult, Samples, StepReport, Verdict
 
 
 def _checked(result: object, adaptation: Adaptation) -> AdaptationResult:
-    """What an adaptation has returned, if it is what it must be."""
+    """What an adaptation has returned; UserError where it breaks the contract."""
     name = f"{type(adaptation).__name__}.adapt"
     if not isinstance(result, AdaptationResult):
         came = "None" if result is None else f"a {type(result).__name__}"
@@ -44,7 +44,7 @@ def _check_notes(notes: object, name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftHandler:
-    """The parts that look after one learner, and what their work costs."""
+    """Monitor, adaptation and learner of one loop, with the ledger of their costs."""
 
     monitor: Monitor
     adaptation: Adaptation
@@ -67,7 +67,7 @@ class DriftHandler:
             return _checked(self.adaptation.adapt(drifted, context), self.adaptation)
 
     def train_step(self, batch: Samples) -> StepReport:
-        """One step."""
+        """One train step."""
         report = self.learner.observe(batch)
         self.ledger.add_step()
         return report
@@ -84,6 +84,6 @@ class DriftHandler:
     def renew_reference(
         self, monitored: MonitoredTask, labels: Sequence[int], learned: Samples
     ) -> None:
-        """These classes have been learned as they look now: from here on they are watched so."""
+        """These classes were learned in their current concept, which is their reference from now on."""
         with self.ledger.phase("detect"):
             self.monitor.renew(monitored, labels, learned)

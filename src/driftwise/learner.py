@@ -1,4 +1,4 @@
-"""The learner: a network, an optimiser, a memory and an objective; it knows no method by name."""
+"""The learner: network, optimiser, replay buffer and method, one train step at a time."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from driftwise.types import Encoding, Extras, Samples, StepReport
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How steps are made, whatever the method."""
+    """How train steps are made, whatever the method."""
 
     minibatch_size: int = 32
     """samples of a draw from the buffer"""
     device: torch.device | str = "cpu"
     memory_format: torch.memory_format = torch.contiguous_format
     bf16: bool = False
-    """forwards in bfloat16; weights, losses and what is kept stay in float32"""
+    """forwards in bfloat16; weights, losses and kept values stay in float32"""
     augmentation: Augmentation = "none"
-    """of stream samples and of samples drawn from memory"""
+    """of stream samples and of samples drawn from the buffer"""
     rate: Rate = constant
     """factor on the learning rate, by epoch"""
     annotate_in_training: bool = False
@@ -87,7 +87,7 @@ class Learner:
         self.objective = method
         self.steps = 0
         self.between: Callable[[], object] = _go_on
-        """called between the operations of a step, where others may have their turn"""
+        """called between the operations of a step, so that other threads can run"""
         self._train_settings = train_settings
         self._device = torch.device(train_settings.device)
         self._seed = seed
@@ -118,13 +118,13 @@ class Learner:
 
     @property
     def networks(self) -> tuple[nn.Module, ...]:
-        """Every network that a step may ask: the trained one and the method's copies of it."""
+        """Every network that a step may evaluate: the trained one and the method's copies of it."""
         return (self.network, *self.objective.copies())
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
-        """Tell the method that a task with these new classes begins; one under way ends.
+        """Begin a task with these new classes; a task under way ends.
 
-        `from_scratch` forgets the weights first, as some methods do at every task.
+        `from_scratch` takes new weights first, as some methods do at every task.
         """
         if self._in_task:
             self.end_task()
@@ -141,7 +141,7 @@ class Learner:
         self._set_rate()
 
     def end_task(self) -> None:
-        """Tell the method that the task is over."""
+        """End the task."""
         self.refuse_burst_weights()
         self._in_task = False
         self._images_return = False
@@ -149,19 +149,19 @@ class Learner:
 
     @torch.no_grad()
     def refuse_burst_weights(self) -> None:
-        """Diverged where an update has burst the weights: a loss is checked before its update."""
+        """Diverged where an update made weights infinite: a loss is checked before its update."""
         groups = self._optimiser.param_groups
         weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         largest = torch.stack(torch._foreach_norm(weights)).max()
-        if not bool(largest < BURST):  # asked this way round, NaN has burst, too
+        if not bool(largest < BURST):  # this way round, so that NaN is refused, too
             raise Diverged(
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
             )
 
     def observe(self, batch: Samples) -> StepReport:
-        """One step on a labelled batch; afterwards the batch is offered to the memory.
+        """One train step on a labelled batch; then the batch is offered to the buffer.
 
-        Classes that no task has announced are taken for the beginning of one.
+        Classes that no task has announced begin one.
         """
         if not len(batch):
             raise ValueError("a step needs at least one sample; got an empty batch")
@@ -174,7 +174,7 @@ class Learner:
         return report
 
     def rehearse(self, batch: Samples | None = None, *, rate: float = 1.0) -> StepReport:
-        """One step on a batch and on memory, or on memory alone, of which nothing is kept.
+        """One step on a batch and the buffer, or the buffer alone; the buffer does not change.
 
         Samples drawn from memory then take the place of the stream's. `rate`: factor on the learning
         rate, for this step.
@@ -182,7 +182,7 @@ class Learner:
         if batch is None:
             batch = self.memory.sample(self._train_settings.minibatch_size).samples
         if not len(batch):
-            raise ValueError("nothing to rehearse: the memory is empty")
+            raise ValueError("nothing to rehearse: the buffer is empty")
         self._set_rate(rate)
         try:
             return self._step(batch)
@@ -190,8 +190,8 @@ class Learner:
             self._set_rate()
 
     def _step(self, batch: Samples) -> StepReport:
-        """Move the network by one batch."""
-        if not self.network.training:  # asking walks over all modules: 60 us in a ResNet-18
+        """Update the network by one batch."""
+        if not self.network.training:  # train() walks over all modules: 60 us in a ResNet-18
             self.network.train()
         keys = SampleKeys(batch.ids, batch.concepts) if self._images_return else None
         stream = self._inputs(batch.images, batch.labels, {}, keys)
@@ -226,23 +226,23 @@ class Learner:
         return StepReport(loss=loss, logits=_at_rest(outcome.logits), labels=batch.labels)
 
     def _shorten_gradients(self, longest: float) -> None:
-        """One sample must not move the weights further than many; nor may infinity."""
+        """Shorten long gradients, so that one sample does not move the weights too far."""
         groups = self._optimiser.param_groups
         weights = [each for group in groups for each in group["params"] if each.grad is not None]
         nn.utils.clip_grad_norm_(weights, longest)
 
     def logits(self, images: Tensor) -> Tensor:
-        """What the predicting network says, (samples, h, w, c) -> (samples, classes) on the CPU.
+        """Logits of the predicting network, (samples, h, w, c) -> (samples, classes), on the CPU.
 
-        Nothing changes by asking: evaluation mode, no gradients, no batch-norm update.
+        No side effects: evaluation mode, no gradients, no batch-norm update.
         """
         return self._ask(self.objective.predictor(self.network), images)
 
     @torch.no_grad()
     def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
-        """What a copy of a network says in the mode it is in, asked as the learner asks its own.
+        """Logits of a copy of a network, in the mode it is in, computed as the learner's own are.
 
-        Nothing of the learner is touched: other threads may ask while it learns.
+        The learner is not touched: other threads may call this while it learns.
         """
         with self._precision():
             if len(images) <= _ASKED_AT_ONCE:
@@ -251,7 +251,7 @@ class Learner:
             return torch.cat([_at_rest(network(self._to_input(part))) for part in parts])
 
     def encode(self, images: Tensor) -> Encoding:
-        """What the predicting network says and what its head reads, on the CPU; nothing changes."""
+        """Logits and features of the predicting network, on the CPU; no side effects."""
         network = self.objective.predictor(self.network)
         with self._asking(network):
             parts = [self._to_input(part) for part in torch.split(images, _ASKED_AT_ONCE)]
@@ -259,7 +259,7 @@ class Learner:
         return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
 
     def annotate(self, samples: Samples) -> Extras:
-        """The memory columns for samples that do not come from a training step."""
+        """What the method keeps beside samples that no train step has seen."""
         if type(self.objective).columns is Objective.columns:
             return {}  # a method that keeps nothing: spare the forward
         if not self._train_settings.annotate_in_training:
@@ -269,12 +269,12 @@ class Learner:
             return self._columns(_at_rest(self.network(self._to_input(samples.images))))
 
     def restart(self) -> None:
-        """Fresh weights, a fresh optimiser and fresh copies; memory and what was seen go on."""
+        """New weights, a new optimiser and new copies; the buffer stays."""
         self._restarts += 1
         self.go_back(self._make_network(self._restarts))
 
     def go_back(self, network: nn.Module) -> None:
-        """Take the weights of a copy, with a fresh optimiser; memory and what was seen go on."""
+        """Take the weights of a copy, with a new optimiser; the buffer stays."""
         if self._grown_to is not None:
             network = copy.deepcopy(network)
             grow_head(network, self._grown_to)
@@ -284,9 +284,9 @@ class Learner:
         self.objective.attach(self.network, self._seed)
 
     def grow(self, outputs: int) -> None:
-        """Take on classes beyond those that the network was made for; nothing learned is lost.
+        """Add outputs for classes beyond those of the network; nothing learned is lost.
 
-        Of samples in memory whose logits are kept, the new classes' are 0, as new outputs begin.
+        Stored logits get 0 for the new classes, as new outputs do.
         """
         replaced = grow_head(self.network, outputs)
         if not replaced:
@@ -309,8 +309,8 @@ class Learner:
 
     @contextlib.contextmanager
     def _asking(self, network: nn.Module) -> Iterator[None]:
-        """A network that says what it knows, and changes nothing by it."""
-        # One that draws random numbers even now draws the same ones every time.
+        """Evaluate a network without side effects."""
+        # A network that draws random numbers in evaluation mode draws the same ones every time.
         draws = rng.as_global(rng.fork(self._seed, "asking"))
         with _evaluating(network), torch.no_grad(), self._precision(), draws:
             yield

@@ -1,4 +1,4 @@
-"""The one loop. It knows the shapes of its parts and nothing of how they are made."""
+"""The one loop: check, adapt, learn, evaluate. It knows the interfaces of its components only."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def run_tasks(
     keep: Callable[[TaskState], None] = lambda _: None,
     task_state: TaskState | None = None,
 ) -> Iterator[TaskRecord[ScoresT]]:
-    """Check, repair, learn and score one task after the other; yields when a task is complete.
+    """Check, adapt, learn and evaluate, task by task; yields when a task is complete.
 
-    `keep` is told after every step where the task stands. The first task goes on from `midway`, if
-    there is one, all parts being as they were then.
+    `keep` is called after every step with the state of the task. The first task resumes from
+    `task_state`, if there is one; all components must be in the state of that moment.
     """
     learner, ledger = handler.learner, handler.ledger
     for task in tasks:
@@ -47,7 +47,7 @@ def run_tasks(
             verdicts, result = task_state.verdicts, task_state.result
 
         own = task.train()
-        # A class that came back labelled may have been asked for as well: each sample counts once.
+        # The samples of a class that returned may have been asked for as well: each counts once.
         samples = own if result.extra is None else Samples.concat([own, result.extra]).distinct()
         if task_state is None:
             listener.checked(task, verdicts, result, len(samples))

@@ -1,4 +1,4 @@
-"""The shapes by which the loop and the rooms know one another without importing one another."""
+"""The interfaces by which the loop and the packages know one another without imports."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from driftwise.types import (
 )
 
 Annotate = Callable[[Samples], Extras]
-"""Gives the columns that the running method keeps beside samples in memory."""
+"""Computes what the method keeps beside samples in the buffer."""
 
 Choose = Callable[[Tensor, int], Tensor]
-"""Positions of the images, (samples, height, width, channels), that are worth so many labels."""
+"""Chooses which of the images, (samples, height, width, channels), get so many labels."""
 
 
 class HasSamples(Protocol):
-    """Anything that can show its samples of a class: a memory, a set of held-out samples."""
+    """Anything with samples of a class: a replay buffer, held-out samples."""
 
     def samples_of(self, label: int) -> Samples:
         """The samples of one class (possibly none)."""
@@ -37,14 +37,14 @@ class HasSamples(Protocol):
 
 
 class Replay(HasSamples, Protocol):
-    """A memory as adaptation sees it."""
+    """A replay buffer as an adaptation sees it."""
 
     def counts(self) -> dict[int, int]:
         """Samples per class."""
         ...
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
-        """Free the slots of a class (`only`: those of some of its samples); how many they were."""
+        """Free the slots of a class (`only`: of some of its samples); returns their number."""
         ...
 
     def put(self, samples: Samples, extras: Extras = ...) -> None:
@@ -56,21 +56,21 @@ class LabelSource(Protocol):
     """Where adaptation asks for labels; every answer is booked."""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
-        """Up to `count` fresh samples of a class as it looks now (None: all there are).
+        """Up to `count` fresh samples of a class in its current concept (None: all there are).
 
-        Any of them, unless `choose` says which.
+        A random choice, unless `choose` is given.
         """
         ...
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """How many samples of each class to ask for, if so many are wanted (None: all there are).
 
-        Fewer where a budget has to do for all of them. Nothing is asked yet.
+        Fewer where the budget is too small for all of them. Nothing is asked yet.
         """
         ...
 
     def unlabelled(self) -> Samples:
-        """What comes in now of all known classes and has no label yet; labels are -1."""
+        """Current samples of all known classes without labels; their labels are -1."""
         ...
 
 
@@ -92,7 +92,7 @@ class MonitoredTask(Protocol):
         ...
 
     def reference(self, label: int) -> Samples:
-        """Samples of a class as it looks now, which nobody trains on."""
+        """Held-out samples of a class in its current concept."""
         ...
 
 
@@ -106,7 +106,7 @@ class Task(MonitoredTask, Protocol):
 
     @property
     def returning_classes(self) -> tuple[int, ...]:
-        """Known classes that come back labelled, in the task's own training data."""
+        """Known classes that return, labelled, in the task's training data."""
         ...
 
     def train(self) -> Samples:
@@ -118,64 +118,64 @@ class Task(MonitoredTask, Protocol):
         ...
 
     def batches(self, samples: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
-        """The samples once over, in an order of the epoch's own, but for the first `skip` batches."""
+        """One pass over the samples in the order of the epoch, without the first `skip` batches."""
         ...
 
 
 class Monitor(Protocol):
-    """Gives verdicts, and is told when a class has been learned."""
+    """Gives verdicts, and renews the reference of learned classes."""
 
     def check(self, task: MonitoredTask) -> list[Verdict]:
         """A verdict on every class that arrived before the task."""
         ...
 
     def renew(self, task: MonitoredTask, labels: Sequence[int], learned: Samples) -> None:
-        """These classes have been learned as they look now, from these labelled samples."""
+        """These classes were learned in their current concept, from these labelled samples."""
         ...
 
 
 class Rehearse(Protocol):
-    """One gradient step of which nothing is kept."""
+    """One train step after which the buffer is as before."""
 
     def __call__(self, batch: Samples | None, *, rate: float = 1.0) -> object:
-        """On these samples and on memory, or on memory alone; `rate`: factor on the learning rate."""
+        """On these samples and the buffer, or the buffer alone; `rate`: factor on the learning rate."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptationContext:
-    """What an adaptation has at hand. It does not know which method runs."""
+    """What an adaptation works with. It does not know the method."""
 
     memory: Replay
     labels: LabelSource
     annotate: Annotate
     encode: Callable[[Tensor], Encoding]
-    """what the learner makes of images, (samples, height, width, channels); nothing changes"""
+    """logits and features of images, (samples, height, width, channels); no side effects"""
     rehearse: Rehearse
     steps: Callable[[], int]
-    """gradient steps made so far, rehearsals included"""
+    """train steps so far, rehearsals included"""
     monitored: Callable[[], Samples]
-    """the samples that the monitor saw, with the labels it saw; -1: none"""
+    """the monitored samples, with the labels that the monitor knows; -1: unknown"""
     compare: Callable[[Tensor, Tensor], Share]
-    """how much of the second features, (samples, d), has moved away from the first"""
+    """the fraction of the second features, (samples, d), that drifted from the first"""
     tested: frozenset[int] = frozenset()
-    """classes on which the check that calls for the repair had something to say"""
+    """classes that the last check could test"""
 
 
 class Adaptation(Protocol):
-    """Answers drifted classes."""
+    """Adapts a learner to drifted classes."""
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Mend what can be mended now, and say what the coming task should do."""
+        """Adapt now, and return what the coming task should do."""
         ...
 
 
 @runtime_checkable
 class AdaptsLater(Protocol):
-    """An adaptation that is not done with a repair at once."""
+    """An adaptation that continues after the task."""
 
     def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
-        """A task's last step has been made: go on mending; what a person should be told."""
+        """Continue after the task's last step; returns messages for the user."""
         ...
 
 
@@ -184,19 +184,19 @@ class Learner(Protocol):
 
     @property
     def memory(self) -> Replay:
-        """What it replays."""
+        """The replay buffer."""
         ...
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
-        """New classes are about to arrive; `from_scratch`: forget the weights first."""
+        """New classes arrive; `from_scratch`: new weights first."""
         ...
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """The task's samples are about to come once over, for the `epoch`-th time of `epochs`."""
+        """A pass over the task's samples begins, the `epoch`-th of `epochs`."""
         ...
 
     def observe(self, batch: Samples) -> StepReport:
-        """One step, then offer to memory."""
+        """One train step; then the batch is offered to the buffer."""
         ...
 
     def end_task(self) -> None:
@@ -204,12 +204,12 @@ class Learner(Protocol):
         ...
 
     def annotate(self, samples: Samples) -> Extras:
-        """The columns that the method keeps beside samples."""
+        """What the method keeps beside samples."""
         ...
 
 
 class Ledger(Protocol):
-    """Books what everything costs."""
+    """Records what everything costs."""
 
     @property
     def labels(self) -> Mapping[str, int]:
@@ -217,7 +217,7 @@ class Ledger(Protocol):
         ...
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Seconds and FLOPs go to this phase meanwhile."""
+        """Seconds and FLOPs within belong to this phase."""
         ...
 
     def book_labels(self, kind: str, count: int) -> None:
@@ -230,7 +230,7 @@ class Ledger(Protocol):
 
 
 class Listener(Protocol):
-    """Is told what happens; changes nothing."""
+    """Is notified of what happens, and changes nothing."""
 
     def task_begins(self, task: Task) -> None:
         """A task begins."""
@@ -239,11 +239,11 @@ class Listener(Protocol):
     def checked(
         self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
-        """The known classes were checked and answered; training will take so many samples a time."""
+        """Known classes were checked and adapted to; an epoch has so many samples."""
         ...
 
     def resumed(self, task: Task, task_state: TaskState, samples: int) -> None:
-        """Training goes on in the middle of a task, which takes so many samples a time."""
+        """Training resumes within a task; an epoch has so many samples."""
         ...
 
     def stepped(self, epoch: int, report: StepReport) -> None:

@@ -1,4 +1,4 @@
-"""The small frozen things that travel between rooms."""
+"""What travels between packages: data sets, samples, verdicts, records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 ScoresT = TypeVar("ScoresT")
 
 Extras = Mapping[str, Tensor]
-"""Columns beside the samples that a method wants kept in memory, one entry per sample (e.g. logits)."""
+"""What a method keeps beside samples in the buffer, one entry per sample (e.g. logits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Images and labels at rest; a sample's number is its identity everywhere else."""
+    """Images and labels; the position of a sample is its id everywhere else."""
 
     images: np.ndarray
     """uint8 (samples, height, width, channels)"""
@@ -27,7 +27,7 @@ class Dataset:
     class_names: tuple[str, ...]
     """one name per label"""
     is_test: np.ndarray | None = None
-    """bool (samples,): the samples of a test part that came with the data; None: it has none"""
+    """bool (samples,): which samples belong to a test set that came with the data; None: none"""
     domains: np.ndarray | None = None
     """int64 (samples,): where or when each image was taken (a domain, a year); None: all alike"""
     domain_names: tuple[str, ...] = ()
@@ -36,30 +36,30 @@ class Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Sample numbers of a data set, cut into disjoint parts with one job each."""
+    """The ids of a data set's samples, split into disjoint parts with one use each."""
 
     train: np.ndarray
-    """samples a learner may train on once their label has been given or asked for"""
+    """samples to train on, once their label has come or was asked for"""
     monitored: np.ndarray
-    """samples a detector watches"""
+    """samples that a detector monitors"""
     reference: np.ndarray
-    """samples nobody trains on, kept to say what a class looked like (may be empty)"""
+    """held-out reference samples (may be empty)"""
     test: np.ndarray
-    """samples that score the run and do nothing else"""
+    """samples for scoring alone"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Labelled samples that know where they came from; every field has one entry per sample."""
+    """Labelled samples with their ids and concepts; every field has one entry per sample."""
 
     images: Tensor
     """uint8 (samples, height, width, channels), or float (samples, features)"""
     labels: Tensor
     """int64 (samples,)"""
     ids: Tensor
-    """int64 (samples,): the sample number in the data set, so that repeats can be told"""
+    """int64 (samples,): the position in the data set, by which repeats are recognised"""
     concepts: Tensor
-    """int64 (samples,): which concept the pixels show; 0 is the original look"""
+    """int64 (samples,): the concept of each sample; 0 is the original one"""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -147,7 +147,7 @@ class Encoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a detector says about one class at one task."""
+    """A detector's verdict on one class at one task."""
 
     task: int
     """counted from 1"""
@@ -168,46 +168,46 @@ class Verdict:
     p_values: Mapping[str, float] | None = None
     """by test, where the evidence of several was merged"""
     harm: float | None = None
-    """points of accuracy on the class that the learner has lost to the change, as watched samples with
-    their labels show it; None: not known"""
+    """points of accuracy on the class that the learner has lost to the drift, measured on labelled
+    monitored samples; None: not known"""
     harm_error: float | None = None
     """its standard error"""
     harm_unlabelled: float | None = None
-    """the same, as the learner's confidence in watched samples shows it"""
+    """the same, estimated from the learner's confidence in monitored samples"""
     share: float | None = None
-    """of a drifted class, the estimated share of current samples that look new, at least"""
+    """of a drifted class, the estimated fraction of current samples that drifted, a lower bound"""
     share_error: float | None = None
     """its standard error"""
     moved_rows: tuple[int, ...] = ()
-    """of a drifted class, the ids of current samples that more likely than not look new"""
+    """of a drifted class, the ids of current samples that more likely than not drifted"""
     spared: bool = False
-    """drifted, but harmless enough that no labels are to be spent on it"""
+    """drifted, but too harmless to spend labels on"""
 
     @property
     def needs_adaptation(self) -> bool:
-        """Whether something is to be done about the class."""
+        """Whether the class is to be adapted to."""
         return bool(self.drifted) and not self.spared
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptationResult:
-    """What an adaptation did, and what it wants the coming task to do."""
+    """What an adaptation did, and what it asks of the coming task."""
 
     extra: Samples | None = None
     """samples to train on together with the task's own"""
     refilled: Samples | None = None
-    """fresh samples that were put into memory"""
+    """fresh samples that were put into the buffer"""
     from_scratch: bool = False
     """forget the network's weights before the task"""
     renewed: tuple[int, ...] = ()
-    """classes that were met with fresh samples: what is known about their look starts anew"""
+    """classes that got fresh samples: their reference starts anew"""
     notes: tuple[str, ...] = ()
-    """what a person should be told"""
+    """messages for the user"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """Where a task under way stands: with all parts as they are, enough to go on from."""
+    """Progress within a task; with the state of all components, enough to resume."""
 
     task: int
     """counted from 1"""
@@ -221,11 +221,11 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepReport:
-    """What one training step saw."""
+    """The outcome of one train step."""
 
     loss: float
     logits: Tensor
-    """(samples, classes): what the network said to the stream samples before the update, on the CPU"""
+    """(samples, classes): of the stream samples before the update, on the CPU"""
     labels: Tensor
     """int64 (samples,): theirs"""
 
@@ -242,16 +242,16 @@ class StepReport:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecord(Generic[ScoresT]):
-    """What is worth keeping of a task once it is complete."""
+    """What is kept of a complete task."""
 
     task: int
     """counted from 1"""
     verdicts: tuple[Verdict, ...]
     renewed: tuple[int, ...]
-    """known classes that were met with fresh samples, asked for or come back by themselves"""
+    """known classes that got fresh samples, asked for or brought by the task"""
     notes: tuple[str, ...]
     scores: ScoresT
-    """what the evaluation found"""
+    """the outcome of the evaluation"""
     labels: Mapping[str, int] = field(default_factory=dict)
     """labels used so far: stream, monitoring, adaptation"""
 

@@ -1,4 +1,4 @@
-"""What a method is: how a batch from the stream and draws from memory become one loss."""
+"""The base class of methods: how a stream batch and draws from the buffer become one loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from driftwise.types import Extras
 
 
 class Inputs:
-    """Samples as a network takes them, on its device."""
+    """Samples on the device of the network, converted to its input when first used."""
 
     def __init__(
         self,
@@ -27,11 +27,11 @@ class Inputs:
         convert: Callable[[Tensor], Tensor],
         keys: SampleKeys | None = None,
     ) -> None:
-        """`convert` makes of bytes what a network takes."""
+        """`convert` turns bytes into network inputs."""
         self.y = y
         """int64 (samples,)"""
         self.extras = extras
-        """the columns that the method had kept with these samples (draws from memory only)"""
+        """what the method kept with these samples (draws from the buffer only)"""
         self.keys = keys
         """what identifies the samples, if later epochs bring the same images again; else None"""
         self._images = images
@@ -41,7 +41,7 @@ class Inputs:
 
     @property
     def x(self) -> Tensor:
-        """Floats (samples, channels, height, width), the same ones every time."""
+        """Floats (samples, channels, height, width), the same tensor every time."""
         if self._x is None and self._whole is not None:
             floats, start = self._whole
             self._x = floats[start : start + len(self.y)]
@@ -61,8 +61,8 @@ class Inputs:
         if len(waiting) < len(parts):
             return torch.cat([part.x for part in parts])
         whole = parts[0]._convert(torch.cat(waiting))
-        # Who asks for a part later must see the same images, however they were augmented. Most
-        # methods do not ask: cutting it now would cost 12 us.
+        # A later use of a part must see the same augmented images. Most methods need no part:
+        # slicing now would cost 12 us.
         start = 0
         for part in parts:
             part._whole = (whole, start)
@@ -75,9 +75,9 @@ class Inputs:
 
 
 def forward_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
-    """What a network says to each of several sets of samples, (samples, classes) each.
+    """The logits of several sets of samples, (samples, classes) each.
 
-    Each in a forward of its own, unless it surely says the same to all of them in one.
+    One forward for each, unless one forward for all is sure to give the same logits.
     """
     if len(parts) == 1 or not treats_samples_independently(network):
         return tuple(network(part.x) for part in parts)
@@ -87,16 +87,16 @@ def forward_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What an objective made of a step."""
+    """The loss of a step and the logits of its stream batch."""
 
     loss: Tensor
     """one number, to be differentiated"""
     logits: Tensor
-    """(stream samples, classes): what the network said to the stream batch"""
+    """(stream samples, classes)"""
 
 
 class Draw(Protocol):
-    """Draws samples from memory: `minibatch_size` of them, or `count`; None while it is empty."""
+    """Draws samples from the buffer: `minibatch_size`, or `count`; None while it is empty."""
 
     def __call__(self, count: int | None = None) -> Inputs | None:
         """A fresh draw without replacement, independent of earlier ones."""
@@ -104,31 +104,31 @@ class Draw(Protocol):
 
 
 class Objective(ABC):
-    """A method. Nothing in it knows of drift; most override `outcome` alone."""
+    """A method. It knows nothing of drift; most methods implement `outcome` alone."""
 
     rehearses: ClassVar[bool] = True
-    """whether stream samples are offered to the memory"""
+    """whether stream samples are offered to the buffer"""
     cumulative: ClassVar[bool] = False
     """whether a task trains on every class seen so far, and not on its new ones only"""
     starts_afresh: bool = False
-    """whether every task begins with fresh weights"""
+    """whether every task begins with new weights"""
 
     @abstractmethod
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """The loss of one step, and the logits of the stream batch."""
 
     def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
-        """How many memory samples a draw asks for; 0: the method draws none."""
+        """How many buffer samples a draw takes; 0: the method draws none."""
         del batch_size
         return minibatch_size
 
     def columns(self, logits: Tensor) -> Extras:
-        """What to keep in memory beside samples that the network just gave these logits."""
+        """What to keep in the buffer beside samples with these logits."""
         del logits
         return {}
 
     def attach(self, network: nn.Module, seed: int) -> None:
-        """The network has just been made, or made anew: copies that a method keeps begin here."""
+        """The network has just been made, or made anew: copies begin here."""
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
         """New classes are about to arrive."""
@@ -137,21 +137,21 @@ class Objective(ABC):
         """The task's last step has been made."""
 
     def after_backward(self, network: nn.Module) -> None:
-        """The gradients of the loss stand in the weights' `grad`, and no weight has moved yet.
+        """The gradients of the loss are in the weights' `grad`, and no weight has moved yet.
 
-        What is written there is what the optimiser takes: the place to project gradients. Forwards
-        that are made here see the same precision and the same draws as those of `outcome`.
+        The optimiser takes what is written there: the place to project gradients. Forwards made
+        here have the same precision and the same draws as those of `outcome`.
         """
 
     def after_step(self, network: nn.Module) -> None:
-        """The optimiser has just moved the network."""
+        """The optimiser has just updated the network."""
 
     def copies(self) -> tuple[nn.Module, ...]:
-        """The networks that the method keeps beside the one that is trained."""
+        """The networks that the method keeps beside the trained one."""
         return ()
 
     def predictor(self, network: nn.Module) -> nn.Module:
-        """The network that predicts, where it is not the one that is trained."""
+        """The network that predicts; by default the trained one."""
         return network
 
     def state_dict(self) -> dict[str, Any]:

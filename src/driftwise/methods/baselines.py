@@ -1,4 +1,4 @@
-"""The two ends between which every method is expected: no memory at all, and everything at once."""
+"""The lower and the upper bound of every method: no replay, and all classes at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from driftwise.methods.base import Draw, Inputs, Objective, Outcome
 
 
 class Finetune(Objective):
-    """Learns what comes and rehearses nothing: the lower end."""
+    """Trains on what comes, without replay: the lower bound."""
 
     rehearses = False
 
@@ -30,7 +30,7 @@ class Finetune(Objective):
 
 @dataclass(kw_only=True, eq=False)
 class Joint(Finetune):
-    """Trains at every task on the current concept of all classes seen so far: the upper end."""
+    """Trains at every task on the current concept of all classes seen so far: the upper bound."""
 
     cumulative: ClassVar[bool] = True
     from_scratch: bool = True

@@ -1,4 +1,4 @@
-"""CLS-ER: a quick and a slow average of the network teach it what it once knew."""
+"""CLS-ER: a plastic and a stable average of the network guide it on replayed samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CLSER(Objective):
     plastic_alpha: float = 0.999
     """what the plastic average keeps of itself when it moves"""
     predict: Literal["stable", "working"] = "stable"
-    """which network predicts; the published tables were made with the working one"""
+    """which network predicts; the published tables use the working one"""
 
     def __post_init__(self) -> None:
         if self.reg_weight < 0:

@@ -1,4 +1,4 @@
-"""DER++: memory samples keep the logits that the network once gave them, and their labels."""
+"""DER++: replayed samples are matched to their labels and to their stored logits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class DERpp(Objective):
     """Dark experience replay with labels."""
 
     alpha: float = 0.2
-    """weight of the squared distance to the logits kept with memory samples"""
+    """weight of the squared distance to the stored logits of replayed samples"""
     beta: float = 0.5
-    """weight of the cross-entropy on memory samples"""
+    """weight of the cross-entropy on replayed samples"""
     one_forward: bool = False
     """one draw for both terms, in one forward with the stream, instead of two draws and three
     forwards as published: two thirds of the work; batch norm sees all samples at once"""
@@ -55,5 +55,5 @@ class DERpp(Objective):
         return Outcome(loss=loss, logits=logits)
 
     def columns(self, logits: Tensor) -> Extras:
-        """The logits, as they were said."""
+        """The logits."""
         return {"logits": logits}

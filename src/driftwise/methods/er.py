@@ -1,4 +1,4 @@
-"""Experience replay: stream and memory samples in one forward, one mean cross-entropy."""
+"""Experience replay: stream and buffer samples in one forward, one mean cross-entropy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ER-ACE: stream samples compete only with their own kind, memory samples with every class."""
+"""ER-ACE: the loss of stream samples covers their own classes only, that of replay all classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SER: the network stays near what it said, on memory samples and on the stream alike."""
+"""SER: logits stay near stored ones on replayed samples, near the last task's on stream samples."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class SER(Objective):
     """Strong experience replay: consistency with the past, backwards and forwards."""
 
     alpha: float = 0.2
-    """weight of the squared distance to the logits kept with memory samples"""
+    """weight of the squared distance to the stored logits of replayed samples"""
     beta: float = 0.2
-    """weight of the squared distance to what the network frozen after the last task says"""
+    """weight of the squared distance to the logits of the network frozen after the last task"""
 
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.beta < 0:
