@@ -142,7 +142,7 @@ def test_a_reference_that_the_encoder_was_trained_on_is_warned_about(
 def test_a_draw_larger_than_the_memory_is_warned_about(minibatch_size: int, warns: bool) -> None:
     config = resolve(RunConfig(minibatch_size=minibatch_size, buffer_size=100))
     expected = (
-        "a draw of 101 rows is larger than the memory, which holds 100: every step draws all there "
+        "a draw of 101 samples is larger than the memory, which holds 100: every step draws all there "
         "are"
     )
     assert build.assemble(config).warnings == ((expected,) if warns else ())
@@ -218,5 +218,5 @@ def test_a_draw_larger_than_the_memory_is_told(settings: dict[str, Any], draw: i
     assert bool(told) is (draw is not None)
     if draw is not None:
         assert told[0].startswith(
-            f"a draw of {draw} rows is larger than the memory, which holds 20"
+            f"a draw of {draw} samples is larger than the memory, which holds 20"
         )

@@ -142,6 +142,8 @@ for thread in threads:
 expected = live.predict(images)
 same = [in_fork(lambda: np.array_equal(live.predict(images), expected)) for _ in range(3)]
 stop.set()
+for thread in threads:  # a thread of C++ that is alive at the end would abort the process
+    thread.join()
 assert all(same)
 """
     check(script, tmp_path)

@@ -56,7 +56,7 @@ def begin(display: Display, num_tasks: int = 2) -> RunDisplay:
 def check(listener: RunDisplay, number: int, samples: int, **how: Any) -> None:
     task: Any = NumberedTask(number)
     listener.task_begins(task)
-    listener.checked(task, how.get("verdicts", ()), how.get("repair", AdaptationResult()), samples)
+    listener.checked(task, how.get("verdicts", ()), how.get("result", AdaptationResult()), samples)
 
 
 def end(listener: RunDisplay, number: int, *accuracy: float | None) -> None:
