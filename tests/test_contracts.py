@@ -53,7 +53,7 @@ def test_a_benchmark_is_bytes_with_a_name_for_every_label(
     monkeypatch.setenv("DRIFTWISE_OFFLINE", "1")
     monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path))
     try:
-        entry = find("benchmark", name)
+        entry = CATALOGUE["benchmark"][name]
         data = entry.factory()(**entry.fixed)
     except UserError as error:
         told = str(error)  # not on this machine, or the user's own
