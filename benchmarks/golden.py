@@ -3,7 +3,9 @@
     python benchmarks/golden.py make FILE       run everything and write what came out
     python benchmarks/golden.py compare A B     exit 1 where two such files differ
 
-Floating-point results depend on the processor and on torch: make both files on one machine. What
+Floating-point results depend on the processor and on torch: make both files on one machine.
+`results/golden.json` has what came out before the packages were moved and renamed; the runs called
+"published" are those in which the learners are bit-equal to the paper's own code. What
 a golden result holds: every accuracy, verdict and label of a run, and a digest of the logits that
 its network gives at the end.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong through no fault of the code: told in one line, never with a traceback."""
+"""Errors that are no fault of the code: one line for the user, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and whose failures are told in one line."""
+"""Files that appear whole or not at all; failures are reported in one line."""
 
 from __future__ import annotations
 

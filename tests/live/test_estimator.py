@@ -342,7 +342,10 @@ def test_settings_of_a_live_learner_can_be_searched_over() -> None:
         ({"settings": {"method": "er"}}, "got 'method': give it as LiveClassifier(method=...)"),
         ({"settings": {"lr": 0.3}}, "got 'lr': give it as LiveClassifier(lr=...)"),
         ({"settings": {"network": "mlp"}}, "got 'network': give it as"),
-        ({"settings": {"labels": len}}, "got <built-in function len>: leave it out, or use a LiveLearner"),
+        (
+            {"settings": {"labels": len}},
+            "got <built-in function len>: leave it out, or use a LiveLearner",
+        ),
         ({"settings": [("check_rows", 3)]}, "such as {'check_rows': 30}; got [('check_rows', 3)]"),
         ({"settings": {3: 4}}, "must have texts for names, see LiveSettings; got 3"),
         ({"epochs": "3"}, "epochs must be a whole number, at least 1; got '3': give one, or leave"),

@@ -212,7 +212,7 @@ def with_data_identity(
     """The config with a digest of its data; refused if it was made with other ones.
 
     A config of an earlier version keeps its own kind of identity, which is compared by its own
-    rule; `warn` is told so.
+    rule; `warn` gets a message.
     """
     is_old = is_sampled(config.data_identity)
     identity = sampled_identity_of(dataset) if is_old else identity_of(dataset, images_sha256)

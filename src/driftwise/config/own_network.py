@@ -1,4 +1,4 @@
-"""A network of one's own: what it must be able to do, told before anything is trained."""
+"""Checks of a network of your own, before anything is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that a run takes where it is not told: by benchmark, method and buffer size."""
+"""Settings that are not given: by benchmark, method and buffer size."""
 
 from __future__ import annotations
 

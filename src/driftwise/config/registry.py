@@ -94,7 +94,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="driftwise.methods.ser:SER",
         ),
         "cls-er": Entry(
-            summary="replay taught by a quick and a slow average of the network",
+            summary="replay guided by a plastic and a stable average of the network",
             target="driftwise.methods.cls_er:CLSER",
         ),
         "finetune": Entry(
@@ -129,7 +129,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="driftwise.adapt.realign:Realign",
         ),
         "amr-partial": Entry(
-            summary="realign as much of a class as has moved, what fits least first",
+            summary="realign only the fraction of a class that drifted, the most outdated samples first",
             target="driftwise.adapt.compose:compose",
             options="driftwise.adapt.compose:ComposeOptions",
             fixed={"parts": ("partial",)},
@@ -153,7 +153,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             fixed={"parts": ("recovery", "free-labels")},
         ),
         "amr-remembered": Entry(
-            summary="realign, or restore a look that returns without a label",
+            summary="realign, or restore a recurring concept without labels",
             target="driftwise.adapt.compose:compose",
             options="driftwise.adapt.compose:ComposeOptions",
             fixed={"parts": ("remembered",)},
@@ -181,7 +181,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             target="driftwise.detect.detectors:MMD",
         ),
         "c2st": Entry(
-            summary="whether a classifier can tell reference from current features",
+            summary="whether a classifier can separate reference from current features",
             target="driftwise.detect.detectors:C2ST",
         ),
         "combined": Entry(

@@ -17,117 +17,118 @@ PARTS = ("benchmark", "method", "adaptation", "detector", "backbone")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What can be said by a flag. None: the preset, the benchmark or the machine decides."""
+    """Settings that have a flag. None: the preset, the benchmark or the machine decides."""
 
     benchmark: str = "digits-cd"
     """the data and its tasks"""
     data: str | None = None
-    """where the data lies; None: looked for in the usual places, then downloaded"""
+    """where the data are; None: searched in the usual places, then downloaded"""
     max_per_class: int | None = None
-    """at most so many images of each class to learn from, and the same share of its test; None:
+    """at most so many images of each class to learn from, and the same fraction of its test
+    samples; None:
     all"""
     method: str = "er"
-    """how the learner rehearses"""
+    """the continual-learning method"""
     adaptation: str = "amr"
     """what is done about drifted classes"""
     detector: str | None = None
-    """what tells drifted classes from others; as a rule, ks"""
+    """which test finds drifted classes; by default, ks"""
     encoder: str | None = None
-    """what turns images into the scores that a detector compares; as a rule, learner"""
+    """what computes the logits and features that a detector compares; by default, learner"""
     reference: Literal["memory", "held-out", "fingerprint"] | None = None
-    """what current samples are compared with; as a rule, memory where neither encoder nor questions to
-    the learner forbid it, else samples that nobody trains on; fingerprint: encodings kept of each
-    class as it was learned"""
+    """what current samples are compared with: samples of the replay buffer (memory), held-out samples,
+    or encodings kept of each class as it was learned (fingerprint); by default, memory where encoder
+    and learner allow it, else held-out"""
     fingerprint_size: int = 50
     """samples that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
-    """which samples a detector watches: as a rule samples held out for it; or, as published, the test"""
+    """which samples a detector monitors: by default held-out ones; or, as published, the test set"""
     monitor_labels: Literal["given", "predicted", "unknown"] = "given"
-    """what is known of watched samples: their classes, which are booked as labels; what the learner
-    takes them for; or nothing, so that all classes are checked, and answered, as one, and a mix of
-    classes that changes counts as drift"""
+    """what is known of monitored samples: their classes, which are recorded as labels; predicted
+    classes; or nothing, so that all classes are checked and adapted to as one, and a changed mix of
+    classes counts as drift"""
     checked: Literal["all-known", "just-drifted"] | None = None
-    """which classes are checked: as a rule all seen so far; or, as published, those that the
-    schedule has just drifted"""
+    """which classes are checked: by default all seen so far; or, as published, those that drift in
+    the task"""
     buffer_size: int | None = None
-    """samples the memory holds"""
+    """capacity of the replay buffer, in samples"""
     buffer_policy: str | None = None
-    """which samples the memory keeps; as a rule, reservoir"""
+    """which samples the buffer keeps; by default, reservoir"""
     num_tasks: int | None = None
-    """how many tasks the classes are split into, as evenly as can be"""
+    """how many tasks the classes are split into, as evenly as possible"""
     class_order: tuple[int, ...] | None = None
-    """the order in which classes arrive, by number; as a rule that of the data (Tiny-ImageNet's is
+    """the order in which classes arrive, by number; by default that of the data (Tiny-ImageNet's is
     the order of wnids.txt; docs/own_data.md shows how to sort it)"""
     tasks: tuple[tuple[int, ...], ...] | None = None
     """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
     num_drifts: int | None = None
     """drift events, spread over the tasks as in the paper"""
     transform: str | None = None
-    """what drift does to the images; as a rule, permutation, where drift is not natural"""
+    """what drift does to the images; by default, permutation, where drift is not natural"""
     severity: int | None = None
-    """how strongly, 1 to 5; as a rule, 5"""
+    """how strongly, 1 to 5; by default, 5"""
     domains: tuple[str, ...] | None = None
-    """natural drift: the event's classes come back as images of the next of these domains"""
+    """natural drift: at each event, classes drift to images of the next of these domains"""
     first_domain: str | None = None
     """the domain whose images are learned first; None: all images"""
     scope: Literal["since-last-event", "all-seen"] | None = None
-    """which classes an event drifts: as a rule those learned since the previous one (as the
-    published numbers were made), or all seen so far"""
+    """which classes drift at an event: by default those learned since the previous event (as in the
+    published numbers), or all seen so far"""
     max_classes_per_drift: int | None = None
     """at most so many classes drift at an event, the most recent ones"""
     sequential: bool = False
-    """every task from the second on drifts the classes of the task before it; num_drifts is moot"""
+    """every task from the second on drifts the classes of the task before it; num_drifts is ignored"""
     permutation_unit: Literal["pixel", "row"] | None = None
-    """what a permutation moves; as a rule, pixels"""
+    """what a permutation moves; by default, pixels"""
     drift_share: float = 1.0
-    """how much of a class drifts; below 1 the old look stays valid beside the new one"""
+    """the fraction of a class that drifts; below 1 the old concept stays valid beside the new one"""
     drift_over_tasks: int = 1
-    """over how many tasks the drifted share rises, evenly"""
+    """over how many tasks the drifted fraction rises, evenly"""
     concept_per_class: bool = False
-    """every class drifts by a concept of its own instead of one that all share"""
+    """every class drifts to a concept of its own instead of one that all share"""
     drift_seed: int | None = None
-    """one seed for the randomness of all events; None: the run's seed, anew for every event"""
+    """one seed for the transforms of all events; None: from the run's seed, another for every event"""
     recurring_in_training: bool | None = None
-    """drifted classes come back, labelled, in the training data of the event's task"""
+    """drifted classes return, labelled, in the training data of the event's task"""
     min_harm: float | None = None
     """adapt only to drift that costs the learner at least so many points of accuracy on the class,
-    as estimated on watched samples; None: to all drift"""
+    as estimated on monitored samples; None: to all drift"""
     realigned_logits: Literal["evaluation", "training"] | None = None
-    """how the network gives stored logits to samples that adaptation puts into the buffer: as a
-    rule in evaluation mode; or, as published, in training mode, a class at a time, which also moves
-    its batch-norm statistics"""
+    """how stored logits of samples that adaptation puts into the buffer are computed: by default in
+    evaluation mode; or, as published, in training mode, a class at a time, which also updates
+    batch-norm statistics"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
     backbone: str | None = None
     """the network"""
     epochs: int | None = None
-    """times over the samples of a task"""
+    """passes over the samples of a task"""
     batch_size: int | None = None
     """stream samples in a step"""
     minibatch_size: int | None = None
-    """memory samples in a step"""
+    """buffer samples in a step"""
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
-    """what moves the weights"""
+    """the optimiser of the weights"""
     lr: float | None = None
     """learning rate"""
     scheduler: Literal["constant", "steps", "cosine"] | None = None
-    """what the rate does over the epochs of a task, anew in every task; as a rule, constant"""
+    """the learning rate over the epochs of a task, anew in every task; by default, constant"""
     lr_milestones: tuple[int, ...] | None = None
     """scheduler steps: the epochs after which the rate drops"""
     lr_drop: float = 0.1
     """scheduler steps: the factor by which it drops"""
     lr_floor: float = 0.01
-    """scheduler cosine: the share of the rate that it falls to"""
+    """scheduler cosine: the fraction of the rate that it falls to"""
     momentum: float = 0.0
     """momentum of SGD"""
     weight_decay: float = 0.0
     """weight decay"""
     augmentation: Literal["none", "flip", "crop", "crop-flip"] = "none"
-    """random changes to training images, those from memory included"""
+    """random changes to training images, replayed ones included"""
     normalise: bool = False
-    """take out mean and spread per channel, as measured on the first task's training images"""
+    """normalise by mean and deviation per channel, measured on the first task's training images"""
     channels: int | None = None
-    """channels that the network sees: 3 repeats grey images; None: those of the data"""
+    """input channels of the network: 3 repeats grey images; None: those of the data"""
     precision: Literal["fp32", "bf16"] = "fp32"
     """of forwards; bf16 pays only where the processor has instructions for it"""
     memory_format: Literal["contiguous", "channels-last"] = "contiguous"
@@ -140,13 +141,13 @@ class Settings:
     threads: int | None = None
     """threads torch may use; sums come out in another order, so late digits depend on it"""
     keep_features: bool = False
-    """after each task, keep what the network makes of the first task's test images"""
+    """after each task, keep the features of the first task's test images"""
     preset: str = "auto"
     """where settings that are not given come from; auto: benchmark, method and buffer size;
     published: also stream and detector as in the published experiments (expect it to miss classes:
     docs/detection.md measures 70 to 100 % found)"""
     seed: int = 0
-    """what all randomness is drawn from"""
+    """seed of all random numbers"""
 
     def __post_init__(self) -> None:
         settle(self)  # from Python too, a mistyped word must not pass for another

@@ -1,4 +1,4 @@
-"""What the sizes alone tell before a run begins: checks that cannot be made."""
+"""Checks that cannot be made, known from the sizes before a run begins."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Setting:
     """What a detector is given to work with."""
 
     encoder: Callable[[], Encodes]
-    """makes the encoder; only detectors that look at images need one"""
+    """makes the encoder; only detectors that compare encodings need one"""
     drifting: Callable[[int], Sequence[int]]
     """the truth, task -> classes that drift there; for the oracle alone"""
     seed: int = 0
@@ -113,7 +113,7 @@ class TwoSampleDetector:
         learner: Callable[[Tensor], Encoding] | None = None,
         usual: Callable[[int], float] | None = None,
     ) -> None:
-        """`learner` says what it takes samples for; a `LearnerEncoder` says so without being asked.
+        """`learner` predicts classes of samples; a `LearnerEncoder` does so anyway.
 
         `usual`: see `Setting`; where labels are given, it makes no difference.
         """
@@ -139,7 +139,7 @@ class TwoSampleDetector:
             task, {group: (kept[group].encoding, now[group].encoding) for group in groups}
         )
         verdicts = _with_shares(verdicts, kept, now)
-        if self._labels == "unknown":  # what is said of the whole stream is said of every class
+        if self._labels == "unknown":  # a verdict on the whole stream holds for every class
             verdicts = [replace(verdicts[0], label=label) for label in classes]
         return self._with_harm(verdicts, all_kept, all_now, shares)
 
@@ -245,7 +245,7 @@ class TwoSampleDetector:
 def _with_shares(
     verdicts: list[Verdict], kept: Mapping[int, _Side], now: Mapping[int, _Side]
 ) -> list[Verdict]:
-    """Of every drifted group, how much has moved, and which samples; one sample alone cannot say."""
+    """The drifted fraction and samples of every drifted group; needs two samples at least."""
     drifted = [
         verdict.label
         for verdict in verdicts

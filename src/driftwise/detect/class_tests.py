@@ -1,4 +1,4 @@
-"""From encodings to verdicts: test every class, merge what several tests say, correct for both.
+"""From encodings to verdicts: test every class, combine several tests, correct for both.
 
 Nothing here knows where samples come from or what encoded them.
 """
@@ -21,7 +21,7 @@ from driftwise.types import Encoding, Verdict
 __all__ = ["Comparison", "ComparisonOptions", "Judge"]
 
 MAX_SPLITS = 2_000_000
-"""random ones of all classes of a check together: a minute, should every class look drifted"""
+"""random ones of all classes of a check together: a minute, should every class drift"""
 
 CLEARLY = 1e-3
 """so far below a threshold must held-out samples be able to get: only clear cases reach the least"""
@@ -102,7 +102,7 @@ class Judge:
     def verdicts(self, task: int, sides: Mapping[int, tuple[Encoding, Encoding]]) -> list[Verdict]:
         """One verdict per class, given distinct samples (reference, current) of each, in that order.
 
-        A class that could not have been flagged, whatever its samples look like, is not testable.
+        A class that could not have been flagged, whatever its samples, is not testable.
         """
         level = self._level(task)
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
@@ -211,7 +211,7 @@ class Judge:
         evidence: Mapping[int, Evidence],
         threshold: float,
     ) -> dict[int, str]:
-        """Of classes not flagged, those whose silence says nothing, and why.
+        """Of classes not flagged, those that could not be tested, and why.
 
         The p-value could not have got below the threshold, or not if one of several tests had seen
         nothing: that one's silence would be all there is to hear.

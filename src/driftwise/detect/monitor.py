@@ -74,7 +74,7 @@ def _plain(verdict: Verdict, name: str) -> Verdict:
 class Monitor:
     """Checks every class seen so far, and keeps its reference up to date.
 
-    The labels by which samples are told apart by class are labels too: each use is booked.
+    Labels that group monitored samples by class are labels too: each use is recorded.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class Monitor:
         return tuple(self._just_drifted(task.number))
 
     def _is_harmless(self, verdict: Verdict) -> bool:
-        """Whether a drifted class is known to suffer little; labels say more than confidence."""
+        """Whether the harm of a drifted class is known to be small; labels count before confidence."""
         known = verdict.harm if verdict.harm is not None else verdict.harm_unlabelled
         if self._min_harm is None or known is None or not verdict.drifted:
             return False
         return known < self._min_harm
 
     def renew(self, task: MonitoredTask, labels: Sequence[int], learned: Samples) -> None:
-        """These classes have just been learned, or learned anew, as they look during the task.
+        """These classes have just been learned, or learned anew, in their concept of the task.
 
         Held-out samples take labels of their own; a fingerprint is taken of the `learned` samples, whose
         labels have been paid for.
@@ -156,7 +156,7 @@ class Monitor:
                 self._reference.renew(label, learned.of_class(label).distinct())
 
     def onset(self, label: int) -> int | None:
-        """The id of the sample with which a drifted class has begun to drift; None: nobody can say."""
+        """The id of the sample with which a drifted class began to drift; None: unknown."""
         return self._detector.onset(label) if isinstance(self._detector, GoesOn) else None
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Detectors that look at no image: perfect and useless detection, to compare with."""
+"""Detectors that use no samples: perfect and useless detection, for comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FixedDetector(ABC):
     def check(
         self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
     ) -> list[Verdict]:
-        """One verdict per class, without a look at the samples."""
+        """One verdict per class; the samples are not used."""
         del monitored, reference
         flagged = self.flagged(task, classes)
         return [Verdict(task=task, label=label, drifted=label in flagged) for label in classes]

@@ -1,4 +1,4 @@
-"""What is kept to say what each class looked like when it was last learned."""
+"""References: what is kept of each class as it was last learned."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from driftwise.types import Encoding, Samples
 class HeldOutReference:
     """Samples that nobody trains on: a valid reference for an encoder that learns.
 
-    They are encoded anew at every check, as what it once said of them expires.
+    They are encoded anew at every check, as the encoder may learn.
     """
 
     def __init__(self) -> None:
         self._samples: dict[int, Samples] = {}
 
     def renew(self, label: int, samples: Samples) -> None:
-        """From now on `samples` say what the class looks like."""
+        """From now on `samples` are the reference of the class."""
         self._samples[label] = samples
 
     def samples_of(self, label: int) -> Samples:
@@ -45,7 +45,7 @@ class HeldOutReference:
 class FingerprintReference:
     """Encodings of samples that were learned from: small, and independent of the replay memory.
 
-    Valid for a fixed encoder only, to which learned samples look no different from fresh ones.
+    Valid for a fixed encoder only, for which learned samples are like fresh ones.
     """
 
     def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
@@ -55,11 +55,11 @@ class FingerprintReference:
         self._came: dict[int, int] = {}
 
     def renew(self, label: int, samples: Samples) -> None:
-        """From now on `samples` say what the class looks like; without any, what was known stays."""
+        """From now on `samples` are the reference of the class; without any, the old one stays."""
         if len(samples):
             self._prints.forget(label)
             self._prints.add(label, self._encoder.encode(samples.images))
-            # A repair asks for few samples of a class, however often it comes.
+            # An adaptation asks for few samples of a class, however frequent it is.
             self._came[label] = max(len(samples), self._came.get(label, 0))
 
     def encoding_of(self, label: int) -> Encoding:
@@ -73,7 +73,7 @@ class FingerprintReference:
         """What is kept of the classes, thinned to the mix in which they came to be learned.
 
         What is kept is as many samples of a rare class as of a frequent one: compared with a stream
-        that nobody tells apart by class, the mix alone would look like drift.
+        whose classes are unknown, a changed mix of classes alone would count as drift.
         """
         kept = {label: print_ for label in classes if len(print_ := self.encoding_of(label))}
         share = min((len(some) / self._came[label] for label, some in kept.items()), default=0)

@@ -66,16 +66,16 @@ class ClassReport:
     """by test"""
     auc: float | None = None
     """effect size: how often a linear classifier that has seen neither ranks a current sample above a
-    reference sample; at 0.5 or less the sides cannot be told apart, at 1 without fail"""
+    reference sample; at 0.5 or less the sides cannot be separated, at 1 perfectly"""
     ks_gap: float | None = None
     """effect size: largest difference of the two sides' distribution functions of the entropy of
     the encoder's predictions, 0 to 1"""
     share: float | None = None
-    """of a drifted class, the estimated share of current samples that look new, at least about"""
+    """of a drifted class, the estimated fraction of current samples that drifted, a lower bound"""
     share_error: float | None = None
     """its standard error"""
     moved: tuple[int, ...] = ()
-    """of a drifted class, the current samples compared that more likely than not look new: their
+    """of a drifted class, the current samples compared that more likely than not drifted: their
     numbers, counted from 0 in the order in which they came"""
     num_reference: int = 0
     """samples that came"""
@@ -87,7 +87,7 @@ class ClassReport:
     """samples that came and equal a kept one pixel by pixel; an image counts once"""
     num_copies_current: int = 0
     num_shared: int = 0
-    """kept reference images that are among the current ones too: drift looks smaller by them"""
+    """kept reference images that are among the current ones too: they make drift look smaller"""
     telling_reference: tuple[int, ...] = ()
     """samples least like the current ones, the most telling first: their numbers, counted from 0 in
     the order in which they came"""
@@ -106,7 +106,7 @@ class DriftReport:
     encoder: str
     """the encoder that answered"""
     blind_to: str | None
-    """what it cannot see; None: its maker does not say"""
+    """what it cannot see; None: not known"""
     level: float
     correction: str
 
@@ -116,11 +116,11 @@ class DriftReport:
         return any(each.verdict == "drifted" for each in self.classes)
 
     def names(self, *verdicts: State) -> list[str]:
-        """The classes of which one of these is said."""
+        """The classes with one of these verdicts."""
         return [each.name for each in self.classes if each.verdict in verdicts]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can say it."""
+        """Everything, as plain data for JSON."""
         return {
             "drifted": self.drifted,
             "drifted_classes": self.names("drifted"),
@@ -177,7 +177,7 @@ class DriftDetector:
         self._fitted: _Fitted | None = None
 
     def fit(self, reference: Data, *, class_names: Sequence[str] | None = None) -> DriftDetector:
-        """Take these images for how each class looks; what was known before is forgotten.
+        """Take these images as the reference of each class; an earlier reference is forgotten.
 
         Labels of batches are named by `class_names`, or else by their numbers.
         """

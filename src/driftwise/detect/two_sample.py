@@ -43,7 +43,7 @@ class Calibrated:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Calibrated):
-    """One way of comparing two samples: what is looked at, and by which test."""
+    """One way of comparing two samples: a measure and a test."""
 
     name: str
     measure: Callable[[Encoding], Tensor]
