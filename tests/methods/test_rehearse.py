@@ -60,5 +60,5 @@ def test_rehearsing_given_samples_moves_the_network_as_observing_them_would() ->
 
 
 def test_an_empty_memory_has_nothing_to_rehearse() -> None:
-    with pytest.raises(ValueError, match="the memory is empty"):
+    with pytest.raises(ValueError, match="the buffer is empty"):
         make_learner().rehearse()
