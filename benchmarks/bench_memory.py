@@ -37,7 +37,7 @@ REPEATS = 7
 """in a turn: half a capacity of the smaller memory is then added, and its stretch begins anew"""
 NUM_CLASSES = 10
 FASTER_THAN_A_LOOP = 10.0
-FASTER_THAN_AVALANCHE = 10.0
+FASTER_THAN_AVALANCHE = 20.0
 
 
 class Side(Protocol):

@@ -206,11 +206,11 @@ def test_forwards_are_merged_where_that_changes_nothing(method: str) -> None:
 
 OPERATORS = {
     "finetune": (46, 46),
-    "er": (84, 84),
-    "er-ace": (123, 95),
-    "der++": (215, 156),
-    "ser": (146, 119),
-    "cls-er": (145, 121),
+    "er": (57, 57),
+    "er-ace": (96, 68),
+    "der++": (143, 84),
+    "ser": (116, 89),
+    "cls-er": (118, 94),
 }
 """Of a step, those of network, loss and optimiser included; and where rows are apart."""
 
@@ -288,8 +288,7 @@ def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
 
     for memory in (small, large):
         act(memory)()
-    # Draws with repeats are made again.
-    assert instructions(act(large)) <= instructions(act(small)) + 200
+    assert instructions(act(large)) <= instructions(act(small))
     # A byte per slot would be 200,000.
     assert bytes_made(act(large)) <= bytes_made(act(small)) + 50_000
 
