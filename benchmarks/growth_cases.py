@@ -137,7 +137,7 @@ def step_point(capacity: int) -> Point:
 
     small, large, batch = learner(SMALLEST), learner(capacity), rows_of(BATCH)
     work = {"small": lambda: small.observe(batch), "large": lambda: large.observe(batch)}
-    return against_the_smallest([small.memory, large.memory], work)
+    return against_the_smallest([small.buffer, large.buffer], work)
 
 
 def whole_point(capacity: int) -> Point:

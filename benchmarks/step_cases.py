@@ -130,7 +130,7 @@ def assembled(
         device="cpu",
     )
     assembly = assemble(resolve(config), dataset)
-    learner, memory = assembly.learner, assembly.learner.memory
+    learner, memory = assembly.learner, assembly.learner.buffer
     numbers = torch.arange(CAPACITY)
     rows = Samples(
         images=torch.from_numpy(dataset.images[numbers.numpy() % len(dataset.images)]),

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.methods import Draw, Inputs, Objective, Outcome
+from driftwise.methods import Draw, Inputs, Method, Outcome
 
 
-class AGEM(Objective):
+class AGEM(Method):
     """Learns the stream; from the second task on, no step raises the loss on memory."""
 
     def __init__(self, *, samples: int = 64) -> None:

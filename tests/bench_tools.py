@@ -42,7 +42,7 @@ def context(
 ) -> AdaptationContext:
     """Images speak for themselves, and nothing learns."""
     return AdaptationContext(
-        memory=memory,
+        buffer=memory,
         labels=labels,
         annotate=annotate,
         encode=pixels,

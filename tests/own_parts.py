@@ -35,8 +35,8 @@ class Counting(Vanilla):
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         with (folder() / "begun").open("a") as file:
-            file.write(f"{len(context.memory.counts())}\n")
-        while context.memory.counts() and (folder() / "gate").exists():
+            file.write(f"{len(context.buffer.counts())}\n")
+        while context.buffer.counts() and (folder() / "gate").exists():
             (folder() / "at-gate").touch()
             time.sleep(0.01)
         return super().adapt(drifted, context)

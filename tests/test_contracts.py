@@ -75,7 +75,7 @@ def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None
     again = learner.observe(samples(10, seed=0, labels=(0, 1))).loss
     assert again < losses[0], "it has seen this batch before"
     learner.end_task()
-    assert learner.memory.seen == (310 if learner.objective.rehearses else 0)
+    assert learner.buffer.seen == (310 if learner.method.rehearses else 0)
     twin = learner_of(method=name)
     twin.load_state_dict(copy.deepcopy(learner.state_dict()))
     for each in (learner, twin):

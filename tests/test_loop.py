@@ -82,7 +82,7 @@ class World:
         self.note("repair", [verdict.label for verdict in drifted], context)
         return self.repair_with
 
-    memory: Any = "the memory"
+    buffer: Any = "the memory"
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
         self.note("begin", tuple(classes), *["afresh"] * from_scratch)

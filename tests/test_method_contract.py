@@ -132,8 +132,8 @@ class Diary:
         self._task = self._steps = 0
 
     @property
-    def memory(self) -> ReplayBuffer:
-        return self.learner.memory
+    def buffer(self) -> ReplayBuffer:
+        return self.learner.buffer
 
     def annotate(self, samples: Samples) -> Extras:
         return self.learner.annotate(samples)
@@ -323,7 +323,7 @@ EDGES = {
 def test_it_lives_through(names: Names, edge: Edge) -> None:
     assembly = assemble(config_of(names, **edge.settings), edge.data)
     diary = Diary(assembly.learner)
-    listener = Forget(assembly.learner.memory) if edge.forget else None
+    listener = Forget(assembly.learner.buffer) if edge.forget else None
     records = play_on(assembly, diary, listener=listener)
     assert all(map(math.isfinite, diary.losses))
     assert assembly.ledger.steps == assembly.learner.steps
@@ -332,7 +332,7 @@ def test_it_lives_through(names: Names, edge: Edge) -> None:
     assert sum(count for _, _, count in records[1].scores.confusion) == 16, (
         "every test sample has been judged"
     )
-    held = assembly.learner.memory.counts()
+    held = assembly.learner.buffer.counts()
     assert set(held) <= {0, 1, 2, 3}
     assert sum(held.values()) <= 10
-    assert bool(held) is assembly.learner.objective.rehearses
+    assert bool(held) is assembly.learner.method.rehearses

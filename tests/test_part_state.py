@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 import driftwise
 from driftwise.adapt.realign import Realign
 from driftwise.adapt.rehearsal import Rehearsal
-from driftwise.methods import ER, SER, Draw, Inputs, Objective, Outcome
+from driftwise.methods import ER, SER, Draw, Inputs, Method, Outcome
 from driftwise.part_state import PartState
 from driftwise.protocols import AdaptationContext
 from driftwise.runs.checkpoint import flatten, unflatten
@@ -38,7 +38,7 @@ def stored(state: object) -> Any:
 # --- in runs and in live learners ---------------------------------------------------------------------
 
 
-class Teacher(Objective):
+class Teacher(Method):
     """Stays near the network as it was when the last task ended, and counts the steps."""
 
     def __init__(self, weight: float = 0.5) -> None:
@@ -102,7 +102,7 @@ class Every:
         self.calls += 1
         if self.calls % 2 or not drifted:
             return AdaptationResult(notes=(f"call {self.calls}",))
-        context.memory.drop(self.chance.choice(drifted).label)
+        context.buffer.drop(self.chance.choice(drifted).label)
         return AdaptationResult(notes=(f"call {self.calls}: {self.chance.random()}",))
 
 

@@ -195,7 +195,7 @@ class DriftLoop:
             case "fingerprint":
                 return FingerprintReference(encoder(), size=self._fingerprint_size, seed=self.seed)
             case "memory":
-                return self.learner.memory
+                return self.learner.buffer
         raise UserError(
             f"reference must be memory, held-out or fingerprint; got {self._reference!r}"
         )
@@ -254,7 +254,7 @@ class DriftLoop:
             return learner.rehearse(batch, rate=rate)
 
         return AdaptationContext(
-            memory=learner.memory,
+            buffer=learner.buffer,
             labels=self.labels.of(task),
             annotate=learner.annotate,
             encode=learner.encode,

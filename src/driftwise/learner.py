@@ -18,7 +18,7 @@ from driftwise.compiled import Compiled
 from driftwise.errors import Diverged, UserError
 from driftwise.learning_rates import Rate, constant
 from driftwise.memory import ReplayBuffer
-from driftwise.methods.base import Inputs, Objective, Outcome
+from driftwise.methods.base import Inputs, Method, Outcome
 from driftwise.methods.logit_cache import SampleKeys
 from driftwise.models.augment import Augmentation, augment
 from driftwise.models.encode import encode_all
@@ -59,7 +59,7 @@ class Learner:
     def __init__(
         self,
         network: nn.Module | Callable[[int], nn.Module],
-        method: Objective,
+        method: Method,
         *,
         buffer: ReplayBuffer,
         lr: float = 0.03,
@@ -83,8 +83,8 @@ class Learner:
         make_network = _maker_of(network)
         make_optimiser = optimiser or functools.partial(_plain_sgd, lr=lr)
         train_settings = TrainSettings() if settings is None else settings
-        self.memory = buffer
-        self.objective = method
+        self.buffer = buffer
+        self.method = method
         self.steps = 0
         self.between: Callable[[], object] = _go_on
         """called between the operations of a step, so that other threads can run"""
@@ -107,8 +107,8 @@ class Learner:
         self._trained = self.network
         if train_settings.compiled_samples:
             self._trained = Compiled(self.network, train_settings.compiled_samples)
-        self.objective.attach(self.network, seed)
-        self._shapes_gradients = type(method).after_backward is not Objective.after_backward
+        self.method.attach(self.network, seed)
+        self._shapes_gradients = type(method).after_backward is not Method.after_backward
         self._method_state = PartState(method, "method", lambda: self.network)
 
     @property
@@ -119,7 +119,7 @@ class Learner:
     @property
     def networks(self) -> tuple[nn.Module, ...]:
         """Every network that a step may evaluate: the trained one and the method's copies of it."""
-        return (self.network, *self.objective.copies())
+        return (self.network, *self.method.copies())
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
         """Begin a task with these new classes; a task under way ends.
@@ -128,11 +128,11 @@ class Learner:
         """
         if self._in_task:
             self.end_task()
-        if from_scratch or (self.objective.starts_afresh and self._known):
+        if from_scratch or (self.method.starts_afresh and self._known):
             self.restart()
         self._known.update(classes)
         self._in_task = True
-        self.objective.begin_task(self.network, classes)
+        self.method.begin_task(self.network, classes)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
@@ -145,7 +145,7 @@ class Learner:
         self.refuse_burst_weights()
         self._in_task = False
         self._images_return = False
-        self.objective.end_task(self.network)
+        self.method.end_task(self.network)
 
     @torch.no_grad()
     def refuse_burst_weights(self) -> None:
@@ -168,8 +168,8 @@ class Learner:
         if strangers := set(batch.labels.tolist()) - self._known:
             self.begin_task(sorted(strangers))
         report = self._step(batch)
-        if self.objective.rehearses:
-            self.memory.offer(batch, self._columns(report.logits))
+        if self.method.rehearses:
+            self.buffer.offer(batch, self._columns(report.logits))
             self.between()
         return report
 
@@ -180,7 +180,7 @@ class Learner:
         rate, for this step.
         """
         if batch is None:
-            batch = self.memory.sample(self._train_settings.minibatch_size).samples
+            batch = self.buffer.sample(self._train_settings.minibatch_size).samples
         if not len(batch):
             raise ValueError("nothing to rehearse: the buffer is empty")
         self._set_rate(rate)
@@ -197,11 +197,11 @@ class Learner:
         stream = self._inputs(batch.images, batch.labels, {}, keys)
         with self._chance(), self._precision():
             try:
-                outcome = self.objective.outcome(self._trained, stream, self._draw)
+                outcome = self.method.outcome(self._trained, stream, self._draw)
             except ValueError as error:
                 _tell_of_single_samples(error)
                 raise
-        _check_outcome(outcome, len(batch), self.objective)
+        _check_outcome(outcome, len(batch), self.method)
         loss = float(outcome.loss.item())
         self.between()
         self.steps += 1
@@ -216,12 +216,12 @@ class Learner:
         outcome.loss.backward()  # type: ignore[no-untyped-call]
         if self._shapes_gradients:
             with self._chance(), self._precision():
-                self.objective.after_backward(self.network)
+                self.method.after_backward(self.network)
         self.between()
         if self._train_settings.max_gradient is not None:
             self._shorten_gradients(self._train_settings.max_gradient)
         self._optimiser.step()
-        self.objective.after_step(self.network)
+        self.method.after_step(self.network)
         self.between()
         return StepReport(loss=loss, logits=_at_rest(outcome.logits), labels=batch.labels)
 
@@ -236,7 +236,7 @@ class Learner:
 
         No side effects: evaluation mode, no gradients, no batch-norm update.
         """
-        return self._ask(self.objective.predictor(self.network), images)
+        return self._ask(self.method.predictor(self.network), images)
 
     @torch.no_grad()
     def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
@@ -252,7 +252,7 @@ class Learner:
 
     def encode(self, images: Tensor) -> Encoding:
         """Logits and features of the predicting network, on the CPU; no side effects."""
-        network = self.objective.predictor(self.network)
+        network = self.method.predictor(self.network)
         with self._asking(network):
             parts = [self._to_input(part) for part in torch.split(images, _ASKED_AT_ONCE)]
             encoding = encode_all(network, parts)
@@ -260,7 +260,7 @@ class Learner:
 
     def annotate(self, samples: Samples) -> Extras:
         """What the method keeps beside samples that no train step has seen."""
-        if type(self.objective).columns is Objective.columns:
+        if type(self.method).columns is Method.columns:
             return {}  # a method that keeps nothing: spare the forward
         if not self._train_settings.annotate_in_training:
             return self._columns(self._ask(self.network, samples.images))
@@ -281,7 +281,7 @@ class Learner:
         self.network.load_state_dict(network.state_dict())
         self._optimiser = self._make_optimiser(self.network)
         self._set_rate()
-        self.objective.attach(self.network, self._seed)
+        self.method.attach(self.network, self._seed)
 
     def grow(self, outputs: int) -> None:
         """Add outputs for classes beyond those of the network; nothing learned is lost.
@@ -293,9 +293,9 @@ class Learner:
             return
         self._grown_to = outputs
         grow_optimiser(self._optimiser, replaced)
-        for network in self.objective.copies():
+        for network in self.method.copies():
             grow_head(network, outputs)
-        self.memory.widen(outputs)
+        self.buffer.widen(outputs)
 
     def _set_rate(self, rate: float = 1.0) -> None:
         for group in self._optimiser.param_groups:
@@ -316,16 +316,16 @@ class Learner:
             yield
 
     def _columns(self, logits: Tensor) -> Extras:
-        columns = self.objective.columns(logits)
+        columns = self.method.columns(logits)
         if columns:
-            _check_columns(columns, len(logits), self.objective)
+            _check_columns(columns, len(logits), self.method)
         return {name: column.cpu() for name, column in columns.items()}
 
     def _draw(self, count: int | None = None) -> Inputs | None:
-        if not len(self.memory):
+        if not len(self.buffer):
             return None
         wanted = self._train_settings.minibatch_size if count is None else count
-        stored = self.memory.sample(wanted)
+        stored = self.buffer.sample(wanted)
         return self._inputs(stored.samples.images, stored.samples.labels, stored.extras)
 
     def _inputs(
@@ -358,7 +358,7 @@ class Learner:
         return {
             "network": self.network.state_dict(),
             "optimiser": self._optimiser.state_dict(),
-            "memory": self.memory.state_dict(),
+            "memory": self.buffer.state_dict(),
             "objective": self._method_state.state_dict(),
             "steps": self.steps,
             "restarts": self._restarts,
@@ -377,7 +377,7 @@ class Learner:
             self.grow(outputs)
         self.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(_checked(state["optimiser"], self._optimiser))
-        self.memory.load_state_dict(state["memory"])
+        self.buffer.load_state_dict(state["memory"])
         self._method_state.load_state_dict(state["objective"])
         counts = state["steps"], state["restarts"], *state["known"]
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
@@ -450,7 +450,7 @@ def _at_rest(logits: Tensor) -> Tensor:
     return logits.float().cpu()
 
 
-def _check_outcome(outcome: object, samples: int, method: Objective) -> None:
+def _check_outcome(outcome: object, samples: int, method: Method) -> None:
     """UserError where a method does not give what it must."""
     if not isinstance(outcome, Outcome):
         raise UserError(
@@ -470,7 +470,7 @@ def _check_outcome(outcome: object, samples: int, method: Objective) -> None:
         )
 
 
-def _check_columns(columns: object, samples: int, method: Objective) -> None:
+def _check_columns(columns: object, samples: int, method: Method) -> None:
     """UserError where a method wants something kept that memory cannot keep."""
     if not isinstance(columns, Mapping) or not all(
         isinstance(column, Tensor) and column.dim() and len(column) == samples

@@ -146,7 +146,7 @@ class Rehearse(Protocol):
 class AdaptationContext:
     """What an adaptation works with. It does not know the method."""
 
-    memory: Replay
+    buffer: Replay
     labels: LabelSource
     annotate: Annotate
     encode: Callable[[Tensor], Encoding]
@@ -183,7 +183,7 @@ class Learner(Protocol):
     """Learns from labelled batches."""
 
     @property
-    def memory(self) -> Replay:
+    def buffer(self) -> Replay:
         """The replay buffer."""
         ...
 

@@ -116,7 +116,7 @@ class Pupil:
 def context_of(pupil: Pupil, source: Source, monitored: Samples) -> AdaptationContext:
     """Everything at hand."""
     return AdaptationContext(
-        memory=pupil.memory,
+        buffer=pupil.memory,
         labels=source,
         annotate=lambda samples: {},
         encode=pupil.encode,

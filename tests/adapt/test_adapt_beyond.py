@@ -196,7 +196,7 @@ def test_what_memory_keeps_beside_fresh_samples_is_said_anew_once_they_are_known
     memory = ReplayBuffer(80, policy=Reservoir(), seed=0)
     both = Samples.concat([concept_samples(0, 40, OLD), concept_samples(1, 40, OLD)])
     memory.offer(both, {"logits": torch.zeros(80, 2)})
-    context = dataclasses.replace(world.context, memory=memory, annotate=annotate)
+    context = dataclasses.replace(world.context, buffer=memory, annotate=annotate)
     options = ComposeOptions(steps_per_class=20, follow_ups=1)
     adaptation = compose(options, parts=("recovery",))
     adaptation.adapt(verdicts([0]), context)

@@ -27,7 +27,7 @@ from driftwise.config.presets import resolve
 from driftwise.detect import NeverDetector
 from driftwise.files import CHECKSUMS
 from driftwise.loop import run_tasks
-from driftwise.methods import DERpp, Objective, Outcome
+from driftwise.methods import DERpp, Method, Outcome
 from driftwise.runs.listeners import Silent as NoListener
 from driftwise.types import AdaptationResult, Dataset, Verdict
 
@@ -57,7 +57,7 @@ def refusal(**settings: Any) -> str:
     return complaint(run)
 
 
-class Plain(Objective):
+class Plain(Method):
     """A method that does what it must."""
 
     def outcome(self, network: Any, stream: Any, draw: Any) -> Any:
@@ -68,7 +68,7 @@ class Plain(Objective):
 # --- contracts ----------------------------------------------------------------------------------
 
 
-class NoOutcome(Objective):
+class NoOutcome(Method):
     pass
 
 
@@ -77,7 +77,7 @@ class NoObjective:
         pass
 
 
-class TooFew(Objective):
+class TooFew(Method):
     def outcome(self, network: Any) -> Any:  # type: ignore[override]
         pass
 
@@ -139,12 +139,12 @@ class OddColumns(Plain):
 
 METHODS = {
     "NoOutcome": "must have a method outcome(self, network, stream, draw)",
-    "NoObjective": "must be a subclass of driftwise.methods.Objective",
+    "NoObjective": "must be a subclass of driftwise.methods.Method",
     "TooFew": "must take outcome(self, network, stream, draw); its own is outcome(self, network",
     "Wants": "cannot be made as Wants(): missing a required argument: 'network'",
     "Breaks": "cannot be made as Breaks(): KeyError: 'a\\nstory' (",
     "Leaves": "cannot be made as Leaves(): SystemExit: 3 (",
-    "number": "must make a driftwise.methods.Objective; it made a int",
+    "number": "must make a driftwise.methods.Method; it made a int",
     "CONSTANT": "must be a class or a function that makes one; it is a int",
     "ReturnsNone": "outcome must return an Outcome(loss=..., logits=...); it returned None",
     "NumberLoss": "it is a float",
@@ -363,16 +363,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 MODULE = """
 import sys
 from torch.nn.functional import cross_entropy
-from driftwise.methods import Objective, Outcome
+from driftwise.methods import Method, Outcome
 
-class Fails(Objective):
+class Fails(Method):
     def outcome(self, network, stream, draw):
         return self.divide(0)
 
     def divide(self, number):
         return 1 / number
 
-class Leaves(Objective):
+class Leaves(Method):
     def outcome(self, network, stream, draw):
         sys.exit(0)
 """

@@ -217,7 +217,7 @@ def test_stream_and_memory_rows_are_augmented_as_asked_for(
     learner.observe(batch)
     (given,) = seen.inputs  # er shows stream and memory rows in one forward
     assert len(given) == 40
-    kept = learner.memory.sample(20).samples
+    kept = learner.buffer.sample(20).samples
     assert torch.equal(kept.images, batch.images[kept.ids]), "the memory keeps images as they came"
     originals = to_input(batch.images)
     for which in (given[:20], given[20:]):
@@ -318,7 +318,7 @@ def test_bf16_computes_forwards_in_bfloat16_and_keeps_everything_in_float32() ->
         learner.observe(rows(8))
     assert layer.outputs[0].dtype == torch.bfloat16
     assert {weight.dtype for weight in weights_of(coarse).values()} == {torch.float32}
-    assert coarse.memory.sample(8).extras["logits"].dtype == torch.float32
+    assert coarse.buffer.sample(8).extras["logits"].dtype == torch.float32
     images = rows(8, seed=1).images
     assert coarse.logits(images).dtype == torch.float32
     assert not torch.equal(coarse.logits(images), exact.logits(images))
@@ -537,7 +537,7 @@ def test_a_network_with_torchs_batch_norm_learns_from_a_single_row(method: str, 
         before = flat(learner)
         learner.observe(rows(1, seed=number))
         assert not torch.equal(flat(learner), before)
-        if not learner.objective.rehearses or number == 0:
+        if not learner.method.rehearses or number == 0:
             assert all(not mean.any() for mean in statistics), "one row has nothing to tell them"
     learner.observe(rows(5))
     assert all(mean.any() for mean in statistics)

@@ -105,12 +105,12 @@ def test_the_learner_does_not_change_by_being_asked(training: bool) -> None:
     trained.observe(digits(20))
     trained.network.train(training)
     weights, generator = state_of(trained.network), torch.get_rng_state()
-    memory = trained.memory.state_dict()["generators"]
+    memory = trained.buffer.state_dict()["generators"]
     logits = LearnerEncoder(around(learner=trained.encode)).encode(make_images(40)).logits
     assert_untouched(trained.network, weights)
     assert all(module.training is training for module in trained.network.modules())
     assert torch.equal(torch.get_rng_state(), generator)
-    after = trained.memory.state_dict()["generators"]
+    after = trained.buffer.state_dict()["generators"]
     assert all(torch.equal(after[name], memory[name]) for name in memory)
     assert not logits.requires_grad
 

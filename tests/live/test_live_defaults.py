@@ -215,7 +215,7 @@ def test_weights_are_taken_as_they_are_where_no_average_is_wanted(settings: dict
     for start in range(0, 200, 20):
         mine.observe(QUIET.images[start : start + 20], QUIET.labels[start : start + 20])
     learner = learner_of(mine)
-    own = learner.objective.predictor(learner.network)
+    own = learner.method.predictor(learner.network)
     for kept, last in zip(
         weights(mine._snapshots.newest),  # type: ignore[union-attr]
         weights(own),

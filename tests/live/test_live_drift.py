@@ -37,7 +37,7 @@ def test_realignment_leaves_only_samples_that_came_since_nothing_was_found() -> 
         quiet |= {each.label: start + 10 for each in seen.verdicts if each.drifted is False}
         if start >= stream.turn and seen.adapted:
             break
-    memory = engine_of(mine).learner.memory
+    memory = engine_of(mine).learner.buffer
     oldest = {label: int(memory.samples_of(label).ids.min()) for label in memory.counts()}
     for label in seen.adapted:
         assert oldest[label] >= quiet[label] > 0
@@ -58,7 +58,7 @@ def test_samples_from_before_those_that_were_checked_realign_nothing() -> None:
         if seen.verdicts:
             break
     assert len(seen.adapted) > 0
-    memory = engine_of(mine).learner.memory
+    memory = engine_of(mine).learner.buffer
     for label in seen.adapted:
         first = began[label]
         assert first is not None
@@ -88,7 +88,7 @@ def test_watched_samples_are_never_trained_on_and_never_in_memory() -> None:
     play(mine, stream, samples=600)
     engine = engine_of(mine)
     ids = {
-        int(number) for label in range(10) for number in engine.learner.memory.samples_of(label).ids
+        int(number) for label in range(10) for number in engine.learner.buffer.samples_of(label).ids
     }
     expected = set()
     counts = dict.fromkeys(range(10), 0)
@@ -169,6 +169,6 @@ def test_relearning_puts_no_sample_into_memory_twice(adaptation: str) -> None:
     mine = live_learner(adaptation=adaptation, lr=0.05)
     seen = play(mine, digits(0, classes=4, turn=350))
     assert any(each.adapted for each in seen)
-    memory = engine_of(mine).learner.memory
+    memory = engine_of(mine).learner.buffer
     ids = [sample for label in memory.counts() for sample in memory.samples_of(label).ids.tolist()]
     assert len(set(ids)) == len(ids)

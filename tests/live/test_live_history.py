@@ -90,7 +90,7 @@ def test_history_is_neither_learned_nor_counted_and_bounded() -> None:
     assert "nothing has been learned" in complaint(lambda: mine.predict(x[:1]))
     engine = mine._engine
     assert engine is not None
-    assert len(engine.learner.memory) == 0
+    assert len(engine.learner.buffer) == 0
     kept = engine.window.labelled._reference_ids
     assert {label: len(ids) for label, ids in kept.items()} == dict.fromkeys(range(10), 20)
     mine.observe(x[:20], y[:20])

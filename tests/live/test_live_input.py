@@ -214,7 +214,7 @@ def test_samples_belong_to_the_live_learner_once_they_have_come() -> None:
     taken = InputReader().read(buffer, None, max_label=9)
     buffer[:] = 0  # as a camera's ring would
     assert np.array_equal(taken.samples.images.numpy(), stream.images[:10])
-    memory = engine_of(mine).learner.memory
+    memory = engine_of(mine).learner.buffer
     for label in memory.counts():
         samples = memory.samples_of(label)
         assert np.array_equal(samples.images.numpy(), stream.images[samples.ids.numpy()])

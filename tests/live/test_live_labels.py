@@ -266,7 +266,7 @@ def test_late_answers_realign_a_class_that_waited() -> None:
     # The answers may show that others have drifted, too.
     assert set(after.adapted) == set(waiting) | set(after.drifted)
     assert mine.waiting == ()
-    memory = engine_of(mine).learner.memory
+    memory = engine_of(mine).learner.buffer
     for label in waiting:
         assert int(memory.samples_of(label).ids.min()) >= since
 

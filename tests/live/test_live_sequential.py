@@ -48,7 +48,7 @@ def test_a_drift_is_dated_and_realigned_with_samples_that_came_since() -> None:
     assert mine._engine is not None
     components = mine._engine.components
     onset = monitor_of(components.labelled).onset(0)
-    ids = components.learner.memory.samples_of(0).ids
+    ids = components.learner.buffer.samples_of(0).ids
     assert onset is not None
     assert int(ids.min()) >= onset, "none from before the drift as it was dated"
     assert int(ids.min()) < start - 15, "and not only those since the last sample that was watched"

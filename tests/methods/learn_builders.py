@@ -18,7 +18,7 @@ from driftwise.adapt import Realign
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
-from driftwise.methods import ER, Objective
+from driftwise.methods import ER, Method
 from driftwise.models.head import find_head
 from driftwise.protocols import Choose
 from driftwise.types import Samples
@@ -56,7 +56,7 @@ def make_network(attempt: int) -> TinyNet:
 
 
 def make_learner(
-    objective: Objective | None = None,
+    method: Method | None = None,
     *,
     make: Callable[[int], nn.Module] = make_network,
     memory: ReplayBuffer | None = None,
@@ -69,7 +69,7 @@ def make_learner(
 ) -> Learner:
     return Learner(
         make,
-        objective or ER(),
+        method or ER(),
         buffer=memory or ReplayBuffer(capacity, policy=Reservoir(), seed=0),
         optimiser=lambda net: torch.optim.SGD(net.parameters(), lr=lr, momentum=momentum),
         settings=TrainSettings(minibatch_size=minibatch_size, **train_settings),
@@ -213,7 +213,7 @@ def stream_alone(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor
 def assert_step_is(learner: Learner, samples: Samples, formula: Formula) -> None:
     """The learner's next step descends the gradient of the formula, and draws and counts alike."""
     net = tiny(learner.network).train()
-    twin = twin_of(learner.memory)
+    twin = twin_of(learner.buffer)
     expected = formula(net, twin, samples)
     expected.backward()  # type: ignore[no-untyped-call]
 
@@ -227,7 +227,7 @@ def assert_step_is(learner: Learner, samples: Samples, formula: Formula) -> None
         moved = parameter.detach() - LR * parameter.grad
         torch.testing.assert_close(after[name].detach(), moved, rtol=1e-4, atol=1e-6)
     assert_same_statistics(learner.network, net)
-    drawn = [memory.state_dict()["generators"]["sample"] for memory in (learner.memory, twin)]
+    drawn = [memory.state_dict()["generators"]["sample"] for memory in (learner.buffer, twin)]
     assert torch.equal(*drawn), "the step must draw exactly as often as the formula"
 
 
@@ -311,17 +311,17 @@ def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
     """Fresh samples get the logits that the network gives now; nothing else is touched."""
     play_tasks(learner, (0, 1), (2,))
     before = state_of(learner)
-    samples, logits = all_stored(learner.memory)
+    samples, logits = all_stored(learner.buffer)
     held = int((samples.labels == 1).sum())
     assert held >= 2
     granted = Granted()
-    result = Realign().adapt(verdicts([1]), context(learner.memory, granted, learner.annotate))
+    result = Realign().adapt(verdicts([1]), context(learner.buffer, granted, learner.annotate))
     assert result.renewed == (1,)
     assert [len(each) for each in granted.samples] == [held]
     after = state_of(learner)
     assert same({**after, "memory": None}, {**before, "memory": None})
 
-    samples_now, logits_now = all_stored(learner.memory)
+    samples_now, logits_now = all_stored(learner.buffer)
     kept = samples.labels != 1
     assert torch.equal(
         samples_now.ids, torch.cat([granted.samples[0].ids, samples.ids[kept]]).sort()[0]

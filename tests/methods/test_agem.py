@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 import driftwise
 from driftwise.config.registry import CATALOGUE
-from driftwise.methods import ER, Objective
+from driftwise.methods import ER, Method
 from driftwise.models.inputs import to_input
 
 FILE = Path(__file__).parents[2] / "examples" / "agem.py"
@@ -79,7 +79,7 @@ def test_a_step_moves_along_the_projected_gradient(agem: Any) -> None:
     bent = 0
     for step in range(2, 8):
         samples = labelled(step, 2, 3, 2, 3, 2)
-        drawn = twin_of(learner.memory).sample(MINIBATCH).samples
+        drawn = twin_of(learner.buffer).sample(MINIBATCH).samples
         g, r = gradients(learner.network, samples), gradients(learner.network, drawn)
         if (g * r).sum() < 0:
             g = g - (g * r).sum() / (r * r).sum() * r
@@ -155,6 +155,6 @@ def test_what_a_method_writes_into_gradients_is_what_the_optimiser_takes() -> No
 
 def test_no_built_in_method_pays_for_it() -> None:
     for entry in CATALOGUE["method"].values():
-        assert entry.factory().after_backward is Objective.after_backward
+        assert entry.factory().after_backward is Method.after_backward
     assert not make_learner(ER())._shapes_gradients
     assert make_learner(Watches())._shapes_gradients

@@ -16,7 +16,7 @@ from same_state import same
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.methods import ER, DERpp, Objective
+from driftwise.methods import ER, DERpp, Method
 from driftwise.models.augment import Augmentation, augment
 from driftwise.types import Samples
 
@@ -153,9 +153,9 @@ def test_samples_that_are_no_images_are_left_alone(how: Augmentation) -> None:
 # --- in the learner -----------------------------------------------------------------------------
 
 
-def seen_by(how: Augmentation, batches: list[Samples], objective: Objective) -> list[Tensor]:
+def seen_by(how: Augmentation, batches: list[Samples], method: Method) -> list[Tensor]:
     """What the network is given at each forward."""
-    learner = make_learner(objective, augmentation=how)
+    learner = make_learner(method, augmentation=how)
     given: list[Tensor] = []
     learner.network.register_forward_hook(lambda module, inputs, out: given.append(inputs[0]))
     for samples in batches:
@@ -163,12 +163,12 @@ def seen_by(how: Augmentation, batches: list[Samples], objective: Objective) -> 
     return given
 
 
-@pytest.mark.parametrize(("objective", "draws"), [(ER(), 1), (DERpp(), 2)])
+@pytest.mark.parametrize(("method", "draws"), [(ER(), 1), (DERpp(), 2)])
 def test_stream_samples_and_drawn_ones_are_augmented_each_time_they_are_seen(
-    objective: Objective, draws: int
+    method: Method, draws: int
 ) -> None:
     samples = batch(0, samples=6)
-    given = seen_by("flip", [samples, samples], objective)
+    given = seen_by("flip", [samples, samples], method)
     known = as_floats(samples)
     mirrored = []
     for x in given:
@@ -197,7 +197,7 @@ def test_without_augmentation_samples_are_seen_as_they_are() -> None:
 def test_the_memory_keeps_samples_as_they_came() -> None:
     learner = make_learner(augmentation="crop-flip", capacity=100)
     learner.observe(batch(0))
-    stored = learner.memory.sample(5).samples
+    stored = learner.buffer.sample(5).samples
     assert torch.equal(stored.images[stored.ids.argsort()], batch(0).images)
 
 

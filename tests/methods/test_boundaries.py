@@ -185,9 +185,9 @@ def test_methods_that_start_afresh_do_so_at_every_task_but_the_first() -> None:
         learner.end_task()
 
 
-@pytest.mark.parametrize("objective", [Diary, AfreshDiary])
-def test_a_task_that_is_to_begin_from_scratch_restarts_once(objective: type[Diary]) -> None:
-    diary = objective()
+@pytest.mark.parametrize("method", [Diary, AfreshDiary])
+def test_a_task_that_is_to_begin_from_scratch_restarts_once(method: type[Diary]) -> None:
+    diary = method()
     learner = make_learner(diary, momentum=0.9)
     learner.begin_task((0, 1))
     learner.observe(labelled(1, 0, 1))
@@ -259,7 +259,7 @@ def test_the_rate_is_set_for_every_group_of_parameters() -> None:
     learner = Learner(
         make_network,
         ER(),
-        buffer=make_learner().memory,
+        buffer=make_learner().buffer,
         optimiser=two_groups,
         settings=TrainSettings(minibatch_size=4, rate=falling),
         seed=0,
@@ -294,12 +294,12 @@ def test_a_pause_in_the_middle_of_an_epoch_keeps_its_rate_and_the_full_one() -> 
     assert rate_of(learner) == pytest.approx(LR / 9)
 
 
-@pytest.mark.parametrize("objective", [Diary, AfreshDiary])
-def test_a_pause_anywhere_changes_nothing(objective: type[Diary]) -> None:
+@pytest.mark.parametrize("method", [Diary, AfreshDiary])
+def test_a_pause_anywhere_changes_nothing(method: type[Diary]) -> None:
     told: list[list[object]] = []
 
     def make() -> Learner:
-        diary = objective()
+        diary = method()
         told.append(diary.told)
         return make_learner(diary, rate=falling, momentum=0.9)
 

@@ -45,7 +45,7 @@ def cls_learner(**options: Any) -> Learner:
 
 def averages_of(learner: Learner) -> tuple[TinyNet, TinyNet]:
     """Copies of the stable and of the plastic average."""
-    stable, plastic = learner.objective.copies()
+    stable, plastic = learner.method.copies()
     return tiny(stable), tiny(plastic)
 
 
@@ -101,8 +101,8 @@ def assert_follows(average: nn.Module, before: nn.Module, network: nn.Module, ke
 
 def test_both_averages_begin_as_the_network_and_train_on_nothing() -> None:
     learner = cls_learner()
-    assert len(learner.objective.copies()) == 2
-    for average in learner.objective.copies():
+    assert len(learner.method.copies()) == 2
+    for average in learner.method.copies():
         assert average is not learner.network
         assert same(weights_of(average), weights_of(make_network(0)))
         assert all(module.training for module in average.modules())
@@ -115,7 +115,7 @@ def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_e
 ):
     learner = cls_learner(reg_weight=0.6, **ALWAYS, stable_alpha=0.9, plastic_alpha=0.6)
     assert_step_is(learner, batch(0), stream_alone)
-    for each, other in zip(learner.objective.copies(), (3, 4), strict=True):
+    for each, other in zip(learner.method.copies(), (3, 4), strict=True):
         each.load_state_dict(make_network(other).state_dict())  # such as disagree
     chosen: list[str] = []
     for number in range(1, 6):
@@ -124,7 +124,7 @@ def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_e
         samples = batch(number, samples=2 + number)
         assert_step_is(learner, samples, complementary(stable, plastic, 0.6, chosen))
         for average, was, seen in zip(
-            learner.objective.copies(), before, (stable, plastic), strict=True
+            learner.method.copies(), before, (stable, plastic), strict=True
         ):
             assert_same_statistics(average, seen)
             alpha = 0.9 if seen is stable else 0.6
@@ -139,7 +139,7 @@ def test_where_both_averages_are_equally_sure_the_plastic_one_teaches() -> None:
     learner = cls_learner(reg_weight=0.6, **NEVER)
     learner.observe(batch(0))
     with torch.no_grad():
-        for average, height in zip(learner.objective.copies(), (0.0, 1.0), strict=True):
+        for average, height in zip(learner.method.copies(), (0.0, 1.0), strict=True):
             assert isinstance(average, TinyNet)
             average.head.weight.zero_()  # one and the same probability for every class
             average.head.bias.fill_(height)
@@ -152,7 +152,7 @@ def test_where_both_averages_are_equally_sure_the_plastic_one_teaches() -> None:
 def test_correct_counts_the_stream_samples_of_the_forward_they_share_with_the_draw() -> None:
     learner = cls_learner(**NEVER)
     learner.observe(batch(0))
-    net, drawn = tiny(learner.network).train(), twin_of(learner.memory).sample(MINIBATCH).samples
+    net, drawn = tiny(learner.network).train(), twin_of(learner.buffer).sample(MINIBATCH).samples
     samples = batch(1, samples=30)
     said = slow_logits(net, as_floats(Samples.concat([samples, drawn])))[:30].argmax(dim=1)
     report = learner.observe(samples)
@@ -195,7 +195,7 @@ def test_certain_averages_always_move_and_impossible_ones_never(
         before = averages_of(learner)
         learner.observe(batch(number))
         for average, was, chance in zip(
-            learner.objective.copies(), before, (stable, plastic), strict=True
+            learner.method.copies(), before, (stable, plastic), strict=True
         ):
             keep = 1 - 1 / (number + 2) if chance else 1.0
             assert_follows(average, was, learner.network, keep)
@@ -205,29 +205,29 @@ def test_statistics_of_the_averages_come_from_draws_alone() -> None:
     learner = cls_learner(**ALWAYS)
     fresh = averages_of(learner)
     learner.observe(batch(0))  # nothing to draw from yet
-    for average, was in zip(learner.objective.copies(), fresh, strict=True):
+    for average, was in zip(learner.method.copies(), fresh, strict=True):
         assert_same_statistics(average, was)
     for number in (1, 2):
         seen = averages_of(learner)
-        drawn = as_floats(twin_of(learner.memory).sample(MINIBATCH).samples)
+        drawn = as_floats(twin_of(learner.buffer).sample(MINIBATCH).samples)
         learner.observe(batch(number))
-        for average, watching in zip(learner.objective.copies(), seen, strict=True):
+        for average, watching in zip(learner.method.copies(), seen, strict=True):
             slow_logits(watching, drawn)
             assert_same_statistics(average, watching)
 
 
 class Chances:
-    """An objective whose averages become the network whenever they move."""
+    """An method whose averages become the network whenever they move."""
 
     def __init__(self, stable: float, plastic: float, *, seed: int = 3) -> None:
         self.network = nn.Linear(1, 1, bias=False)
-        self.objective = CLSER(
+        self.method = CLSER(
             stable_update_freq=stable,
             plastic_update_freq=plastic,
             stable_alpha=0.0,
             plastic_alpha=0.0,
         )
-        self.objective.attach(self.network, seed)
+        self.method.attach(self.network, seed)
         self._height = 0
 
     def moves(self, steps: int) -> list[tuple[bool, bool]]:
@@ -236,10 +236,10 @@ class Chances:
         for _ in range(steps):
             self._height += 1
             nn.init.constant_(self.network.weight, self._height)
-            self.objective.after_step(self.network)
+            self.method.after_step(self.network)
             stable, plastic = (
                 float(next(each.parameters()).detach()) == self._height
-                for each in self.objective.copies()
+                for each in self.method.copies()
             )
             moved.append((stable, plastic))
         return moved
@@ -267,15 +267,15 @@ def test_a_seed_decides_at_which_steps_the_averages_move() -> None:
 
 def test_an_average_keeps_more_of_itself_from_step_to_step_up_to_alpha() -> None:
     network = nn.Linear(1, 1, bias=False)
-    objective = CLSER(**ALWAYS, stable_alpha=0.7, plastic_alpha=0.3)
+    method = CLSER(**ALWAYS, stable_alpha=0.7, plastic_alpha=0.3)
     nn.init.constant_(network.weight, 0.0)
-    objective.attach(network, seed=0)
+    method.attach(network, seed=0)
     nn.init.constant_(network.weight, 1.0)
     kept = {"stable": 1.0, "plastic": 1.0}
     for stable, plastic in ((1 / 2, 0.3), (2 / 3, 0.3), (0.7, 0.3), (0.7, 0.3)):
-        objective.after_step(network)
+        method.after_step(network)
         kept = {"stable": kept["stable"] * stable, "plastic": kept["plastic"] * plastic}
-        found = [float(next(each.parameters()).detach()) for each in objective.copies()]
+        found = [float(next(each.parameters()).detach()) for each in method.copies()]
         assert found == pytest.approx([1 - kept["stable"], 1 - kept["plastic"]], rel=1e-5)
 
 
@@ -285,7 +285,7 @@ def test_steps_at_which_an_average_stays_count_too() -> None:
     for step in range(1, 21):
         before = averages_of(learner)
         learner.observe(batch(step))
-        for name, average, was in zip(moved, learner.objective.copies(), before, strict=True):
+        for name, average, was in zip(moved, learner.method.copies(), before, strict=True):
             parameters = [list(each.parameters()) for each in (average, was)]
             if not all(map(torch.equal, *parameters)):
                 moved[name] += 1
@@ -320,7 +320,7 @@ def test_the_stable_average_predicts_unless_the_working_network_is_asked_for(
 def test_memory_samples_carry_no_logits() -> None:
     learner = cls_learner()
     learner.observe(batch(0))
-    assert learner.memory.sample(3).extras == {}
+    assert learner.buffer.sample(3).extras == {}
     assert learner.annotate(batch(1)) == {}
 
 
@@ -329,7 +329,7 @@ def test_a_restart_makes_averages_begin_anew_with_the_network() -> None:
     for number in range(4):
         learner.observe(batch(number))
     learner.restart()
-    for average in learner.objective.copies():
+    for average in learner.method.copies():
         assert same(weights_of(average), weights_of(make_network(1)))
         assert all(module.training for module in average.modules())
         assert not any(parameter.requires_grad for parameter in average.parameters())
@@ -337,14 +337,14 @@ def test_a_restart_makes_averages_begin_anew_with_the_network() -> None:
         stable, plastic = averages_of(learner)
         before = averages_of(learner)
         assert_step_is(learner, batch(number), complementary(stable, plastic, 0.6))
-        for average, was in zip(learner.objective.copies(), before, strict=True):
+        for average, was in zip(learner.method.copies(), before, strict=True):
             assert_follows(average, was, learner.network, keep)
 
 
 def test_chances_go_on_over_a_restart() -> None:
     whole, restarted = Chances(0.5, 0.5), Chances(0.5, 0.5)
     assert whole.moves(30) == restarted.moves(30)
-    restarted.objective.attach(restarted.network, seed=3)
+    restarted.method.attach(restarted.network, seed=3)
     assert whole.moves(30) == restarted.moves(30)
 
 
@@ -352,10 +352,10 @@ def test_an_empty_memory_asks_no_average() -> None:
     learner = cls_learner(**NEVER)
     learner.observe(labelled(0, 0, 1))
     for label in (0, 1):
-        learner.memory.drop(label)
+        learner.buffer.drop(label)
     before = averages_of(learner)
     assert_step_is(learner, labelled(1, 0, 1, 1), stream_alone)
-    for average, was in zip(learner.objective.copies(), before, strict=True):
+    for average, was in zip(learner.method.copies(), before, strict=True):
         assert same(weights_of(average), weights_of(was))
 
 

@@ -25,12 +25,12 @@ from driftwise.methods import (
     ER,
     SER,
     DERpp,
-    Objective,
+    Method,
 )
 
 ROWS = 4
 FULL = (ROWS, MINIBATCH, ROWS + MINIBATCH)
-METHODS: dict[str, Callable[[], Objective]] = {
+METHODS: dict[str, Callable[[], Method]] = {
     "er": ER,
     "der++": lambda: DERpp(),
     "ser": lambda: SER(),
@@ -62,7 +62,7 @@ def test_a_short_batch_never_compiles(graphs: list[int]) -> None:
 
 def test_a_task_with_a_short_last_batch_makes_one_graph(graphs: list[int]) -> None:
     learner = make_learner(compiled_samples=FULL, capacity=20)
-    learner.memory.offer(batch(100, 20))
+    learner.buffer.offer(batch(100, 20))
     for epoch in range(3):
         for step, samples in enumerate((4, 4, 4, 3)):
             learner.observe(batch(10 * epoch + step, samples))

@@ -123,7 +123,7 @@ def test_samples_are_kept_with_what_the_network_said_while_training_before_it_mo
         said.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
         learner.observe(samples)
     moved = slow_logits(tiny(learner.network).train(), as_floats(batch(2))).detach()
-    samples, logits = all_stored(learner.memory)
+    samples, logits = all_stored(learner.buffer)
     assert samples.ids.tolist() == [100 * number + i for number in range(3) for i in range(5)]
     torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
     assert float((logits[-5:] - moved).abs().max()) > 1e-2

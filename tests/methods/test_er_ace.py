@@ -46,7 +46,7 @@ def test_the_first_task_is_plain_cross_entropy_without_replay() -> None:
     learner = make_learner(ERACE())
     learner.begin_task((0, 1))
     assert_step_is(learner, labelled(1, 0, 1, 1), stream_alone)
-    assert len(learner.memory) == 3
+    assert len(learner.buffer) == 3
     assert_step_is(learner, labelled(2, 0, 0, 1), stream_alone)
 
 
@@ -87,7 +87,7 @@ def test_an_empty_memory_adds_nothing() -> None:
     learner = make_learner(ERACE())
     play_tasks(learner, (0, 1))
     for label in (0, 1):
-        learner.memory.drop(label)
+        learner.buffer.drop(label)
     learner.begin_task((2,))
     assert_step_is(learner, labelled(1, 2, 2), asymmetric(2, 3, 4, replays=False))
 
@@ -133,7 +133,7 @@ def test_classes_that_do_not_compete_are_left_alone_by_the_stream() -> None:
     learner = make_learner(ERACE())
     play_tasks(learner, (0, 1))
     for label in (0, 1):
-        learner.memory.drop(label)
+        learner.buffer.drop(label)
     learner.begin_task((2,))
     learner.observe(labelled(1, 2, 2))
     gradient = dict(learner.network.named_parameters())["head.bias"].grad

@@ -12,7 +12,7 @@ from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
-from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Objective
+from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Method
 from driftwise.models.growth import grow_head, grow_optimiser
 from driftwise.models.head import find_head, growing_head_of, head_of, padded
 
@@ -26,9 +26,9 @@ METHODS: dict[str, Any] = {
 GROWN = CLASSES + 3
 
 
-def two_tasks(objective: Objective, **kind: Any) -> Any:
+def two_tasks(method: Method, **kind: Any) -> Any:
     """A learner in the middle of its second task."""
-    learner = make_learner(objective, **kind)
+    learner = make_learner(method, **kind)
     learner.observe(labelled(1, 0, 1, 0, 1))
     learner.observe(labelled(2, 2, 3, 2, 3))
     learner.observe(labelled(3, 2, 1, 2, 3))
@@ -148,7 +148,7 @@ def test_what_has_grown_goes_on_learning_old_classes_and_new(method: str) -> Non
     logits = learner.logits(labelled(50, 7, 7, 2, 7).images)
     assert logits.shape == (4, GROWN)
     assert learner.network.head.weight.grad is not None
-    assert learner.memory.counts().get(7, 0) > 0
+    assert learner.buffer.counts().get(7, 0) > 0
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -163,9 +163,9 @@ def test_room_for_new_classes_may_be_made_before_they_come(method: str) -> None:
 @pytest.mark.parametrize("method", ["der++", "ser"])
 def test_logits_kept_in_memory_are_widened_by_zeros(method: str) -> None:
     learner = two_tasks(METHODS[method]())
-    before = copy.deepcopy(learner.memory).sample(6)
+    before = copy.deepcopy(learner.buffer).sample(6)
     learner.grow(GROWN)
-    after = copy.deepcopy(learner.memory).sample(6)
+    after = copy.deepcopy(learner.buffer).sample(6)
     assert torch.equal(after.samples.ids, before.samples.ids)
     assert torch.equal(after.extras["logits"][:, :CLASSES], before.extras["logits"])
     assert not after.extras["logits"][:, CLASSES:].any()

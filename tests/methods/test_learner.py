@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from driftwise.errors import RunFailure
 from driftwise.memory import ReplayBuffer
-from driftwise.methods import ER, Draw, Inputs, Objective, Outcome
+from driftwise.methods import ER, Draw, Inputs, Method, Outcome
 from driftwise.types import Extras, Samples
 
 # --- experience replay, written out -------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_a_step_reports_what_the_network_said_before_it_moved() -> None:
     samples = batch(1, samples=20)
     before = copy.deepcopy(learner)
     twin = copy.deepcopy(before.network).train()
-    replay = before.memory.sample(4).samples
+    replay = before.buffer.sample(4).samples
     x = as_floats(Samples.concat([samples, replay]))
     said = twin(x)[:20].argmax(dim=1)
     report = learner.observe(samples)
@@ -68,7 +68,7 @@ def test_a_step_reports_what_the_network_said_before_it_moved() -> None:
 # --- the order of things ------------------------------------------------------------------------
 
 
-class Spy(Objective):
+class Spy(Method):
     """ER that keeps what it saw, and whose memory samples carry the logits of their step."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ def test_the_batch_is_offered_to_memory_only_after_its_own_step() -> None:
     learner = make_learner(spy, capacity=100, minibatch_size=100)
     for number in range(3):
         learner.observe(batch(number))
-        assert len(learner.memory) == 5 * (number + 1)
+        assert len(learner.buffer) == 5 * (number + 1)
     assert spy.draws[0] is None
     for number, draw in enumerate(spy.draws[1:], start=1):
         assert draw is not None
@@ -120,7 +120,7 @@ def test_samples_in_memory_carry_what_the_network_said_in_their_step() -> None:
     learner = make_learner(spy, capacity=100)
     for number in range(3):
         learner.observe(batch(number))
-    stored = learner.memory.sample(100)
+    stored = learner.buffer.sample(100)
     for identity, said in zip(stored.samples.ids.tolist(), stored.extras["logits"], strict=True):
         number, sample = divmod(identity, 100)
         assert torch.equal(said, spy.logits[number][sample])
@@ -265,16 +265,16 @@ def test_a_restart_forgets_weights_statistics_and_momentum_and_keeps_the_memory(
     learner = make_learner(momentum=0.9)
     for number in range(3):
         learner.observe(batch(number))
-    memory = copy.deepcopy(learner.memory.state_dict())
+    memory = copy.deepcopy(learner.buffer.state_dict())
     network = learner.network
     learner.restart()
     assert learner.network is network, "hooks and references to the network must survive"
     assert same(dict(network.state_dict()), dict(make_network(1).state_dict()))
     assert not same(dict(network.state_dict()), dict(make_network(0).state_dict()))
-    assert same(learner.memory.state_dict(), memory)
+    assert same(learner.buffer.state_dict(), memory)
 
     fresh = make_learner(momentum=0.9, make=lambda attempt: make_network(attempt + 1))
-    fresh.memory.load_state_dict(memory)
+    fresh.buffer.load_state_dict(memory)
     for number in (3, 4):
         assert learner.observe(batch(number)).loss == fresh.observe(batch(number)).loss
     learner.restart()
@@ -286,7 +286,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(bad: float) -
     class Breaks(ER):
         def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
             sound = super().outcome(network, stream, draw)
-            factor = 1.0 if len(learner.memory) < 6 else bad
+            factor = 1.0 if len(learner.buffer) < 6 else bad
             return Outcome(loss=sound.loss * factor, logits=sound.logits)
 
     learner = make_learner(Breaks())
@@ -296,7 +296,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(bad: float) -
     with pytest.raises(RunFailure, match=rf"the loss became {bad} at step 3; .*learning rate"):
         learner.observe(batch(2))
     assert same(list(learner.network.parameters()), weights)
-    assert learner.memory.seen == 10
+    assert learner.buffer.seen == 10
 
 
 class Bursts(Spy):
@@ -342,7 +342,7 @@ def test_a_norm_that_cannot_learn_from_a_single_sample_is_told_in_one_line() -> 
     learner.observe(batch(0))
     learner.observe(batch(1, samples=1))  # beside samples from memory
     for label in range(CLASSES):
-        learner.memory.drop(label)
+        learner.buffer.drop(label)
     told = complaint(lambda: learner.observe(batch(2, samples=1)))
     assert told.startswith("the network's batch norm cannot learn from a single sample")
     assert "choose a batch_size that leaves no sample over" in told

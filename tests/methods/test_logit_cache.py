@@ -160,7 +160,7 @@ def learn(learner: Learner, epochs: int = EPOCHS, first: int = 1) -> None:
 
 def frozen_samples(learner: Learner) -> list[int]:
     """Samples of each forward of the frozen network from now on."""
-    (frozen,) = learner.objective.copies()
+    (frozen,) = learner.method.copies()
     asked: list[int] = []
 
     def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -183,7 +183,7 @@ def test_a_task_of_one_epoch_keeps_nothing() -> None:
     asked = frozen_samples(learner)
     learn(learner, epochs=1)
     assert asked == [len(samples) for samples in batches(1)]
-    assert learner.objective.state_dict()["kept"] == {}
+    assert learner.method.state_dict()["kept"] == {}
 
 
 def test_augmented_images_are_asked_about_every_time() -> None:
@@ -269,4 +269,4 @@ def test_after_a_task_nothing_is_kept_until_another_has_several_epochs() -> None
     for _ in range(2):
         learner.observe(labelled(20, 2, 3, 4))
     assert asked == [3, 3]
-    assert learner.objective.state_dict()["kept"] == {}
+    assert learner.method.state_dict()["kept"] == {}

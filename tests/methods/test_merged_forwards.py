@@ -17,12 +17,12 @@ from driftwise.methods import (
     ERACE,
     SER,
     DERpp,
-    Objective,
+    Method,
 )
 from driftwise.methods.base import Inputs
 from driftwise.models.plain import treats_samples_independently
 
-METHODS: dict[str, Callable[[], Objective]] = {
+METHODS: dict[str, Callable[[], Method]] = {
     "er": ER,
     "er-ace": ERACE,
     "der++": lambda: DERpp(),

@@ -35,12 +35,12 @@ from driftwise.methods import (
     Finetune,
     Inputs,
     Joint,
-    Objective,
+    Method,
     Outcome,
 )
 from driftwise.models.cnn import SmallCNN
 
-METHODS: dict[str, Callable[[], Objective]] = {
+METHODS: dict[str, Callable[[], Method]] = {
     "er": ER,
     "er-ace": ERACE,
     "der++": lambda: DERpp(),
@@ -83,14 +83,14 @@ def test_only_forwards_are_in_bf16(method: str, monkeypatch: pytest.MonkeyPatch)
     learner = wide_learner(method, bf16=True)
     outcomes: list[Outcome] = []
     given: list[torch.dtype] = []
-    original = learner.objective.outcome
+    original = learner.method.outcome
 
     def outcome(network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         given.append(stream.x.dtype)
         outcomes.append(original(network, stream, draw))
         return outcomes[-1]
 
-    monkeypatch.setattr(learner.objective, "outcome", outcome)
+    monkeypatch.setattr(learner.method, "outcome", outcome)
     train(learner)
     assert len(outcomes) == 9
     assert set(given) == {torch.float32}
@@ -120,12 +120,12 @@ def test_the_loss_is_taken_in_float32_of_what_was_said_in_bf16() -> None:
 def test_logits_are_kept_in_float32(method: str) -> None:
     learner = wide_learner(method, bf16=True)
     train(learner)
-    assert learner.memory.sample(5).extras["logits"].dtype == torch.float32
+    assert learner.buffer.sample(5).extras["logits"].dtype == torch.float32
     fresh = batch(50)
     annotated = learner.annotate(fresh)["logits"]
     assert annotated.dtype == torch.float32
-    learner.memory.drop(0)
-    learner.memory.put(fresh[:1], {"logits": annotated[:1]})  # the same column, no other one
+    learner.buffer.drop(0)
+    learner.buffer.put(fresh[:1], {"logits": annotated[:1]})  # the same column, no other one
 
 
 @every_method

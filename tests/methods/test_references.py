@@ -29,7 +29,7 @@ from driftwise.adapt import Vanilla
 from driftwise.drift_handler import DriftHandler
 from driftwise.learner import Learner
 from driftwise.loop import run_tasks
-from driftwise.methods import Draw, Finetune, Inputs, Joint, Objective, Outcome
+from driftwise.methods import Draw, Finetune, Inputs, Joint, Method, Outcome
 from driftwise.metrics import Ledger
 from driftwise.protocols import AdaptationContext
 from driftwise.runs.listeners import Silent
@@ -39,25 +39,25 @@ from driftwise.types import Dataset, Parts, Samples, Verdict
 # --- nothing is rehearsed -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", [Finetune(), Joint()], ids=["finetune", "joint"])
+@pytest.mark.parametrize("method", [Finetune(), Joint()], ids=["finetune", "joint"])
 def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_memory_alone(
-    objective: Finetune,
+    method: Finetune,
 ) -> None:
-    learner = make_learner(objective)
+    learner = make_learner(method)
     kept = batch(50, samples=6)
-    learner.memory.offer(kept)
+    learner.buffer.offer(kept)
     learner.begin_task(range(CLASSES))
     for number in range(3):
         assert_step_is(learner, batch(number), stream_alone)
-    assert learner.memory.seen == 6
-    assert sorted(learner.memory.sample(6).samples.ids.tolist()) == kept.ids.tolist()
+    assert learner.buffer.seen == 6
+    assert sorted(learner.buffer.sample(6).samples.ids.tolist()) == kept.ids.tolist()
 
 
 def test_finetuning_offers_the_memory_nothing() -> None:
     learner = make_learner(Finetune())
     for number in range(3):
         learner.observe(batch(number))
-    assert (len(learner.memory), learner.memory.seen) == (0, 0)
+    assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
 
 
 def test_finetuning_goes_on_from_task_to_task() -> None:
@@ -90,7 +90,7 @@ def make_images() -> Dataset:
     )
 
 
-def stream_for(method: type[Objective]) -> Stream:
+def stream_for(method: type[Method]) -> Stream:
     ids = np.arange(len(make_images().labels))
     rest = np.array([], dtype=np.int64)
     parts = Parts(train=ids[::2], monitored=rest, reference=rest, test=ids[1::2])
@@ -149,8 +149,8 @@ def bare(task: object) -> AdaptationContext:
 
 
 def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Ledger]:
-    objective = Watched(from_scratch=from_scratch)
-    learner = make_learner(objective)
+    method = Watched(from_scratch=from_scratch)
+    learner = make_learner(method)
     ledger = Ledger()
     records = run_tasks(
         stream_for(Joint).tasks(),
@@ -163,13 +163,13 @@ def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Le
         listener=Silent(),
     )
     assert len(list(records)) == 3
-    return learner, objective, ledger
+    return learner, method, ledger
 
 
 def test_joint_training_sees_every_known_class_as_it_looks_now_in_every_epoch() -> None:
-    _, objective, _ = played(from_scratch=True, epochs=2)
-    assert objective.announced == list(TASKS)
-    for number, shown in enumerate(objective.shown, start=1):
+    _, method, _ = played(from_scratch=True, epochs=2)
+    assert method.announced == list(TASKS)
+    for number, shown in enumerate(method.shown, start=1):
         known = [label for classes in TASKS[:number] for label in classes]
         samples = stream_for(Joint).samples("train", known, number)
         assert len(samples) == TRAINED * len(known)
@@ -183,21 +183,21 @@ def test_joint_training_books_a_label_once_for_every_look_of_a_sample() -> None:
     learner, _, ledger = played(from_scratch=True)
     # Class 0 has to be labelled anew at the second task, as it looks different from there on.
     assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
-    assert (len(learner.memory), learner.memory.seen) == (0, 0)
+    assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
 
 
 def test_joint_training_begins_every_task_with_other_fresh_weights() -> None:
-    _, objective, _ = played(from_scratch=True)
-    for attempt, began in enumerate(objective.began):
+    _, method, _ = played(from_scratch=True)
+    for attempt, began in enumerate(method.began):
         assert same(began, weights_of(make_network(attempt)))
     assert Joint().from_scratch, "by default"
 
 
 def test_joint_training_goes_on_from_the_last_task_if_asked() -> None:
-    _, objective, _ = played(from_scratch=False)
-    assert same(objective.began[0], weights_of(make_network(0)))
-    assert same(objective.began[1:], objective.ended[:-1])
-    assert not same(objective.began[1], objective.began[0])
+    _, method, _ = played(from_scratch=False)
+    assert same(method.began[0], weights_of(make_network(0)))
+    assert same(method.began[1:], method.ended[:-1])
+    assert not same(method.began[1], method.began[0])
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -25,7 +25,7 @@ from driftwise.types import Samples
 def test_rehearsing_is_one_step_on_a_draw_from_memory_and_another_draw_beside_it() -> None:
     learner = make_learner()
     learner.observe(labelled(1, 0, 1, 2, 3, 4, 0))
-    net, twin = tiny(learner.network).train(), twin_of(learner.memory)
+    net, twin = tiny(learner.network).train(), twin_of(learner.buffer)
     stream, replay = twin.sample(4).samples, twin.sample(4).samples
     both = Samples.concat([stream, replay])
     expected = slow_cross_entropy(slow_logits(net, as_floats(both)), both.labels)
@@ -40,10 +40,10 @@ def test_rehearsing_is_one_step_on_a_draw_from_memory_and_another_draw_beside_it
 def test_nothing_that_is_rehearsed_is_kept() -> None:
     learner = make_learner()
     learner.observe(labelled(1, 0, 1, 2))
-    before = copy.deepcopy(learner.memory.state_dict())
+    before = copy.deepcopy(learner.buffer.state_dict())
     learner.rehearse(labelled(2, 3, 4))
     learner.rehearse()
-    after = learner.memory.state_dict()
+    after = learner.buffer.state_dict()
     for name in ("slots", "columns", "seen"):
         assert same(after[name], before[name]), name
     assert learner.steps == 3
@@ -56,7 +56,7 @@ def test_rehearsing_given_samples_moves_the_network_as_observing_them_would() ->
     one.observe(labelled(2, 0, 1, 2))
     other.rehearse(labelled(2, 0, 1, 2))
     assert same(weights_of(one.network), weights_of(other.network))
-    assert len(one.memory) > len(other.memory)
+    assert len(one.buffer) > len(other.buffer)
 
 
 def test_an_empty_memory_has_nothing_to_rehearse() -> None:

@@ -63,7 +63,7 @@ def test_the_first_task_is_plain_cross_entropy_without_replay() -> None:
     learner.begin_task((0, 1))
     for number in range(3):
         assert_step_is(learner, labelled(number, 0, 1, 1), stream_alone)
-    assert len(learner.memory) == 9
+    assert len(learner.buffer) == 9
 
 
 def test_from_the_second_task_on_a_step_is_all_four_terms() -> None:
@@ -109,7 +109,7 @@ def test_a_draw_is_as_large_as_the_batch_whatever_the_minibatch_size(
 ) -> None:
     learner = ser_learner()
     play_tasks(learner, (0, 1))
-    assert len(learner.memory) == 8
+    assert len(learner.buffer) == 8
     learner.begin_task((2,))
     sizes: list[int] = []
     learner.network.register_forward_hook(lambda module, given, out: sizes.append(len(out)))
@@ -126,13 +126,13 @@ def test_the_frozen_network_is_the_one_that_ended_the_task_and_never_moves() -> 
     learner.begin_task((2,))
     for number in range(2, 6):
         learner.observe(labelled(number, 2, 2, 0))
-        (frozen,) = learner.objective.copies()
+        (frozen,) = learner.method.copies()
         assert same(weights_of(frozen), ended), "statistics included"
         assert not any(module.training for module in frozen.modules())
         assert not any(parameter.requires_grad for parameter in frozen.parameters())
     assert not same(weights_of(learner.network), ended)
     learner.end_task()
-    (frozen,) = learner.objective.copies()
+    (frozen,) = learner.method.copies()
     assert same(weights_of(frozen), weights_of(learner.network))
     assert not any(module.training for module in frozen.modules())
 
@@ -158,7 +158,7 @@ def test_an_empty_memory_leaves_the_frozen_network_alone_to_hold_on() -> None:
     learner = ser_learner()
     play_tasks(learner, (0, 1))
     for label in (0, 1):
-        learner.memory.drop(label)
+        learner.buffer.drop(label)
     frozen = tiny(learner.network).eval()
     learner.begin_task((2,))
     assert_step_is(learner, labelled(1, 2, 2), strong(frozen))
@@ -183,14 +183,14 @@ def test_samples_are_kept_with_what_the_network_said_from_the_first_task_on() ->
         samples = labelled(number, *labels)
         said.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
         learner.observe(samples)
-    _, logits = all_stored(learner.memory)
+    _, logits = all_stored(learner.buffer)
     torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
 
 
 def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
     learner = ser_learner()
     assert_realignment_asks_the_network_as_it_is(learner)
-    (frozen,) = learner.objective.copies()
+    (frozen,) = learner.method.copies()
     learner.begin_task((3,))
     assert_step_is(learner, labelled(5, 3, 1, 3, 0), strong(tiny(frozen)))
 

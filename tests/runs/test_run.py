@@ -426,7 +426,7 @@ def memory_before(task: int, config: RunConfig, folder: Path) -> dict[int, int]:
     state = read_checkpoint(folder)
     assembly = assemble(resolve(config))
     assembly.load_state_dict(state["parts"])
-    return assembly.learner.memory.counts()
+    return assembly.learner.buffer.counts()
 
 
 def test_amr_asks_for_as_many_labels_as_drifted_classes_have_slots(tmp_path: Path) -> None:

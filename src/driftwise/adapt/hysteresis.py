@@ -64,7 +64,7 @@ def _fraction_drifted(verdict: Verdict, context: AdaptationContext) -> float | N
     """By the detector, or else by comparison with the buffer; None: too few samples."""
     if verdict.share is not None:
         return verdict.share
-    held, now = context.memory.samples_of(verdict.label), current_samples(verdict.label, context)
+    held, now = context.buffer.samples_of(verdict.label), current_samples(verdict.label, context)
     if min(len(held), len(now)) < FEWEST:
         return None
     kept, current = (context.encode(samples.images).features for samples in (held, now))

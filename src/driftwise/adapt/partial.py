@@ -50,7 +50,7 @@ class PartialRealign(Realign):
         """The rule by which incoming samples are chosen."""
         if self._choice is not None:
             return self._choice(verdict, context)
-        held = context.memory.samples_of(verdict.label)
+        held = context.buffer.samples_of(verdict.label)
 
         def from_drifted_part(images: Tensor, count: int) -> Tensor:
             first = torch.arange(count)

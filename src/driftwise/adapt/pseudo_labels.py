@@ -67,7 +67,7 @@ def _unlabelled(
 ) -> Samples:
     """Unlabelled samples without those in the buffer, which are rehearsed with their labels."""
     samples = context.labels.unlabelled()
-    held = torch.cat([context.memory.samples_of(label).ids for label in classes])
+    held = torch.cat([context.buffer.samples_of(label).ids for label in classes])
     samples = samples[~torch.isin(samples.ids, held)]
     if len(samples) <= most:
         return samples

@@ -53,9 +53,9 @@ class Realign(Adaptation):
                 )
                 continue
             # A fresh sample may be in the buffer already: no sample is to be there twice.
-            again = _among(context.memory.samples_of(label), fresh)
-            context.memory.drop(label, outdated[label] | again)
-            context.memory.put(fresh, context.annotate(fresh))
+            again = _among(context.buffer.samples_of(label), fresh)
+            context.buffer.drop(label, outdated[label] | again)
+            context.buffer.put(fresh, context.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
             if len(fresh) < wanted[label]:
@@ -75,7 +75,7 @@ class Realign(Adaptation):
         """The mask of outdated samples of each class that has any."""
         outdated = {}
         for verdict in drifted:
-            held = context.memory.samples_of(verdict.label)
+            held = context.buffer.samples_of(verdict.label)
             if not len(held):
                 notes.append(f"class {verdict.label} has no samples in memory: nothing to realign")
                 continue

@@ -31,7 +31,7 @@ class RecurringConcepts(Adaptation):
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Restore returned concepts, let `inner` adapt the other classes, archive what goes."""
-        before = {verdict.label: context.memory.samples_of(verdict.label) for verdict in drifted}
+        before = {verdict.label: context.buffer.samples_of(verdict.label) for verdict in drifted}
         restored: dict[int, Samples] = {}
         unknown: list[Verdict] = []
         for verdict in drifted:
@@ -39,8 +39,8 @@ class RecurringConcepts(Adaptation):
             if samples is None:
                 unknown.append(verdict)
                 continue
-            context.memory.drop(verdict.label)
-            context.memory.put(samples, context.annotate(samples))
+            context.buffer.drop(verdict.label)
+            context.buffer.put(samples, context.annotate(samples))
             restored[verdict.label] = samples
         result = self._inner.adapt(unknown, context)
         for label in (*restored, *result.renewed):

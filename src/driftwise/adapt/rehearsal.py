@@ -103,13 +103,13 @@ class Rehearsal(Adaptation):
     def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
         """Rehearse after a task, which may have harmed the renewed classes."""
         steps = min(MOST, round(self._follow_up_share * (context.steps() - self._steps)))
-        if not (self._left and steps and context.memory.counts()):
+        if not (self._left and steps and context.buffer.counts()):
             return ()
         self._left -= 1
         notes = []
         pseudo_labelled = None
         if self._pseudo_labels is not None and self._may_pseudo_label:
-            most = PREDICTED_PER_STEP * steps * len(context.memory.counts())
+            most = PREDICTED_PER_STEP * steps * len(context.buffer.counts())
             pseudo_labelled, note = self._pseudo_labels.samples(
                 self._renewed, context, most=most, seed=self._phases
             )
@@ -139,11 +139,11 @@ class Rehearsal(Adaptation):
     def _annotate_again(self, labels: Sequence[int], context: AdaptationContext) -> None:
         """Renew the logits stored with fresh samples: they were computed before the rehearsal."""
         for label in labels:
-            samples = context.memory.samples_of(label)
+            samples = context.buffer.samples_of(label)
             extras = context.annotate(samples) if len(samples) else {}
             if extras:
-                context.memory.drop(label)
-                context.memory.put(samples, extras)
+                context.buffer.drop(label)
+                context.buffer.put(samples, extras)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -42,7 +42,7 @@ class Relearn(Adaptation):
                     f"class {label}: the budget allows {len(fresh)} fresh samples, not all"
                 )
             if self._flush:
-                context.memory.drop(label)
+                context.buffer.drop(label)
             extra.append(fresh)
             renewed.append(label)
         return AdaptationResult(

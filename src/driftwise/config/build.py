@@ -37,7 +37,7 @@ from driftwise.detect import (
 )
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
-from driftwise.methods import Objective
+from driftwise.methods import Method
 from driftwise.runs.store import read_config
 from driftwise.streams import Stream, class_incremental
 from driftwise.types import Dataset, Encoding
@@ -89,12 +89,12 @@ def assemble(
     ).bind(stream)
     loop.built_from = config
     untestable = untestable_checks(
-        config, stream, loop.detector, rehearses=learner.objective.rehearses
+        config, stream, loop.detector, rehearses=learner.method.rehearses
     )
     loop.warnings = (
         *stream.warnings,
         *([untestable] if untestable else []),
-        *warnings_about(config, loop.detector, learner.objective),
+        *warnings_about(config, loop.detector, learner.method),
     )
     return loop
 
@@ -123,7 +123,7 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
     )
 
 
-def warnings_about(config: RunConfig, detector: Detector, objective: Objective) -> tuple[str, ...]:
+def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tuple[str, ...]:
     """What a person should know before such a run begins, and when its result is read."""
     warnings = []
     fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
@@ -164,7 +164,7 @@ def warnings_about(config: RunConfig, detector: Detector, objective: Objective) 
             f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
             f" where data lie, or choose encoder {PUBLISHED_ENCODER}"
         )
-    draw = objective.samples_per_draw(
+    draw = method.samples_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
     )
     if draw > settled(config.buffer_size):

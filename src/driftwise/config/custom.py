@@ -209,7 +209,7 @@ def _check_callable(part: CustomPart, found: Any) -> None:
 def _check_class(part: CustomPart, kind: type) -> None:
     name, arguments = METHODS[part.kind]
     if part.kind == "method" and not issubclass(kind, _objective_class()):
-        raise UserError(f"{part} must be a subclass of driftwise.methods.Objective")
+        raise UserError(f"{part} must be a subclass of driftwise.methods.Method")
     method = getattr(kind, name, None)
     wanted = f"{name}(self, {', '.join(arguments)})"
     if not callable(method) or getattr(method, "__isabstractmethod__", False):
@@ -232,9 +232,7 @@ def _check_made(part: CustomPart, made: object) -> None:
         return  # data and networks are checked by those who take them
     kind = type(made)
     if part.kind == "method" and not isinstance(made, _objective_class()):
-        raise UserError(
-            f"{part} must make a driftwise.methods.Objective; it made a {kind.__name__}"
-        )
+        raise UserError(f"{part} must make a driftwise.methods.Method; it made a {kind.__name__}")
     _check_class(part, kind)
     if part.kind == "detector" and not isinstance(getattr(made, "watches", None), bool):
         raise UserError(
@@ -244,9 +242,9 @@ def _check_made(part: CustomPart, made: object) -> None:
 
 
 def _objective_class() -> type:
-    from driftwise.methods.base import Objective  # late, because it imports torch
+    from driftwise.methods.base import Method  # late, because it imports torch
 
-    return Objective
+    return Method
 
 
 def _module_class() -> type:

@@ -329,7 +329,7 @@ class LiveEngine:
 
     def _adapt_waiting(self, outcome: BatchOutcome, next_id: int) -> None:
         """Adapt to waiting classes for which enough labels have come meanwhile."""
-        counts = self.learner.memory.counts() if self.waiting else {}
+        counts = self.learner.buffer.counts() if self.waiting else {}
         ready = {
             label: verdict
             for label, verdict in self.waiting.items()
@@ -370,7 +370,7 @@ class LiveEngine:
         if result.extra is not None:
             self.window.forget(result.extra.ids)
             # Samples in the buffer are replayed anyway; none must get there twice.
-            memory = self.learner.memory
+            memory = self.learner.buffer
             held = [memory.samples_of(label).ids for label in memory.counts()]
             is_held = torch.isin(result.extra.ids, torch.cat([result.extra.ids[:0], *held]))
             outcome.extra.append(result.extra[~is_held])
@@ -425,7 +425,7 @@ class LiveEngine:
             self._guard(lambda: self.learner.rehearse(batch, rate=rate), outcome)
 
         return AdaptationContext(
-            memory=self.learner.memory,
+            buffer=self.learner.buffer,
             labels=labels,
             annotate=self.learner.annotate,
             encode=self.learner.encode,
@@ -445,7 +445,7 @@ class LiveEngine:
                     outcome.emit("watched", classes=complete)
 
     def _set_references(self, handler: DriftHandler, samples: dict[int, Samples]) -> None:
-        learned = [self.learner.memory.samples_of(label) for label in samples]
+        learned = [self.learner.buffer.samples_of(label) for label in samples]
         task = _LiveTask(samples=lambda: Samples.concat(list(samples.values())))
         handler.renew_reference(task, list(samples), Samples.concat(learned))
 
@@ -489,7 +489,7 @@ class LiveEngine:
 
     def _replay(self, steps: int, outcome: BatchOutcome) -> None:
         """Steps on the buffer and on samples that were learned lately."""
-        for _ in range(steps if len(self.learner.memory) > 1 else 0):
+        for _ in range(steps if len(self.learner.buffer) > 1 else 0):
             generator = rng.fork(self._seed, "recent", self.learner.steps)
             recent = self.window.recent(self._replay_size, generator)
             self._guard(partial(self._replay_step, recent, outcome), outcome)

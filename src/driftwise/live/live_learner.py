@@ -318,7 +318,7 @@ class LiveLearner:
         with self._exclusive():
             self._refuse_if_over()
             engine = self._engine
-            if engine is None or not len(engine.learner.memory) or steps < 1:
+            if engine is None or not len(engine.learner.buffer) or steps < 1:
                 return None
             with (
                 self._noting_failure(),
@@ -686,7 +686,7 @@ if hasattr(os, "register_at_fork"):
 
 def _predictor(engine: LiveEngine) -> nn.Module:
     """The network that predicts."""
-    return engine.learner.objective.predictor(engine.learner.network)
+    return engine.learner.method.predictor(engine.learner.network)
 
 
 def _logits(images: Tensor, snapshot: Snapshot, learner: Learner) -> Tensor:

@@ -239,7 +239,7 @@ class Reporter:
         if engine is not None:
             self.counters.set("steps_total", engine.ledger.steps)
             self.counters.set("classes", len(engine.classes))
-            self.counters.set("buffer_samples", len(engine.learner.memory))
+            self.counters.set("buffer_samples", len(engine.learner.buffer))
             self.counters.set("classes_waiting", len(engine.waiting))
             self.counters.set("classes_untestable", len(engine.untestable))
 

@@ -1,6 +1,6 @@
 """The methods, one small file each."""
 
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome
+from driftwise.methods.base import Draw, Inputs, Method, Outcome
 from driftwise.methods.baselines import Finetune, Joint
 from driftwise.methods.cls_er import CLSER
 from driftwise.methods.derpp import DERpp
@@ -18,6 +18,6 @@ __all__ = [
     "Finetune",
     "Inputs",
     "Joint",
-    "Objective",
+    "Method",
     "Outcome",
 ]

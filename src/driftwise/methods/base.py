@@ -103,7 +103,7 @@ class Draw(Protocol):
         ...
 
 
-class Objective(ABC):
+class Method(ABC):
     """A method. It knows nothing of drift; most methods implement `outcome` alone."""
 
     rehearses: ClassVar[bool] = True

@@ -8,10 +8,10 @@ from typing import ClassVar
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome
+from driftwise.methods.base import Draw, Inputs, Method, Outcome
 
 
-class Finetune(Objective):
+class Finetune(Method):
     """Trains on what comes, without replay: the lower bound."""
 
     rehearses = False

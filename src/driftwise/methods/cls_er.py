@@ -12,12 +12,12 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome
+from driftwise.methods.base import Draw, Inputs, Method, Outcome
 from driftwise.models.plain import treats_samples_independently
 
 
 @dataclass(kw_only=True, eq=False)
-class CLSER(Objective):
+class CLSER(Method):
     """Complementary learning systems: the averages are of parameters only.
 
     They stay in training mode, so their batch-norm statistics come from the draws they see.

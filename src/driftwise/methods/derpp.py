@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.errors import UserError
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
+from driftwise.methods.base import Draw, Inputs, Method, Outcome, forward_each
 from driftwise.types import Extras
 
 
 @dataclass(kw_only=True, eq=False)
-class DERpp(Objective):
+class DERpp(Method):
     """Dark experience replay with labels."""
 
     alpha: float = 0.2

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome
+from driftwise.methods.base import Draw, Inputs, Method, Outcome
 
 
-class ER(Objective):
+class ER(Method):
     """Replays plainly, from the very first step on."""
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
+from driftwise.methods.base import Draw, Inputs, Method, Outcome, forward_each
 
 
-class ERACE(Objective):
+class ERACE(Method):
     """Asymmetric cross-entropy: new classes do not push down the logits of old ones."""
 
     def __init__(self) -> None:

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.errors import UserError
-from driftwise.methods.base import Draw, Inputs, Objective, Outcome, forward_each
+from driftwise.methods.base import Draw, Inputs, Method, Outcome, forward_each
 from driftwise.methods.logit_cache import LogitCache
 from driftwise.models.plain import asks_samples_apart
 from driftwise.types import Extras
 
 
 @dataclass(kw_only=True, eq=False)
-class SER(Objective):
+class SER(Method):
     """Strong experience replay: consistency with the past, backwards and forwards."""
 
     alpha: float = 0.2

@@ -234,7 +234,7 @@ class _Subject:
     def __init__(self, assembly: DriftLoop, event: int, label: int) -> None:
         stream, task = assembly.stream, assembly.stream.task(event)
         self._label = label
-        self._memory = assembly.learner.memory
+        self._memory = assembly.learner.buffer
         self._device = pick_device(assembly.config.device)
         self._old = stream.samples("test", [label], event - 1)[:MAX_ROWS]
         self._new = stream.samples("test", [label], event)[:MAX_ROWS]

@@ -35,7 +35,7 @@ class Predictor:
     @property
     def network(self) -> nn.Module:
         """The network that predicts, in evaluation mode."""
-        return self._learner.objective.predictor(self._learner.network).eval()
+        return self._learner.method.predictor(self._learner.network).eval()
 
     def logits(self, images: np.ndarray | Tensor) -> Tensor:
         """uint8 (samples, height, width, channels) -> (samples, classes)."""
@@ -98,7 +98,7 @@ def load(
         try:
             learner.load_state_dict(state["parts"]["learner"])
             if state.get("published") is not None:  # a live learner predicts with an average
-                learner.objective.predictor(learner.network).load_state_dict(state["published"])
+                learner.method.predictor(learner.network).load_state_dict(state["published"])
         except RuntimeError as error:
             if network is None:
                 raise

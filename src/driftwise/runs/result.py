@@ -118,7 +118,7 @@ def result_of(loop: DriftLoop) -> Result:
 def describe(loop: DriftLoop) -> RunConfig:
     """The settings of a loop that was built from objects, as far as settings can express them."""
     parts = {
-        "method": loop.learner.objective,
+        "method": loop.learner.method,
         "adaptation": loop.adaptation,
         "detector": loop.unbound_detector,
     }
@@ -134,7 +134,7 @@ def describe(loop: DriftLoop) -> RunConfig:
         adaptation=names["adaptation"],
         detector=names["detector"],
         options=options,
-        buffer_size=loop.learner.memory.capacity,
+        buffer_size=loop.learner.buffer.capacity,
         num_drifts=len(loop.stream.schedule.events),
         epochs=loop.epochs,
         seed=loop.seed,
