@@ -179,7 +179,6 @@ BAD_PYTHON: dict[str, tuple[str, bytes, str]] = {
     "no array": ("test_batch", batch(data=7), "'data' is int"),
     "names": ("batches.meta", pickle.dumps({b"label_names": [b"cat"]}, 2), "names 1 classes"),
     "name kind": ("batches.meta", pickle.dumps({b"label_names": [7]}, 2), "no list of names"),
-    "name bytes": ("batches.meta", pickle.dumps({b"label_names": [b"\xff"]}, 2), "not UTF-8"),
 }
 
 

@@ -123,12 +123,12 @@ def test_several_archives_become_one_folder(web: Web, tmp_path: Path) -> None:
 
 def test_what_is_nowhere_is_downloaded_when_it_is_loaded(web: Web) -> None:
     offer_fashion(web)
-    told: list[str] = []
+    warned: list[str] = []
     steps: list[tuple[str, int, int | None]] = []
-    dataset = load("fashion-mnist", progress=lambda *step: steps.append(step), warn=told.append)
+    dataset = load("fashion-mnist", progress=lambda *step: steps.append(step), warn=warned.append)
     np.testing.assert_array_equal(dataset.images[:20, :, :, 0], pixels(20, 28, 28))
-    assert len(told) == 1
-    assert "not found on this machine and is downloaded from 127.0.0.1" in told[0]
+    assert len(warned) == 1
+    assert "not found on this machine and is downloaded from 127.0.0.1" in warned[0]
     size = (web.files / "train-images-idx3-ubyte.gz").stat().st_size
     assert ("downloading train-images-idx3-ubyte.gz", size, size) in steps
 
@@ -149,10 +149,10 @@ def test_offline_nothing_is_downloaded(web: Web, monkeypatch: pytest.MonkeyPatch
     assert web.left() == []
 
 
-def test_a_download_that_fails_is_told_with_the_places_that_were_tried(web: Web) -> None:
+def test_a_download_that_fails_is_warned_with_the_places_that_were_tried(web: Web) -> None:
     offer_fashion(web)
     (web.files / "t10k-images-idx3-ubyte.gz").unlink()
-    with pytest.raises(UserError, match="was not found; looked in") as caught:
+    with pytest.raises(UserError, match="was not found; searched for") as caught:
         load("fashion-mnist")
     assert "the server answered 404" in str(caught.value).splitlines()[-1]
     assert "apt-get install" in str(caught.value)
@@ -207,7 +207,7 @@ def test_an_archive_that_climbs_out_of_its_folder_is_refused(web: Web) -> None:
     assert not list(web.home.parent.rglob("escaped"))
 
 
-def test_an_archive_without_the_data_set_is_told(web: Web) -> None:
+def test_an_archive_without_the_data_set_is_warned(web: Web) -> None:
     made = web.files / "cifar.zip"
     with zipfile.ZipFile(made, "w") as other:
         other.writestr("readme", "x")
@@ -271,7 +271,7 @@ def test_what_cannot_be_fetched_is_refused_with_a_way_out(web: Web) -> None:
     assert not web.home.exists()
 
 
-def test_a_folder_that_may_not_be_written_to_is_told_in_one_line(web: Web) -> None:
+def test_a_folder_that_may_not_be_written_to_is_warned_in_one_line(web: Web) -> None:
     offer_fashion(web)
     web.home.parent.mkdir(parents=True)
     web.home.write_text("a file where the data folder belongs")
