@@ -211,14 +211,13 @@ class _Part:
 
     def append(self, response: HTTPResponse) -> Iterator[int]:
         """Write and check the body as it arrives; yields the length after each chunk."""
-        with writing(self._path, REMEDY):
-            with open(self._path, "ab", opener=own_file) as file:
-                for chunk in _chunks(response):
-                    file.write(chunk)
-                    self._update(chunk)
-                    yield self.length
-                    if self._is_too_long():
-                        return
+        with writing(self._path, REMEDY), open(self._path, "ab", opener=own_file) as file:
+            for chunk in _chunks(response):
+                file.write(chunk)
+                self._update(chunk)
+                yield self.length
+                if self._is_too_long():
+                    return
 
     def remove(self) -> None:
         """Start over."""

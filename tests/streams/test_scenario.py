@@ -1,4 +1,4 @@
-"""`class_incremental` gives the stream that a config of the same words describes, bit for bit."""
+"""`class_incremental` gives the stream that a config of the same options describes, bit for bit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EVENTS: tuple[dict[str, Any], ...] = (
     ],
     ids=lambda settings: "-".join(settings),
 )
-def test_the_same_words_give_the_same_stream_as_a_config(settings: dict[str, Any]) -> None:
+def test_the_same_options_give_the_same_stream_as_a_config(settings: dict[str, Any]) -> None:
     given: dict[str, Any] = {"batch_size": 32, "reference": "held-out"} | settings
     config = resolve(RunConfig(**given))
     assert_same(class_incremental(DIGITS, **settings), make_stream(config, DIGITS))
