@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
+from torch.utils.data import IterableDataset
 
 from driftwise.datasets.arrays import from_arrays, from_torch
 from driftwise.datasets.readers.decode import decode
@@ -89,13 +89,6 @@ def test_a_tensor_that_could_be_either_has_its_channels_first_and_an_array_last(
     np.testing.assert_array_equal(as_tensor, pixels.transpose(1, 2, 0))
 
 
-def test_torchs_own_data_sets_work() -> None:
-    tensors = TensorDataset(torch.from_numpy(COLOUR), torch.tensor(LABELS))
-    twice = from_torch(ConcatDataset([tensors, tensors]))
-    np.testing.assert_array_equal(twice.images, np.concatenate([COLOUR, COLOUR]))
-    assert twice.labels.tolist() == LABELS * 2
-
-
 def test_labels_may_be_numbers_of_any_library() -> None:
     labels = [0, np.int64(2), torch.tensor(1), torch.tensor([1]), np.uint8(0), np.array(2)]
     assert from_torch(Samples(list(COLOUR), labels)).labels.tolist() == LABELS
@@ -126,17 +119,6 @@ def test_a_second_data_set_becomes_the_test_part() -> None:
     np.testing.assert_array_equal(dataset.images, COLOUR)
     assert dataset.is_test is not None
     assert dataset.is_test.tolist() == [False] * 4 + [True] * 2
-
-
-def test_pixels_go_where_the_caller_wants_them() -> None:
-    given: list[np.ndarray] = []
-
-    def allocate(shape: tuple[int, ...]) -> np.ndarray:
-        given.append(np.zeros(shape, dtype=np.uint8))
-        return given[-1]
-
-    dataset = from_torch(Samples(list(COLOUR), LABELS), allocate=allocate)
-    assert [dataset.images is array for array in given] == [True]
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "CMYK", "LA", "I;16"])
@@ -277,14 +259,6 @@ def test_a_data_set_without_a_length_is_refused() -> None:
 
     with pytest.raises(UserError, match=r"map-style .* got Endless"):
         from_torch(Endless())  # type: ignore[arg-type]
-
-
-def test_without_the_package_one_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"pip install 'driftwise\[hf\]'"):
-        read_huggingface(tmp_path)
 
 
 class Table:

@@ -82,8 +82,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         stops_at = {"drop": 400_000 - start, "stall": 300_000 - start}.get(plan, len(body))
-        self.wfile.write(body[:stops_at])
-        self.wfile.flush()
+        with contextlib.suppress(ConnectionError):  # the client has seen enough
+            self.wfile.write(body[:stops_at])
+            self.wfile.flush()
         state.sent += len(body[:stops_at])
         if plan == "stall":
             state.release.wait(10)

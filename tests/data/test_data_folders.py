@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -83,15 +81,6 @@ def test_hidden_files_and_other_files_are_counted_and_left_alone(tmp_path: Path)
     assert len(listing.files) == 2
     assert listing.ignored == (root / "README.md", root / "a" / "Thumbs.db")
     assert listing.num_hidden == 1
-
-
-def test_the_order_on_the_disk_does_not_show(tmp_path: Path) -> None:
-    names = [f"{label}/{number}.png" for label in "cab" for number in (3, 1, 2)]
-    one = list_folder(fill(tmp_path / "one", *names))
-    other = list_folder(fill(tmp_path / "other", *reversed(names)))
-    assert [file.relative_to(tmp_path / "one") for file in one.files] == [
-        file.relative_to(tmp_path / "other") for file in other.files
-    ]
 
 
 @pytest.mark.parametrize(
@@ -208,37 +197,3 @@ def test_differing_sizes_are_refused_with_the_way_out_and_a_size_is_that_way(
         read_folder(root, size=0)
     with pytest.raises(UserError, match=r"a/1.png: expected 6 x 6 [^;]*$"):
         read_folder(root, size=6, fit="exact")
-
-
-def test_a_bad_image_is_named(tmp_path: Path) -> None:
-    root = fill(tmp_path, "a/1.png", "b/1.png")
-    (root / "b" / "1.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"b/1.png: it is empty"):
-        read_folder(root)
-
-
-def test_pixels_go_where_the_caller_says(tmp_path: Path) -> None:
-    root = fill(tmp_path, "a/1.png", "b/1.png")
-    asked: list[np.ndarray] = []
-
-    def allocate(shape: tuple[int, ...]) -> np.ndarray:
-        asked.append(np.zeros(shape, dtype=np.uint8))
-        return asked[-1]
-
-    heard: list[tuple[int, int]] = []
-    dataset = read_folder(root, allocate=allocate, progress=lambda *done: heard.append(done))
-    assert dataset.images is asked[0]
-    assert len(asked) == 1
-    assert heard == [(2, 2)]
-
-
-REAL = Path(os.environ.get("DRIFTWISE_DATA", "/nonexistent"))
-
-
-@pytest.mark.skipif(not (REAL / "pacs").is_dir(), reason="PACS is not in DRIFTWISE_DATA")
-def test_pacs_has_its_published_counts() -> None:
-    listing = list_folder(REAL / "pacs")
-    assert listing.domains is not None
-    by_domain = Counter(listing.domain_names[domain] for domain in listing.domains)
-    assert by_domain == {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
-    assert len(listing.class_names) == 7

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -20,7 +19,6 @@ from driftwise.errors import UserError
 GREY = np.arange(6 * 4 * 5, dtype=np.uint8).reshape(6, 4, 5)
 COLOUR = np.stack([GREY, 2 * GREY, 255 - GREY], axis=-1)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
-YEARBOOK = Path(os.environ.get("DRIFTWISE_DATA", "nowhere")) / "yearbook_32.npz"
 
 
 def saved(folder: Path, **arrays: Any) -> Path:
@@ -93,12 +91,6 @@ def test_text_of_what_is_no_character_is_refused_in_one_line(
         read_npz(path)
     expected = f"{path}: {key} holds {code:#x}, which is no character of Unicode; save it again"
     assert str(caught.value) == expected
-
-
-def test_class_names_may_be_given_to_numbers(tmp_path: Path) -> None:
-    dataset = read_npz(saved(tmp_path), class_names=["ant", "cat", "dog"])
-    assert dataset.class_names == ("ant", "cat", "dog")
-    assert dataset.labels.tolist() == LABELS.tolist()
 
 
 def test_domains_are_numbered_in_ascending_order(tmp_path: Path) -> None:
@@ -314,12 +306,3 @@ def test_no_bytes_lead_to_anything_but_a_user_error(
     paths.append(archive(folder / "header.npz", npy((6, 4, 5))[:10] + header))
     for path in paths:
         assert outcome(path) == "6 samples" or path.name in outcome(path)
-
-
-@pytest.mark.skipif(not YEARBOOK.is_file(), reason="DRIFTWISE_DATA has no yearbook_32.npz")
-def test_the_real_yearbook_has_twelve_decades() -> None:
-    dataset = read_npz(YEARBOOK, class_names=["female", "male"], group_years=10)
-    assert dataset.images.shape == (27_849, 32, 32, 1)
-    assert dataset.domain_names == tuple(f"{year}s" for year in range(1900, 2020, 10))
-    assert dataset.is_test is not None
-    assert int(dataset.is_test.sum()) == 5_009

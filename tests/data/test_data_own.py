@@ -115,11 +115,6 @@ def test_settings_of_folders_are_refused_for_a_file(
         load_own(file, **settings)
 
 
-def test_years_are_refused_for_a_folder(machine: Path) -> None:
-    with pytest.raises(UserError, match="pets is a folder of images; group_years can be set for"):
-        load_own(write_pets(machine / "pets"), group_years=10)
-
-
 IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "truth as size": ({"size": True}, "1 to 65,535 pixels; got True"),
     "fraction as size": ({"size": 3.5}, "got 3.5"),
@@ -190,14 +185,6 @@ def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None
     load_own(folder, warn=told.append)
     odd = folder / "train/cats/b.heic"
     assert told[2:] == [f"1 file is no image by name and left out: {odd}"]
-
-
-def test_a_folder_with_nothing_odd_is_read_in_silence(machine: Path) -> None:
-    folder = write_pets(machine / "pets")
-    (folder / "cats/.DS_Store").touch()
-    told: list[str] = []
-    load_own(folder, warn=told.append)
-    assert told == []
 
 
 MARKS = {"one table": ("dataset_info.json", "state.json"), "splits": ("dataset_dict.json",)}
@@ -278,9 +265,3 @@ def test_a_bad_image_is_named_and_leaves_no_copy(machine: Path) -> None:
 def test_a_path_that_is_not_there_is_told_in_one_line(machine: Path) -> None:
     with pytest.raises(UserError, match="found nothing"):
         load_own(machine / "nowhere")
-
-
-def test_decoding_is_reported_under_the_folders_name(machine: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-    load_own(write_pets(machine / "pets"), progress=lambda *step: seen.append(step))
-    assert seen[-1] == ("decoding pets", 6, 6)

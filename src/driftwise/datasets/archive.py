@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, NamedTuple
 
-from driftwise.datasets.reading import StageProgress
+from driftwise.datasets.reading import StageProgress, silent
 from driftwise.errors import RunFailure, UserError
 
 MAX_BYTES = 64 * 2**30
@@ -59,7 +59,7 @@ def extract(
     folder: Path,
     *,
     max_bytes: int = MAX_BYTES,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> None:
     """Unpack a zip or tar (plain, gz, bz2, xz) into a folder that does not exist yet.
 
@@ -90,8 +90,7 @@ def extract(
                         f" or {MAX_MEMBERS:,} files; refused"
                     )
                 _write(archive, member, content)
-                if progress is not None:
-                    progress(min(member.done, total), total)
+                progress(min(member.done, total), total)
             content.rename(folder)
     except UserError:
         raise
@@ -104,8 +103,7 @@ def extract(
         if error.errno in (None, errno.EINVAL):
             raise UserError(f"{archive} is damaged ({_one_line(error)}); get it again") from error
         raise RunFailure(f"cannot unpack {archive} to {folder}: {error.strerror}") from error
-    if progress is not None:
-        progress(total, total)
+    progress(total, total)
 
 
 def _write(archive: Path, member: _Member, content: Path) -> None:

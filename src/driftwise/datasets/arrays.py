@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, silent
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which reading the columns of a file should not cost
@@ -135,7 +135,7 @@ def collect(
     class_names: Sequence[str] | None,
     is_test: np.ndarray | None,
     allocate: Allocate,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """A data set from (image, label) pairs; the first image gives the shape of all."""
     from driftwise.types import Dataset
@@ -156,8 +156,7 @@ def collect(
             )
         images[sample] = pixels
         labels.append(_label(label, where))
-        if progress is not None:
-            progress(sample + 1, num_samples)
+        progress(sample + 1, num_samples)
     assert images is not None
     if len(kinds := {type(label) for label in labels}) > 1:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))

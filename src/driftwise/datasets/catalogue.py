@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftwise.datasets.reading import Allocate, StageProgress, read_with
+from driftwise.datasets.reading import Allocate, StageProgress, read_with, silent
 from driftwise.errors import UserError, unknown_name
 
 if TYPE_CHECKING:  # they import torch, which looking a data set up should not cost
@@ -100,9 +100,7 @@ class KnownSet:
                 return place
         return None
 
-    def read(
-        self, path: Path, allocate: Allocate, progress: StageProgress | None = None
-    ) -> Dataset:
+    def read(self, path: Path, allocate: Allocate, progress: StageProgress = silent) -> Dataset:
         """Read it from where it lies; `progress` counts images."""
         return read_with(self.reader, path, allocate, progress, **self.settings)
 

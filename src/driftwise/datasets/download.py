@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftwise.datasets.reading import StageProgress
+from driftwise.datasets.reading import StageProgress, silent
 from driftwise.errors import UserError
 from driftwise.files import alone, own_file, sync, writing
 
@@ -39,7 +39,7 @@ def fetch(
     sha256: str | None = None,
     md5: str | None = None,
     size: int | None = None,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
     timeout: float = 20,
 ) -> Path:
     """Make `target` hold what `url` serves, if its checksum is right, or leave it as it was.
@@ -82,7 +82,7 @@ def fetch(
     return target
 
 
-def _transfer(url: str, part: _Part, progress: StageProgress | None, timeout: float) -> bool:
+def _transfer(url: str, part: _Part, progress: StageProgress, timeout: float) -> bool:
     """One try: request the missing bytes and append them; whether some were there before."""
     start, size = part.resume(), part.size
     if start and start == size:
@@ -99,8 +99,7 @@ def _transfer(url: str, part: _Part, progress: StageProgress | None, timeout: fl
             part.remove()
             raise UserError(f"cannot fetch {url}: expected {size} bytes, the server has {goal}")
         for length in part.append(response):
-            if progress is not None:
-                progress(length, goal)
+            progress(length, goal)
     if goal is not None and part.length < goal:
         raise _Interrupted(f"the connection ended after {part.length} of {goal} bytes")
     return start > 0 and response.status == HTTPStatus.PARTIAL_CONTENT

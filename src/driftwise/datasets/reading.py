@@ -28,6 +28,15 @@ Warn = Callable[[str], None]
 """Called with messages for the user although nothing has failed."""
 
 
+def silent(_done: int, _total: int | None) -> None:
+    """Progress that nobody sees."""
+
+
+def stage(progress: Progress | None, name: str) -> StageProgress:
+    """The progress of one stage."""
+    return silent if progress is None else partial(progress, name)
+
+
 def empty(shape: tuple[int, ...]) -> np.ndarray:
     """A uint8 array in plain memory, not yet filled."""
     import numpy as np
@@ -51,16 +60,11 @@ def must_be_folder(path: Path, what: str = "a folder of images") -> Path:
     return path
 
 
-def stage(progress: Progress | None, name: str) -> StageProgress | None:
-    """The progress of one stage."""
-    return None if progress is None else partial(progress, name)
-
-
 def read_with(
     reader: str,
     path: Path,
     allocate: Allocate,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
     **options: Any,
 ) -> Dataset:
     """Call a reader, `module:function` in `readers/`, with its options."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from driftwise.datasets.readers.cifar_pickle import load_batch
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -72,14 +72,14 @@ _CIFAR100 = (
 
 
 def read_cifar10(
-    folder: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+    folder: Path, *, allocate: Allocate = empty, progress: StageProgress = silent
 ) -> Dataset:
     """CIFAR-10 from `cifar-10-batches-py` or `cifar-10-batches-bin`, or from the folder above."""
     return _read(folder, _CIFAR10, 10, allocate, progress)
 
 
 def read_cifar100(
-    folder: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+    folder: Path, *, allocate: Allocate = empty, progress: StageProgress = silent
 ) -> Dataset:
     """CIFAR-100 by its fine labels, from `cifar-100-python` or `cifar-100-binary` or from above."""
     return _read(folder, _CIFAR100, 100, allocate, progress)
@@ -90,7 +90,7 @@ def _read(
     layouts: Sequence[_Layout],
     num_classes: int,
     allocate: Allocate,
-    progress: StageProgress | None,
+    progress: StageProgress,
 ) -> Dataset:
     """All images as (samples, 32, 32, 3), the training samples first and in the files' order."""
     place, layout = _locate(folder, layouts)
@@ -118,8 +118,7 @@ def _read(
             plane = planes[:, channel * _PLANE : (channel + 1) * _PLANE]
             target[..., channel] = plane.reshape(-1, _SIDE, _SIDE)
         start += len(target)
-        if progress is not None:
-            progress(start, num_samples)
+        progress(start, num_samples)
     return Dataset(
         images=images,
         labels=np.concatenate([labels for _, labels in batches]),

@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from driftwise.datasets.reading import StageProgress, discard
+from driftwise.datasets.reading import StageProgress, discard, silent
 from driftwise.errors import UserError, unknown_name
 
 Fit = Literal["crop", "stretch", "exact"]
@@ -81,7 +81,7 @@ def decode_all(
     *,
     fit: Fit = "crop",
     on_bad: Literal["raise", "skip"] = "raise",
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
     workers: int | None = None,
 ) -> list[BadImage]:
     """Decode `files[i]` into `out[i]`, of shape (samples, height, width, channels).
@@ -118,14 +118,13 @@ def decode_all(
         try:
             for block, bad in zip(blocks, pool.map(fill, blocks), strict=True):
                 skipped += bad
-                if progress is not None:
-                    progress(block.stop, samples)
+                progress(block.stop, samples)
         finally:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no need for the rest
     return skipped
 
 
-def undecodable(files: Sequence[Path], progress: StageProgress | None = None) -> list[BadImage]:
+def undecodable(files: Sequence[Path], progress: StageProgress = silent) -> list[BadImage]:
     """Every file that is no usable image, and why; sizes may differ."""
     out = discard((len(files), 32, 32, 3))
     return decode_all(files, out, fit="stretch", on_bad="skip", progress=progress)

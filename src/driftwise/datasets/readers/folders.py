@@ -20,7 +20,7 @@ from driftwise.datasets.readers.decode import (
     decode_all,
     is_grey,
 )
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError, unknown_name
 from driftwise.types import Dataset
 
@@ -110,7 +110,7 @@ def read_folder(
     left_out: Collection[Path] = (),
     skip_empty: bool = False,
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """The images of a folder at one size (a side, or height and width), less those `left_out`.
 

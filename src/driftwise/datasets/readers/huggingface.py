@@ -11,7 +11,7 @@ import numpy as np
 
 from driftwise.datasets.arrays import collect
 from driftwise.datasets.readers.folders import SPLITS
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -24,7 +24,7 @@ def read_huggingface(
     image: str = "image",
     label: str = "label",
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """The data set in a folder; `image` and `label` name its columns.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which importing a limit from here should not cost
@@ -39,7 +39,7 @@ def read_idx(
     *,
     class_names: Sequence[str] = DIGITS,
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """The four files `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`; t10k is the test part.
 
@@ -70,8 +70,7 @@ def read_idx(
     images = allocate((num_train + num_test, *shapes[0][1:], 1))
     for path, start, stop in zip(images_of, (0, num_train), (num_train, len(images)), strict=True):
         _fill(path, images[start:stop], num_dims=3)
-        if progress is not None:
-            progress(stop, len(images))
+        progress(stop, len(images))
     return Dataset(
         images=images,
         labels=np.concatenate(labels),

@@ -24,7 +24,7 @@ from driftwise.datasets.arrays import (
     to_bytes,
 )
 from driftwise.datasets.readers.idx import MAX_DEFLATE_RATIO
-from driftwise.datasets.reading import Allocate, StageProgress, empty
+from driftwise.datasets.reading import Allocate, StageProgress, empty, silent
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which reading some columns should not cost
@@ -41,7 +41,7 @@ def read_npz(
     group_years: int | None = None,
     keep_test: bool = True,
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """A data set from the arrays of an `.npz` file, one entry per image in each.
 
@@ -210,7 +210,7 @@ class _Arrays:
             raise UserError(f"{self.path}: {key} holds {values.max()}, which is too large")
         return values.astype(np.int64) if dtype.kind in "iu" else values
 
-    def fill(self, key: str, target: np.ndarray, progress: StageProgress | None) -> None:
+    def fill(self, key: str, target: np.ndarray, progress: StageProgress) -> None:
         """Write the pixels of an array into `target`, some megabytes at a time."""
         with self.stream(key) as (stream, _, dtype):
             sample_bytes = math.prod(target.shape[1:]) * dtype.itemsize
@@ -221,8 +221,7 @@ class _Arrays:
                 content = self._read(stream, len(part) * sample_bytes, key, is_last=is_last)
                 values = np.frombuffer(content, dtype=dtype).reshape(part.shape)
                 part[...] = to_bytes(values, str(self.path), start)
-                if progress is not None:
-                    progress(start + len(part), len(target))
+                progress(start + len(part), len(target))
 
     def _read(self, stream: IO[bytes], count: int, key: str, *, is_last: bool) -> bytes:
         content = stream.read(count)
