@@ -117,6 +117,22 @@ def compress_otherwise(content: bytearray) -> None:
     content[content.index(b"PK\1\2") + 10] = content[8] = 99
 
 
+def lie_about_the_size(content: bytearray) -> None:
+    content[:] = content.replace(struct.pack("<I", 100_000), struct.pack("<I", 100))
+
+
+def change_the_checksum(content: bytearray) -> None:
+    content[-8] ^= 1
+
+
+def cut_off(content: bytearray) -> None:
+    del content[-4:]
+
+
+def spoil_a_name(content: bytearray) -> None:
+    content[5 * 1536 : 5 * 1536 + 512] = b"\xff" * 512
+
+
 def twice(folder: Path, second: str) -> Path:
     with zipfile.ZipFile(folder / "x.zip", "w") as out, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -128,7 +144,6 @@ def twice(folder: Path, second: str) -> Path:
     return folder / "x.zip"
 
 
-LIE = (struct.pack("<I", 100_000), struct.pack("<I", 100))
 CLIMBING = [
     "../evil",
     "a/../../evil",
@@ -177,27 +192,15 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
         "no known zip or tar .*compression method",
     ),
     "a false size": (
-        lambda f: edited(
-            make_zip(f / "x.zip", {"a": bytes(100_000)}),
-            lambda content: content.__setitem__(slice(None), content.replace(*LIE)),
-        ),
+        lambda f: edited(make_zip(f / "x.zip", {"a": bytes(100_000)}), lie_about_the_size),
         "is damaged",
     ),
     "a wrong checksum": (
-        lambda f: edited(make_tar(f / "x.tar.gz", TEN), lambda c: c.__setitem__(-8, c[-8] ^ 1)),
+        lambda f: edited(make_tar(f / "x.tar.gz", TEN), change_the_checksum),
         "damaged",
     ),
-    "no checksum": (
-        lambda f: edited(make_tar(f / "x.tar.gz", TEN), lambda c: c.__delitem__(slice(-4, None))),
-        "damaged",
-    ),
-    "a damaged name": (
-        lambda f: edited(
-            make_tar(f / "x.tar", TEN),
-            lambda c: c.__setitem__(slice(5 * 1536, 5 * 1536 + 512), b"\xff" * 512),
-        ),
-        "damaged",
-    ),
+    "no checksum": (lambda f: edited(make_tar(f / "x.tar.gz", TEN), cut_off), "damaged"),
+    "a damaged name": (lambda f: edited(make_tar(f / "x.tar", TEN), spoil_a_name), "damaged"),
     "text": (lambda f: edited(make_zip(f / "x.zip", {}), bytearray.clear), "damaged or no known"),
 }
 

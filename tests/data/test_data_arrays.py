@@ -234,11 +234,11 @@ BAD_SAMPLES: dict[str, tuple[list[Any], list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("images", "labels", "told"), BAD_SAMPLES.values(), ids=BAD_SAMPLES)
-def test_what_cannot_be_used_is_told_in_one_line(
-    images: list[Any], labels: list[Any], told: str
+@pytest.mark.parametrize(("images", "labels", "message"), BAD_SAMPLES.values(), ids=BAD_SAMPLES)
+def test_what_cannot_be_used_is_reported_in_one_line(
+    images: list[Any], labels: list[Any], message: str
 ) -> None:
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         from_torch(Samples(images, labels))
     assert "\n" not in str(caught.value)
 
@@ -277,7 +277,7 @@ class Table:
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Let `datasets.load_from_disk` give what it is told, where the package is not installed."""
+    """Let `datasets.load_from_disk` return these data, where the package is not installed."""
 
     def install(loaded: Any) -> None:
         module = ModuleType("datasets")
@@ -325,7 +325,7 @@ def test_a_lone_test_split_is_trained_on(pretend: Callable[[Any], None], tmp_pat
     assert read_huggingface(tmp_path).is_test is None
 
 
-def test_hugging_face_trouble_is_told_in_one_line(
+def test_hugging_face_trouble_is_reported_in_one_line(
     pretend: Callable[[Any], None], tmp_path: Path
 ) -> None:
     pretend(table(slice(0, 6)))

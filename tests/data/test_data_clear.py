@@ -1,4 +1,4 @@
-"""The laws of CLEAR-10's layout, on a tiny copy of it."""
+"""CLEAR-10's layout, on a tiny copy of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of decoding: an image file becomes the pixels a person sees, or is refused."""
+"""An image file becomes the pixels a person sees, or is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def saved(file: Path, image: Image.Image, **options: Any) -> Path:
 
 
 def gradient(width: int, height: int) -> Image.Image:
-    """A smooth colour image in which no two places look alike."""
+    """A smooth colour image in which no two places are alike."""
     y, x = np.mgrid[:height, :width]
     red, green = 255 * x / max(width - 1, 1), 255 * y / max(height - 1, 1)
     return Image.fromarray(np.stack([red, green, 255 - red], axis=-1).astype(np.uint8))
@@ -174,11 +174,11 @@ def test_moving_images_are_refused(tmp_path: Path, suffix: str) -> None:
 def test_a_bomb_is_refused_by_its_header_and_without_a_warning(tmp_path: Path) -> None:
     for width, height in [(8193, 8192), (10_000, 10_000), (60_000, 60_000), (70_000, 1)]:
         file = png_header(tmp_path / "bomb.png", width, height)
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             with pytest.raises(UserError, match=r"bomb\.png: .*67,108,864"):
                 decode(file, channels=3)
-        assert heard == []
+        assert warned == []
 
 
 def test_files_that_are_no_images_are_refused_by_name(tmp_path: Path) -> None:
@@ -225,12 +225,12 @@ def test_damaged_bytes_give_pixels_or_one_line_and_never_anything_else(
     try:
         found = decode(file, channels=3, size=(5, 5))
     except UserError as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = f"{file} gives {found.dtype}"
+        message = f"{file} gives {found.dtype}"
         assert found.shape == (5, 5, 3)
-    assert str(file) in told
-    assert "\n" not in told
+    assert str(file) in message
+    assert "\n" not in message
 
 
 @settings(deadline=None, max_examples=60)
@@ -298,7 +298,9 @@ def test_the_number_of_threads_does_not_show(tmp_path: Path, fit: Fit) -> None:
     assert np.array_equal(one[5], decode(files[5], channels=3, size=(5, 6), fit=fit))
 
 
-def test_the_first_bad_file_in_order_is_told_however_many_threads_there_are(tmp_path: Path) -> None:
+def test_the_first_bad_file_in_order_is_recognised_however_many_threads_there_are(
+    tmp_path: Path,
+) -> None:
     files = many(tmp_path, 200)
     for bad in (150, 70, 199, 71):
         files[bad].write_bytes(b"")
@@ -333,6 +335,6 @@ def test_an_array_with_more_or_fewer_samples_than_files_is_refused(
         decode_all(many(tmp_path, 3), np.empty(shape, dtype=np.uint8))
 
 
-def test_grey_is_told_by_the_header(tmp_path: Path) -> None:
+def test_grey_is_recognised_by_the_header(tmp_path: Path) -> None:
     for mode, grey in [("1", True), ("L", True), ("LA", True), ("RGB", False), ("P", False)]:
         assert is_grey(saved(tmp_path / f"{mode}.png", Image.new(mode, (2, 2)))) is grey

@@ -1,4 +1,4 @@
-"""The laws of IDX: what was written is read, whatever the spelling; bad files get one line."""
+"""IDX files are read in every spelling; bad files are refused in one line."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_every_fact_is_there(known: KnownSet) -> None:
     assert known.homepage.startswith("https://")
     assert known.summary
     assert known.licence
-    # Whatever is not at hand can be fetched, or somebody is told how to get it.
+    # Whatever is not at hand can be fetched, or a message explains how to get it.
     assert known.is_embedded or known.files or known.by_hand
 
 
@@ -98,15 +98,17 @@ def test_images_by_year_are_not_portraits_for_that_reason(
     assert recognise(tmp_path) is None
 
 
-def test_portraits_are_told_by_classes_and_years_and_as_a_file_by_name_too(tmp_path: Path) -> None:
+def test_portraits_are_recognised_by_classes_and_years_and_as_a_file_by_name_too(
+    tmp_path: Path,
+) -> None:
     yearbook = KNOWN["yearbook"]
     for name, labels in (("numbers", [0, 1, 1, 0]), ("names", ["male", "female"] * 2)):
         file = save_years(tmp_path / f"yearbook-{name}.npz", labels, [1905, 1960, 2013, 1990])
         assert recognise(file) is yearbook
-    # Anybody's two classes of recent years look the same from inside.
+    # Any two classes of recent years have the same content.
     other = save_years(tmp_path / "mine.npz", [0, 1, 1, 0], [1990, 1991, 1992, 1993])
     assert recognise(other) is None
-    assert yearbook.within(other) == other  # unless it is said to be it
+    assert yearbook.within(other) == other  # unless the user names it so
 
 
 def test_a_spoilt_file_by_year_is_not_recognised_and_no_crash(tmp_path: Path) -> None:
@@ -132,12 +134,12 @@ def test_a_file_called_meta_makes_no_cifar100_of_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "names", [("meta", "train", "test"), ("fine_label_names.txt", "train.bin", "test.bin")]
 )
-def test_cifar100_is_told_by_all_its_files_or_its_folder(
+def test_cifar100_is_recognised_by_all_its_files_or_its_folder(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     layout = "cifar-100-binary" if "train.bin" in names else "cifar-100-python"
     for number, name in enumerate(names):
-        # An incomplete set is meant to be it where its folder says so.
+        # An incomplete set is recognised by the name of its folder.
         for folder, known in (("any", number == 2), (layout, True)):
             (tmp_path / folder).mkdir(exist_ok=True)
             (tmp_path / folder / name).touch()
@@ -194,7 +196,7 @@ assert recognise(Path(sys.argv[1])) is None
 import driftwise.cli.data
 assert not {"torch", "numpy", "PIL", "urllib.request", "rich"} & set(sys.modules), sys.modules
 """
-    # Nothing at hand: to tell Yearbook from anybody's .npz, its labels have to be read.
+    # Nothing at hand: only the labels distinguish Yearbook from another .npz.
     nothing = {key: value for key, value in os.environ.items() if key != "DRIFTWISE_DATA"}
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env=nothing)
 

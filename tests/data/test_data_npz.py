@@ -1,4 +1,4 @@
-"""The laws of `.npz`: samples as they were saved, no objects, bad files named in one line."""
+"""`.npz` files: samples as they were saved, no objects, bad files refused in one line."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_a_packing_that_numpy_does_not_use_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_npz_file_at_all(tmp_path: Path) -> None:
     whole = saved(tmp_path).read_bytes()
     flipped = bytearray(whole)
-    flipped[200] ^= 0xFF  # a pixel: only the archive's checksum can tell
+    flipped[200] ^= 0xFF  # a pixel: only the archive's checksum shows it
     np.save(tmp_path / "array.npy", GREY)
     contents = {
         "empty": b"",

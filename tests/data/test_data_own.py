@@ -1,4 +1,4 @@
-"""Anybody's own images are decoded once, and anew when they or the settings change."""
+"""Anybody's own images are decoded once, and again when they or the settings change."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def test_settings_of_folders_are_refused_for_a_file(
     file = machine / "mine.npz"
     np.savez(file, images=pixels(4, 5, 5), labels=np.arange(4) % 2)
     load_own(file)
-    told = f"mine.npz is an .npz file; {' and '.join(settings)} can be set for a folder"
-    with pytest.raises(UserError, match=told):
+    message = f"mine.npz is an .npz file; {' and '.join(settings)} can be set for a folder"
+    with pytest.raises(UserError, match=message):
         load_own(file, **settings)
 
 
@@ -134,19 +134,19 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("settings", "told"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_impossible_settings_of_a_folder_are_told_in_one_line(
-    machine: Path, settings: dict[str, Any], told: str
+@pytest.mark.parametrize(("settings", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_impossible_settings_of_a_folder_are_warned_in_one_line(
+    machine: Path, settings: dict[str, Any], message: str
 ) -> None:
     folder = write_pets(machine / "pets")
     load_own(folder, size=4)  # a copy is no reason to accept what equals it as text
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         load_own(folder, **settings)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("group_years", [2.5, "10", True, 0, -1])
-def test_impossible_years_are_told_in_one_line(machine: Path, group_years: Any) -> None:
+def test_impossible_years_are_warned_in_one_line(machine: Path, group_years: Any) -> None:
     file = machine / "mine.npz"
     np.savez(file, images=pixels(4, 5, 5), labels=np.arange(4) % 2, year=np.arange(4) + 1990)
     load_own(file, group_years=10)
@@ -161,7 +161,7 @@ def test_a_side_and_two_equal_sides_share_a_copy(machine: Path, readings: list[P
     assert len(readings) == 1
 
 
-def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None:
+def test_what_is_missing_or_left_out_is_warned_at_every_use(machine: Path) -> None:
     folder = machine / "pets"
     for split, names in {"train": ["cats", "dogs"], "val": ["cats"], "test": ["cats"]}.items():
         for name in names:
@@ -171,9 +171,9 @@ def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None
     (folder / ".DS_Store").touch()
     (folder / "LICENSE").touch()
     for _ in range(2):
-        told: list[str] = []
-        load_own(folder, warn=told.append)
-        assert told == [
+        warned: list[str] = []
+        load_own(folder, warn=warned.append)
+        assert warned == [
             "the test part has no images of dogs",
             "'val' counts as training samples, since 'test' is the test part",
             "3 files are no images by name and left out: for example"
@@ -181,10 +181,10 @@ def test_what_is_missing_or_left_out_is_told_at_every_use(machine: Path) -> None
         ]
     (folder / "train/cats/a.jfif").unlink()
     (folder / "LICENSE").unlink()
-    told = []
-    load_own(folder, warn=told.append)
+    warned = []
+    load_own(folder, warn=warned.append)
     odd = folder / "train/cats/b.heic"
-    assert told[2:] == [f"1 file is no image by name and left out: {odd}"]
+    assert warned[2:] == [f"1 file is no image by name and left out: {odd}"]
 
 
 MARKS = {"one table": ("dataset_info.json", "state.json"), "splits": ("dataset_dict.json",)}
@@ -262,6 +262,6 @@ def test_a_bad_image_is_named_and_leaves_no_copy(machine: Path) -> None:
     assert copies(machine) == 0
 
 
-def test_a_path_that_is_not_there_is_told_in_one_line(machine: Path) -> None:
+def test_a_path_that_is_not_there_is_warned_in_one_line(machine: Path) -> None:
     with pytest.raises(UserError, match="found nothing"):
         load_own(machine / "nowhere")

@@ -1,4 +1,4 @@
-"""The laws of Tiny-ImageNet's layout, on a tiny copy of it."""
+"""Tiny-ImageNet's layout, on a tiny copy of it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-def test_what_does_not_fit_together_is_told_with_the_file(root: Path) -> None:
+def test_what_does_not_fit_together_is_recognised_with_the_file(root: Path) -> None:
     annotations = root / "val" / "val_annotations.txt"
     edit(annotations, "val_1.JPEG\tn01", "val_1.JPEG\tn77")
     with pytest.raises(UserError, match=r"val_annotations.txt, line 2: .* got 'n77'"):
@@ -121,7 +121,7 @@ def test_what_does_not_fit_together_is_told_with_the_file(root: Path) -> None:
         read_tiny_imagenet(root)
 
 
-def test_missing_or_damaged_tables_are_told(root: Path) -> None:
+def test_missing_or_damaged_tables_are_reported(root: Path) -> None:
     (root / "words.txt").write_text("n01\tgoldfish\n")
     with pytest.raises(UserError, match=r"words.txt has no words for 'n03'"):
         read_tiny_imagenet(root)
@@ -139,7 +139,7 @@ def test_missing_or_damaged_tables_are_told(root: Path) -> None:
         read_tiny_imagenet(root)
 
 
-def test_missing_or_wrong_images_are_told(root: Path) -> None:
+def test_missing_or_wrong_images_are_reported(root: Path) -> None:
     save(root / "train" / "n02" / "images" / "n02_1.JPEG", 0, side=32)
     with pytest.raises(UserError, match=r"n02_1.JPEG: expected 64 x 64 .* got 32 x 32"):
         read_tiny_imagenet(root)

@@ -87,7 +87,7 @@ def test_a_whole_set_can_be_read_and_counted(
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_official_files_are_told_by_their_content_however_they_are_zipped(
+def test_official_files_are_recognised_by_their_content_however_they_are_zipped(
     machine: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool
 ) -> None:
     folder = write_fashion_mnist(machine / "sets", zipped=zipped)
@@ -201,7 +201,7 @@ def test_a_set_that_is_nowhere_cannot_be_verified(machine: Path) -> None:
         verify("cifar-10")
 
 
-def test_own_images_are_counted_and_everything_odd_is_told(machine: Path) -> None:
+def test_own_images_are_counted_and_everything_odd_is_reported(machine: Path) -> None:
     folder = machine / "pets"
     for domain in ("old", "new"):
         write_images(folder / domain / "cats", 3)
@@ -238,7 +238,7 @@ def test_a_damaged_copy_of_own_images_is_a_problem(machine: Path) -> None:
         (copy / "images.u8").write_bytes(content)
         found = verify_own(path)
         assert found.problems == (
-            f"{copy}: images.u8: its checksum differs; remove it to have it made anew",
+            f"{copy}: images.u8: its checksum differs; remove it to have it made again",
         )
         assert found.counts is not None
 

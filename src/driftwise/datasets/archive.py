@@ -107,7 +107,7 @@ def extract(
 
 
 def _write(archive: Path, member: _Member, content: Path) -> None:
-    """Write a member where its name says, if that is in the folder on Windows, too."""
+    """Write a member under its name, if that is inside the folder on every system."""
     name = member.name
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
     if posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts:

@@ -300,7 +300,7 @@ def _pixels(image: object, where: str, channels: int | None) -> np.ndarray:
     if not isinstance(image, np.ndarray | torch.Tensor):
         raise UserError(
             f"{where} has an image of type {type(image).__name__}; expected a PIL image,"
-            " an array or a tensor (say, from torchvision's ToTensor)"
+            " an array or a tensor (for example from torchvision's ToTensor)"
         )
     array = _channels_last(image, ndim=3)
     if array.ndim == 2:

@@ -99,14 +99,14 @@ def cached(
     fingerprint = source.fingerprint
     assert re.fullmatch(r"[\w.+-]+", name), name
     assert re.fullmatch(r"[0-9a-f]{16,}", fingerprint), fingerprint
-    shelf = (cache_home() if home is None else home) / "datasets"
-    folder = shelf / f"{name}-{fingerprint[:16]}"
+    caches = (cache_home() if home is None else home) / "datasets"
+    folder = caches / f"{name}-{fingerprint[:16]}"
     try:
         return _open(folder, source)
     except _Unusable:
-        with writing(shelf, REMEDY):
-            shelf.mkdir(parents=True, exist_ok=True)
-    with alone(shelf / name):
+        with writing(caches, REMEDY):
+            caches.mkdir(parents=True, exist_ok=True)
+    with alone(caches / name):
         try:  # another process may have built it while this one waited
             return _open(folder, source)
         except _Unusable as problem:
@@ -115,7 +115,7 @@ def cached(
         _build(folder, source, read)
         # What was made, or begun, from a source that is no more.
         old = re.compile(rf"\.?{re.escape(name)}-[0-9a-f]{{16}}(\.building)?")
-        for path in shelf.iterdir():
+        for path in caches.iterdir():
             if path != folder and old.fullmatch(path.name):
                 _remove(path)
         return _open(folder, source)

@@ -124,7 +124,7 @@ def fetch(name: str, *, progress: Progress | None = None) -> Path:
             _download(known, target, progress)
     found = known.within(target)
     if found is None:
-        raise UserError(f"{target} exists, but holds no {known.name}; remove it to fetch it anew")
+        raise UserError(f"{target} exists, but holds no {known.name}; remove it to fetch it again")
     return found
 
 

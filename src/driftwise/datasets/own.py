@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftwise.datasets.library import cache_name
 from driftwise.datasets.reading import Allocate, Progress, Warn, read_with, stage
@@ -144,7 +144,7 @@ def load_own(
     size = check_settings(size=size, channels=channels, layout=layout, fit=fit)
     check_group_years(group_years)
     tag = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
-    options = {name: given[name][0] for name in READERS[kind].options}
+    options: dict[str, Any] = {name: given[name][0] for name in READERS[kind].options}
     skip_bad = on_bad is not None
     if kind == FOLDER and (warn is not None or skip_bad):
         listing = list_folder(path, layout, skip_empty=skip_bad)

@@ -27,10 +27,10 @@ class Place:
     """One file or folder that may hold a data set."""
 
     path: Path
-    folder: Path
-    """the folder of data sets, or what the user named"""
     origin: str
     """what made it a candidate"""
+    folder: Path = Path()
+    """the folder of data sets, or the path that the user named"""
 
 
 def candidates(name_hints: Sequence[str], *, explicit: Path | None = None) -> list[Place]:

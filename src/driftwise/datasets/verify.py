@@ -138,7 +138,7 @@ def _verify_read(known: KnownSet, path: Path | None, progress: Progress | None) 
         return Verification(name=known.name, path=path, problems=tuple(problems))
     num_test = 0 if dataset.is_test is None else int(dataset.is_test.sum())
     here = (len(dataset.labels) - num_test, num_test)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if known.num_samples not in (None, here):
         notes = (
             f"{here[0]:,} + {here[1]:,} images to train and to test on; the official set has"
@@ -175,7 +175,7 @@ def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = T
         progress(f"checking {file.name}", 0, None)
     opened = gzip.open if unzip and file.suffix == ".gz" else open
     try:
-        stream: IO[bytes]
+        stream: IO[bytes] | gzip.GzipFile
         with opened(file, "rb") as stream:
             digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))  # type: ignore[arg-type]  # a GzipFile has readinto
     except (OSError, EOFError, zlib.error) as error:
@@ -207,7 +207,7 @@ def _cache_problems(name: str) -> list[str]:
     """What is wrong with the decoded copies of that name, if there are any."""
     copies = sorted((cache_home() / "datasets").glob(f"{name}-{'[0-9a-f]' * 16}"))
     return [
-        f"{copy}: {problem}; remove it to have it made anew"
+        f"{copy}: {problem}; remove it to have it made again"
         for copy in copies
         for problem in verify_cache(copy)
     ]

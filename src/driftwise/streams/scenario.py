@@ -171,6 +171,6 @@ def _tasks(
     named = {label for task in tasks for label in task}
     if not named:
         raise UserError("tasks must bring at least one class, e.g. [[0, 1], [2]]")
-    if strangers := sorted(named - set(range(num_classes))):
-        raise UserError(f"{source} has classes 0 to {num_classes - 1}; the tasks name {strangers}")
+    if unknown := sorted(named - set(range(num_classes))):
+        raise UserError(f"{source} has classes 0 to {num_classes - 1}; the tasks name {unknown}")
     return tuple(tuple(task) for task in tasks)

@@ -20,7 +20,7 @@ from driftwise import rng
 from driftwise.errors import UserError, unknown_name
 
 NOISES = ("gaussian-noise", "shot-noise", "speckle-noise")
-"""The transforms that draw for every image anew."""
+"""The transforms that draw for every image."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 

@@ -104,7 +104,9 @@ def _interpret(data: mmap.mmap) -> object:
         items, stack = stack, below.pop()
         return items
 
-    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+    argument: Any
+    program = pickletools.genops(data)  # type: ignore[arg-type]  # a mapped file reads like a file
+    for number, (opcode, argument, _) in enumerate(program):
         if number == _MAX_OPCODES:
             raise _Refused(f"more than {_MAX_OPCODES} opcodes")
         match opcode.name:

@@ -134,7 +134,7 @@ def read_folder(
     except WrongSize as error:
         if target is not None:
             raise
-        hint = f"give a size, say size={min(height, width)}, to resize them all"
+        hint = f"give a size, for example size={min(height, width)}, to resize them all"
         raise UserError(f"{error}; {hint}") from error
     return Dataset(
         images=images,

@@ -159,5 +159,7 @@ def _read_header(stream: BufferedIOBase, path: Path, num_dims: int) -> tuple[int
         raise UserError(f"{path}: ends inside its header; fetch it again")
     shape = struct.unpack(f">{num_dims}I", header[4:])
     if 0 in shape:
-        raise UserError(f"{path}: its header says {'x'.join(map(str, shape))}: it holds nothing")
+        raise UserError(
+            f"{path}: its header promises {'x'.join(map(str, shape))}: it holds nothing"
+        )
     return shape
