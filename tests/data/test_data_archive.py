@@ -155,20 +155,24 @@ CLIMBING = [
     "\\\\h\\x",
 ]
 SPECIAL = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+
+
+def climbing(kind: str, name: str) -> Callable[[Path], Path]:
+    return lambda folder: make(folder / kind, {"good": b"1", name: b"2"})
+
+
+def special(kind: bytes) -> Callable[[Path], Path]:
+    return lambda f: make_tar(f / "x.tar", {"a": b""}, type=kind, linkname="../secret")
+
+
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     **{
-        f"{name} in {kind}": (
-            lambda f, name=name, kind=kind: make(f / kind, {"good": b"1", name: b"2"}),
-            "climbs out of the folder; refused",
-        )
+        f"{name} in {kind}": (climbing(kind, name), "climbs out of the folder; refused")
         for name in CLIMBING
         for kind in ("x.zip", "x.tar.gz")
     },
     **{
-        f"type {kind!r}": (
-            lambda f, kind=kind: make_tar(f / "x.tar", {"a": b""}, type=kind, linkname="../secret"),
-            "'a', a link or a device; only files and folders",
-        )
+        f"type {kind!r}": (special(kind), "'a', a link or a device; only files and folders")
         for kind in SPECIAL
     },
     "a link in a zip": (

@@ -73,13 +73,6 @@ def test_colour_becomes_grey_by_its_luma(tmp_path: Path) -> None:
     assert decode(file, channels=1).ravel().tolist() == expected
 
 
-@pytest.mark.parametrize("suffix", ["png", "gif", "bmp"])
-def test_a_palette_is_looked_up(tmp_path: Path, suffix: str) -> None:
-    image = Image.fromarray(colours((RED, BLUE), (WHITE, BLACK)))
-    file = saved(tmp_path / f"a.{suffix}", image.convert("P", palette=Image.Palette.ADAPTIVE))
-    assert np.array_equal(decode(file, channels=3), np.asarray(image))
-
-
 def test_transparency_is_laid_on_white(tmp_path: Path) -> None:
     pixels = np.array([[[255, 0, 0, 255], [255, 0, 0, 0], [0, 0, 0, 128]]], dtype=np.uint8)
     file = saved(tmp_path / "a.png", Image.fromarray(pixels))
@@ -115,14 +108,6 @@ def test_thirty_two_bits_have_no_known_white_and_are_refused(tmp_path: Path, mod
     file = saved(tmp_path / "a.tif", Image.new(mode, (3, 2)))
     with pytest.raises(UserError, match=r"a\.tif: its pixels have 32 bits; expected 8 or 16"):
         decode(file, channels=1)
-
-
-@pytest.mark.parametrize("suffix", ["jpg", "tif"])
-def test_inks_become_the_colours_they_print(tmp_path: Path, suffix: str) -> None:
-    image = Image.new("RGB", (16, 8), RED).convert("CMYK")
-    found = decode(saved(tmp_path / f"a.{suffix}", image), channels=3)
-    assert found.shape == (8, 16, 3)
-    assert np.abs(found.astype(int) - RED).max() <= 3
 
 
 ORIENTED = {

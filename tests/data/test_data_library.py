@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from data_tools import WRITERS, empty_machine, write_cifar10, write_fashion_mnist, write_pacs
 
-from driftwise.datasets import download, library
+from driftwise.datasets import download
 from driftwise.datasets.catalogue import KNOWN
 from driftwise.datasets.library import cache_name, find, load, status
 from driftwise.datasets.readers import idx
@@ -196,14 +196,6 @@ def test_an_incomplete_set_is_reported_by_its_reader_and_not_called_missing(mach
     with pytest.raises(UserError, match=r"missing: data_batch_3"):
         load("cifar-10", folder)
     assert not list((machine / "cache/datasets").iterdir())
-
-
-@pytest.mark.parametrize(("value", "offline"), [("", False), ("0", False), ("1", True)])
-def test_offline_is_what_the_variable_says(
-    monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
-) -> None:
-    monkeypatch.setenv("DRIFTWISE_OFFLINE", value)
-    assert library.is_offline() is offline
 
 
 def test_the_list_says_what_is_here_and_how_large_it_is(machine: Path) -> None:

@@ -40,11 +40,6 @@ def test_images_come_back_as_they_were_saved(tmp_path: Path, save: Any) -> None:
     assert dataset.domain_names == ()
 
 
-def test_grey_images_get_one_channel(tmp_path: Path) -> None:
-    for images in (GREY, GREY[..., np.newaxis]):
-        assert np.array_equal(read_npz(saved(tmp_path, images=images)).images[..., 0], GREY)
-
-
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", ">f4"])
 def test_floats_in_0_1_become_the_nearest_byte(tmp_path: Path, dtype: str) -> None:
     images = (GREY / 255).astype(dtype)
@@ -57,13 +52,6 @@ def test_reading_piece_by_piece_equals_reading_at_once(
     path = saved(tmp_path, images=COLOUR)
     monkeypatch.setattr("driftwise.datasets.readers.npz._CHUNK_BYTES", 2 * COLOUR[0].nbytes + 1)
     assert np.array_equal(read_npz(path).images, COLOUR)
-
-
-def test_pixels_are_written_into_the_array_that_was_allocated(tmp_path: Path) -> None:
-    mapped = np.memmap(tmp_path / "cache", dtype=np.uint8, mode="w+", shape=(6, 4, 5, 3))
-    dataset = read_npz(saved(tmp_path, images=COLOUR), allocate=lambda shape: mapped.reshape(shape))
-    assert np.shares_memory(dataset.images, mapped)
-    assert np.array_equal(mapped, COLOUR)
 
 
 @pytest.mark.parametrize("kind", ["U", "S"])

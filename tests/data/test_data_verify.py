@@ -7,15 +7,15 @@ import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 from data_tools import (
     WRITERS,
+    HuggingFaceTable,
     empty_machine,
     pixels,
+    pretend_hugging_face,
     write_cifar10,
     write_clear10,
     write_fashion_mnist,
@@ -281,18 +281,9 @@ def test_own_arrays_by_year_are_not_taken_for_portraits(machine: Path) -> None:
 def test_a_hugging_face_folder_is_verified_by_reading_it(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Table:
-        column_names = ("image", "label")
-        features = MappingProxyType({"label": object()})
-
-        def __getitem__(self, key: int | str) -> Any:
-            return ["cat", "dog", "dog"] if key == "label" else {"image": pixels(5, 6, 3)}
-
-    library = ModuleType("datasets")
-    library.load_from_disk = lambda path: Table()  # type: ignore[attr-defined]
+    pretend_hugging_face(monkeypatch, HuggingFaceTable(pixels(3, 5, 6, 3), ["cat", "dog", "dog"]))
     (machine / "saved").mkdir()
     (machine / "saved/dataset_dict.json").write_text("{}")
-    monkeypatch.setitem(sys.modules, "datasets", library)
     found = verify_own(machine / "saved")
     assert (found.is_sound, found.class_names) == (True, ("cat", "dog"))
     assert found.counts == {"all": (1, 2)}

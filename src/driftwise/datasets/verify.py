@@ -177,7 +177,7 @@ def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = T
     try:
         stream: IO[bytes] | gzip.GzipFile
         with opened(file, "rb") as stream:
-            digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))  # type: ignore[arg-type]  # a GzipFile has readinto
+            digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
     except (OSError, EOFError, zlib.error) as error:
         return f"{file}: cannot be read ({error})"
     if (got := digest.hexdigest()) == md5:
