@@ -201,18 +201,6 @@ assert not {"torch", "numpy", "PIL", "urllib.request", "rich"} & set(sys.modules
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env=nothing)
 
 
-def test_telling_portraits_apart_does_not_load_torch(tmp_path: Path) -> None:
-    script = """
-import sys
-from pathlib import Path
-from driftwise.datasets.catalogue import recognise
-assert recognise(Path(sys.argv[1])).name == "yearbook"
-assert not {"torch", "PIL"} & set(sys.modules), sys.modules
-"""
-    file = write_yearbook(tmp_path / "yearbook.npz")
-    subprocess.run([sys.executable, "-c", script, file], check=True)
-
-
 def test_public_names_are_there_and_imported_when_they_are_used() -> None:
     script = """
 import sys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,18 +87,6 @@ def test_the_second_use_reads_no_source_and_a_changed_source_is_read_anew(
     assert len(list((machine / "cache/datasets").iterdir())) == 1
 
 
-def test_a_newer_reader_replaces_the_copy(
-    machine: Path, readings: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_fashion_mnist(machine / "home/data/fashion-mnist")
-    load("fashion-mnist")
-    newer = replace(KNOWN["fashion-mnist"], version=2)
-    monkeypatch.setitem(KNOWN, "fashion-mnist", newer)
-    load("fashion-mnist")
-    assert len(readings) == 2
-    assert len(list((machine / "cache/datasets").iterdir())) == 1
-
-
 def test_two_given_paths_keep_a_copy_each(machine: Path, readings: list[Path]) -> None:
     one, two = (write_fashion_mnist(machine / name) for name in ("one", "two"))
     for _ in range(2):
@@ -120,17 +107,6 @@ def test_files_beside_a_set_do_not_concern_its_copy(machine: Path) -> None:
     (machine / "sets" / "readme.txt").write_text("added later")
     load("pacs", machine / "sets")
     assert list((machine / "cache/datasets").iterdir()) == [copy]
-
-
-def test_a_damaged_copy_is_built_again_with_a_warning(machine: Path) -> None:
-    write_fashion_mnist(machine / "home/data/fashion-mnist")
-    expected = load("fashion-mnist").images.copy()
-    (copy,) = (machine / "cache/datasets").iterdir()
-    (copy / "images.u8").write_bytes(b"short")
-    warned: list[str] = []
-    np.testing.assert_array_equal(load("fashion-mnist", warn=warned.append).images, expected)
-    assert len(warned) == 1
-    assert "damaged" in warned[0]
 
 
 def test_the_embedded_set_needs_no_place(machine: Path) -> None:

@@ -113,17 +113,6 @@ def test_a_changed_pixel_is_found(machine: Path, monkeypatch: pytest.MonkeyPatch
     assert found.counts is not None  # it can be read all the same
 
 
-def test_a_cut_off_file_is_found_and_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_fashion_mnist(machine / "sets")
-    as_if_official("fashion-mnist", folder, monkeypatch)
-    file = folder / "train-images-idx3-ubyte.gz"
-    file.write_bytes(file.read_bytes()[:-30])
-    found = verify("fashion-mnist", folder)
-    assert found.counts is None
-    assert all(str(file) in problem for problem in found.problems)
-    assert len(found.problems) == 2  # by its checksum, and by reading it
-
-
 def test_the_archive_beside_the_folder_is_checked_too(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
