@@ -323,3 +323,33 @@ def test_an_array_with_more_or_fewer_samples_than_files_is_refused(
 def test_grey_is_recognised_by_the_header(tmp_path: Path) -> None:
     for mode, grey in [("1", True), ("L", True), ("LA", True), ("RGB", False), ("P", False)]:
         assert is_grey(saved(tmp_path / f"{mode}.png", Image.new(mode, (2, 2)))) is grey
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "bmp"])
+def test_one_bit_becomes_black_and_white(tmp_path: Path, suffix: str) -> None:
+    bits = Image.fromarray(np.array([[0, 255, 0], [255, 255, 0]], dtype=np.uint8)).convert("1")
+    found = decode(saved(tmp_path / f"a.{suffix}", bits), channels=1)
+    assert found[..., 0].tolist() == [[0, 255, 0], [255, 255, 0]]
+
+
+@pytest.mark.parametrize("suffix", ["png", "gif", "bmp"])
+def test_a_palette_becomes_its_colours(tmp_path: Path, suffix: str) -> None:
+    image = Image.fromarray(colours((RED, BLUE), (WHITE, BLACK)))
+    file = saved(tmp_path / f"a.{suffix}", image.convert("P", palette=Image.Palette.ADAPTIVE))
+    assert np.array_equal(decode(file, channels=3), np.asarray(image))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "tif"])
+def test_inks_become_the_colours_they_print(tmp_path: Path, suffix: str) -> None:
+    image = Image.new("RGB", (16, 8), RED).convert("CMYK")
+    found = decode(saved(tmp_path / f"a.{suffix}", image), channels=3)
+    assert found.shape == (8, 16, 3)
+    assert np.abs(found.astype(int) - RED).max() <= 3
+
+
+def test_stretch_moves_each_side_on_its_own(tmp_path: Path) -> None:
+    halves = Image.fromarray(colours((RED, RED, BLUE, BLUE)))
+    found = decode(saved(tmp_path / "a.png", halves), channels=3, size=(3, 2), fit="stretch")
+    assert found.shape == (3, 2, 3)
+    assert (found[:, 0, 0] > 200).all()
+    assert (found[:, 1, 2] > 200).all()

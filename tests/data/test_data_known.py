@@ -222,3 +222,15 @@ def test_the_registry_of_benchmarks_follows_the_catalogue() -> None:
     assert {known.benchmark for known in KNOWN.values()} | {"folder", "npz", "own"} == set(entries)
     for known in KNOWN.values():
         assert entries[known.benchmark].summary == known.benchmark_summary
+
+
+def test_recognising_portraits_does_not_load_torch(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from driftwise.datasets.catalogue import recognise
+assert recognise(Path(sys.argv[1])).name == "yearbook"
+assert not {"torch", "PIL"} & set(sys.modules), sys.modules
+"""
+    file = write_yearbook(tmp_path / "yearbook.npz")
+    subprocess.run([sys.executable, "-c", script, file], check=True)

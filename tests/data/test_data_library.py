@@ -12,7 +12,7 @@ from data_tools import WRITERS, empty_machine, write_cifar10, write_fashion_mnis
 
 from driftwise.datasets import download
 from driftwise.datasets.catalogue import KNOWN
-from driftwise.datasets.library import cache_name, find, load, status
+from driftwise.datasets.library import cache_name, find, is_offline, load, status
 from driftwise.datasets.readers import idx
 from driftwise.datasets.readers.idx import read_idx
 from driftwise.errors import UserError
@@ -190,3 +190,11 @@ def test_the_list_says_what_is_here_and_how_large_it_is(machine: Path) -> None:
     images = (machine / "work/data/pacs").rglob("*.png")
     assert here["pacs"].bytes_on_disk == sum(file.stat().st_size for file in images)
     assert (here["cifar-10"].path, here["cifar-10"].bytes_on_disk) == (None, None)
+
+
+@pytest.mark.parametrize(("value", "offline"), [("", False), ("0", False), ("1", True)])
+def test_offline_is_what_the_variable_says(
+    monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", value)
+    assert is_offline() is offline

@@ -239,3 +239,8 @@ def test_a_bad_image_is_named_and_leaves_no_copy(machine: Path) -> None:
 def test_a_path_that_is_not_there_is_warned_in_one_line(machine: Path) -> None:
     with pytest.raises(UserError, match="found nothing"):
         load_own(machine / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["my pets, 2024", "...", "Tiere-ü", "x" * 200])
+def test_any_folder_name_will_do(machine: Path, name: str) -> None:
+    assert len(load_own(write_pets(machine / name)).labels) == 6

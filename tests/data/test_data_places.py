@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -226,3 +227,19 @@ def test_a_lock_that_cannot_be_had_is_reported_in_one_line(tmp_path: Path) -> No
         alone(tmp_path / "file" / "thing"),
     ):
         pass
+
+
+def test_finding_and_fetching_data_load_neither_torch_nor_numpy() -> None:
+    folder_of = str(Path(paths.__file__).parent)
+    # Stands in for the package, so that only the modules themselves are on trial.
+    script = f"""
+import sys, types
+package = types.ModuleType("driftwise.datasets")
+package.__path__ = [{folder_of!r}]
+sys.modules["driftwise.datasets"] = package
+import driftwise.datasets.paths, driftwise.datasets.download
+assert not {{"torch", "numpy", "urllib.request", "ssl"}} & set(sys.modules)
+import driftwise.datasets.cache
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -296,3 +296,15 @@ def test_real_sets_that_are_on_this_machine_are_sound_and_complete(name: str) ->
     assert found.notes == ()
     if KNOWN[name].contents:
         assert found.right_sums
+
+
+def test_verifying_keeps_nothing(machine: Path) -> None:
+    verify("pacs", write_pacs(machine / "sets"))
+    assert not (machine / "cache").exists()
+
+
+def test_hidden_files_are_noted_too(machine: Path) -> None:
+    for name in ("cats", "dogs"):
+        write_images(machine / "pets" / name, 1)
+    (machine / "pets/cats/.hidden.png").touch()
+    assert verify_own(machine / "pets").notes == ("hidden files that are left out: 1",)
