@@ -9,7 +9,7 @@ import pytest
 from report_builders import small_result, write_run
 
 from driftwise.report.read import find_runs
-from driftwise.report.settings import group
+from driftwise.report.cells import group
 from driftwise.report.words import summary
 
 Flags = dict[int, str]

@@ -22,7 +22,7 @@ from driftwise.errors import UserError
 from driftwise.report import read, write_report
 from driftwise.report.index_page import write_index
 from driftwise.report.read import find_runs
-from driftwise.report.settings import group
+from driftwise.report.cells import group
 from driftwise.report.sweeps import read_sweep
 
 

@@ -18,7 +18,7 @@ from driftwise.report.figures import DRAWERS, draw_all
 from driftwise.report.grids import confusion_shares, per_class_means
 from driftwise.report.images import contact_sheet
 from driftwise.report.read import find_runs
-from driftwise.report.settings import group
+from driftwise.report.cells import group
 from driftwise.report.style import RC, styles_by_cell, styles_of
 
 

@@ -9,9 +9,9 @@ from report_builders import small_result, write_run, write_small_comparison
 
 from driftwise.report.cells import Setting
 from driftwise.report.columns import COMPARISON
-from driftwise.report.comparison import comparison, comparison_csv, comparison_text
+from driftwise.report.columns import comparison, comparison_csv, comparison_text
 from driftwise.report.read import find_runs
-from driftwise.report.settings import group
+from driftwise.report.cells import group
 
 
 def settings_in(folder: Path) -> Sequence[Setting]:

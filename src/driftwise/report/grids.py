@@ -11,10 +11,10 @@ from matplotlib.colors import Colormap
 from matplotlib.patches import Rectangle
 
 from driftwise.report import style
-from driftwise.report.cells import Cell, Setting, mean_known
+from driftwise.report.cells import Cell, Setting
 from driftwise.report.events import changes, describe_events, spans
 from driftwise.report.facets import Drawing, Facets, facets, short
-from driftwise.report.run import Floats
+from driftwise.report.run import Floats, mean_known
 
 MAX_NUMBERED = 14
 """Rows or columns up to which each field of a heat map carries its number."""
@@ -31,7 +31,9 @@ _COLOURS = matplotlib.colormaps["Blues"]
 
 def accuracy_matrix(setting: Setting) -> Drawing:
     """Accuracy on each task after each task, one panel per cell."""
-    means = [mean_known([run.accuracy for run in cell.runs]) for cell in setting.cells]
+    means = [
+        mean_known(np.stack([run.accuracy for run in cell.runs]), axis=0) for cell in setting.cells
+    ]
     tasks = [str(task) for task in range(1, setting.first.num_tasks + 1)]
     grid = _heat_maps(setting, means, tasks, tasks, height=3.0)
     grid.label("accuracy on task", "after task", share_x=False)
@@ -92,7 +94,7 @@ def per_class_means(cell: Cell) -> Floats:
         for task, after in enumerate(run.per_class[:num_tasks]):
             table[list(after), task] = list(after.values())
         tables.append(table)
-    return mean_known(tables)
+    return mean_known(np.stack(tables), axis=0)
 
 
 def confusion(setting: Setting) -> Drawing | None:

@@ -57,12 +57,6 @@ class Item(NamedTuple):
     shade: float | None = None
     """strength of the background on a page, 0 to 1; None: none"""
 
-    @property
-    def sort_key(self) -> str | float:
-        """A Stat sorts by its mean; empty: sorts last."""
-        value = self.value.mean if isinstance(self.value, Stat) else self.value
-        return "" if value is None else value
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
@@ -86,13 +80,12 @@ class Table:
     @cached_property
     def left(self) -> frozenset[int]:
         """Indices of the columns of words, which are aligned left and sorted as words."""
-        return frozenset(filter(self._holds_words, self.columns))
-
-    def _holds_words(self, column: int) -> bool:
-        values = [row[column].value for row in self.rows]
-        if self.heads[column].is_name and values.count(None) == len(values):
-            return True
-        return any(isinstance(value, str) for value in values)
+        found = set()
+        for column, items in zip(self.columns, zip(*self._shown_rows(), strict=True), strict=False):
+            values = {type(item.value) for item in items}
+            if str in values or (self.heads[column].is_name and values == {type(None)}):
+                found.add(column)
+        return frozenset(found)
 
     def text(self, width: int = WIDTH) -> str:
         """Plain text of at most `width` columns; columns that do not fit stand below."""
@@ -143,19 +136,16 @@ class Table:
 
     def csv(self) -> str:
         """Nothing rounded; the standard deviation of a mean in a column of its own."""
-        names: list[object] = []
-        for head in self.heads:
-            name = head.key or head.title
-            names += [name, f"{name}_sd"] if head.has_sd else [name]
-        return csv_text([names, *map(self._csv_line, self.rows)])
-
-    def _csv_line(self, row: Sequence[Item]) -> list[object]:
-        line: list[object] = []
-        for head, item in zip(self.heads, row, strict=True):
-            stat = item.value if isinstance(item.value, Stat) else None
-            line.append(stat.mean if stat else item.value)
-            line += [stat.sd if stat else None] if head.has_sd else []
-        return line
+        lines: list[list[object]] = [[] for _ in range(1 + len(self.rows))]
+        for column, head in enumerate(self.heads):
+            name, values = head.key or head.title, [row[column].value for row in self.rows]
+            parts = {name: [v.mean if isinstance(v, Stat) else v for v in values]}
+            if head.has_sd:
+                parts[f"{name}_sd"] = [v.sd if isinstance(v, Stat) else None for v in values]
+            for title, cells in parts.items():
+                for line, cell in zip(lines, [title, *cells], strict=True):
+                    line.append(cell)
+        return csv_text(lines)
 
     def markdown(self) -> str:
         """A table as GitHub reads it; title and lines about it above, notes as a list below."""
@@ -194,9 +184,12 @@ class Table:
         lines += [rf"{escape_latex(note)}\par" for note in self.notes]
         return "\n".join([*lines, r"\end{table}"]) + "\n"
 
-    def _shown_rows(self) -> Iterator[list[Item]]:
+    def _shown_rows(self) -> Iterable[Sequence[Item]]:
+        """Of each row, what people see."""
         columns = self.columns
-        return ([row[column] for column in columns] for row in self.rows)
+        if len(columns) == len(self.heads):
+            return self.rows
+        return [[row[column] for column in columns] for row in self.rows]
 
     def html(self) -> Markup:
         """A fragment for a page: title, sortable grid, notes."""
@@ -206,24 +199,19 @@ class Table:
         """The headings that people see, each with its CSS class."""
         return [(self.heads[c], "name" if c in self.left else "") for c in self.columns]
 
-    def html_rows(self, row_heads: bool) -> Iterator[tuple[list[_HtmlCell], list[_HtmlCell]]]:
-        """The rows that people see, split into the cell that names the row, if any, and others."""
-        kinds = ["name" if column in self.left else "" for column in self.columns]
+    def html_rows(self) -> Iterator[list[tuple[str, Value, str, float | None]]]:
+        """The cells that people see: text, what it is sorted by, CSS classes, background."""
+        prefixes = ["name " if column in self.left else "" for column in self.columns]
         for row in self._shown_rows():
-            cells = [
+            yield [
                 (
-                    item.text,
-                    f"{kind} {item.kind}{' long' * (len(item.text) > LONG)}".strip(),
-                    item.sort_key,
-                    item.shade,
+                    text,
+                    value.mean if isinstance(value, Stat) else value,
+                    f"{prefix}{kind} long" if len(text) > LONG else (prefix + kind).rstrip(),
+                    shade,
                 )
-                for kind, item in zip(kinds, row, strict=True)
+                for prefix, (text, value, kind, shade) in zip(prefixes, row, strict=True)
             ]
-            yield cells[:row_heads], cells[row_heads:]
-
-
-_HtmlCell = tuple[str, str, str | float, float | None]
-"""Text, CSS classes, what it is sorted by, strength of the background."""
 
 
 def _filled(lines: Iterable[str], width: int) -> str:
