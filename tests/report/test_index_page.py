@@ -14,7 +14,7 @@ from sweep_builders import ENDS, place_of, small_sweep, troubled_sweep, write_pl
 
 from driftwise.errors import UserError
 from driftwise.files import Manifest
-from driftwise.report.index_page import MEASURES, rows_of, write_index
+from driftwise.report.index_page import MEASURES, cells_of, write_index
 from driftwise.report.markup import Markup, png
 from driftwise.report.parse import DamagedError, parse
 from driftwise.report.run_page import build_run_page
@@ -120,26 +120,25 @@ def test_a_cell_of_which_nothing_is_done_keeps_its_place_and_has_no_real_buffer(
 ) -> None:
     places = {"a": place_of(), "b": place_of(adaptation="fr")}
     write_run(tmp_path / "runs" / "a", small_result())
-    listing = rows_of([read_sweep(write_plan(tmp_path, "own", places))], {})
+    listing = cells_of([read_sweep(write_plan(tmp_path, "own", places))])
     names = ("benchmark", "method", "adaptation", "buffer_size", "real_buffer", "num_drifts")
     assert listing.names == names
     assert [cell.coordinates for cell in listing.cells] == [
         ("toy-cd", "er", "amr", 500, 20, 1),
         ("toy-cd", "er", "fr", 500, None, 1),
     ]
-    assert [row.state for row in listing.runs] == ["done", "not done"]
 
 
 def test_what_a_grid_leaves_out_is_taken_from_a_finished_run_of_the_cell(tmp_path: Path) -> None:
     places = {f"{lr}-{seed}": {"lr": lr, "seed": seed} for lr in (0.1, 0.2) for seed in (0, 1)}
     write_run(tmp_path / "runs" / "0.1-1", small_result(seed=1))
-    listing = rows_of([read_sweep(write_plan(tmp_path, "own", places))], {})
+    listing = cells_of([read_sweep(write_plan(tmp_path, "own", places))])
     assert listing.names[:4] == ("benchmark", "method", "adaptation", "lr")
     assert [cell.coordinates[:4] for cell in listing.cells] == [
         ("toy-cd", "er", "amr", 0.1),
         (None, None, None, 0.2),
     ]
-    assert [row.cell for row in listing.runs] == [0, 0, 1, 1]
+    assert [[entry.seed for entry in cell.entries] for cell in listing.cells] == [[0, 1]] * 2
 
 
 def test_sweeps_that_share_all_runs_of_a_cell_share_its_row(tmp_path: Path) -> None:
@@ -152,8 +151,8 @@ def test_sweeps_that_share_all_runs_of_a_cell_share_its_row(tmp_path: Path) -> N
         write_plan(tmp_path, "fewer", one),
     ]
     sweeps = [read_sweep(file) for file in files]
-    listing = rows_of(sweeps, {})
-    assert [cell.sweeps for cell in listing.cells] == [(0,), (0,), (0, 1), (2,)]
+    listing = cells_of(sweeps)
+    assert [cell.sweeps for cell in listing.cells] == [[0], [0], [0, 1], [2]]
     text = read(write_index(tmp_path, sweeps)).text
     assert "6 of 6 runs done." in text  # a run that two sweeps ask for is one run
     assert "1 of 1 run done" in text

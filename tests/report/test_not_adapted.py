@@ -17,10 +17,10 @@ from report_builders import small_result, write_run
 
 from driftwise.adaptation_counts import Adapted, count_adapted
 from driftwise.report import facets, write_report
+from driftwise.report.cells import group
 from driftwise.report.columns import comparison_text
 from driftwise.report.index_page import write_index
 from driftwise.report.read import find_runs
-from driftwise.report.cells import group
 from driftwise.report.words import overview
 from driftwise.reproduce.claims import claims
 from driftwise.reproduce.figures import draw_paper_figures

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from report_builders import small_result, write_run
 
-from driftwise.report.read import find_runs
 from driftwise.report.cells import group
+from driftwise.report.read import find_runs
 from driftwise.report.words import summary
 
 Flags = dict[int, str]

@@ -20,9 +20,9 @@ from sweep_builders import place_of, write_plan
 
 from driftwise.errors import UserError
 from driftwise.report import read, write_report
+from driftwise.report.cells import group
 from driftwise.report.index_page import write_index
 from driftwise.report.read import find_runs
-from driftwise.report.cells import group
 from driftwise.report.sweeps import read_sweep
 
 
@@ -211,7 +211,7 @@ def test_images_of_no_height_and_endless_width_are_refused(tmp_path: Path) -> No
 def test_only_the_images_that_are_shown_are_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", small_result())
     write_samples(run / "samples.safetensors", num=2000, side=64)
-    from driftwise.report.images import sample_sheet
+    from driftwise.report.grids import sample_sheet
 
     (setting,) = group(find_runs([tmp_path]).runs).settings
     sample_sheet(setting)  # what is imported and cached the first time is not counted
@@ -309,5 +309,5 @@ def test_of_many_bad_runs_some_are_named_and_the_others_counted(tmp_path: Path) 
         (tmp_path / f"bad-{number}").mkdir()
         (tmp_path / f"bad-{number}" / "result.json").write_text(json.dumps({}))
     warnings = find_runs([tmp_path]).warnings
-    assert len(warnings) == 100
-    assert warnings[-1] == "and 51 more"
+    assert len(warnings) == 101
+    assert warnings[-1] == "and 50 more"

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from report_builders import small_result, write_run, write_small_comparison
 
-from driftwise.report.cells import stat_of
+from driftwise.report.cells import LONGEST_VALUE, Grouped, group, stat_of
 from driftwise.report.costs import relative_costs
 from driftwise.report.read import find_runs
-from driftwise.report.cells import LONGEST_VALUE, Grouped, group
 from driftwise.report.words import cautions, overview, summary
 
 

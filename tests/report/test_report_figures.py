@@ -10,15 +10,13 @@ import pytest
 from figure_checks import check_drawn_and_uncut, check_no_overlap
 from report_builders import small_result, write_run, write_small_comparison
 
-from driftwise.report.cells import Setting
+from driftwise.report.cells import Setting, group
 from driftwise.report.costs import cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
 from driftwise.report.facets import RenderedFigure, lay_out
 from driftwise.report.figures import DRAWERS, draw_all
-from driftwise.report.grids import confusion_shares, per_class_means
-from driftwise.report.images import contact_sheet
+from driftwise.report.grids import confusion_shares, contact_sheet, per_class_means
 from driftwise.report.read import find_runs
-from driftwise.report.cells import group
 from driftwise.report.style import RC, styles_by_cell, styles_of
 
 

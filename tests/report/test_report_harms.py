@@ -13,14 +13,12 @@ from matplotlib.figure import Figure
 from report_builders import small_result, write_run
 
 from driftwise.report import write_report
-from driftwise.report.cells import Setting
+from driftwise.report.cells import Setting, group
 from driftwise.report.columns import comparison_text
 from driftwise.report.events import Outcome, outcomes_of
-from driftwise.report.harms import MAX_ROWS, harm_dots
 from driftwise.report.read import find_runs
-from driftwise.report.cells import group
 from driftwise.report.run_page import MAX_VERDICTS, verdict_table
-from driftwise.report.verdicts import verdict_grid
+from driftwise.report.verdicts import MAX_ROWS, harm_dots, verdict_grid
 
 HARMLESS: dict[str, Any] = {"harm": 2.0, "harm_error": 3.0, "harm_unlabelled": -1.0, "spared": True}
 

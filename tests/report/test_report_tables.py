@@ -7,11 +7,9 @@ from pathlib import Path
 
 from report_builders import small_result, write_run, write_small_comparison
 
-from driftwise.report.cells import Setting
-from driftwise.report.columns import COMPARISON
-from driftwise.report.columns import comparison, comparison_csv, comparison_text
+from driftwise.report.cells import Setting, group
+from driftwise.report.columns import COMPARISON, comparison, comparison_csv, comparison_text
 from driftwise.report.read import find_runs
-from driftwise.report.cells import group
 
 
 def settings_in(folder: Path) -> Sequence[Setting]:

@@ -17,7 +17,7 @@ from driftwise.report.columns import COMPARISON, MEANINGS
 from driftwise.report.markup import Markup, render
 from driftwise.report.read import RESULT
 from driftwise.report.run import Run, clean, shortened
-from driftwise.report.run_page import Standing, build_run_page
+from driftwise.report.run_page import Standing, address_of, build_run_page
 from driftwise.report.style import styles_of
 from driftwise.report.sweeps import RUNS, Entry, Place, Sweep, names_a_file
 from driftwise.report.words import plural
@@ -257,13 +257,14 @@ def _write_run_pages(out: Path, sweeps: Sequence[Sweep], listing: Listing) -> No
     runs = {entry.id: entry.run for cell in listing.cells for entry in cell.entries}
     standings: defaultdict[str, list[Standing]] = defaultdict(list)
     for cell in listing.cells:
-        names = [sweeps[number].name for number in cell.sweeps]
-        done = [(entry.seed, entry.id) for entry in cell.entries if entry.run is not None]
-        for position, (_, run_id) in enumerate(done):
+        names = ", ".join(sweeps[number].name for number in cell.sweeps)
+        done = [entry for entry in cell.entries if entry.run is not None]
+        seeds = [(entry.seed, address_of(entry.id)) for entry in done]
+        for position, entry in enumerate(done):
             # Some around it: a page that named all runs of its cell would grow with each.
             start = max(0, min(position - MOST_SEEDS // 2, len(done) - MOST_SEEDS))
-            near = done[start : start + MOST_SEEDS]
-            standings[run_id].append(
+            near = seeds[start : start + MOST_SEEDS]
+            standings[entry.id].append(
                 Standing(sweeps=names, place=cell.place, seeds=near, count=len(done))
             )
     folder, manifest = folder_in(out, PAGES), Manifest(out, PAGES)

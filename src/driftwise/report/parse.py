@@ -7,7 +7,6 @@ rely on it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -173,21 +172,27 @@ def _by_class(after: Mapping[str, Any] | None) -> dict[int, float]:
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:
-    num_letters = len(json.dumps(config, allow_nan=False))
+    num_letters = _letters(config, DEEPEST_CONFIG)
     if num_letters > LONGEST_CONFIG:
         raise DamagedError(f"has a config of {num_letters:,} letters")
-    _check_values(config, DEEPEST_CONFIG)
     return dict(config)
 
 
-def _check_values(branch: Mapping[str, Any] | Sequence[Any], depth: int) -> None:
+def _letters(branch: Any, depth: int) -> int:
+    """About how many letters a part of a config has, all its numbers checked."""
     if depth == 0:
         raise DamagedError(f"has a config with more than {DEEPEST_CONFIG} levels")
-    for value in branch.values() if isinstance(branch, Mapping) else branch:
-        if isinstance(value, Mapping | list):
-            _check_values(value, depth - 1)
-        elif isinstance(value, int | float):
+    is_object = isinstance(branch, Mapping)
+    total = sum(map(len, branch)) if is_object else 0
+    for value in branch.values() if is_object else branch:
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, Mapping | list):
+            total += _letters(value, depth - 1)
+        elif value is not None:
             _number(float(value))
+        total += 4
+    return total
 
 
 # --- matrices ------------------------------------------------------------------------------------
@@ -197,21 +202,20 @@ _PLAIN = frozenset({int, float, type(None)})
 
 def _percentages(rows: Sequence[Sequence[Any]] | None) -> Floats | None:
     """(n, n) from n rows, each up to its diagonal at least; NaN where nothing is known."""
-    square = _square(rows, range(1, len(rows or ()) + 1))
-    if square is not None and (abs(square) > LARGEST_PERCENTAGE).any():
-        raise DamagedError("has a matrix with entries that are no percentages")
-    return square
+    least = range(1, len(rows or ()) + 1)
+    return _square(rows, least, -LARGEST_PERCENTAGE, LARGEST_PERCENTAGE, "percentages")
 
 
 def _counts(rows: Sequence[Sequence[Any]] | None) -> Floats | None:
     """(n, n) from n whole rows; 0 where nothing is known."""
-    square = _square(rows, [len(rows or ())] * len(rows or ()))
-    if square is not None and (square < 0).any():
-        raise DamagedError("has a matrix with entries that are no counts")
+    least = [len(rows or ())] * len(rows or ())
+    square = _square(rows, least, 0, LARGEST_NUMBER, "counts")
     return None if square is None else np.nan_to_num(square)
 
 
-def _square(rows: Sequence[Sequence[Any]] | None, least: Sequence[int]) -> Floats | None:
+def _square(
+    rows: Sequence[Sequence[Any]] | None, least: Sequence[int], low: float, high: float, what: str
+) -> Floats | None:
     """(n, n) from n rows of at most n entries and at least so many each, NaN for others.
 
     Rows without their entries would stand for a matrix much larger than the file.
@@ -230,8 +234,11 @@ def _square(rows: Sequence[Sequence[Any]] | None, least: Sequence[int]) -> Float
     square = np.full((size, size), math.nan)
     for index, row in enumerate(rows):
         square[index, : len(row)] = row  # None as NaN, and JSON holds no other NaN
-    if (abs(square) > LARGEST_NUMBER).any():
+    smallest, largest = np.fmin.reduce(square, axis=None), np.fmax.reduce(square, axis=None)
+    if max(-smallest, largest) > LARGEST_NUMBER:
         raise DamagedError(f"has a number beyond {LARGEST_NUMBER:g}")
+    if smallest < low or largest > high:  # false where all are NaN
+        raise DamagedError(f"has a matrix with entries that are no {what}")
     return square
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from urllib.parse import quote
 
 import numpy as np
 
@@ -42,10 +43,10 @@ Changes = Mapping[int, tuple[int, ...]]
 class Standing:
     """The place of a run in one or more sweeps."""
 
-    sweeps: Sequence[str]
+    sweeps: str
     place: Place
     seeds: Sequence[tuple[int, str]]
-    """seeds and ids of finished runs of its cell, itself among them"""
+    """seeds and pages of finished runs of its cell, itself among them"""
     count: int
     """how many finished runs its cell has"""
 
@@ -58,6 +59,8 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
     return render(
         "run.html",
         id=run_id,
+        address=address_of(run_id),
+        folder=quote(run_id),
         title=f"{run.benchmark}, {run.method}, {run.adaptation}, seed {run.seed}",
         summary=_summary(run),
         warnings=few(run.warnings, MOST_NOTES),
@@ -78,6 +81,11 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         config=config_text(run.config),
         files=FILES,
     )
+
+
+def address_of(run_id: str) -> str:
+    """The address of a run's page, within the folder of pages."""
+    return f"{quote(run_id)}.html"
 
 
 def versions_text(run: Run) -> str:

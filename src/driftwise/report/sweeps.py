@@ -89,7 +89,7 @@ def read_sweep(file: Path) -> Sweep:
         raise UserError(f"cannot read the sweep {file}: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise _damaged(file, error) from error
-    if isinstance(plan, dict) and plan.get(DIGEST, digest_of_plan(plan)) != digest_of_plan(plan):
+    if isinstance(plan, dict) and DIGEST in plan and plan[DIGEST] != digest_of_plan(plan):
         raise _damaged(file, "its digest does not fit")
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         found = plan.get("format") if isinstance(plan, dict) else type(plan).__name__
@@ -157,6 +157,8 @@ def unplanned(planned: Mapping[str, Any], config: Mapping[str, Any], prefix: str
 
     What only one of them names was added by a later version, and makes no other run.
     """
+    if planned == config:
+        return ""
     for key in sorted(planned.keys() & config.keys()):
         there, wanted = config[key], planned[key]
         if isinstance(there, Mapping) and isinstance(wanted, Mapping):
