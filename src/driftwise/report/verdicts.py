@@ -189,7 +189,7 @@ def harm_dots(setting: Setting) -> Drawing | None:
     grid.label("points of accuracy lost", share_x=False)
     for panel in grid.left:
         _annotate(panel, "class", (0.0, 1.0), (-5, 4), ha="right", color=style.MUTED)
-    grid.add_harm_legend(_harm_legend(judged))
+    grid.add_legend(_harm_legend(judged))
     return Drawing(
         figure=grid.figure,
         title="What the drift cost",
