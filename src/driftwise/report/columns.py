@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from driftwise.report.cells import MARK, Cell, Setting, Stat, notes_below
 from driftwise.report.run import Run
@@ -86,12 +87,12 @@ MEANINGS = {
 }
 
 
-def _name(key: str, title: str, value: Callable[[Cell], Value], **more: bool) -> Column:
+def _name(key: str, title: str, value: Callable[[Cell], Value], **more: Any) -> Column:
     return Column(key=key, title=title, meaning=MEANINGS[key], is_name=True, value=value, **more)
 
 
 def _measure(
-    key: str, title: str, read: Callable[[Run], float | None], form: str = "", **more: bool
+    key: str, title: str, read: Callable[[Run], float | None], form: str = "", **more: Any
 ) -> Column:
     """A mean over seeds; `title` may be GROUP/TITLE."""
     group, _, title = title.rpartition("/")

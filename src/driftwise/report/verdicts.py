@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -64,32 +64,25 @@ def verdict_grid(setting: Setting) -> Drawing | None:
     frame = [Patch(**SPARED, label="flagged, but spared")] if spared else []
     grid.add_legend([*outcome_patches({*_USUAL, *met}), *frame])
     only = all(len(cell.runs) == 1 for cell in setting.cells)
-    words = [
-        "Each class that was checked at each task, "
-        f"{'the only seed' if only else 'the first seed only'}."
-    ]
-    if _has_room(setting.first):
-        words.append("The number is the p-value (or the score s of a detector without p-values).")
-    words.append(
-        "A claim is right from a class's drift until the class was adapted with fresh samples; "
-        "claiming drift of an unchanged class is a false alarm."
-    )
-    if Outcome.BESIDE in met:
-        words.append(
-            "The monitored samples were not sorted by their true class, so that one class's drift "
-            "raises alarms for others too: these are no false alarms."
-        )
     least = sorted({c.first.min_harm for c in setting.cells if c.first.min_harm is not None})
-    if spared and least:
-        words.append(
-            f"A dashed frame: drift that costs the class fewer than "
-            f"{' or '.join(f'{each:g}' for each in least)} points of accuracy, so that no labels "
-            "are spent on it."
-        )
+    parts = {
+        "Each class that was checked at each task, "
+        f"{'the only seed' if only else 'the first seed only'}.": True,
+        "The number is the p-value (or the score s of a detector without p-values).": _has_room(
+            setting.first
+        ),
+        "A claim is right from a class's drift until the class was adapted with fresh samples; "
+        "claiming drift of an unchanged class is a false alarm.": True,
+        "The monitored samples were not sorted by their true class, so that one class's drift "
+        "raises alarms for others too: these are no false alarms.": Outcome.BESIDE in met,
+        f"A dashed frame: drift that costs the class fewer than "
+        f"{' or '.join(f'{each:g}' for each in least)} points of accuracy, so that no labels "
+        "are spent on it.": spared and least,
+    }
     return Drawing(
         figure=grid.figure,
         title="Verdicts of the detector",
-        caption=" ".join(words),
+        caption=" ".join(words for words, applies in parts.items() if applies),
         alt="Grids of verdicts by class and task; "
         + "; ".join(f"{label}: {_tally(run)}" for run, label in monitored)
         + ".",
@@ -155,6 +148,11 @@ _MARKERS: dict[str, dict[str, Any]] = {
     "estimated": {"marker": "D", "markersize": 6, "markerfacecolor": "none"},
 }
 """The one fits into the other: where both agree, both are seen."""
+_HARMS = {
+    "counted": ("harm", "counted by labels"),
+    "estimated": ("harm_unlabelled", "estimated without labels"),
+}
+"""Fact of a verdict and its name in the legend."""
 
 Check = tuple[int, int]
 """A task and the class that was checked there."""
@@ -261,34 +259,33 @@ def _draw_limits(panel: Axes, run: Run, rows: Sequence[Check], lowest: float) ->
         _annotate(panel, f"min_harm {run.min_harm:g}", at, (0, 3), **line)
 
 
+def _values(judged: Iterable[Judged], name: str) -> list[float]:
+    """What is known of one fact of the verdicts."""
+    found = [getattr(verdict, name) for verdict, _ in judged]
+    return [value for value in found if value is not None]
+
+
 def _harm_legend(judged: Sequence[Judged]) -> list[Artist]:
-    verdicts = [verdict for verdict, _ in judged]
-    words = {
-        "counted": any(v.harm is not None for v in verdicts) and "counted by labels",
-        "estimated": any(v.harm_unlabelled is not None for v in verdicts)
-        and "estimated without labels",
-    }
     handles: list[Artist] = [
         Line2D([], [], color=style.INK, linestyle="", label=label, **_MARKERS[kind])
-        for kind, label in words.items()
-        if label
+        for kind, (fact, label) in _HARMS.items()
+        if _values(judged, fact)
     ]
-    if any(verdict.spared for verdict in verdicts):
+    if any(verdict.spared for verdict, _ in judged):
         handles.append(Patch(**SPARED, label="spared"))
     return [*handles, *outcome_patches({outcome for _, outcome in judged})]
 
 
 def _harm_caption(setting: Setting, judged: Sequence[Judged], *, left_out: int) -> str:
-    verdicts = [verdict for verdict, _ in judged]
     parts = {
         "How much accuracy on a class the learner had lost to drift when it was checked: each "
         "class that had drifted or was flagged, the first seed.": True,
-        "Bars: two standard errors to either side.": any(v.harm is not None for v in verdicts),
-        "The estimate without labels comes out too small for the worst drifts.": any(
-            v.harm_unlabelled is not None for v in verdicts
+        "Bars: two standard errors to either side.": _values(judged, "harm"),
+        "The estimate without labels comes out too small for the worst drifts.": _values(
+            judged, "harm_unlabelled"
         ),
         "Drifted: at least this fraction of the samples is of the new concept, ± one standard "
-        "error.": any(v.share is not None for v in verdicts),
+        "error.": _values(judged, "share"),
         "Drift whose harm, counted where there are labels, lies to the left of min_harm is spared: "
         "no labels are spent on it.": any(c.first.min_harm is not None for c in setting.cells),
         f"{left_out} more are not shown; the runs below list them.": left_out > 0,
@@ -297,13 +294,10 @@ def _harm_caption(setting: Setting, judged: Sequence[Judged], *, left_out: int) 
 
 
 def _harm_tally(shown: Mapping[Check, Judged]) -> str:
-    verdicts = [verdict for verdict, _ in shown.values()]
-    counted = [v.harm for v in verdicts if v.harm is not None]
-    estimated = [v.harm_unlabelled for v in verdicts if v.harm_unlabelled is not None]
     words = [
-        f"{name} {min(values):.0f} to {max(values):.0f} points"
-        for name, values in (("counted", counted), ("estimated", estimated))
-        if values
+        f"{kind} {min(values):.0f} to {max(values):.0f} points"
+        for kind, (fact, _) in _HARMS.items()
+        if (values := _values(shown.values(), fact))
     ]
-    num_spared = sum(verdict.spared for verdict in verdicts)
+    num_spared = sum(verdict.spared for verdict, _ in shown.values())
     return ", ".join([*words, *([f"{num_spared} spared"] if num_spared else [])])
