@@ -1,4 +1,4 @@
-"""Drift by reconstruction: what a small autoencoder has not learned to draw, it draws badly.
+"""Drift by reconstruction: a small autoencoder reconstructs samples of another concept badly.
 
 At a check an autoencoder learns half of each class's reference, and its errors on the other half
 are compared with those on the current samples. It has seen neither, so that errors differ only where
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.detect.base import Reference, Setting
-from driftwise.detect.class_tests import ComparisonOptions, Judge
-from driftwise.detect.detectors import by_ks
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.reference import FingerprintReference
+from driftwise.detect.two_sample import by_ks
 from driftwise.errors import UserError
 from driftwise.models.inputs import to_input
 from driftwise.types import Encoding, Samples, Verdict
@@ -32,7 +32,7 @@ _CHUNK_ROWS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction(ComparisonOptions):
-    """Kolmogorov-Smirnov on an autoencoder's errors; whatever the encoder, it is not asked."""
+    """Kolmogorov-Smirnov on an autoencoder's errors; the encoder is not used."""
 
     steps: int = 200
     """of training the autoencoder, at every check"""
@@ -59,7 +59,7 @@ class Reconstruction(ComparisonOptions):
 
 
 class ReconstructionDetector:
-    """Compares how well an autoencoder draws current samples and reference samples, both unseen."""
+    """Compares an autoencoder's errors on current and on reference samples, both unseen."""
 
     watches = True
 
@@ -67,7 +67,7 @@ class ReconstructionDetector:
         self._options = options
         self._seed = seed
         comparison = by_ks("reconstruction", lambda encoding: encoding.features[:, 0])
-        self._judge = Judge([comparison], options, seed=seed)
+        self._tests = ClassTests([comparison], options, seed=seed)
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
@@ -90,12 +90,12 @@ class ReconstructionDetector:
             unseen.append(kept[order[len(kept) // 2 :]])
         errors = self._errors(learned, [*unseen, *now], draw)
         pairs = zip(errors[: len(classes)], errors[len(classes) :], strict=True)
-        return self._judge.verdicts(task, dict(zip(classes, pairs, strict=True)))
+        return self._tests.verdicts(task, dict(zip(classes, pairs, strict=True)))
 
     def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
         """Of classes with so many reference and current samples, the untestable ones, and why."""
         unseen = {label: (kept - kept // 2, now) for label, (kept, now) in sizes.items()}
-        return self._judge.obstacles(task, unseen)
+        return self._tests.obstacles(task, unseen)
 
     def _errors(
         self, learned: Sequence[Tensor], sides: Sequence[Tensor], draw: torch.Generator
@@ -108,7 +108,7 @@ class ReconstructionDetector:
                 torch.cat(samples), steps=options.steps, width=options.width, generator=draw
             )
             columns = [fitted.errors(side)[:, None] for side in sides]
-        else:  # nothing to learn from, and so nothing to compare with: no class will be judged
+        else:  # nothing to learn from, and so nothing to compare with: no class is testable
             columns = [torch.zeros(len(side), 1) for side in sides]
         return [Encoding(logits=column, features=column) for column in columns]
 
