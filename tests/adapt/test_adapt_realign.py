@@ -119,12 +119,12 @@ def test_samples_of_another_concept_than_fresh_ones_are_others() -> None:
         def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
             return replace(samples(label, count or 0, OLD), concepts=torch.full((count or 0,), NOW))
 
-    class FirstTwo(Realign):
+    class LastTwo(Realign):
         def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
-            return held.ids < 2
+            return held.ids >= 2
 
     memory = memory_with()
-    FirstTwo().adapt(verdicts([0]), context(memory, Again(), annotate))
+    LastTwo().adapt(verdicts([0]), context(memory, Again(), annotate))
     assert memory.counts() == HELD
 
 
