@@ -23,8 +23,11 @@ class DistinctSample:
     copy has its original's: either that is still kept, or neither of them ever will be.
     """
 
-    def __init__(self, salt: bytes = b"") -> None:
-        """Samples with different salts are drawn independently."""
+    def __init__(self, salt: bytes = b"", *, others: Set[bytes] = frozenset()) -> None:
+        """Samples with different salts are drawn independently.
+
+        `others`: digests of other images; those that come here too are counted.
+        """
         self.seen = 0
         self.samples = torch.empty(0, dtype=torch.int64)
         self.encoding = Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
@@ -32,6 +35,13 @@ class DistinctSample:
         self._keys = torch.empty(0, dtype=torch.float64)
         self._staying = torch.empty(0, dtype=torch.int64)
         self._times: dict[bytes, int] = {}
+        self._others = others
+        self._shared: set[bytes] = set()
+
+    @property
+    def num_shared(self) -> int:
+        """Of the other images, those that came here too, kept or not."""
+        return len(self._shared)
 
     @property
     def contents(self) -> Set[bytes]:
@@ -47,6 +57,7 @@ class DistinctSample:
         """Which of further samples, given their digests, are to be `put`, and nothing but them."""
         self.seen += len(contents)
         times = Counter(contents)
+        self._shared |= self._others & times.keys()
         fresh = [content for content in times if content not in self._times]
         keys = torch.cat([self._keys, self._keys_of(fresh)])
         chosen = keys.argsort(stable=True)[:max_samples].sort().values

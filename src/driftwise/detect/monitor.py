@@ -33,7 +33,7 @@ def _valid(answer: object, task: int, classes: Sequence[int], detector: Detector
     for verdict in verdicts:
         if not isinstance(verdict.drifted, bool | None):
             raise UserError(
-                f"{name}: drifted must be True, False, or None where nobody can say; got "
+                f"{name}: drifted must be True, False, or None where it is not testable; got "
                 f"{verdict.drifted!r} for class {verdict.label}"
             )
         if verdict.task != task:
@@ -137,7 +137,7 @@ class Monitor:
         """These classes have just been learned, or learned anew, in their concept of the task.
 
         Held-out samples take labels of their own; a fingerprint is taken of the `learned` samples, whose
-        labels have been paid for.
+        labels are paid for.
         """
         if not self._detector.watches:
             return

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -157,14 +157,20 @@ class DriftDetector:
         max_samples: int = 500,
         seed: int = 0,
     ) -> None:
-        """`encoder`: `auto` takes the one that sees most of those that are installed, in this
-        order: `efficientnet`, `resnet18-imagenet`, `random`; any of them by its name; a torch
-        module or function from float images (samples, channels, height, width) in [0, 1] to (samples, d);
-        or any fixed `Encoder`.
+        """How to compare.
 
-        With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
-        At most `max_samples` different images of a class are kept on either side, a uniform sample,
-        as encodings; copies of an image, pixel by pixel, count once.
+        Args:
+            detector: combined, ks, mmd or c2st.
+            level: with Holm's or Bonferroni's correction, the probability of any false alarm in a
+                check.
+            correction: how the level is shared among classes.
+            encoder: `auto` takes the first that is installed of `efficientnet`,
+                `resnet18-imagenet` and `random`; one of these names; a torch module or function
+                from float images (samples, channels, height, width) in [0, 1] to (samples, d); or
+                any fixed `Encoder`.
+            max_samples: different images of a class that are kept on either side, at most, a
+                uniform sample, as encodings; copies of an image, pixel by pixel, count once.
+            seed: of everything random.
         """
         if detector not in _COMPARISONS:
             raise unknown_name("detector", detector, _COMPARISONS)
@@ -187,7 +193,7 @@ class DriftDetector:
         encoder = self._encoder_for(came.image_shape)
         if len(came.image_shape) == 1:
             encoder = Scaled.by(encoder, came.first.images)
-        samples, _ = self._sample(encoder, came, "reference")
+        samples = self._sample(encoder, came, "reference", {})
         self._fitted = _Fitted(came.image_shape, encoder, samples)
         return self
 
@@ -201,9 +207,9 @@ class DriftDetector:
                 f"{size_in_words(came.image_shape)}; bring both to one size and one number of"
                 " channels"
             )
-        now, shared = self._sample(encoder, came, "current", kept)
+        now = self._sample(encoder, came, "current", kept)
         return DriftReport(
-            classes=tuple(self._class_reports(kept, now, shared)),
+            classes=tuple(self._class_reports(kept, now)),
             detector=self._detector,
             encoder=encoder.name,
             blind_to=getattr(encoder, "blind_to", None),
@@ -286,14 +292,13 @@ class DriftDetector:
         encoder: Encoder,
         came: Incoming,
         side: str,
-        others: Mapping[str, DistinctSample] | None = None,
-    ) -> tuple[dict[str, DistinctSample], dict[str, set[bytes]]]:
-        """A bounded sample of every class that occurs, and the others' images that came too.
+        others: Mapping[str, DistinctSample],
+    ) -> dict[str, DistinctSample]:
+        """A bounded sample of every class that occurs, which counts images of the others.
 
         Seeds, sides and classes draw independently: else both sides would share more images.
         """
         samples: dict[str, DistinctSample] = {}
-        shared: dict[str, set[bytes]] = {}
         for block in came.blocks:
             contents = keys_of(block.images)
             offers = []
@@ -301,14 +306,11 @@ class DriftDetector:
                 name = came.name_of(label)
                 if name not in samples:
                     salt = rng.derive(self._seed, "standalone", side, name).to_bytes(8, "big")
-                    samples[name] = DistinctSample(salt)
-                    shared[name] = set()
+                    known = others[name].contents if name in others else frozenset[bytes]()
+                    samples[name] = DistinctSample(salt, others=known)
                 mine = (block.labels == label).nonzero().squeeze(1)
                 own = [contents[place] for place in mine.tolist()]
-                if others is not None and name in others:
-                    shared[name].update(others[name].contents & set(own))
-                sample = samples[name]
-                offers.append((sample, mine[sample.offer(own, self._max_samples)]))
+                offers.append((samples[name], mine[samples[name].offer(own, self._max_samples)]))
             # Only what is going to be kept: of a large class, ever fewer samples are.
             wanted = torch.cat([places for _, places in offers])
             if not len(wanted):
@@ -318,13 +320,10 @@ class DriftDetector:
             for sample, places in offers:
                 begin, end = end, end + len(places)
                 sample.put(parts[begin:end], block.start + places)
-        return samples, shared
+        return samples
 
     def _class_reports(
-        self,
-        kept: Mapping[str, DistinctSample],
-        now: Mapping[str, DistinctSample],
-        shared: Mapping[str, Collection[bytes]],
+        self, kept: Mapping[str, DistinctSample], now: Mapping[str, DistinctSample]
     ) -> Iterator[ClassReport]:
         """One report per class of either side, in the order of names, numbers by their size."""
         names = sorted({*kept, *now}, key=_by_number)
@@ -352,7 +351,7 @@ class DriftDetector:
                 num_kept_current=len(after.samples),
                 num_copies_reference=before.num_copies,
                 num_copies_current=after.num_copies,
-                num_shared=len(shared.get(name, ())),
+                num_shared=after.num_shared,
             )
 
     def _tests(self, *, min_permutations: int = MIN_PERMUTATIONS) -> ClassTests:
