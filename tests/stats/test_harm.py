@@ -80,7 +80,7 @@ def test_samples_that_have_not_changed_have_lost_nothing() -> None:
         assert harm.error is None
 
 
-def test_transport_deals_samples_to_the_reference_mix_at_the_least_cost() -> None:
+def test_transport_assigns_samples_to_the_reference_mix_at_the_least_cost() -> None:
     """Two samples must be class 1's although only one looks like it: the cheaper of the others."""
     reference = logits_of([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
     current = logits_of([[0.99, 0.01], [0.7, 0.3], [0.2, 0.8], [0.8, 0.2]])
@@ -125,11 +125,11 @@ def test_samples_of_a_class_without_a_reference_are_not_forced_on_the_others() -
 
 
 @pytest.mark.parametrize("order", ["sorted", "in turn"])
-def test_more_samples_than_are_dealt_at_once_say_the_same_in_any_order(
+def test_more_samples_than_are_assigned_at_once_give_the_same_in_any_order(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels in turn must not fall into step with the parts."""
-    monkeypatch.setattr(harm_module, "_MAX_DEALT", 100)
+    monkeypatch.setattr(harm_module, "_MAX_ASSIGNED", 100)
     labels = torch.arange(400) % 4
     if order == "sorted":
         labels = labels.sort().values

@@ -25,7 +25,7 @@ class Adaptation(ABC):
 
     @abstractmethod
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Adapt the buffer now; the result says what the coming task has to do.
+        """Adapt the buffer now; the result holds what the coming task has to do.
 
         Args:
             drifted: the verdicts on the drifted classes, one per class; possibly none.

@@ -200,17 +200,19 @@ class ClassTests:
         return self._refined(self._panel, most if splits is None else splits)
 
     def _splits_for(self, p_value: float, most: int) -> int | None:
-        """The random splits it takes to reach a p-value, even if one of several tests sees nothing.
+        """The random splits it takes to reach a p-value, even if one of several tests has no evidence.
 
         None: more than `most`, and more than the tests draw anyway.
         """
-        blind = [] if self._merge is None else [1.0]
-        seeing = len(self._panel) - len(blind)
+        without_evidence = [] if self._merge is None else [1.0]
+        others = len(self._panel) - len(without_evidence)
         most = max(most, *(each.test.splits for each in self._panel))
         splits = bisect_left(
             range(most + 1),
             True,
-            key=lambda count: self._merged_p([*blind, *[1 / (1 + count)] * seeing]) <= p_value,
+            key=lambda count: (
+                self._merged_p([*without_evidence, *[1 / (1 + count)] * others]) <= p_value
+            ),
         )
         return None if splits > most else splits
 
@@ -218,7 +220,7 @@ class ClassTests:
         return tuple(each.refined(splits) for each in panel)
 
     def _smallest(self, panel: Panel, sizes: Sizes, *, without_one: bool = False) -> float:
-        """The least p-value of samples of such sizes; or that where any one test sees nothing."""
+        """The least p-value of samples of such sizes; or that where any one test has no evidence."""
         smallest = [each.test.smallest_p_value(*sizes) for each in panel]
         if self._merge is None or not without_one:
             return self._merged_p(smallest)

@@ -179,7 +179,7 @@ class TwoSampleDetector:
             return both[:num_kept], both[num_kept:]
         if self._labels == "predicted":
             raise UserError(
-                "a fingerprint holds no images, so that nobody can predict their labels; use"
+                "a fingerprint holds no images, so that their labels cannot be predicted; use"
                 ' reference="held-out"'
             )
         if self._labels == "unknown":
@@ -299,7 +299,7 @@ def group_of_samples(
     if not len(columns):
         raise UserError(
             f"the learner has {logits.shape[1]} outputs, none of them for the classes "
-            f"{', '.join(map(str, classes))}, so that nobody can predict them; give labels"
+            f"{', '.join(map(str, classes))}, so that they cannot be predicted; give labels"
         )
     return columns[logits[:, columns].argmax(dim=1)]
 

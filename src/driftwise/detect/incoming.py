@@ -1,4 +1,4 @@
-"""Images as anybody has them, all at once or batch by batch, in blocks of one size."""
+"""Images and vectors from outside, all at once or batch by batch, in blocks of one size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Batch = tuple[Array, Array] | list[Array]
 (samples, features), and labels, whole numbers (samples,). Channels may also come first, as torch has
 them, where it is plain that they do."""
 Data = Dataset | Batch | Iterable[Batch]
-"""All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
+"""All of it at once, or as batches arrive."""
 
 _BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 18
 """encoded at once, whatever batches they came in: memory is bounded, and how the samples were cut into

@@ -111,7 +111,7 @@ class Monitor:
         return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
 
     def as_seen(self, task: MonitoredTask) -> Samples:
-        """The samples that are checked; labels that nobody has paid for are -1."""
+        """The samples that are checked; labels that were not paid for are -1."""
         monitored = task.monitored()
         if self._just_drifted is not None:
             monitored = monitored[

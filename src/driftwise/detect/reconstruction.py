@@ -132,7 +132,7 @@ def fit(images: Tensor, *, steps: int, width: int, generator: torch.Generator) -
 
     All randomness is the generator's, and gradients reach nothing else.
     """
-    # A check may be made where nobody needs gradients.
+    # A check may run where gradients are off.
     with torch.inference_mode(mode=False), torch.enable_grad():
         samples = to_input(images)
         mean = samples.mean(dim=0)

@@ -14,7 +14,7 @@ from driftwise.types import Encoding, Samples
 
 
 class HeldOutReference:
-    """Samples that nobody trains on: a valid reference for an encoder that learns.
+    """Samples that are never trained on: a valid reference for an encoder that learns.
 
     They are encoded anew at every check, as the encoder may learn.
     """

@@ -89,7 +89,7 @@ class ClassReport:
     """samples that came and equal a kept one pixel by pixel; an image counts once"""
     num_copies_current: int = 0
     num_shared: int = 0
-    """kept reference images that are among the current ones too: they make drift look smaller"""
+    """kept reference images that are among the current ones too: they make drift appear smaller"""
     telling_reference: tuple[int, ...] = ()
     """samples least like the current ones, the clearest first: their numbers, counted from 0 in the
     order in which they came"""

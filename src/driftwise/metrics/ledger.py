@@ -69,7 +69,7 @@ class Ledger:
         _check_number("wanted", wanted)
         if self.label_budget is None:
             return wanted
-        granted = min(wanted, max(0, self.label_budget - self._costs["labels"]["adaptation"]))
+        granted: int = min(wanted, max(0, self.label_budget - self._costs["labels"]["adaptation"]))
         self._costs["refused"] += wanted - granted
         return granted
 
