@@ -153,10 +153,11 @@ class SequentialDetector:
         if label in self._tests:
             return len(self._tests[label].ranker)
         if isinstance(reference, FingerprintReference):
-            encoding, known = reference.encoding_of(label), set[bytes]()
+            encoding, known = reference.encoding_of(label), dict[bytes, None]()
         else:
             samples = reference.samples_of(label).distinct()
-            encoding, known = self._encoded(samples), set(keys_of(samples.images))
+            # In their order: it decides which keys are forgotten first.
+            encoding, known = self._encoded(samples), dict.fromkeys(keys_of(samples.images))
         if len(encoding) < self._options.min_rows:
             return len(encoding)
         self._begun += 1
