@@ -89,7 +89,7 @@ def rates(pairs: Pairs, draw: torch.Generator) -> float:
     by_test = [
         [
             e.p_value
-            for e in test.test([(test.measure(a), test.measure(b)) for a, b in testable], draw)
+            for e in test.test.run([(test.measure(a), test.measure(b)) for a, b in testable], draw)
         ]
         for test in all_three(PERMUTATIONS)
     ]
@@ -216,7 +216,7 @@ def main() -> int:
     dataset = load_digits() if digits else _part(load(arguments.data), per_class=2000)
     world = World(dataset, num_learned=80 if digits else 1000)
     print(
-        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current rows, encoder {world.encoder_name}"
+        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current rows, encoder {world.encoder.name}"
     )
     outcome = {
         "data": arguments.data,

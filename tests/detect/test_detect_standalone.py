@@ -181,7 +181,7 @@ def test_a_class_on_one_side_only_is_new_or_missing_and_never_drifted() -> None:
     assert (report.classes[0].num_reference, report.classes[0].num_current) == (60, 0)
     assert report.classes[2].p_value is None
     few = [*np.flatnonzero(after[1] == 1).tolist(), 0]
-    report = DriftDetector().fit(before).check(tuple(column[few] for column in after))
+    report = DriftDetector().fit(before).check((after[0][few], after[1][few]))
     assert verdicts(report) == {"0": "not testable", "1": "same", "2": "missing", "3": "missing"}
     assert report.classes[0].reason == "fewer than 5 distinct current samples"
 
@@ -301,7 +301,7 @@ def test_tables_that_cannot_be_compared_are_refused() -> None:
         (values[:, :3], "vectors of 4, the current ones vectors of 3"),
         (with_nan, "the current images: vectors hold NaN"),
         (values.astype(str), "vectors of numbers"),
-        (torch.from_numpy(values).cfloat(), "vectors of numbers"),
+        (torch.from_numpy(values).to(torch.complex64), "vectors of numbers"),
     ):
         assert words in complaint(lambda: detector.check((wrong, labels)))  # noqa: B023
 

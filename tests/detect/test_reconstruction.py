@@ -177,9 +177,9 @@ def test_it_trains_where_nobody_needs_gradients_and_leaves_the_global_state(
 
 
 def test_impossible_settings_are_refused() -> None:
-    for options in ({"steps": 0}, {"width": 0}):
+    for steps, width in ((0, 8), (200, 0)):
         with pytest.raises(UserError, match="steps and width must be at least 1; got"):
-            Reconstruction(**options)
+            Reconstruction(steps=steps, width=width)
     unlabelled = Setting(encoder=refused, drifting=lambda _: (), labels="predicted")
     with pytest.raises(UserError, match="goes by given labels, not predicted ones"):
         Reconstruction().bind(unlabelled)

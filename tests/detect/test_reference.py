@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import numpy as np
 import torch
 from detect_builders import around
 from run_tools import complaint
 from same_state import same
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 
 from driftwise.detect import (
     ClassTests,
@@ -28,11 +31,11 @@ ENCODER = RandomEncoder(around((8, 8, 1)))
 class Numbers:
     """An encoder of samples that are numbers."""
 
-    fixed = True
-    networks = ()
+    fixed: ClassVar[bool] = True
 
     def __init__(self, name: str = "numbers") -> None:
         self.name = name
+        self.networks: Sequence[nn.Module] = ()
 
     def encode(self, images: Tensor) -> Encoding:
         return Encoding(logits=images.float(), features=images.float().expand(-1, 4))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from run_tools import complaint
 from same_state import same
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.config.presets import resolve
@@ -189,7 +190,9 @@ class PassOn:
 
 
 class Named(PassOn):
-    name, fixed, networks = "pass on", True, ()
+    fixed: ClassVar[bool] = True
+    name = "pass on"
+    networks: Sequence[nn.Module] = ()
 
 
 def detector(

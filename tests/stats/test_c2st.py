@@ -143,4 +143,4 @@ def test_features_that_are_no_numbers_are_refused(bad: float) -> None:
         c2st([(features(4, 3, generator()), current)], generator=generator())
     for options in ({"folds": 1}, {"ridge": 0.0}):
         with pytest.raises(UserError, match="at least 2 folds and a positive ridge"):
-            c2st([], generator=generator(), **options)  # type: ignore[arg-type]
+            c2st([], generator=generator(), **options)

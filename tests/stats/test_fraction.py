@@ -169,4 +169,4 @@ def test_features_that_are_no_numbers_are_refused(bad: float) -> None:
         estimate_shares([(current[2:], current)])
     for options in ({"folds": 1}, {"ridge": 0.0}):
         with pytest.raises(UserError, match="at least 2 folds and a positive ridge"):
-            estimate_shares([], **options)  # type: ignore[arg-type]
+            estimate_shares([], **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -274,7 +274,7 @@ class _Side:
     learner_logits: Tensor | None = None
 
     def __getitem__(self, index: Tensor | slice) -> _Side:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return _Side(
             **{name: each if each is None else each[index] for name, each in values.items()}
         )
