@@ -274,10 +274,11 @@ class _Side:
     learner_logits: Tensor | None = None
 
     def __getitem__(self, index: Tensor | slice) -> _Side:
-        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _Side(
-            **{name: each if each is None else each[index] for name, each in values.items()}
-        )
+        parts: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            parts[each.name] = None if value is None else value[index]
+        return _Side(**parts)
 
 
 def group_of_samples(
