@@ -20,8 +20,8 @@ from driftwise.detect import (
     Setting,
     Surroundings,
 )
+from driftwise.detect.base import KnownLabels
 from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.grouping import KnownLabels
 from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner

@@ -229,12 +229,12 @@ DETECTORS = {
     "NoCheck": "must have a method check(self, task, classes, monitored, reference)",
     "Blind": "must have an attribute watches",
     "NoSetting": "cannot be made as NoSetting(setting): too many positional arguments",
-    "Silent": "one verdict for each class it is asked about, [0, 1]; it gave none for [0, 1]",
-    "Chatters": "it gave some for [7], which nobody asked about",
-    "Repeats": "it gave several for one class",
-    "Booleans": "must return a list of Verdict, one for each class; got a list with a bool",
+    "Silent": "one verdict for each class it is asked about, [0, 1]; it gave verdicts for []",
+    "Chatters": "it gave verdicts for [",
+    "Repeats": "it gave verdicts for [",
+    "Booleans": "must return a list of Verdict, one for each class; got [",
     "Forgets": "must return a list of Verdict, one for each class; got None",
-    "Unsure": "drifted must be True, False, or None where nobody can say; got 'maybe'",
+    "Unsure": "drifted must be True, False, or None where it is not testable; got 'maybe'",
     "Nan": "score of class 0 is nan",
 }
 

@@ -1,4 +1,4 @@
-"""What turns images into the logits and features that a test compares."""
+"""Encoders: images to the logits and features that a test compares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Surroundings:
     """What an encoder is given to work with."""
 
     learner: Callable[[Tensor], Encoding]
-    """the learner's own network, asked without changing it"""
+    """the learner's own network, which encoding does not change"""
     image_shape: tuple[int, ...]
     """(height, width, channels)"""
     seed: int
@@ -64,9 +64,9 @@ class LearnerEncoder:
 
 
 class OwnEncoder:
-    """Anybody's network or function: floats (samples, channels, height, width) in, (samples, d) out.
+    """A user's network or function: floats (samples, channels, height, width) in, (samples, d) out.
 
-    Features are what a network's head reads, or else what comes out.
+    Features are the inputs of a network's head, or else the outputs.
     """
 
     fixed: ClassVar[bool] = True
@@ -110,7 +110,7 @@ class OwnEncoder:
 
 
 class Scaled:
-    """An encoder of vectors behind their features' mean and spread, which are of any scale."""
+    """An encoder of vectors, whose features are of any scale, after standardisation."""
 
     fixed: ClassVar[bool] = True
 
@@ -123,7 +123,7 @@ class Scaled:
 
     @classmethod
     def by(cls, encoder: Encoder, vectors: Tensor) -> Scaled:
-        """Scaled by what some vectors, (samples, features), show."""
+        """Scaled by the mean and spread of some vectors, (samples, features)."""
         std, mean = torch.std_mean(vectors.double(), dim=0, correction=0)
         # A feature that is always the same has no spread, on whatever scale it is.
         std[std <= 1e-6 * mean.abs()] = 1.0

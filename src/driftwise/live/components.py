@@ -20,8 +20,8 @@ from driftwise.config.own_network import refuse_without_features
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
+from driftwise.detect.base import KnownLabels
 from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.grouping import KnownLabels
 from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
