@@ -27,7 +27,7 @@ from driftwise.cli.data import add_data_command
 from driftwise.config.flags import OneLineParser
 from driftwise.datasets.catalogue import KNOWN, RemoteFile
 from driftwise.errors import UserError
-from driftwise.runs.stages import Stages
+from driftwise.runs.display import Display
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def test_options_of_parts_have_no_place_here(data: Command) -> None:
 
 def test_stages_are_a_line_each_where_there_is_no_terminal() -> None:
     console = Console(record=True, quiet=False, force_terminal=False, width=200)
-    with console.capture() as captured, Stages(console) as stages:
+    with console.capture() as captured, Display(console) as stages:
         for done in range(5):
             stages.progress("downloading [a]", done, 4)
         stages.progress("unpacking a", 0, None)
@@ -232,7 +232,7 @@ def test_stages_are_a_line_each_where_there_is_no_terminal() -> None:
 
 def test_stages_are_a_bar_on_a_terminal_that_leaves_nothing_behind() -> None:
     console = Console(force_terminal=True, width=100, color_system=None)
-    with console.capture() as captured, Stages(console) as stages:
+    with console.capture() as captured, Display(console) as stages:
         stages.progress("decoding x", 1, 2)
         stages.progress("decoding x", 2, 2)
     text = captured.get()

@@ -22,7 +22,7 @@ from driftwise import RunConfig
 from driftwise.cli import main as cli
 from driftwise.config import registry
 from driftwise.config.build import assemble
-from driftwise.config.custom_source import NO_SOURCE, is_local, place_of
+from driftwise.config.custom import NO_SOURCE, is_local, place_of
 from driftwise.config.presets import resolve
 from driftwise.detect import NeverDetector
 from driftwise.files import CHECKSUMS
