@@ -114,7 +114,13 @@ def test_texts_overlap_neither_each_other_nor_images_and_stay_on_the_sheet(
     texts, tiles = place([block, block])
     sheet = draw([block, block])
     boxes = [
-        (each.text, each.x, each.y, each.x + _width(each.text, each.bold, each.size), each.y + _LINE)
+        (
+            each.text,
+            each.x,
+            each.y,
+            each.x + _width(each.text, each.bold, each.size),
+            each.y + _LINE,
+        )
         for each in texts
     ]
     boxes += [("a tile", x, y, x + tile[1], y + tile[0]) for x, y, _ in tiles]
