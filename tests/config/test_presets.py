@@ -206,3 +206,48 @@ def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
             assert f"{name} does not" in complaint(lambda: resolve(config))  # noqa: B023
             told.append(name)
     assert told == ["reconstruction", "sequential", "oracle", "always", "never"]
+
+
+def test_drift_is_natural_or_by_a_transform_and_fits_the_tasks() -> None:
+    natural, rotated = (
+        resolve(RunConfig(benchmark="pacs-cd")),
+        resolve(RunConfig(benchmark="pacs-cd", transform="rotation")),
+    )
+    assert (natural.transform, natural.severity) == (None, None)
+    assert natural.domains == ("art_painting", "cartoon", "sketch")
+    assert (rotated.transform, rotated.severity, rotated.domains) == ("rotation", 5, None)
+    assert rotated.first_domain == "photo"
+    for setting in ({"transform": "rotation"}, {"severity": 2}):
+        config = RunConfig(domains=("winter",), **setting)  # type: ignore[arg-type]
+        assert complaint(lambda: resolve(config)).startswith("natural drift shows")  # noqa: B023
+    assert resolve(RunConfig(benchmark="yearbook-cd", num_tasks=2)).num_drifts == 1
+    assert resolve(RunConfig(benchmark="pacs-cd", num_tasks=7)).num_drifts == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"encoder": "learner", "reference": "fingerprint"},
+            'encoder="random", or reference="held',
+        ),
+        ({"detector": "reconstruction", "reference": "fingerprint"}, "learns from images"),
+        ({"detector": "sequential", "encoder": "learner"}, "needs an encoder that never learns"),
+        (
+            {"encoder": "random", "reference": "fingerprint", "min_harm": 5},
+            'and min_harm compares with it; use reference="held-out"',
+        ),
+        (
+            {"encoder": "random", "reference": "fingerprint", "monitor_labels": "predicted"},
+            'use reference="held-out", or monitor_labels="unknown"',
+        ),
+        ({"checked": "just-drifted", "monitor_labels": "predicted"}, 'use checked="all-known"'),
+        ({"scheduler": "steps"}, "scheduler steps needs lr_milestones"),
+        ({"scheduler": "cosine", "lr_milestones": (3,)}, "lr_milestones belong to scheduler steps"),
+    ],
+    ids=str,
+)
+def test_settings_that_contradict_each_other_get_one_line(
+    settings: dict[str, Any], expected: str
+) -> None:
+    assert expected in complaint(lambda: resolve(RunConfig(**settings)))
