@@ -20,14 +20,12 @@ from data_tools import (
     write_pacs,
 )
 from PIL import Image
-from rich.console import Console
 from run_tools import strict_json
 
 from driftwise.cli.data import add_data_command
 from driftwise.config.flags import OneLineParser
 from driftwise.datasets.catalogue import KNOWN, RemoteFile
 from driftwise.errors import UserError
-from driftwise.runs.display import Display
 
 
 @dataclass(frozen=True)
@@ -218,25 +216,3 @@ def test_mistakes_are_told(data: Command, words: list[str], told: str) -> None:
 def test_options_of_parts_have_no_place_here(data: Command) -> None:
     with pytest.raises(UserError, match=r"unknown flag --method\.alpha"):
         data("list", options={"method": {"alpha": "1"}})
-
-
-def test_stages_are_a_line_each_where_there_is_no_terminal() -> None:
-    console = Console(record=True, quiet=False, force_terminal=False, width=200)
-    with console.capture() as captured, Display(console) as stages:
-        for done in range(5):
-            stages.progress("downloading [a]", done, 4)
-        stages.progress("unpacking a", 0, None)
-        stages.say("so much for that")
-    assert captured.get().splitlines() == ["downloading [a]", "unpacking a", "so much for that"]
-
-
-def test_stages_are_a_bar_on_a_terminal_that_leaves_nothing_behind() -> None:
-    console = Console(force_terminal=True, width=100, color_system=None)
-    with console.capture() as captured, Display(console) as stages:
-        stages.progress("decoding x", 1, 2)
-        stages.progress("decoding x", 2, 2)
-    text = captured.get()
-    assert "decoding x" in text
-    assert "100%" in text
-    # The line is cleared at the end.
-    assert text.rstrip("\n").endswith("\x1b[2K") or "\x1b[2K" in text
