@@ -34,13 +34,19 @@ def read(file: Path) -> np.ndarray:
     return np.asarray(Image.open(file).convert("RGB"))
 
 
+def packed(pixels: np.ndarray) -> np.ndarray:
+    """One number per pixel, (height, width, 3) -> (height, width)."""
+    numbers: np.ndarray = pixels.astype(np.int64) @ [65536, 256, 1]
+    return numbers
+
+
 def is_on(sheet: np.ndarray, image: np.ndarray, factor: int = 9) -> bool:
-    """Whether an image, enlarged, is somewhere on the sheet, pixel by pixel."""
-    coloured = np.broadcast_to(image, (*image.shape[:2], 3))
+    """Whether an image, enlarged, is somewhere on a packed sheet, pixel by pixel."""
+    coloured = packed(np.broadcast_to(image, (*image.shape[:2], 3)))
     tile = coloured.repeat(factor, axis=0).repeat(factor, axis=1)
-    height, width = tile.shape[:2]
-    corners = (sheet[: 1 - height, : 1 - width] == tile[0, 0]).all(axis=2)
-    corners &= (sheet[height - 1 :, width - 1 :] == tile[-1, -1]).all(axis=2)
+    height, width = tile.shape
+    corners = sheet[: 1 - height, : 1 - width] == tile[0, 0]
+    corners &= sheet[height - 1 :, width - 1 :] == tile[-1, -1]
     return any(
         np.array_equal(sheet[y : y + height, x : x + width], tile)
         for y, x in np.argwhere(corners).tolist()
@@ -54,16 +60,17 @@ def test_every_transform_and_severity_of_every_class_is_on_the_sheet(
     dataset = two_classes(channels=channels)
     out = tmp_path / "a" / "sheet.png"
     assert contact_sheet(dataset, seed=5, out=out) == out
-    sheet = read(out)
+    pixels = read(out)
+    sheet = packed(pixels)
     firsts = torch.from_numpy(dataset.images[[1, 0]])
     assert not is_on(sheet, dataset.images[2])  # one image per class, the first
     for transform in TRANSFORMS:
         for severity in SEVERITIES:
             for image in apply(firsts, transform, severity, seed=5).numpy():
                 assert is_on(sheet, image), (transform, severity)
-    for edge in (sheet[0], sheet[-1], sheet[:, 0], sheet[:, -1]):
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
         assert (edge == 255).all()
-    assert (sheet == sheet[..., :1]).all() == (channels == 1)  # ink is grey
+    assert (pixels == pixels[..., :1]).all() == (channels == 1)  # ink is grey
 
 
 def test_every_class_is_shown_in_every_domain_it_occurs_in(tmp_path: Path) -> None:
@@ -74,7 +81,7 @@ def test_every_class_is_shown_in_every_domain_it_occurs_in(tmp_path: Path) -> No
         domains=np.array([0, 1, 0, 1, 2]),
         domain_names=("photo", "sketch", "art_painting"),
     )
-    sheet = read(contact_sheet(dataset, out=tmp_path / "sheet.png"))
+    sheet = packed(read(contact_sheet(dataset, out=tmp_path / "sheet.png")))
     assert all(is_on(sheet, image) for image in dataset.images)
     assert is_on(sheet, np.full((8, 8, 1), 235, np.uint8))  # no dog in art_painting
 
@@ -82,7 +89,7 @@ def test_every_class_is_shown_in_every_domain_it_occurs_in(tmp_path: Path) -> No
 def test_of_many_classes_some_are_taken_at_even_steps(tmp_path: Path) -> None:
     images = noise(9)
     dataset = Dataset(images=images, labels=np.arange(9), class_names=tuple("abcdefghi"))
-    sheet = read(contact_sheet(dataset, classes=3, out=tmp_path / "sheet.png"))
+    sheet = packed(read(contact_sheet(dataset, classes=3, out=tmp_path / "sheet.png")))
     assert [is_on(sheet, image) for image in images] == [label in (0, 4, 8) for label in range(9)]
 
 

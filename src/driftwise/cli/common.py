@@ -34,7 +34,7 @@ def add_output_flags(command: argparse.ArgumentParser) -> None:
 def folder(text: str) -> Path:
     """The type of `--out`: an empty name would mean the working folder."""
     if not text:
-        raise UserError("--out: needs the name of a folder; got an empty text")
+        raise argparse.ArgumentTypeError("needs the name of a folder; got an empty text")
     return Path(text)
 
 
