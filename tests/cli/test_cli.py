@@ -635,16 +635,3 @@ def test_the_demo_shows_three_adaptations_and_is_quick_the_second_time(
     assert (again.code, again.out.splitlines()[-1]) == (0, "the page: page")
     assert again.err.count("finished before") == 9
     assert {n: (folder / n / "result.json").stat().st_mtime_ns for n in names} == results
-
-
-def test_an_interrupted_demo_says_how_it_goes_on(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Learner, "observe", interrupt)
-    outcome = call("demo", "--quiet")
-    assert outcome.code == 130
-    kept = "what is done is kept: run it again to go on"
-    assert outcome.err == f"driftwise: interrupted; {kept}\n"

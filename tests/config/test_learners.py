@@ -255,20 +255,6 @@ def test_normalising_takes_mean_and_spread_of_the_first_tasks_training_rows_out(
 # --- how steps are computed ---------------------------------------------------------------------
 
 
-def test_bf16_computes_forwards_in_bfloat16_and_keeps_everything_in_float32() -> None:
-    exact, coarse = learner_of(method="der++"), learner_of(method="der++", precision="bf16")
-    layer = Seen(coarse.network.get_submodule("body.1"))
-    for learner in (exact, coarse):
-        learner.observe(rows(8))
-    assert layer.outputs[0].dtype == torch.bfloat16
-    assert {weight.dtype for weight in weights_of(coarse).values()} == {torch.float32}
-    assert coarse.buffer.sample(8).extras["logits"].dtype == torch.float32
-    images = rows(8, seed=1).images
-    assert coarse.logits(images).dtype == torch.float32
-    assert not torch.equal(coarse.logits(images), exact.logits(images))
-    torch.testing.assert_close(coarse.logits(images), exact.logits(images), rtol=0.05, atol=0.05)
-
-
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
 
 

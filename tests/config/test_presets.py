@@ -218,7 +218,7 @@ def test_drift_is_natural_or_by_a_transform_and_fits_the_tasks() -> None:
     assert (rotated.transform, rotated.severity, rotated.domains) == ("rotation", 5, None)
     assert rotated.first_domain == "photo"
     for setting in ({"transform": "rotation"}, {"severity": 2}):
-        config = RunConfig(domains=("winter",), **setting)  # type: ignore[arg-type]
+        config = RunConfig(domains=("winter",), **setting)
         assert complaint(lambda: resolve(config)).startswith("natural drift shows")  # noqa: B023
     assert resolve(RunConfig(benchmark="yearbook-cd", num_tasks=2)).num_drifts == 1
     assert resolve(RunConfig(benchmark="pacs-cd", num_tasks=7)).num_drifts == 3

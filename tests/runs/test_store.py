@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -322,31 +321,6 @@ def test_a_folder_is_held_until_closed_also_within_a_process(tmp_path: Path) -> 
     RunFolder.open(tmp_path, CONFIG, resume=True).close()
 
 
-def test_of_many_that_start_at_once_one_gets_the_folder(tmp_path: Path) -> None:
-    code = """
-    go = float(sys.argv[3])
-    time.sleep(max(0, go - time.time()))
-    try:
-        run = RunFolder.open(sys.argv[1], json.loads(sys.argv[2]), resume=True)
-    except UserError as error:
-        print(error, flush=True)
-    else:
-        print("mine", flush=True)
-        sys.stdin.read()  # held until everybody has tried
-    """
-    command = python(code, tmp_path / "run", json.dumps(CONFIG), time.time() + 0.5)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    everybody = [
-        subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
-        for _ in range(5)
-    ]
-    said = sorted(process.stdout.readline().strip() for process in everybody)
-    for process in everybody:
-        process.communicate()
-    assert said.count("mine") == 1
-    assert [line for line in said if line != "mine" and "is in use by" not in line] == []
-
-
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_lock_file_taken_away_before_it_is_locked_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
@@ -485,30 +459,6 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_u
     with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
         assert run.result() == {"faa": 1}
     assert names(tmp_path) == ours
-
-
-def test_a_disk_that_fills_up_tears_neither_events_nor_result(tmp_path: Path) -> None:
-    # A limit on file size makes the kernel do what a full disk does: write a part, then refuse.
-    code = """
-    import resource
-    run = RunFolder.open(sys.argv[1], {})
-    run.append_event({"task": 1})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-    for write in (run.append_event, run.write_result):
-        try:
-            write({"text": "x" * 1000})
-        except RunFailure as error:
-            print(error)
-    run.append_event({"task": 2})
-    """
-    command = python(code, tmp_path)
-    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        f"cannot write {tmp_path / 'events.jsonl'}: File too large",
-        f"cannot write {tmp_path / 'result.json'}: File too large",
-    ]
-    assert (tmp_path / "events.jsonl").read_text() == '{"task": 1}\n{"task": 2}\n'
-    assert names(tmp_path) == {"config.json", "checksums.json", "events.jsonl", ".lock"}
 
 
 def test_a_fork_writes_nothing_into_a_folder_that_its_parent_holds(tmp_path: Path) -> None:

@@ -205,10 +205,7 @@ def test_a_task_under_way_comes_back_as_it_went() -> None:
 # --- interruptions ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_run_keeps_the_step_it_was_in(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_keeps_the_step_it_was_in(tmp_path: Path) -> None:
     flags = ("--epochs", 4000, "--tasks", "[[0,1],[2,3]]", "--detector", "oracle", "--quiet")
     process = subprocess.Popen(
         command_line("run", *flags, "--out", tmp_path / "run"),
@@ -219,9 +216,9 @@ def test_an_interrupted_run_keeps_the_step_it_was_in(
     events = tmp_path / "run" / "events.jsonl"
     until(lambda: events.exists() and events.stat().st_size > 0)
     time.sleep(0.5)  # in the middle of the first task, which takes a minute
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
-    assert process.returncode == code
+    assert process.returncode == 143
     assert told.endswith("; everything up to here is kept: go on with --resume\n")
     saved = read_checkpoint(tmp_path / "run")
     assert saved["tasks_done"] == 0
@@ -260,26 +257,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
     for name in (store.CHECKPOINT, store.PREVIOUS):
         assert f"{tmp_path / 'run' / name} is damaged" in told
     assert told.endswith("start anew with overwrite=True")
-
-
-@pytest.mark.parametrize("kind", ["flip", "cut"])
-def test_no_damage_passes_for_a_checkpoint(kind: str, tmp_path: Path) -> None:
-    stopped(tmp_path)
-    (tmp_path / store.PREVIOUS).unlink()
-    file = tmp_path / store.CHECKPOINT
-    content = file.read_bytes()
-    draw = random.Random(0)
-    header = 8 + int.from_bytes(content[:8], "little")
-    places = [draw.randrange(header) for _ in range(60)]
-    places += [draw.randrange(header, len(content)) for _ in range(60)]
-    for place in places:
-        damaged = bytearray(content)
-        if kind == "flip":
-            damaged[place] ^= 1 << draw.randrange(8)
-        else:
-            del damaged[place:]
-        file.write_bytes(damaged)
-        assert "damaged" in complaint(lambda: read_checkpoint(tmp_path))
 
 
 # --- older formats ------------------------------------------------------------------------------

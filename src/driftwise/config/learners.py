@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -173,7 +174,10 @@ def _check_layout(learner: Learner) -> None:
 
 def optimiser_maker(config: RunConfig) -> Callable[[nn.Module], torch.optim.Optimizer]:
     """What makes the config's optimiser for a network."""
-    settings = {"lr": settled(config.lr), "weight_decay": config.weight_decay}
+    settings: dict[str, Any] = {
+        "lr": settled(config.lr),
+        "weight_decay": config.weight_decay,
+    }
     match config.optimiser:
         case "adam":
             return lambda network: torch.optim.Adam(network.parameters(), **settings)
