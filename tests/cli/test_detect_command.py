@@ -124,7 +124,7 @@ def test_without_drift_the_exit_code_is_0_and_quiet_prints_nothing(
     outcome = detect(reference, write_classes(machine / "again", digits(1)))
     assert outcome.code == 0
     assert outcome.out.splitlines()[-1].startswith("no drift found in 4 tested classes")
-    assert "an AUC below 0.5 says what 0.5 does" in detect(reference, reference).out
+    assert "an AUC below 0.5 means what 0.5 means" in detect(reference, reference).out
     assert detect(reference, drifted, "--quiet") == Outcome(3, "", "")
 
 

@@ -172,5 +172,5 @@ def test_a_draw_larger_than_the_memory_is_told(settings: dict[str, Any], draw: i
     assert bool(told) is (draw is not None)
     if draw is not None:
         assert told[0].startswith(
-            f"a draw of {draw} samples is larger than the memory, which holds 20"
+            f"a draw of {draw} samples is larger than the buffer, which holds 20"
         )

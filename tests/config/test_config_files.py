@@ -174,9 +174,7 @@ def test_no_file_and_a_folder_get_one_line(tmp_path: Path) -> None:
     assert complaint(lambda: read_config_file(missing)) == (
         f"{missing}: there is no such config file"
     )
-    assert complaint(lambda: read_config_file(tmp_path)) == (
-        f"{tmp_path} is a folder; expected a YAML or JSON file"
-    )
+    assert complaint(lambda: read_config_file(tmp_path)) == f"{tmp_path}: Is a directory"
     beneath_a_file = write(tmp_path, "a: 1") / "config.yaml"
     assert complaint(lambda: read_config_file(beneath_a_file)) == (
         f"{beneath_a_file}: Not a directory"

@@ -34,7 +34,7 @@ NO_DRIFT, DRIFT = 0, 3
 """Exit codes, so that the command can stand in a pipeline."""
 
 FILES = ("report.json", "drift.png", "index.html")
-"""What is written, the page last: whoever sees it finds the rest beside it."""
+"""What is written, the page last: once it is there, the rest is."""
 
 TILE = 96
 """Pixels that the longer side of an image takes on the page, roughly."""
@@ -258,7 +258,7 @@ def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
         hint = f"--size {side} (resampling one side only can itself look like drift)"
     raise UserError(
         f"the reference's images are {texts[0]} ({reference.path}), the current ones {texts[1]}"
-        f" ({current.path}); bring both to one, say {hint}"
+        f" ({current.path}); bring both to one, e.g. with {hint}"
     )
 
 
@@ -382,7 +382,7 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     for line in page.remarks(outcome):
         print(line)
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
-        print("an AUC below 0.5 says what 0.5 does: the two sides cannot be told apart")
+        print("an AUC below 0.5 means what 0.5 means: the two sides cannot be distinguished")
     if outcome["left_out"]:
         print(f"{len(outcome['left_out']):,} files left out, since they are no usable images")
     if outcome["self_check"] is not None:

@@ -90,7 +90,7 @@ def command(argv: list[str]) -> int:
     except Terminated:
         return _complain(f"terminated{_how_to_go_on(argv)}", TERMINATED)
     except BrokenPipeError:
-        # Whoever read our output is gone; Python must not complain again when it flushes.
+        # The reader of our output is gone; Python must not complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
@@ -189,7 +189,7 @@ def parser() -> OneLineParser:
         each.add_argument(
             "--resume",
             action="store_true",
-            help="go on where it stopped; --out says where, and nothing else is needed",
+            help="go on where it stopped; only --out is needed",
         )
         each.add_argument(
             "--trust",

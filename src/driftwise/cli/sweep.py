@@ -29,7 +29,7 @@ AT_HAND = "digits-cd"
 ENGINES = ("pool", "in-process", "ray")
 SCALE = "small"
 SEEDS = {"smoke": 1, "small": 3, "paper": 3}
-"""how many, where nobody says"""
+"""the default number"""
 THEORY_SEEDS = 5
 SIZES = (
     *("max_per_class", "num_tasks", "class_order", "tasks", "num_drifts", "events", "scope"),

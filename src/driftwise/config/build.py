@@ -139,18 +139,18 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
     warnings = (
         (
             on_buffer and not fixed and not looks_at_pixels(config),
-            "the encoder has trained on the memory's samples, so they look more certain to it than "
+            "the encoder has trained on the buffer's samples, so it is more certain of them than of "
             'fresh ones although nothing drifted: expect false alarms (use reference="held-out")',
         ),
         (
             on_buffer and fixed and asks_learner(config),
-            "the learner has trained on the memory's samples, so it is better at them than at fresh "
+            "the learner has trained on the buffer's samples, so it is better at them than at fresh "
             "ones although nothing drifted: expect false alarms, and harm where there is none (use "
             'reference="held-out")',
         ),
         (
             on_buffer and config.monitor_labels == "unknown" and config.buffer_policy == "balanced",
-            "the memory holds all classes equally often, the stream may not: their mix alone can "
+            "the buffer holds all classes equally often, the stream may not: their mix alone can "
             'raise the alarm (use reference="held-out" or reference="fingerprint")',
         ),
         (
@@ -168,7 +168,7 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
         ),
         (
             draw > settled(config.buffer_size),
-            f"a draw of {draw} samples is larger than the memory, which holds "
+            f"a draw of {draw} samples is larger than the buffer, which holds "
             f"{config.buffer_size}: every step draws all there are",
         ),
     )

@@ -59,7 +59,7 @@ def gently() -> Iterator[Interruption]:
     errors = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
     before = {}
     for number, error in errors.items():
-        # Whoever has asked not to be interrupted (nohup, a shell's background job) is not.
+        # A process that ignores the signal (nohup, a shell's background job) goes on doing so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(
                 number, lambda *_, error=error: interruption.ask(error())
