@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,15 @@ def test_a_folder_that_cannot_predict_gets_one_line(finished: Path, tmp_path: Pa
     whole = (finished / "checkpoint.safetensors").read_bytes()
     (begun / "checkpoint.safetensors").write_bytes(whole[: len(whole) // 2])
     assert "checkpoint.safetensors is damaged" in complaint(lambda: driftwise.load(begun))
+
+
+def test_a_config_with_a_setting_that_no_run_has_is_refused(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    config = json.loads((finished / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "folder": "elsewhere"}))
+    (tmp_path / "run" / "checksums.json").unlink()
+    told = complaint(lambda: driftwise.load(tmp_path / "run"))
+    assert told.startswith(f"{tmp_path / 'run' / 'config.json'}: unknown key 'folder'")
 
 
 def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_path: Path) -> None:

@@ -656,3 +656,26 @@ def test_a_record_says_all_that_the_result_is_made_of_and_nothing_twice() -> Non
     assert "confusion_counts" not in record_to_json(record, is_last=False)["scores"]
     earlier = {**kept, "verdicts": [verdict_to_json(verdict) for verdict in verdicts]}
     assert verdicts_of(earlier) == verdicts_of(kept)
+
+
+def test_a_record_grows_with_the_classes_that_it_speaks_of() -> None:
+    def num_bytes(num_classes: int) -> int:
+        labels = torch.arange(num_classes)
+        scores = metrics.score(
+            torch.eye(num_classes),
+            labels,
+            [(label,) for label in range(num_classes)],
+            task=num_classes,
+        )
+        verdicts = tuple(
+            Verdict(task=num_classes, label=label, drifted=False, score=1 / 3, p_value=1 / 7)
+            for label in range(num_classes)
+        )
+        record = TaskRecord(
+            task=num_classes, verdicts=verdicts, renewed=(), notes=(), scores=scores
+        )
+        return len(json.dumps(record_to_json(record, is_last=True)))
+
+    few, many = num_bytes(100), num_bytes(500)
+    assert many < 6 * few, "not with their square"
+    assert many < 500 * 170, "bytes for each class: verdict, accuracies, F1, counts"

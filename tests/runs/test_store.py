@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -386,6 +388,29 @@ def test_a_link_under_a_name_that_can_be_guessed_leads_no_writing_elsewhere(tmp_
     assert victim.read_text() == "precious"
     assert not (folder / "x.json").is_symlink()
     assert strict_json((folder / "x.json").read_text()) == {"new": 1}
+
+
+def test_writers_that_share_a_process_id_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those in two containers do."""
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.001))
+    failed: list[Exception] = []
+
+    def write() -> None:
+        for number in range(20):
+            try:
+                files.write_json(tmp_path / "x.json", {"number": number})
+            except RunFailure as error:
+                failed.append(error)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert failed == []
+    assert names(tmp_path) == {"x.json"}
 
 
 @pytest.mark.parametrize("kind", ["link to nothing", "link to a file", "pipe"])

@@ -259,6 +259,26 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
     assert told.endswith("start anew with overwrite=True")
 
 
+@pytest.mark.parametrize("kind", ["flip", "cut"])
+def test_no_damage_passes_for_a_checkpoint(kind: str, tmp_path: Path) -> None:
+    stopped(tmp_path)
+    (tmp_path / store.PREVIOUS).unlink()
+    file = tmp_path / store.CHECKPOINT
+    content = file.read_bytes()
+    draw = random.Random(0)
+    header = 8 + int.from_bytes(content[:8], "little")
+    places = [draw.randrange(header) for _ in range(60)]
+    places += [draw.randrange(header, len(content)) for _ in range(60)]
+    for place in places:
+        damaged = bytearray(content)
+        if kind == "flip":
+            damaged[place] ^= 1 << draw.randrange(8)
+        else:
+            del damaged[place:]
+        file.write_bytes(damaged)
+        assert "damaged" in complaint(lambda: read_checkpoint(tmp_path))
+
+
 # --- older formats ------------------------------------------------------------------------------
 
 
