@@ -844,6 +844,36 @@ def test_damaged_arrays_are_empty_and_told_of(tmp_path: Path, damage: bytes | No
     assert warnings == [f"{file} is damaged: what it held of earlier tasks is lost"]
 
 
+def test_a_result_and_a_checkpoint_of_another_run_are_refused(tmp_path: Path) -> None:
+    for name, config in (("one", CONFIG), ("two", {**CONFIG, "lr": 0.2})):
+        with RunFolder.open(tmp_path / name, config) as run:
+            run.save_checkpoint({"of": name})
+            run.write_result({"config": config})
+    (tmp_path / "one" / "checksums.json").unlink()
+    for name in ("result.json", "checkpoint.safetensors"):
+        shutil.copy(tmp_path / "two" / name, tmp_path / "one" / name)
+    with RunFolder.open(tmp_path / "one", CONFIG, resume=True) as run:
+        assert "is the result of another run (lr: 0.2 there, 0.1 here)" in complaint(run.result)
+        assert "is the checkpoint of another run" in complaint(run.load_checkpoint)
+
+
+def test_asking_whether_a_folder_is_busy_disturbs_nobody(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG):
+        assert store.is_busy(tmp_path)
+    with (tmp_path / ".lock").open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)  # as another process that asks at the same moment
+        assert not store.is_busy(tmp_path)
+
+
+def test_a_folder_that_was_removed_and_made_again_is_held_again(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", CONFIG) as run:
+        shutil.rmtree(tmp_path / "run")
+        (tmp_path / "run").mkdir()
+        run.save_checkpoint({"step": 1})
+        assert store.read_config(tmp_path / "run") == CONFIG
+        assert store.is_busy(tmp_path / "run")
+
+
 @pytest.mark.parametrize("complete", [1, 2])
 def test_complete_tasks_without_a_checkpoint_are_refused_but_for_the_first(
     tmp_path: Path, complete: int

@@ -48,6 +48,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path
     return of
 
 
+class StopAfterResuming(StopAt):
+    """Crashes at the n-th step after a task was resumed in its middle."""
+
+    def resumed(self, task: Any, task_state: TaskState, samples: int) -> None:
+        assert samples > 0
+        self._left = self._step
+
+
 @pytest.mark.parametrize(
     ("method", "adaptation"),
     [("er", "fr"), ("er-ace", "amr"), ("der++", "amr"), ("ser", "fr"), ("cls-er", "amr")],
@@ -58,8 +66,11 @@ def test_going_on_in_the_middle_of_a_task_equals_never_having_stopped(
     undisturbed = whole(method, adaptation)
     wanted = config(method, adaptation)
     moments = random.Random(f"{method} {adaptation}")
-    for task, last in ((1, 20), (2, 20)):
-        crash = StopAt(task, moments.randint(2, last))
+    for crash in (
+        StopAt(1, moments.randint(2, 20)),
+        StopAt(2, moments.randint(2, 20)),
+        StopAfterResuming(2, moments.randint(2, 5)),
+    ):
         with pytest.raises(Stop):
             run(wanted, tmp_path / "run", resume=True, listener=crash, saving=EVERY_STEP)
     run(wanted, tmp_path / "run", resume=True, saving=EVERY_STEP)

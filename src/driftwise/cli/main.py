@@ -159,12 +159,12 @@ def parser() -> OneLineParser:
     )
     top.add_argument("--version", action="version", version=f"driftwise {driftwise.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    out = {
+    out: dict[str, Any] = {
         "type": folder,
         "metavar": "FOLDER",
         "help": "folder for what is written (default: under runs/)",
     }
-    overwrite = {"action": "store_true", "help": "throw earlier runs away"}
+    overwrite: dict[str, Any] = {"action": "store_true", "help": "throw earlier runs away"}
 
     demo = add_command(
         commands, "demo", _demo, "the embedded benchmark, three adaptations side by side"
