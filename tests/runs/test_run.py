@@ -510,6 +510,13 @@ def test_images_of_drifted_classes_are_kept_before_and_after(finished: Path) -> 
     assert not torch.equal(samples["before"], samples["after"])
 
 
+def test_classes_that_come_back_labelled_are_known_again(tmp_path: Path) -> None:
+    config = quick(recurring_in_training=True, adaptation="vanilla", detector="oracle")
+    result = run(config, tmp_path / "run")
+    assert {(r["task"], r["class"]) for r in result["renewals"]} == {(3, c) for c in range(4)}
+    assert result["detection"]["num_stable_checks"] == len(result["verdicts"]) - 4
+
+
 # --- a custom network ---------------------------------------------------------------------
 
 
