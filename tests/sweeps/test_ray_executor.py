@@ -24,7 +24,7 @@ import pytest
 from run_tools import complaint, lasting
 from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 
-from driftwise.runs.interrupt import Terminated
+from driftwise.runs.saving import Terminated
 from driftwise.runs.store import CHECKPOINT, LOCK, is_busy
 from driftwise.sweeps.plan import FAILURES, RUNS
 from driftwise.sweeps.ray_executor import OnRay

@@ -37,8 +37,8 @@ def test_training_settings_are_those_of_the_nominal_buffer(
 ) -> None:
     row = PAPER["cifar10-cd", method, buffer_size]
     config = scale.apply(config_of("cifar10-cd", buffer_size, method))
-    assert (config.lr, config.batch_size) == (row.training["lr"], row.training["batch_size"])
-    for name, value in row.options.items():
+    assert (config.lr, config.batch_size) == (row.values["lr"], row.values["batch_size"])
+    for name, value in row.options["method"].items():
         assert config.options["method"][name] == value
 
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from driftwise.config import registry
-from driftwise.config.learners import make_learner
-from driftwise.config.own_network import refuse_without_features
+from driftwise.config.learners import make_learner, refuse_without_features
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings

@@ -24,7 +24,7 @@ from driftwise.live.priority import yield_to_predictions
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window
 from driftwise.protocols import AdaptationContext
-from driftwise.runs.task_state import verdict_from
+from driftwise.runs.result import verdict_from
 from driftwise.stats.fraction import estimate_shares
 from driftwise.types import AdaptationResult, Samples, Verdict
 

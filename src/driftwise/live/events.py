@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from driftwise.config.own_network import first_line
+from driftwise.config.learners import first_line
 from driftwise.errors import RunFailure, UserError, unknown_name
 from driftwise.files import JSON
 from driftwise.runs.store import RunFolder

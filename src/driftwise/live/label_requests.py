@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.config.own_network import first_line
+from driftwise.config.learners import first_line
 from driftwise.errors import UserError
 from driftwise.live.inputs import UNKNOWN, labels_from
 from driftwise.live.priority import PREDICTIONS_FIRST

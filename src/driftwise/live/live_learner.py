@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from driftwise.config import registry
 from driftwise.config.custom import is_import_path
-from driftwise.config.own_network import first_line
+from driftwise.config.learners import first_line
 from driftwise.errors import RunFailure, UserError, warn_caller
 from driftwise.learner import Learner
 from driftwise.live.components import build_components, can_grow, num_outputs_of

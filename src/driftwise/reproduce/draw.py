@@ -73,11 +73,11 @@ def draw_theory(
     out: Path, benchmark: str, seeds: Sequence[int], progress: Progress | None
 ) -> Drawn:
     """The theorems, measured on a network that is trained for it."""
-    from driftwise.config.benchmarks import Tell
+    from driftwise.config.benchmarks import Notify
     from driftwise.reproduce.theory import reproduce_theory
 
     folder = folder_in(out, f"theory-{benchmark}")
-    files = reproduce_theory(folder, benchmark, seeds, Tell(progress=progress))
+    files = reproduce_theory(folder, benchmark, seeds, Notify(progress=progress))
     return Drawn(files=tuple(files), text="\n".join(map(str, files)))
 
 

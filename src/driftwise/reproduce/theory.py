@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.config import registry
-from driftwise.config.benchmarks import QUIET, Tell
+from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import assemble, load_data
 from driftwise.config.learners import network_maker, pick_device
 from driftwise.config.presets import resolve, settled
@@ -74,13 +74,13 @@ def theory_config(benchmark: str) -> RunConfig:
 
 
 def reproduce_theory(
-    out: Path, benchmark: str, seeds: Sequence[int], tell: Tell = QUIET
+    out: Path, benchmark: str, seeds: Sequence[int], notify: Notify = QUIET
 ) -> list[Path]:
     """Measure, write `theory.json` and the figures below `out`; the files."""
     from driftwise.reproduce.theory_figures import draw_theory
 
     figures = folder_in(out, "figures")
-    measured = measure_theory(theory_config(benchmark), seeds, tell=tell)
+    measured = measure_theory(theory_config(benchmark), seeds, notify=notify)
     files = [out / "theory.json"]
     write_json(files[0], measured)
     for image in draw_theory(measured):
@@ -99,7 +99,7 @@ def measure_theory(
     after_steps: Sequence[int] = (0, 10, 100),
     repeats: int = 500,
     data: Dataset | None = None,
-    tell: Tell = QUIET,
+    notify: Notify = QUIET,
 ) -> dict[str, JSON]:
     """What the theorems speak of, as plain data.
 
@@ -111,13 +111,13 @@ def measure_theory(
     config = resolve(
         dataclasses.replace(config, adaptation="vanilla", detector="oracle", seed=seeds[0])
     )
-    dataset = load_data(config, tell) if data is None else data
+    dataset = load_data(config, notify) if data is None else data
     moments: list[dict[str, JSON]] = []
     first: DriftLoop | None = None
     for number, seed in enumerate(seeds):
-        if tell.progress is not None:
-            tell.progress("measuring", number, len(seeds))
-        assembly = assemble(dataclasses.replace(config, seed=seed), dataset, tell=tell)
+        if notify.progress is not None:
+            notify.progress("measuring", number, len(seeds))
+        assembly = assemble(dataclasses.replace(config, seed=seed), dataset, notify=notify)
         first = first or assembly
         moments += _measure_seed(assembly, torch.tensor(shares), frozenset(after_steps))
     assert first is not None, "there is at least one seed"

@@ -49,7 +49,7 @@ _DTYPES = {
 
 
 def flatten(state: object) -> tuple[dict[str, Tensor], JSON]:
-    """The tensors of a state, copied and by name, and the JSON tree that says where they stand.
+    """The tensors of a state, copied and by name, and the JSON tree of their places.
 
     A tensor's name is its path as Python would write it, which no two places share. The tree marks
     every container, because JSON alone confuses tuples with lists and int keys with str keys.
@@ -180,7 +180,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def _digest(format: int, tree: JSON, tensors: Mapping[str, Tensor]) -> str:
-    """Of all that a file says: what stands where, and every byte of every tensor."""
+    """Of all that a file holds: the tree, and every byte of every tensor."""
     digest = hashlib.sha256(json.dumps([format, tree]).encode())
     for name in sorted(tensors):
         tensor = tensors[name]

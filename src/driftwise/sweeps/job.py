@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from driftwise.config.custom_source import in_one_line
+from driftwise.config.custom import in_one_line
 from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure, UserError
 from driftwise.runs.listeners import Silent
@@ -101,13 +101,13 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
 
 
 def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
-    from driftwise.config.benchmarks import Tell
+    from driftwise.config.benchmarks import Notify
     from driftwise.config.build import as_begun, assemble
     from driftwise.runs.run import run_in
 
     folder = Path(job.folder)
     config = as_begun(RunConfig(**job.config), folder)
-    assembly = assemble(config, tell=Tell(warn=warn))
+    assembly = assemble(config, notify=Notify(warn=warn))
     with RunFolder.open(folder, _as_begun(folder, assembly.config), resume=True) as held:
         if is_damaged(folder):
             (folder / RESULT).unlink()

@@ -14,8 +14,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from driftwise.config.custom import is_import_path
-from driftwise.config.custom_source import NO_SOURCE
+from driftwise.config.custom import NO_SOURCE, is_import_path
 from driftwise.config.fields import fields_of
 from driftwise.config.files import OWN_DATA
 from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve

@@ -18,7 +18,7 @@ from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.files import reason
-from driftwise.runs.interrupt import Terminated, gently
+from driftwise.runs.saving import Terminated, gently
 from driftwise.sweeps.executors import Engine, cores
 from driftwise.sweeps.job import Job, Outcome, perform
 

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any
 
-from driftwise.runs.interrupt import Terminated
+from driftwise.runs.saving import Terminated
 from driftwise.sweeps.job import Job, perform
 
 LAST_SECONDS = 5.0
