@@ -21,7 +21,7 @@ from driftwise.report.parse import DamagedError
 from driftwise.report.read import shapes_in, tensors_in
 from driftwise.report.run import Floats, Run
 from driftwise.report.sweeps import Sweep
-from driftwise.reproduce.notes import remark
+from driftwise.reproduce.charts import remark
 
 FEATURES = "features.safetensors"
 MOST_POINTS = 10_000
