@@ -192,13 +192,17 @@ def nothing_but_undrifted(place: Place) -> bool:
 
 
 UNFINISHED: list[tuple[dict[str, Any], Callable[[Place], bool], list[str]]] = [
-    ({"buffers": [500]}, lambda p: p["adaptation"] != "vanilla", ["accuracy", "cost", "radar"]),
+    ({"methods": ["er"]}, lambda p: p["adaptation"] != "vanilla", ["accuracy", "cost", "radar"]),
     (
         {},
         lambda p: (p["buffer_size"], p["adaptation"]) == (500, "amr"),
         ["accuracy", "cost", "radar"],
     ),
-    ({"seeds": 1}, lambda p: p["method"] == "er", ["accuracy", "gain", "cost", "radar"]),
+    (
+        {"seeds": 1, "buffers": [500]},
+        lambda p: p["method"] == "er",
+        ["accuracy", "gain", "cost", "radar"],
+    ),
     ({"methods": ["er"]}, nothing_but_undrifted, []),
     ({}, lambda _: False, []),
     ({"drifts": []}, lambda _: True, ["accuracy"]),

@@ -18,7 +18,7 @@ from driftwise.config.presets import resolve
 from driftwise.datasets import paths
 from driftwise.datasets.catalogue import KNOWN
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.notes import scale_words
+from driftwise.reproduce.charts import scale_words
 from driftwise.reproduce.paper_table import paper_table
 from driftwise.sweeps import plan as plans
 from driftwise.sweeps.grid import Grid

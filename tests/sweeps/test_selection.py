@@ -4,7 +4,7 @@ import pytest
 from run_tools import complaint
 from sweep_tools import tiny_plan
 
-from driftwise.sweeps.selection import chosen
+from driftwise.sweeps.plan import chosen
 
 PLAN = tiny_plan(
     axes={
