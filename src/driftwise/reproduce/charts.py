@@ -70,7 +70,7 @@ def chart(
         figure=grid.figure,
         title=f"{what}, {where}",
         caption=caption,
-        alt=f"{alt} {'; '.join(words)}.",
+        alt=f"{alt} {'; '.join(filter(None, words))}.",
         notes=notes,
     )
 

@@ -59,7 +59,7 @@ class Question:
     test: Test
     tables: tuple[str, ...] = ()
     """published tables that the same test decides"""
-    published: str = "the tables do not tell"
+    published: str = "not in the tables"
     """what else the paper has about it"""
     wanted: Callable[[Done], bool] = Done.varies_only
     varied: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ QUESTIONS = (
         "features (mmd) nearly all.",
         rule=f"ks finds less than {HALF:.0%}, mmd at least {NEARLY_ALL:.0%} of the drifted classes",
         test=findings.natural_drifts,
-        published="told in words alone: about 50 %, and nearly all",
+        published="in words alone: about 50 %, and nearly all",
         wanted=findings.is_natural,
         varied=("detector", "options.detector"),
     ),
@@ -140,7 +140,7 @@ QUESTIONS = (
     ),
     Question(
         key="own-concepts",
-        text="Realignment does not live on a concept that all drifted classes share: it keeps up "
+        text="Realignment does not depend on a concept that all drifted classes share: it keeps up "
         "with full relearning where every class drifts by its own.",
         rule=f"amr - fr is lower than with a shared concept by at most {MARGIN:g} point",
         test=findings.own_concepts,
@@ -155,7 +155,7 @@ QUESTIONS = (
         "its true-positive rate falls from 1 to 0, and at most that much as its false-positive "
         "rate rises from 0 to 1",
         test=findings.detector_errors,
-        published="told in words alone",
+        published="in words alone",
         wanted=findings.is_of_detector_errors,
         varied=("options.detector.tpr", "options.detector.fpr"),
     ),

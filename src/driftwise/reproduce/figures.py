@@ -257,9 +257,9 @@ def severity_panels(
             line = [p for p in here if p.adaptation == name and p.faa is not None]
             known = {_severity(point): point.faa for point in line}
             stats = [known.get(severity) for severity in severities]
-            look = styles[name]
+            form = styles[name]
             means, spreads = means_and_spreads(stats)
-            draw_band(panel, severities, means, spreads, look.colour, **look.line_options(4.5))
+            draw_band(panel, severities, means, spreads, form.colour, **form.line_options(4.5))
             for point in line:
                 if point.faa is not None:
                     mark_point(panel, point, _severity(point), point.faa.mean)
@@ -352,7 +352,7 @@ def detector_map(points: Sequence[GridPoint], sweep: Sweep) -> Drawing | None:
         y="rate of drifts found",
         finish=lambda grid: grid.add_colour_bar(_COLOURS, low, high, "final accuracy (%)"),
         caption="Final average accuracy in percent, mean over seeds, where the detector finds a "
-        "given share of the drifts and raises a given share of false alarms; below it the labels "
+        "given fraction of the drifts and raises a given fraction of false alarms; below it the labels "
         "that adaptation requested. Hatched: not run yet."
         + (f" For comparison: {rest}." if rest else ""),
         alt="Heat maps of final accuracy;",

@@ -530,7 +530,8 @@ def detector_csv(sweep: Sweep) -> str:
             continue
         faa = cell.stat(lambda run: run.faa)
         line += [len(cell.runs), *((None, None) if faa is None else (faa.mean, faa.sd))]
-        line += [cell.mean(lambda run, name=name: run.detection.get(name)) for name in RATES]
+        line += [cell.mean(lambda run: run.detection.get("tpr"))]
+        line += [cell.mean(lambda run: run.detection.get("fpr"))]
         lines.append([*line, cell.mean(lambda run: run.labels.get("adaptation")), cell.not_adapted])
     return csv_text(lines)
 

@@ -45,7 +45,7 @@ def mean_gradient(network: nn.Module, x: Tensor, y: Tensor, *, batch_size: int =
     total = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=torch.float64)
     # A network that draws random numbers even now draws the same ones for every set of samples.
     with _evaluating(network), torch.enable_grad(), rng.as_global(rng.fork(0, "theory")):
-        for some_x, some_y in zip(x.split(batch_size), y.split(batch_size), strict=True):
+        for some_x, some_y in zip(*(torch.split(each, batch_size) for each in (x, y)), strict=True):
             buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
             logits = functional_call(network, {**parameters, **buffers}, (some_x,))
             loss = cross_entropy(logits.float(), some_y, reduction="sum")

@@ -91,8 +91,10 @@ class Overview:
         self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
 
     def _update(self) -> None:
-        counts = {"completed": self._done, "total": self._total}
-        self._bars.update(self._all, description="runs", detail=self._status(), **counts)
+        status = self._status()
+        self._bars.update(
+            self._all, description="runs", completed=self._done, total=self._total, detail=status
+        )
 
     def _status(self) -> str:
         parts = [f"{self._done}/{self._total} done"]
