@@ -267,17 +267,17 @@ CONTRACTS = {
     (
         "detector",
         "Silent",
-    ): "one verdict for each class it is asked about, [0, 1]; it gave none for",
-    ("detector", "Chatters"): "it gave some for [7], which nobody asked about",
-    ("detector", "Repeats"): "it gave several for one class",
+    ): "one verdict for each class it is asked about, [0, 1]; it gave verdicts for []",
+    ("detector", "Chatters"): "it gave verdicts for [",
+    ("detector", "Repeats"): "it gave verdicts for [",
     (
         "detector",
         "Booleans",
-    ): "must return a list of Verdict, one for each class; got a list with a",
+    ): "must return a list of Verdict, one for each class; got [",
     (
         "detector",
         "Unsure",
-    ): "drifted must be True, False, or None where nobody can say; got 'maybe'",
+    ): "drifted must be True, False, or None where it is not testable; got 'maybe'",
     ("detector", "Nan"): "score of class 0 is nan",
     ("adaptation", "NoRepair"): "must have a method adapt(self, drifted, context)",
     ("adaptation", "RepairsNothing"): "RepairsNothing.adapt must return an AdaptationResult; it",

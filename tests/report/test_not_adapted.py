@@ -22,8 +22,7 @@ from driftwise.report.index_page import write_index
 from driftwise.report.words import overview
 from driftwise.reproduce.claims import claims
 from driftwise.reproduce.figures import draw_paper_figures
-from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
-from driftwise.reproduce.paper_table import paper_table
+from driftwise.reproduce.paper_table import cell_by_cell, like_the_paper, paper_table
 
 UNTESTABLE = [{"task": 2, "class": label, "drifted": None} for label in (0, 1)]
 NOTE = "not adapted: 2 of 2 checks untestable"

@@ -180,8 +180,7 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     from driftwise.reproduce.draw import draw
     from driftwise.runs.store import is_finished
     from driftwise.sweeps.display import Overview
-    from driftwise.sweeps.plan import RUNS, write_plan
-    from driftwise.sweeps.selection import chosen
+    from driftwise.sweeps.plan import RUNS, chosen, write_plan
     from driftwise.sweeps.sweep import carry_out
 
     if arguments.retries < 0:
@@ -196,14 +195,14 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     file = write_plan(plan, out, overwrite=arguments.overwrite, warn=damage.append)
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
-        overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
+        overview.log(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
         for line in damage:
             overview.warn(line)
         for line in warnings:
-            overview.say(f"warning: {line}")
+            overview.log(f"warning: {line}")
         with _engine(arguments, runs, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
-        overview.say("drawing")
+        overview.log("drawing")
         drawn = draw(file, overview.warn)
     outcome = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}
     outcome |= {"page": str(drawn.page), "files": [str(path) for path in drawn.files]}

@@ -1,15 +1,78 @@
-"""What figures of a sweep print beside its numbers: scale, progress, gaps and marks."""
+"""The one way in which figures of a sweep are drawn, and the notes that they carry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from driftwise.report import style
 from driftwise.report.cells import MARK, mark, notes_below
+from driftwise.report.facets import Drawing, Facets, facets
 from driftwise.report.sweeps import Sweep
 from driftwise.reproduce.places import GridPoint, buffer_words, drift_words
+
+Key = TypeVar("Key")
+
+
+def chart(
+    what: str,
+    where: str,
+    keys: Sequence[Key],
+    size: tuple[float, float],
+    draw: Callable[[Axes, Key], str],
+    *,
+    columns: int = 3,
+    projection: str = "rectilinear",
+    titles: Sequence[str] = (),
+    x: str | None = None,
+    y: str | Sequence[str] = "",
+    share_x: bool = True,
+    finish: Callable[[Facets], None] = lambda _: None,
+    headline: str = "",
+    legend: Sequence[Artist] = (),
+    caption: str,
+    alt: str,
+    notes: str,
+) -> Drawing:
+    """A figure with a panel per key.
+
+    Args:
+        what: the figure shows.
+        where: the setting that it shows it for.
+        keys: one per panel, row by row.
+        size: width and height of a panel in inches.
+        draw: draws a panel; returns what it shows, in words.
+        columns: panels side by side at most.
+        projection: of all panels.
+        titles: of the first row of panels.
+        x: label of the x axes; None: `draw` labels all axes.
+        y: label of the y axes, the same or one per row.
+        share_x: whether only the lowest panels show the numbers of their x axis.
+        finish: called with the panels before the legend is added.
+        headline: above the legend; empty: `what`.
+        legend: its entries.
+        caption: how to read it.
+        alt: the start of the alternative text; the words of all panels follow.
+        notes: below the figure.
+    """
+    grid = facets(len(keys), size, columns=columns, projection=projection)
+    words = [draw(panel, key) for panel, key in zip(grid.panels, keys, strict=True)]
+    for panel, title in zip(grid.panels, titles, strict=False):
+        panel.set_title(title)
+    if x is not None:
+        grid.label(x, y, share_x=share_x)
+    finish(grid)
+    grid.add_legend(legend, f"{headline or what}: {where}")
+    return Drawing(
+        figure=grid.figure,
+        title=f"{what}, {where}",
+        caption=caption,
+        alt=f"{alt} {'; '.join(filter(None, words))}.",
+        notes=notes,
+    )
 
 
 def scale_words(sweep: Sweep, points: Iterable[GridPoint]) -> str:
