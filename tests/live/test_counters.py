@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tools import digits, live_learner, play
 
-from driftwise.live.reporter import COUNTERS, GAUGES, PREFIX, Counters
+from driftwise.live.reporter import COUNTERS, GAUGES, PREFIX, prometheus_text
 
 LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*) (\S+)")
 
@@ -30,10 +30,7 @@ def parsed(text: str) -> dict[str, tuple[str, str, float]]:
 
 @given(count=st.integers(min_value=0, max_value=2**53), share=st.floats(min_value=0, max_value=1))
 def test_every_digit_of_a_count_and_of_a_share_is_written(count: int, share: float) -> None:
-    counters = Counters()
-    counters.add("samples_total", count)
-    counters.set("accuracy_recent", share)
-    text = counters.text()
+    text = prometheus_text({"samples_total": count, "accuracy_recent": share})
     assert f"\n{PREFIX}samples_total {count}\n" in text
     assert parsed(text)[f"{PREFIX}accuracy_recent"][2] == share
 

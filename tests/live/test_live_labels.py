@@ -16,7 +16,7 @@ from test_live_drift import engine_of
 
 import driftwise
 from driftwise.live.engine import BatchOutcome
-from driftwise.live.label_requests import Request
+from driftwise.live.labels import Request
 from driftwise.live.reporter import Observation
 
 
@@ -319,15 +319,15 @@ def test_samples_that_were_rehearsed_by_a_predicted_label_are_not_monitored() ->
     play(mine, stream, samples=150)
     mine.observe(stream.images[150:200])
     engine = engine_of(mine)
-    monitored, outcome = engine.window.predicted, BatchOutcome()
-    labels = engine._label_source(outcome, (0,), engine.window.labelled, 150)
+    monitored, outcome = engine.window.predicted, BatchOutcome(next_id=150)
+    labels = engine._label_source(outcome, (0,), engine.window.labelled)
     unlabelled = labels.unlabelled()
     assert unlabelled.ids.tolist() == list(range(150, 200))
     before = monitored.state_dict()
     assert torch.isin(before["collected"]["ids"], unlabelled.ids).any()
     batch = replace(unlabelled[:20], labels=torch.from_numpy(stream.labels[150:170]))
     task = engine._task((0,), engine.window.labelled)
-    engine._context(engine.components.labelled, task, labels, outcome).rehearse(batch)
+    engine._context(engine.handlers[0], task, labels, outcome).rehearse(batch)
     for queue in ("collected", "current"):
         assert not torch.isin(monitored.state_dict()[queue]["ids"], batch.ids).any()
     assert labels.unlabelled().ids.tolist() == list(range(170, 200))

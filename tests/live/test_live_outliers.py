@@ -16,7 +16,7 @@ from test_live_saving import state_of
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.live.input_statistics import InputStatistics
+from driftwise.live.inputs import InputStatistics
 from driftwise.live.reporter import Observation
 
 

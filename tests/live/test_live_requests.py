@@ -10,8 +10,8 @@ import torch
 from test_window import NOTHING, samples
 from torch import Tensor
 
-from driftwise.live.label_requests import Inbox, LabelRequester, Request
-from driftwise.live.label_source import MIN_FRESH, LiveLabels
+from driftwise.live.labels import Inbox, LabelRequester, Request
+from driftwise.live.labels import MIN_FRESH, LiveLabels
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import Window
 from driftwise.metrics import Ledger

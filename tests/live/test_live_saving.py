@@ -28,7 +28,7 @@ import driftwise
 from driftwise.errors import RunFailure
 from driftwise.live.engine import LiveEngine
 from driftwise.live.events import Event
-from driftwise.live.label_requests import Request
+from driftwise.live.labels import Request
 from driftwise.runs import store
 
 

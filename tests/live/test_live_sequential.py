@@ -46,9 +46,9 @@ def test_a_drift_is_dated_and_realigned_with_samples_that_came_since() -> None:
     assert seen.drifted == seen.adapted == (0,)
     assert start > stream.turn + 20
     assert mine._engine is not None
-    components = mine._engine.components
-    onset = monitor_of(components.labelled).onset(0)
-    ids = components.learner.buffer.samples_of(0).ids
+    engine = mine._engine
+    onset = monitor_of(engine.handlers[0]).onset(0)
+    ids = engine.learner.buffer.samples_of(0).ids
     assert onset is not None
     assert int(ids.min()) >= onset, "none from before the drift as it was dated"
     assert int(ids.min()) < start - 15, "and not only those since the last sample that was watched"

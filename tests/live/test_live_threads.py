@@ -15,11 +15,10 @@ from live_tools import digits, live_learner, small_network
 from run_tools import complaint
 from test_live_drift import engine_of
 
-from driftwise.live import components
-from driftwise.live import live_learner as live_module
+from driftwise.live import engine as engine_module
 from driftwise.live.engine import LiveEngine
-from driftwise.live.priority import FAST_SWITCHING, PREDICTIONS_FIRST, PredictionPriority
-from driftwise.live.snapshot import NetworkSnapshots
+from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, PredictionPriority
+from driftwise.live.concurrency import NetworkSnapshots
 
 
 def test_every_answer_is_that_of_one_snapshots_network_never_of_a_mix() -> None:
@@ -194,7 +193,7 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("driftwise.live.priority.time.thread_time", lambda: clock[0])
+    monkeypatch.setattr("driftwise.live.concurrency.time.thread_time", lambda: clock[0])
     priority, begun = PredictionPriority(), threading.Event()
 
     def predict(seconds: float) -> None:
@@ -253,18 +252,18 @@ def test_a_prediction_waits_for_the_parts_to_be_made_and_for_no_step(
 ) -> None:
     mine, stream = live_learner(small_network(10), lr=0.1), digits(0, turn=None)
     making, may_step, answered = (threading.Event() for _ in range(3))
-    build_components, observe = components.build_components, LiveEngine.observe
+    build_learner, observe = engine_module.build_learner, LiveEngine.observe
 
     def make(*arguments: Any) -> Any:
         making.set()
         time.sleep(0.2)  # whoever predicts comes now, and waits
-        return build_components(*arguments)
+        return build_learner(*arguments)
 
     def held(*arguments: Any, **named: Any) -> Any:
         assert may_step.wait(30)
         return observe(*arguments, **named)
 
-    monkeypatch.setattr(live_module, "build_components", make)
+    monkeypatch.setattr(engine_module, "build_learner", make)
     monkeypatch.setattr(LiveEngine, "observe", held)
     batch = stream.images[:20], stream.labels[:20] % 4
     first = threading.Thread(target=mine.observe, args=batch, daemon=True)

@@ -18,7 +18,7 @@ from test_live_labels import Oracle, learned_then_silent
 import driftwise
 from driftwise.drift_handler import DriftHandler
 from driftwise.live.engine import LiveEngine
-from driftwise.live.label_requests import Request
+from driftwise.live.labels import Request
 from driftwise.live.settings import to_json
 from driftwise.live.window import Window
 from driftwise.protocols import AdaptationContext
@@ -118,7 +118,7 @@ def test_what_follows_a_repair_waits_for_checks_that_can_judge_it(
 
     def follow_up(handler: DriftHandler, context: AdaptationContext) -> tuple[str, ...]:
         engine = engine_of(mine)
-        asked.append((handler is engine.components.labelled, engine.window.labelled.has_current))
+        asked.append((handler is engine.handlers[0], engine.window.labelled.has_current))
         return ()
 
     monkeypatch.setattr(DriftHandler, "follow_up", follow_up)
@@ -169,7 +169,11 @@ def test_a_folder_from_before_a_setting_was_there_is_loaded_with_its_default(
         earlier.setattr(
             "driftwise.live.live_learner.to_json", lambda *parts: forget(to_json(*parts))
         )
-        earlier.setattr(LiveEngine, "state_dict", lambda self: lose(state(self)))
+        earlier.setattr(
+            LiveEngine,
+            "state_dict",
+            lambda self: {**(all_ := state(self)), "upkeep": lose(all_["upkeep"])},
+        )
         with live_learner(folder=tmp_path / "kept") as mine:
             play(mine, stream, samples=200)
     assert "catch_up_steps" not in (tmp_path / "kept" / "config.json").read_text()

@@ -180,7 +180,7 @@ def test_numbers_may_be_written_now_and_then_and_events_are_written_always(
 
 
 def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
-    class Broken:
+    class Broken(Sink):
         def write(self, numbers: Any, step: int) -> None:
             raise ConnectionError("no network")
 
@@ -191,7 +191,7 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
             raise ConnectionError("no network")
 
     mine, stream = live_learner(), digits(0)
-    mine.on("*", Sink(Broken(), every=1))
+    mine.on("*", Broken(every=1))
     (seen,) = play(mine, stream, samples=10)
     assert any("ConnectionError: no network" in note for note in seen.notes)
     assert "driftwise_callback_failures_total 2\n" in mine.counters  # classes, observed

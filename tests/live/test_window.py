@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same_state import same
 
-from driftwise.live.sample_queue import (
-    ClassCounts,
+from driftwise.live.window import (
     SampleQueue,
     no_samples,
     occurrences,
@@ -103,14 +102,6 @@ def test_samples_taken_out_of_a_queue_are_returned_and_gone() -> None:
     assert queue.remove_classes([1, 7]).ids.tolist() == [1]
     assert queue.samples().ids.tolist() == [0, 3]
     assert len(queue) == 2
-
-
-def test_samples_are_counted_by_class() -> None:
-    counts = ClassCounts()
-    counts.add(torch.tensor([2, 2, 0]))
-    counts.add(torch.tensor([2, 5]))
-    assert counts.at(torch.tensor([2, 0, 7])).tolist() == [3, 1, 0]
-    assert [counts.of(label) for label in (0, 2, 5, 99)] == [1, 3, 1, 0]
 
 
 def test_the_first_samples_of_a_class_say_what_it_looked_like_and_later_ones_how_it_looks() -> None:
@@ -217,7 +208,7 @@ def test_a_window_is_saved_and_loaded_as_it_is() -> None:
         for some in (window.labelled, window.predicted):
             for label in some.complete():
                 some.take_reference(label)
-    window.request(window.requestable(0)[:3])
+    window.request(window.unlabelled_since(window.since(0))[:3])
     window.unchanged_until([1], 300)
     other.load_state_dict(window.state_dict())
     assert same(other.state_dict(), window.state_dict())
