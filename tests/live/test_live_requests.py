@@ -10,8 +10,7 @@ import torch
 from test_window import NOTHING, samples
 from torch import Tensor
 
-from driftwise.live.labels import Inbox, LabelRequester, Request
-from driftwise.live.labels import MIN_FRESH, LiveLabels
+from driftwise.live.labels import MIN_FRESH, Inbox, LabelRequester, LiveLabels, Request
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import Window
 from driftwise.metrics import Ledger

@@ -16,9 +16,13 @@ from run_tools import complaint
 from test_live_drift import engine_of
 
 from driftwise.live import engine as engine_module
+from driftwise.live.concurrency import (
+    FAST_SWITCHING,
+    PREDICTIONS_FIRST,
+    NetworkSnapshots,
+    PredictionPriority,
+)
 from driftwise.live.engine import LiveEngine
-from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, PredictionPriority
-from driftwise.live.concurrency import NetworkSnapshots
 
 
 def test_every_answer_is_that_of_one_snapshots_network_never_of_a_mix() -> None:

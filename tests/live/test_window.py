@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same_state import same
 
+from driftwise.live.settings import LiveSettings
 from driftwise.live.window import (
+    MAX_CHECKED,
+    MonitoredSamples,
     SampleQueue,
+    Window,
     no_samples,
     occurrences,
     with_labels,
 )
-from driftwise.live.settings import LiveSettings
-from driftwise.live.window import MAX_CHECKED, MonitoredSamples, Window
 from driftwise.types import Samples
 
 NOTHING = no_samples((2,), torch.float32)
