@@ -31,15 +31,12 @@ from campaigns import (
     complaint_about,
     damaged_files,
     full_at_calls,
-    full_once_each,
     killed_at_calls,
     killed_at_random,
-    killed_in_mixtures,
     killed_twice,
-    live_mixtures,
-    mixtures,
     undisturbed,
 )
+from fault_mixtures import full_once_each, killed_in_mixtures, live_mixtures, mixtures
 from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences
 
 from driftwise.files import CHECKSUMS
