@@ -121,8 +121,8 @@ def killed_in_mixtures(
         work, number = next(works), number + 1
         folder = top / f"mixture-{number}"
         end = attempt(work.words(folder / "tried"))
-        if end.code == 2 or "driftwise.errors.UserError" in end.told:
-            tell(f"{work}: refused: {end.told.strip().splitlines()[-1]}")
+        if end.code == 2 or "driftwise.errors.UserError" in end.stderr:
+            tell(f"{work}: refused: {end.stderr.strip().splitlines()[-1]}")
             continue
         tell(f"{work}")
         for case in killed_at_random(work, folder, moments=min(each, left), seed=seed):

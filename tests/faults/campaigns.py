@@ -33,7 +33,7 @@ def undisturbed(work: Work | LiveWork, folder: Path) -> End:
     """A run to compare with; a live learner that is not even saved before its end."""
     work = dataclasses.replace(work, saves=0) if isinstance(work, LiveWork) else work
     end = attempt(work.words(folder))
-    assert end.code == 0, end.told
+    assert end.code == 0, end.stderr
     return end
 
 
@@ -41,7 +41,7 @@ def change_calls(work: Work | LiveWork, folder: Path) -> list[str]:
     """Every change that a run makes to its files, in order: what is done, and to which file."""
     log = folder.with_name("calls.log")
     end = attempt(work.words(folder), trouble=Trouble(folder=str(folder), log=str(log)))
-    assert end.code == 0, end.told
+    assert end.code == 0, end.stderr
     return lines_of(log)
 
 
@@ -51,10 +51,10 @@ def lines_of(log: Path) -> list[str]:
 
 
 def _gone_on(work: Work | LiveWork, folder: Path, whole: Path) -> str:
-    """What is wrong once a run has been gone on with to its end."""
+    """What is wrong once a run has been resumed to its end."""
     end = attempt(work.words(folder))
     if end.code != 0:
-        return f"going on ended with {end.code}: {end.told}"
+        return f"the resumed run ended with {end.code}: {end.stderr}"
     return "differs: " + ", ".join(found) if (found := differences(folder, whole)) else ""
 
 
@@ -75,7 +75,7 @@ def killed_at_random(
         while left and not fault:
             end = attempt(work.words(folder), kill_after=draw.uniform(0.0, usual))
             if end.code >= 0:
-                fault = f"ended with {end.code}: {end.told}" if end.code else ""
+                fault = f"ended with {end.code}: {end.stderr}" if end.code else ""
                 break
             left -= 1
             places.append(whereabouts(folder))
@@ -100,7 +100,7 @@ def killed_at_calls(
         trouble = Trouble(folder=str(folder), log=f"{folder}.log", kind="kill", call=call)
         end, fault = attempt(work.words(folder), trouble=trouble), ""
         if end.code != -9:
-            fault = f"ended with {end.code}: {end.told}"
+            fault = f"ended with {end.code}: {end.stderr}"
         elif found := broken(folder):
             fault = f"broken: {', '.join(found)}"
         fault = fault or _gone_on(work, folder, whole)
@@ -163,10 +163,10 @@ def complaint_about(
         spared = place.startswith(("link", "unlink"))
         return "" if spared else "went on although a write had failed"
     if end.code != (1 if begun else 2):
-        return f"ended with {end.code}: {end.told}"
-    if end.told.count("\n") != 1 or not end.told.startswith("driftwise: "):
-        return f"expected one line, it said {end.told!r}"
-    return "" if reason in end.told else f"said {end.told!r}"
+        return f"ended with {end.code}: {end.stderr}"
+    if end.stderr.count("\n") != 1 or not end.stderr.startswith("driftwise: "):
+        return f"expected one line, it wrote {end.stderr!r}"
+    return "" if reason in end.stderr else f"wrote {end.stderr!r}"
 
 
 def has_begun(log: Path) -> bool:
@@ -201,9 +201,9 @@ def stopped(work: Work, folder: Path, whole: Path) -> None:
 def damaged_files(
     work: Work, top: Path, names: Sequence[str], *, places: int, seed: int, finished: bool = False
 ) -> Iterator[Case]:
-    """Damage the same places of some files of a stopped (or finished) run, and go on with it.
+    """Damage the same places of some files of a stopped (or finished) run, and resume it.
 
-    It must refuse in one line, or say what it does without and end as if nothing had been.
+    It must refuse in one line, or warn and end equal to a run without damage.
     """
     whole, before, folder = top / "whole", top / "stopped", top / "run"
     if finished:
@@ -212,11 +212,11 @@ def damaged_files(
     else:
         stopped(work, before, whole)
     draw = random.Random(f"{seed} {names}")
-    words = work.words(folder)  # with --quiet, which must not keep damage from being told
+    words = work.words(folder)  # with --quiet, which must not hide warnings of damage
     smallest = min((before / name).stat().st_size for name in names)
     for number in range(places):
         kind: Damage = ("flip", "cut", "zeros")[number % 3]
-        # Half of them where the few bytes are that say what all others mean.
+        # Half of them in the header, which describes all other bytes.
         place = draw.randrange(min(smallest, 4096) if number % 2 else smallest)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(before, folder)
@@ -233,15 +233,16 @@ def damaged_files(
 
 
 def _verdict(end: End, folder: Path, whole: Path) -> tuple[str, str]:
-    told = " ".join(end.told.split())
+    written = " ".join(end.stderr.split())
     if end.code == 2:
-        one = end.told.count("\n") == 1 and end.told.startswith("driftwise: error: ")
-        return "refused", "" if one else f"expected one line, it said {end.told!r}"
+        one = end.stderr.count("\n") == 1 and end.stderr.startswith("driftwise: error: ")
+        return "refused", "" if one else f"expected one line, it wrote {end.stderr!r}"
     if end.code != 0:
-        return "failed", f"ended with {end.code}: {told}"
-    says = "warning: " in told and ("damaged" in told or "not as it was written" in told)
+        return "failed", f"ended with {end.code}: {written}"
+    warned = "warning: " in written
+    warned &= "damaged" in written or "not as it was written" in written
     found = differences(folder, whole)
-    if says and set(found) <= {store.EVENTS, store.ARRAYS["features"]}:
-        return "said so", ""  # what was seen on the way; nothing is computed from it
-    came = "said so" if says else "unnoticed" if found else "no effect"
+    if warned and set(found) <= {store.EVENTS, store.ARRAYS["features"]}:
+        return "warned", ""  # a log; nothing is computed from it
+    came = "warned" if warned else "unnoticed" if found else "no effect"
     return came, f"differs: {', '.join(found)}" if found else ""

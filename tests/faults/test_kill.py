@@ -50,7 +50,7 @@ def test_a_live_learner_killed_in_the_midst_of_a_change_to_its_files_ends_equal(
     tmp_path: Path,
 ) -> None:
     calls = (*range(1, 24, 5), *range(60, 300, 80))
-    work = LiveWork(rows=120, known=0.7, log_bytes=1000)
+    work = LiveWork(samples=120, known=0.7, log_bytes=1000)
     cases = list(killed_at_calls(work, tmp_path, calls))
     assert [case for case in cases if case.fault] == []
     assert len(cases) == len(calls)

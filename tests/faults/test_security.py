@@ -132,12 +132,12 @@ from driftwise.report import write_report
 
 seen = []
 
-class Look(Silent):
+class Sockets(Silent):
     def task_ends(self, record):
         seen.extend(sockets())
 
 out = Path(sys.argv[1])
-run(RunConfig(epochs=1, tasks=((0, 1), (2, 3))), out / "run", listener=Look())
+run(RunConfig(epochs=1, tasks=((0, 1), (2, 3))), out / "run", listener=Sockets())
 write_report([out / "run"], out / "page")
 print(json.dumps([events, seen + sockets()]))
 """

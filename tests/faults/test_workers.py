@@ -33,7 +33,7 @@ OTHER = resolve(RunConfig(epochs=1, tasks=((0, 1), (2, 3)), adaptation="vanilla"
 
 @pytest.fixture
 def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that says what the network does."""
+    """The file that orders what the network does."""
     (tmp_path / "orders").mkdir()
     monkeypatch.setenv(own_trouble.FOLDER, str(tmp_path / "orders"))
     return tmp_path / "orders" / "orders"

@@ -17,6 +17,7 @@ import torch
 from live_tools import STABLE, engine_of, live_learner, small_network
 from run_tools import complaint
 
+from driftwise.live import components
 from driftwise.live import engine as engine_module
 from driftwise.live.concurrency import (
     FAST_SWITCHING,
@@ -68,8 +69,8 @@ def test_a_snapshot_gives_the_logits_of_the_learner_and_of_its_copy(
     settings: dict[str, Any],
 ) -> None:
     mine = live_learner("cnn", average_steps=0, **settings)
-    for _, images, labels in list(STABLE.batches())[:6]:
-        mine.observe(images, labels)
+    for start in range(0, 60, 10):
+        mine.observe(STABLE.images[start : start + 10], STABLE.labels[start : start + 10])
     images = torch.from_numpy(STABLE.images[:600])
     for learner in (engine_of(mine).learner, copy.deepcopy(engine_of(mine).learner)):
         expected = learner.logits(images).softmax(dim=1).numpy()
@@ -116,7 +117,7 @@ def test_a_prediction_waits_for_the_engine_to_be_built_and_for_no_step(
 ) -> None:
     mine, by_name = live_learner(small_network(10), lr=0.1), live_learner("mlp")
     building, may_step, predicted = (threading.Event() for _ in range(3))
-    build_learner, observe = engine_module.build_learner, LiveEngine.observe
+    build_learner, observe = components.build_learner, LiveEngine.observe
 
     def build(*arguments: Any) -> Any:
         building.set()
@@ -245,7 +246,7 @@ def test_predictions_wait_for_learning_that_is_owed_time_and_not_for_long(
         before = time.monotonic()
         predict(0.0)
         assert time.monotonic() - before >= 0.9 * PredictionPriority.MAX_WAIT_SECONDS
-        with priority.waiting():  # for labels, say
+        with priority.waiting():  # for labels
             before = time.monotonic()
             predict(1.0)
             predict(1.0)

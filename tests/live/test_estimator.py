@@ -144,7 +144,7 @@ def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
     data = load_digits()
     grey, y = data.images[:60], data.target[:60]
     whole = (grey * 15).astype(np.uint8)
-    said = {
+    probabilities = {
         name: LiveClassifier("cnn", epochs=2).fit(x, y).predict_proba(x)
         for name, x in {
             "floats": grey / 16,
@@ -153,10 +153,10 @@ def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
             "bytes, channels": whole[..., None],
         }.items()
     }
-    assert np.array_equal(said["floats"], said["floats, channels"])
-    assert np.array_equal(said["bytes"], said["bytes, channels"])
+    assert np.array_equal(probabilities["floats"], probabilities["floats, channels"])
+    assert np.array_equal(probabilities["bytes"], probabilities["bytes, channels"])
     # 15/16 of a byte's scale apart: as good as the same image
-    assert np.abs(said["floats"] - said["bytes"]).mean() < 0.05
+    assert np.abs(probabilities["floats"] - probabilities["bytes"]).mean() < 0.05
 
 
 def test_a_given_network_is_cloned_and_left_as_it_is() -> None:
@@ -189,10 +189,10 @@ def corners(labels: Any, *, each: int = 8) -> tuple[Any, Any]:
 
 def assert_sums_to_one(mine: LiveClassifier, x: Any) -> None:
     """The probabilities of a sample sum to 1, and the largest is predicted."""
-    said = mine.predict_proba(x)
-    assert said.shape == (len(x), len(mine.classes_))
-    assert np.allclose(said.sum(axis=1), 1, rtol=0, atol=1e-9)
-    assert np.array_equal(mine.classes_[said.argmax(axis=1)], mine.predict(x))
+    probabilities = mine.predict_proba(x)
+    assert probabilities.shape == (len(x), len(mine.classes_))
+    assert np.allclose(probabilities.sum(axis=1), 1, rtol=0, atol=1e-9)
+    assert np.array_equal(mine.classes_[probabilities.argmax(axis=1)], mine.predict(x))
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32])
@@ -284,8 +284,8 @@ def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int)
     x, y = corners([0, 1, 2])
     mine = LiveClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
     before = state_of(copy.deepcopy(mine.live_learner_))
-    said = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
-    assert f"outputs here, from 0 to 5; got {label}: announce all" in said
+    message = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
+    assert f"outputs here, from 0 to 5; got {label}: announce all" in message
     assert mine.classes_.tolist() == [0, 1, 2]
     assert same(state_of(mine.live_learner_), before)
     mine.partial_fit(x, np.where(y == 1, 5, y))

@@ -53,7 +53,7 @@ def gone(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_only(_: Path) -> Iterator[None]:
-    """As every call that changes a file would find it; root may write whatever modes say."""
+    """As every call that changes a file would find it; root may write whatever the mode."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EROFS, "Read-only file system")

@@ -68,10 +68,10 @@ def test_all_outputs_of_a_network_that_was_given_may_be_predicted_before_anythin
     network = small_network(4)
     mine = live_learner(network)
     with torch.no_grad():
-        said = network(torch.from_numpy(STABLE.images[:50]).permute(0, 3, 1, 2).float() / 255)
-    assert np.array_equal(mine.predict(STABLE.images[:50]), said.argmax(dim=1).numpy())
+        logits = network(torch.from_numpy(STABLE.images[:50]).permute(0, 3, 1, 2).float() / 255)
+    assert np.array_equal(mine.predict(STABLE.images[:50]), logits.argmax(dim=1).numpy())
     seen = mine.observe(STABLE.images[:50])
-    assert np.array_equal(seen.predicted, said.argmax(dim=1).numpy())
+    assert np.array_equal(seen.predicted, logits.argmax(dim=1).numpy())
     assert mine.classes == ()
 
 

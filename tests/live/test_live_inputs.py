@@ -223,8 +223,8 @@ def test_arrays_of_any_make_mean_the_same() -> None:
         mine.observe(samples, labels)
         probabilities.append(mine.predict_proba(samples))
     assert all(np.array_equal(probabilities[0], each) for each in probabilities)
-    for y in ([1, None, 0], [1, np.nan, 0], [1, -1, 0], np.array([1, None, 0], object)):
-        assert labels_from(y, 3, max_label=9).tolist() == [1, -1, 0]
+    for some in ([1, None, 0], [1, np.nan, 0], [1, -1, 0], np.array([1, None, 0], object)):
+        assert labels_from(some, 3, max_label=9).tolist() == [1, -1, 0]
 
 
 def test_batches_of_any_size_even_for_a_batch_norm() -> None:

@@ -262,7 +262,7 @@ def test_a_class_that_waits_is_realigned_by_few_labels_at_a_time() -> None:
     unlabelled(mine, alarms=1)
     waited = set(mine.waiting)
     draw = np.random.default_rng(3)
-    alarms, adapted = 0, set()
+    alarms, adapted = 0, set[int]()
     for start, images, labels in (*CHANGING.batches(), *CHANGING.batches()):
         if start > CHANGING.turn and not waited <= adapted:
             given = [int(label) if draw.random() < 0.08 else None for label in labels]

@@ -233,7 +233,7 @@ def test_folders_in_use_taken_or_of_something_else_are_refused(
 
 
 class Interrupting(torch.nn.Module):
-    """A network that fails in training once it is told to."""
+    """A network that fails in training once `fails` is set."""
 
     def __init__(self) -> None:
         super().__init__()

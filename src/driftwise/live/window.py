@@ -271,12 +271,16 @@ class Window:
 
     def __init__(self, empty: Samples, settings: LiveSettings, *, trust_predictions: bool) -> None:
         """`trust_predictions`: unlabelled samples may become reference samples, too."""
-        sizes = {"reference_size": settings.reference_size, "check_size": settings.check_rows}
+        reference_size, check_size = settings.reference_size, settings.check_rows
         self._watch_every = settings.watch_every
         self._trust_predictions = trust_predictions
-        self.labelled = MonitoredSamples(empty, **sizes)
+        self.labelled = MonitoredSamples(
+            empty, reference_size=reference_size, check_size=check_size
+        )
         """monitored samples that came with labels"""
-        self.predicted = MonitoredSamples(empty, **sizes, check_together=True)
+        self.predicted = MonitoredSamples(
+            empty, reference_size=reference_size, check_size=check_size, check_together=True
+        )
         """monitored samples by predicted class"""
         self.learned = SampleQueue(empty, max_size=settings.recent_rows)
         """labelled samples that were trained on"""
