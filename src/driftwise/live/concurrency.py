@@ -1,13 +1,127 @@
-"""Priority of threads: predictions come before learning, and learning keeps its share."""
+"""Predictions from other threads: snapshots of the network, and who goes first."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+# Snapshots
+
+
+@dataclass(kw_only=True, eq=False)
+class Snapshot:
+    """A copy of a network; it changes only while nobody reads it."""
+
+    network: nn.Module
+    masked: Tensor
+    """bool (outputs,): the classes that must not be predicted"""
+    readers: int = 0
+    tensors: _Tensors = field(init=False)
+    """kept, because to find them takes longer than to copy those of an MLP"""
+
+    def __post_init__(self) -> None:
+        self.network = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.tensors = _Tensors.of(self.network)
+
+
+class NetworkSnapshots:
+    """Readers use the newest snapshot; the writer overwrites one that has no readers.
+
+    Neither waits for the other. There are at most two more snapshots than readers.
+    """
+
+    def __init__(self, network: nn.Module, predictable: Tensor) -> None:
+        """`predictable`: bool (outputs,), the classes that may be predicted."""
+        self._lock = threading.Lock()
+        self._newest = Snapshot(network=network, masked=~predictable)
+        self._older: list[Snapshot] = []
+
+    def renew(self, network: nn.Module, predictable: Tensor, *, decay: float = 0.0) -> None:
+        """Make a newest snapshot: `decay` x the last one + (1 - `decay`) x the network.
+
+        A network whose head has grown is copied as it is.
+        """
+        with self._lock:
+            # A snapshot that is not the newest and has no reader will never get one.
+            free = next((each for each in self._older if not each.readers), None)
+            self._older = [each for each in self._older if each.readers]
+        new, last = _Tensors.of(network), self._newest.tensors
+        has_grown = not new.same_shapes(last)
+        if free is None or has_grown or not new.same_shapes(free.tensors):
+            free = Snapshot(network=network, masked=~predictable)
+        free.tensors.set_average(new, last, 0.0 if has_grown else decay)
+        free.masked = ~predictable
+        with self._lock:
+            self._older.append(self._newest)
+            self._newest = free
+
+    @property
+    def newest(self) -> nn.Module:
+        """The newest snapshot's network, for the thread that renews it."""
+        return self._newest.network
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Snapshot]:
+        """The newest snapshot, unchanged until the context is left."""
+        with self._lock:
+            mine = self._newest
+            mine.readers += 1
+        try:
+            yield mine
+        finally:
+            with self._lock:
+                mine.readers -= 1
+
+    def reset_in_fork(self) -> None:
+        """Forget readers: their threads do not exist in a fork."""
+        self._lock = threading.Lock()
+        for snapshot in (self._newest, *self._older):
+            snapshot.readers = 0
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """The tensors of a network: weights and batch statistics are averaged, others copied."""
+
+    averaged: list[Tensor]
+    copied: list[Tensor]
+
+    @staticmethod
+    def of(network: nn.Module) -> _Tensors:
+        tensors = _Tensors([], [])
+        for weights in network.parameters():
+            (tensors.averaged if weights.is_floating_point() else tensors.copied).append(weights)
+        for name, values in network.named_buffers():
+            is_statistic = name.endswith(("running_mean", "running_var"))
+            (tensors.averaged if is_statistic else tensors.copied).append(values)
+        return tensors
+
+    def same_shapes(self, other: _Tensors) -> bool:
+        """Whether all shapes agree; they do not once a head has grown."""
+        pairs = zip(self.averaged, other.averaged, strict=True)
+        return all(mine.shape == theirs.shape for mine, theirs in pairs)
+
+    @torch.no_grad()
+    def set_average(self, new: _Tensors, last: _Tensors, decay: float) -> None:
+        """Overwrite these with `decay` x last + (1 - `decay`) x new."""
+        if self.copied:
+            torch._foreach_copy_(self.copied, new.copied)
+        if self.averaged:
+            torch._foreach_copy_(self.averaged, last.averaged if decay else new.averaged)
+        if decay and self.averaged:
+            torch._foreach_lerp_(self.averaged, new.averaged, 1 - decay)
+
+
+# Priority
 
 
 class FastSwitching:
