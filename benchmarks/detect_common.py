@@ -27,7 +27,7 @@ from driftwise.detect.class_tests import Comparison
 from driftwise.detect.detectors import by_c2st, by_mmd, ks_on
 from driftwise.detect.encoders import Encoder, Encodes
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report.facets import to_png, to_svg
 from driftwise.report.style import Style

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from driftwise.drift_handler import DriftHandler
-from driftwise.loop import run_tasks
+from driftwise.loop import DriftHandler, run_tasks
 from driftwise.protocols import Adaptation, AdaptationContext
 from driftwise.runs.listeners import Silent, Together
 from driftwise.types import AdaptationResult, Extras, Samples, StepReport, TaskRecord, Verdict

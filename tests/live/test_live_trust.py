@@ -16,11 +16,11 @@ from test_live_input import vectors
 from test_live_labels import Oracle, learned_then_silent
 
 import driftwise
-from driftwise.drift_handler import DriftHandler
 from driftwise.live.engine import LiveEngine
 from driftwise.live.label_requests import Request
 from driftwise.live.settings import to_json
 from driftwise.live.window import Window
+from driftwise.loop import DriftHandler
 from driftwise.protocols import AdaptationContext
 
 CHANGING = digits(0, classes=5, turn=450)

@@ -11,8 +11,8 @@ import torch
 from scipy import stats
 
 from driftwise import rng
-from driftwise.memory import POLICIES, ReplayBuffer, draws
-from driftwise.memory.draws import RANGE, Draws
+from driftwise.memory import POLICIES, ReplayBuffer, policies
+from driftwise.memory.policies import RANGE, Draws
 from driftwise.types import Samples
 
 
@@ -20,7 +20,7 @@ from driftwise.types import Samples
 def test_numbers_and_states_are_the_generators_however_they_are_taken(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draws, "BLOCK", block)
+    monkeypatch.setattr(policies, "BLOCK", block)
     plain, source = rng.fork(0, "draws"), Draws(rng.fork(0, "draws"))
     for count in (1, 5, 0, 32, 3, 700):
         expected = [int(torch.randint(RANGE, (), generator=plain)) for _ in range(count)]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from driftwise import rng
 from driftwise.methods import ER, DERpp, Method
-from driftwise.models.augment import Augmentation, augment
+from driftwise.models.inputs import Augmentation, augment
 from driftwise.types import Samples
 
 KINDS: tuple[Augmentation, ...] = get_args(Augmentation)

@@ -13,8 +13,14 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Method
-from driftwise.models.growth import grow_head, grow_optimiser
-from driftwise.models.head import find_head, growing_head_of, head_of, padded
+from driftwise.models.head import (
+    find_head,
+    grow_head,
+    grow_optimiser,
+    growing_head_of,
+    head_of,
+    padded,
+)
 
 METHODS: dict[str, Any] = {
     "er": ER,
@@ -128,11 +134,11 @@ def test_new_outputs_begin_at_zero_and_the_weights_of_old_ones_stay(bias: bool) 
 def test_right_after_growing_old_classes_are_answered_and_predicted_as_before(method: str) -> None:
     learner = two_tasks(METHODS[method]())
     asked = batch(9, samples=7).images
-    before = [learner._ask(network, asked) for network in learner.networks]
+    before = [learner._evaluate(network, asked) for network in learner.networks]
     said = learner.logits(asked)
     learner.grow(GROWN)
     for network, was in zip(learner.networks, before, strict=True):
-        now = learner._ask(network, asked)
+        now = learner._evaluate(network, asked)
         assert_same_but_for_rounding(now[:, :CLASSES], was)
         assert torch.equal(now[:, :CLASSES].argmax(dim=1), was.argmax(dim=1))
         assert not now[:, CLASSES:].any()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from driftwise.learner import Learner
 from driftwise.methods import SER
-from driftwise.methods.logit_cache import LogitCache, SampleKeys
+from driftwise.methods.ser import LogitCache, SampleKeys
 from driftwise.models.head import find_head
 from driftwise.types import Samples
 

@@ -26,9 +26,8 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise.adapt import Vanilla
-from driftwise.drift_handler import DriftHandler
 from driftwise.learner import Learner
-from driftwise.loop import run_tasks
+from driftwise.loop import DriftHandler, run_tasks
 from driftwise.methods import Draw, Finetune, Inputs, Joint, Method, Outcome
 from driftwise.metrics import Ledger
 from driftwise.protocols import AdaptationContext

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
-from driftwise.models.encode import encode
 from driftwise.models.head import (
+    encode,
     find_head,
     growing_head_of,
     has_features,
@@ -22,7 +22,7 @@ from driftwise.models.head import (
     num_outputs,
     with_features,
 )
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared
 
 X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 MAPS = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))

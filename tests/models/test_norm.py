@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.models import BatchNorm1d, BatchNorm2d, ResNet18, SmallCNN
-from driftwise.models.norm import take_single_samples
+from driftwise.models.layers import take_single_samples
 
 
 def maps(*shape: int) -> Tensor:

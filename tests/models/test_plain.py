@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.metrics.flops import FlopMeter
 from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
-from driftwise.models.plain import draws_nothing, treats_samples_independently
+from driftwise.models.layers import draws_nothing, treats_samples_independently
 
 
 class Own(nn.Module):

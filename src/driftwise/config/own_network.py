@@ -13,7 +13,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.models.norm import take_single_samples
+from driftwise.models.layers import take_single_samples
 from driftwise.runs.checkpoint import flatten
 
 

@@ -22,16 +22,15 @@ from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
 from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.grouping import KnownLabels
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.live.input_statistics import InputStatistics
 from driftwise.live.sample_queue import ClassCounts
 from driftwise.live.settings import LiveSettings
+from driftwise.loop import DriftHandler
 from driftwise.metrics import Ledger
 from driftwise.models.head import find_head, growing_head_of, num_outputs
-from driftwise.models.inputs import to_input
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, to_input
 from driftwise.part_state import PartState
 from driftwise.types import Samples
 

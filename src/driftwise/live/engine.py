@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import Diverged
 from driftwise.live.components import Components, monitor_of
 from driftwise.live.input_statistics import ENOUGH
@@ -23,6 +22,7 @@ from driftwise.live.label_source import MIN_FRESH, LiveLabels, apply_answer
 from driftwise.live.priority import yield_to_predictions
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window
+from driftwise.loop import DriftHandler
 from driftwise.protocols import AdaptationContext
 from driftwise.runs.task_state import verdict_from
 from driftwise.stats.fraction import estimate_shares

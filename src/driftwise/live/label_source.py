@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.label_budget import split_budget
 from driftwise.live.inputs import UNKNOWN
 from driftwise.live.label_requests import Answer, LabelRequester, Request
 from driftwise.live.window import LateLabels, Window
 from driftwise.metrics import Ledger
-from driftwise.protocols import Choose
+from driftwise.protocols import Choose, split_budget
 from driftwise.types import Samples
 
 MIN_FRESH = 10

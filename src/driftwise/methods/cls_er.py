@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Method, Outcome
-from driftwise.models.plain import treats_samples_independently
+from driftwise.models.layers import treats_samples_independently
 
 
 @dataclass(kw_only=True, eq=False)
@@ -55,16 +55,16 @@ class CLSER(Method):
                 self._chance[name] = rng.fork(seed, "cls-er", name)
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        """One cross-entropy over stream and memory, and the distance to the better average."""
+        """One cross-entropy over stream and buffer, and the distance to the better average."""
         replay = draw()
         if replay is None:
             logits = network(stream.x)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         target = self._better(replay)
         again = None if treats_samples_independently(network) else network(replay.x)
-        said = network(Inputs.together(stream, replay))
-        logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
-        loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
+        both = network(Inputs.together(stream, replay))
+        logits, replayed = torch.split(both, [len(stream.y), len(replay.y)])
+        loss = cross_entropy(both, torch.cat([stream.y, replay.y]))
         distance = mse_loss(replayed if again is None else again, target)
         return Outcome(loss=loss + self.reg_weight * distance, logits=logits)
 
