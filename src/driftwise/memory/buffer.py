@@ -151,7 +151,8 @@ class ReplayBuffer:
         self._seen += len(labels)
         if len(kept):
             for column, every in values:
-                column.write(slots, every[kept])
+                # Indexing copies the images once more.
+                column.write(slots, every if len(kept) == len(every) else every[kept])
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first, without asking the policy; `seen` stays."""
@@ -271,7 +272,10 @@ class ReplayBuffer:
             return Samples(
                 images=labels.to(torch.uint8), labels=labels, ids=labels, concepts=labels
             )
-        images, ids, concepts = (
-            self._columns[name].read(slots) for name in ("images", "ids", "concepts")
+        columns = self._columns
+        return Samples(
+            images=columns["images"].read(slots),
+            labels=labels,
+            ids=columns["ids"].read(slots),
+            concepts=columns["concepts"].read(slots),
         )
-        return Samples(images=images, labels=labels, ids=ids, concepts=concepts)

@@ -47,9 +47,12 @@ class Draws:
             return self.take(out_of).argsort()[:count]
         if 0 < count * count <= 4 * out_of:  # at least one group in eight has no repeats
             while True:
-                group: Ints = self.take(count) % out_of
-                if len(set(group.tolist())) == count:
-                    return group
+                groups = self.take(4 * count) % out_of
+                numbers = groups.tolist()
+                for end in range(count, len(numbers) + 1, count):
+                    if len(set(numbers[end - count : end])) == count:
+                        self._taken += end - len(numbers)  # the others are for the next choice
+                        return groups[end - count : end]
         picked: dict[int, None] = {}
         while (missing := count - len(picked)) > 0:
             picked.update(dict.fromkeys((self.take(2 * missing) % out_of).tolist()))
@@ -258,9 +261,9 @@ POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Reservoi
 
 def _vitter(numbers: Ints, seen: int, capacity: int) -> Placement:
     """Which of the samples after `seen` others algorithm R keeps, and where it sends them."""
-    # Plain Python: the arrays of numpy for a batch of 32 take longer within a step.
-    sent = [
-        n if n < capacity else number % (n + 1) for n, number in enumerate(numbers.tolist(), seen)
-    ]
-    kept = [i for i, slot in enumerate(sent) if slot < capacity]
-    return np.array(kept, dtype=np.int64), np.array([sent[i] for i in kept], dtype=np.int64)
+    sent = numbers % np.arange(seen + 1, seen + 1 + len(numbers))
+    if seen < capacity:
+        filling = min(capacity - seen, len(numbers))
+        sent[:filling] = np.arange(seen, seen + filling)
+    kept = (sent < capacity).nonzero()[0]
+    return kept, sent.take(kept)
