@@ -98,15 +98,6 @@ def test_a_backbone_gives_one_logit_per_class_sample_by_sample(name: str) -> Non
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", names("buffer_policy"))
-def test_a_buffer_policy_fills_the_memory_and_never_overfills_it(name: str) -> None:
-    memory = ReplayBuffer(7, policy=find("buffer_policy", name).factory()(), seed=0)
-    for number in range(10):
-        memory.offer(samples(5, seed=number))
-        assert len(memory) == min(7, 5 * (number + 1))
-    assert sum(memory.counts().values()) == 7
-
-
 class Labels:
     """Has so many fresh samples of each class, and books what was asked for."""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import permutations
-
 import numpy as np
 import pytest
 import torch
@@ -31,18 +28,6 @@ def test_numbers_and_states_are_the_generators_however_they_are_taken(
     other.take(20)
     other.set_state(plain.get_state())
     assert other.take(9).tolist() == source.take(9).tolist()
-
-
-@pytest.mark.parametrize(("count", "out_of"), [(2, 5), (3, 5), (1, 4), (3, 6)])
-def test_every_ordered_choice_is_equally_likely(count: int, out_of: int) -> None:
-    source = Draws(rng.fork(0, "picks", count, out_of))
-    outcomes = list(permutations(range(out_of), count))
-    observed = Counter(
-        tuple(source.choose(count, out_of).tolist()) for _ in range(40 * len(outcomes))
-    )
-    assert set(observed) <= set(outcomes)
-    # Had the seed been drawn, a right sampler would fail once in ten million times.
-    assert stats.chisquare([observed[outcome] for outcome in outcomes]).pvalue > 1e-7
 
 
 @pytest.mark.parametrize(("count", "out_of"), [(9, 18), (12, 60), (7, 13), (3, 30)])

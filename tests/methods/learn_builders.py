@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bench_tools import context, verdicts
 from same_state import same
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.adapt import Realign
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
@@ -305,28 +303,3 @@ class Granted:
 
     def unlabelled(self) -> Samples:
         raise NotImplementedError
-
-
-def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
-    """Fresh samples get the logits that the network gives now; nothing else is touched."""
-    play_tasks(learner, (0, 1), (2,))
-    before = state_of(learner)
-    samples, logits = all_stored(learner.buffer)
-    held = int((samples.labels == 1).sum())
-    assert held >= 2
-    granted = Granted()
-    result = Realign().adapt(verdicts([1]), context(learner.buffer, granted, learner.annotate))
-    assert result.renewed == (1,)
-    assert [len(each) for each in granted.samples] == [held]
-    after = state_of(learner)
-    assert same({**after, "memory": None}, {**before, "memory": None})
-
-    samples_now, logits_now = all_stored(learner.buffer)
-    kept = samples.labels != 1
-    assert torch.equal(
-        samples_now.ids, torch.cat([granted.samples[0].ids, samples.ids[kept]]).sort()[0]
-    )
-    fresh = samples_now.labels == 1
-    assert torch.equal(logits_now[~fresh], logits[kept])
-    said = slow_logits(tiny(learner.network).eval(), as_floats(granted.samples[0])).detach()
-    torch.testing.assert_close(logits_now[fresh], said, rtol=1e-4, atol=1e-6)

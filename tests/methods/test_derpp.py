@@ -10,8 +10,6 @@ from learn_builders import (
     TinyNet,
     all_stored,
     as_floats,
-    assert_pauses_change_nothing,
-    assert_realignment_asks_the_network_as_it_is,
     assert_step_is,
     batch,
     labelled,
@@ -21,7 +19,6 @@ from learn_builders import (
     slow_logits,
     stream_alone,
     tiny,
-    two_tasks_and_a_restart,
 )
 from torch import Tensor
 
@@ -128,13 +125,3 @@ def test_samples_are_kept_with_what_the_network_said_while_training_before_it_mo
     torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
     assert float((logits[-5:] - moved).abs().max()) > 1e-2
     assert not logits.requires_grad
-
-
-def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
-    learner = make_learner(DERpp(), capacity=12)
-    assert_realignment_asks_the_network_as_it_is(learner)
-    assert_step_is(learner, batch(5), dark(0.2, 0.5))
-
-
-def test_a_pause_anywhere_changes_nothing() -> None:
-    assert_pauses_change_nothing(lambda: make_learner(DERpp()), two_tasks_and_a_restart())

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from learn_builders import CLASSES, LR, batch, labelled, make_learner, make_network
-from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
@@ -19,7 +18,6 @@ from driftwise.models.head import (
     grow_optimiser,
     growing_head_of,
     head_of,
-    padded,
 )
 
 METHODS: dict[str, Any] = {
@@ -94,14 +92,6 @@ def test_the_head_is_found_by_what_it_does_and_copies_know_it_too(last: str) -> 
     assert head_of(network) is network.head, "what has grown may be looked at again"
 
 
-def test_a_network_whose_outputs_no_linear_layer_makes_alone_has_no_head() -> None:
-    network = Noisy()
-    find_head(network, torch.zeros(2, 6))
-    for each in (network, copy.deepcopy(network)):
-        assert head_of(each) is None
-        assert "cannot take on new classes" in complaint(lambda: grow_head(each, 5))  # noqa: B023
-
-
 @pytest.mark.parametrize("make", [lambda: Branched(last="aux"), Noisy])
 def test_looking_for_the_head_leaves_the_network_and_chance_as_they_were(make: Any) -> None:
     network = make().train()
@@ -155,26 +145,6 @@ def test_what_has_grown_goes_on_learning_old_classes_and_new(method: str) -> Non
     assert logits.shape == (4, GROWN)
     assert learner.network.head.weight.grad is not None
     assert learner.buffer.counts().get(7, 0) > 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_room_for_new_classes_may_be_made_before_they_come(method: str) -> None:
-    learner = two_tasks(METHODS[method]())
-    learner.observe(labelled(50, 2, 1, 2))
-    learner.grow(GROWN)
-    learner.observe(labelled(51, 2, 1, 2))
-    assert learner.logits(batch(9).images).shape[1] == GROWN
-
-
-@pytest.mark.parametrize("method", ["der++", "ser"])
-def test_logits_kept_in_memory_are_widened_by_zeros(method: str) -> None:
-    learner = two_tasks(METHODS[method]())
-    before = copy.deepcopy(learner.buffer).sample(6)
-    learner.grow(GROWN)
-    after = copy.deepcopy(learner.buffer).sample(6)
-    assert torch.equal(after.samples.ids, before.samples.ids)
-    assert torch.equal(after.extras["logits"][:, :CLASSES], before.extras["logits"])
-    assert not after.extras["logits"][:, CLASSES:].any()
 
 
 @pytest.mark.parametrize("kind", ["momentum", "adam"])
@@ -236,7 +206,3 @@ def test_a_grown_network_made_anew_has_as_many_outputs() -> None:
     learner.grow(GROWN)
     learner.restart()
     assert learner.logits(batch(1).images).shape[1] == GROWN
-
-
-def test_padding_adds_zeros_behind() -> None:
-    assert padded(torch.tensor([[1.0, 2.0]]), 3).tolist() == [[1, 2], [0, 0], [0, 0]]

@@ -115,17 +115,6 @@ def test_the_batch_is_offered_to_memory_only_after_its_own_step() -> None:
         assert sorted(draw.y.tolist()) == expected
 
 
-def test_samples_in_memory_carry_what_the_network_said_in_their_step() -> None:
-    spy = Spy()
-    learner = make_learner(spy, capacity=100)
-    for number in range(3):
-        learner.observe(batch(number))
-    stored = learner.buffer.sample(100)
-    for identity, said in zip(stored.samples.ids.tolist(), stored.extras["logits"], strict=True):
-        number, sample = divmod(identity, 100)
-        assert torch.equal(said, spy.logits[number][sample])
-
-
 def test_the_method_is_told_of_tasks_and_of_every_move() -> None:
     spy = Spy()
     learner = make_learner(spy)
@@ -233,29 +222,6 @@ def test_a_network_that_draws_while_it_is_asked_moves_no_random_state_and_repeat
     ):
         assert torch.equal(again, said)
     assert same(state_of(learner), before)
-
-
-def test_predictions_do_not_depend_on_the_samples_beside_them() -> None:
-    learner = make_learner()
-    learner.observe(batch(0))
-    images = batch(1, samples=1030).images
-    alone = torch.cat([learner.logits(images[i : i + 1]) for i in (0, 511, 512, 1029)])
-    torch.testing.assert_close(learner.logits(images)[[0, 511, 512, 1029]], alone)
-
-
-def test_the_network_that_predicts_may_be_another_than_the_one_that_is_trained() -> None:
-    other = make_network(5)
-
-    class Averaged(ER):
-        def predictor(self, network: nn.Module) -> nn.Module:
-            return other
-
-    learner = make_learner(Averaged())
-    x = as_floats(batch(0))
-    with torch.no_grad():
-        expected = copy.deepcopy(other).eval()(x)
-    torch.testing.assert_close(learner.logits(batch(0).images), expected)
-    assert other.training
 
 
 # --- starting over, failing, going on -----------------------------------------------------------
@@ -374,15 +340,6 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped() -> None:
         learner.restart()
         learner.observe(batch(9))
     assert same(resumed.state_dict(), whole.state_dict())
-
-
-def test_training_leaves_the_global_random_state_alone() -> None:
-    learner = make_learner()
-    before = state_of(learner)
-    for number in range(3):
-        learner.observe(batch(number))
-    after = state_of(learner)
-    assert same([after["torch"], after["numpy"]], [before["torch"], before["numpy"]])
 
 
 def test_a_method_without_state_refuses_the_state_of_another() -> None:
