@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
 from driftwise.methods import ER, Method
 from driftwise.models.head import find_head
-from driftwise.protocols import Choose
 from driftwise.types import Samples
 
 CLASSES = 5
@@ -284,22 +283,3 @@ def two_tasks_and_a_restart() -> list[Move]:
         observing(9, 0, 4),
         observing(10, 1, 0, 1),  # only old ones
     ]
-
-
-class Granted:
-    """Grants fresh samples of a class, and remembers them."""
-
-    def __init__(self) -> None:
-        self.samples: list[Samples] = []
-
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
-        del choose
-        assert count is not None
-        self.samples.append(labelled(900 + label, *[label] * count))
-        return self.samples[-1]
-
-    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
-        return dict(wanted)
-
-    def unlabelled(self) -> Samples:
-        raise NotImplementedError

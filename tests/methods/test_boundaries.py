@@ -24,30 +24,30 @@ from driftwise.learner import Learner, TrainSettings
 from driftwise.methods import ER, Draw, Inputs, Outcome
 
 
-class Diary(ER):
-    """Writes down every word it is told."""
+class Recording(ER):
+    """Records every call."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.calls: list[object] = []
 
     def attach(self, network: nn.Module, seed: int) -> None:
-        self.told.append(("attach", seed))
+        self.calls.append(("attach", seed))
 
     def begin_task(self, network: nn.Module, classes: Sequence[int]) -> None:
-        self.told.append(("begin", tuple(classes)))
+        self.calls.append(("begin", tuple(classes)))
 
     def end_task(self, network: nn.Module) -> None:
-        self.told.append("end")
+        self.calls.append("end")
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.told.append("loaded")
+        self.calls.append("loaded")
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        self.told.append(("step", stream.y.tolist()))
+        self.calls.append(("step", stream.y.tolist()))
         return super().outcome(network, stream, draw)
 
 
-class AfreshDiary(Diary):
+class RecordingFromScratch(Recording):
     starts_afresh = True
 
 
@@ -59,38 +59,16 @@ def rate_of(learner: Learner) -> float:
 # --- tasks --------------------------------------------------------------------------------------
 
 
-def test_announced_classes_begin_nothing_by_themselves() -> None:
-    diary = Diary()
-    learner = make_learner(diary, seed=11)
-    learner.begin_task((0, 1))
-    learner.observe(labelled(1, 1, 1))
-    learner.observe(labelled(2, 0, 1))
-    learner.end_task()
-    learner.begin_task((2,))
-    learner.observe(labelled(3, 0, 2))
-    learner.end_task()
-    assert diary.told == [
-        ("attach", 11),
-        ("begin", (0, 1)),
-        ("step", [1, 1]),
-        ("step", [0, 1]),
-        "end",
-        ("begin", (2,)),
-        ("step", [0, 2]),
-        "end",
-    ]
-
-
 def test_unannounced_classes_end_the_task_and_begin_one_with_those_that_are_new() -> None:
-    diary = Diary()
-    learner = make_learner(diary)
+    recording = Recording()
+    learner = make_learner(recording)
     learner.observe(labelled(1, 1, 0, 1))
     learner.observe(labelled(2, 0, 1))
     learner.observe(labelled(3, 4, 0, 2, 4))
     learner.observe(labelled(4, 2, 1))
     learner.end_task()
     learner.observe(labelled(5, 3))
-    assert diary.told[1:] == [
+    assert recording.calls[1:] == [
         ("begin", (0, 1)),
         ("step", [1, 0, 1]),
         ("step", [0, 1]),
@@ -107,42 +85,31 @@ def test_unannounced_classes_end_the_task_and_begin_one_with_those_that_are_new(
 # --- starting over ------------------------------------------------------------------------------
 
 
-def test_a_restart_attaches_the_method_anew_and_is_no_boundary() -> None:
-    diary = Diary()
-    learner = make_learner(diary, seed=11)
-    learner.observe(labelled(1, 0, 1))
-    learner.restart()
-    learner.observe(labelled(2, 1, 0))
-    steps = [("step", [0, 1]), ("attach", 11), ("step", [1, 0])]
-    assert diary.told == [("attach", 11), ("begin", (0, 1)), *steps]
-    assert learner.steps == 2
-
-
 def test_methods_that_start_afresh_do_so_at_every_task_but_the_first() -> None:
-    diary = AfreshDiary()
-    learner = make_learner(diary, momentum=0.9)
+    recording = RecordingFromScratch()
+    learner = make_learner(recording, momentum=0.9)
     learner.begin_task((0, 1))
     assert same(weights_of(learner.network), weights_of(make_network(0)))
     learner.observe(labelled(1, 0, 1))
     learner.end_task()
     for attempt, label in ((1, 2), (2, 3)):
         learner.begin_task((label,))
-        assert diary.told[-2:] == [("attach", 0), ("begin", (label,))], "first the weights"
+        assert recording.calls[-2:] == [("attach", 0), ("begin", (label,))], "first the weights"
         assert same(weights_of(learner.network), weights_of(make_network(attempt)))
         assert not learner.state_dict()["optimiser"]["state"], "no momentum of other weights"
         learner.observe(labelled(attempt + 1, label, 0))
         learner.end_task()
 
 
-@pytest.mark.parametrize("method", [Diary, AfreshDiary])
-def test_a_task_that_is_to_begin_from_scratch_restarts_once(method: type[Diary]) -> None:
-    diary = method()
-    learner = make_learner(diary, momentum=0.9)
+@pytest.mark.parametrize("method", [Recording, RecordingFromScratch])
+def test_a_task_that_is_to_begin_from_scratch_restarts_once(method: type[Recording]) -> None:
+    recording = method()
+    learner = make_learner(recording, momentum=0.9)
     learner.begin_task((0, 1))
     learner.observe(labelled(1, 0, 1))
     learner.begin_task((2,), from_scratch=True)
-    assert diary.told[-3:] == ["end", ("attach", 0), ("begin", (2,))]
-    assert diary.told.count(("attach", 0)) == 2
+    assert recording.calls[-3:] == ["end", ("attach", 0), ("begin", (2,))]
+    assert recording.calls.count(("attach", 0)) == 2
     assert same(weights_of(learner.network), weights_of(make_network(1)))
 
 
