@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TypeAlias
 from driftwise.errors import RunFailure, UserError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-"""What JSON can say; read-only shapes, so that a dict of floats counts as one."""
+"""A JSON value; read-only types, so that a dict of floats counts as one."""
 
 SMALL = 16 * 2**20
 """Bytes of a file of settings, at most."""
@@ -72,7 +72,7 @@ def require_regular(path: str | os.PathLike[str], most: int | None = None) -> No
 
 
 def read_json(path: str | os.PathLike[str], most: int) -> Any:
-    """What a JSON file says; ValueError or RecursionError where it says nothing."""
+    """The value in a JSON file; ValueError or RecursionError where there is none."""
     content = read_regular(path, most)
     # Each value but the first follows one of these; within texts they count, too.
     num_values = sum(map(content.count, (b",", b"[", b"{")))
@@ -82,7 +82,7 @@ def read_json(path: str | os.PathLike[str], most: int) -> Any:
 
 
 def parse_json(text: str | bytes, **hooks: Any) -> Any:
-    """What JSON says; ValueError where it is none, or says a number that nothing can go on with.
+    """The value of a JSON text; ValueError where it is none, or has a number out of range.
 
     Python reads NaN, takes 1e999 for infinity, and cannot print an integer of 5,000 digits.
     """
@@ -182,7 +182,7 @@ def own_file(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def writing(file: Path, remedy: str = "") -> Iterator[None]:
-    """Tell an OSError in one line: the file, the reason, and what to do."""
+    """RunFailure in one line for an OSError: the file, the reason, and what to do."""
     try:
         yield
     except OSError as error:
@@ -242,7 +242,7 @@ def refuse_unsealed(file: Path) -> None:
 def _checksums(folder: Path) -> dict[str, list[str | None]]:
     """By name; UserError if they are damaged themselves.
 
-    Whatever damaged them may have been at the files beside them, which nothing would tell then.
+    Whatever damaged them may have damaged the files beside them, and nothing would report it.
     """
     file = folder / CHECKSUMS
     remedy = "start anew with overwrite=True, or remove it to go on without checksums"
@@ -363,13 +363,13 @@ def size(file: Path) -> int:
 
 
 def quietly(action: Callable[[], None]) -> None:
-    """Tidy up as far as possible; what went wrong first is what gets told."""
+    """Tidy up as far as possible; the first error is the one to report."""
     with contextlib.suppress(OSError):
         action()
 
 
 def reason(error: OSError) -> str:
-    """What the system says went wrong."""
+    """The system's own message."""
     return error.strerror or str(error)
 
 

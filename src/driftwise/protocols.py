@@ -53,7 +53,7 @@ class Replay(HasSamples, Protocol):
 
 
 class LabelSource(Protocol):
-    """Where adaptation asks for labels; every answer is booked."""
+    """Where an adaptation requests labels; every label is booked."""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         """Up to `count` fresh samples of a class in its current concept (None: all there are).
@@ -65,7 +65,7 @@ class LabelSource(Protocol):
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """How many samples of each class to ask for, if so many are wanted (None: all there are).
 
-        Fewer where the budget is too small for all of them. Nothing is asked yet.
+        Fewer where the budget is too small for all of them. Nothing is requested yet.
         """
         ...
 

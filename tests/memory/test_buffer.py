@@ -199,13 +199,6 @@ def test_putting_more_samples_than_there_are_free_slots_is_refused_and_changes_n
     assert_equal_states(memory.state_dict(), before)
 
 
-def test_a_capacity_alone_makes_a_reservoir_of_seed_0() -> None:
-    plain, spelled_out = ReplayBuffer(5), memory_of(5)
-    for each in (plain, spelled_out):
-        each.offer(samples(list(range(30))))
-    assert_equal_states(plain.state_dict(), spelled_out.state_dict())
-
-
 def test_an_empty_memory_gives_empty_answers() -> None:
     memory = memory_of(3)
     memory.offer(samples([]))

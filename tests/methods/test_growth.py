@@ -17,7 +17,6 @@ from driftwise.models.head import (
     grow_head,
     grow_optimiser,
     growing_head_of,
-    head_of,
 )
 
 METHODS: dict[str, Any] = {
@@ -73,34 +72,6 @@ class Noisy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.left(x) + self.right(x)
         return logits + torch.rand_like(logits)
-
-
-@pytest.mark.parametrize("last", ["aux", "body"])
-def test_the_head_is_found_by_what_it_does_and_copies_know_it_too(last: str) -> None:
-    network = Branched(last=last)
-    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
-    find_head(network, x)
-    for each in (network, copy.deepcopy(network), nn.Sequential(copy.deepcopy(network))):
-        inner = each if isinstance(each, Branched) else each[0]
-        assert head_of(each) is inner.head
-        before = each.eval()(x)
-        grow_head(each, 5)
-        assert_same_but_for_rounding(each(x)[:, :3], before)
-        assert not each(x)[:, 3:].any()
-        assert head_of(each) is inner.head
-    find_head(network, x)
-    assert head_of(network) is network.head, "what has grown may be looked at again"
-
-
-@pytest.mark.parametrize("make", [lambda: Branched(last="aux"), Noisy])
-def test_looking_for_the_head_leaves_the_network_and_chance_as_they_were(make: Any) -> None:
-    network = make().train()
-    weights, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
-    find_head(network, torch.ones(2, 6))
-    assert same(network.state_dict(), weights)
-    assert torch.equal(torch.get_rng_state(), chance)
-    assert all(module.training for module in network.modules())
-    assert not any(module._forward_hooks for module in network.modules())
 
 
 @pytest.mark.parametrize("bias", [True, False])

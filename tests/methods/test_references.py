@@ -14,13 +14,10 @@ from learn_builders import (
     as_floats,
     assert_step_is,
     batch,
-    labelled,
     make_learner,
-    make_network,
     stream_alone,
     weights_of,
 )
-from same_state import same
 from torch import Tensor, nn
 
 from driftwise.adapt import Vanilla
@@ -171,23 +168,6 @@ def test_joint_training_books_a_label_once_for_every_look_of_a_sample() -> None:
     # Class 0 has to be labelled anew at the second task, as it looks different from there on.
     assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
     assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_starting_afresh_forgets_the_optimisers_momentum_too(momentum: float) -> None:
-    learner = make_learner(Joint(), momentum=momentum)
-    learner.begin_task((0, 1))
-    learner.observe(labelled(1, 0, 1))
-    learner.end_task()
-    learner.begin_task((2,))
-    fresh = make_learner(Joint(), momentum=momentum, make=lambda attempt: make_network(attempt + 1))
-    fresh.begin_task((0, 1, 2))
-    for number in (2, 3):
-        samples = labelled(number, 0, 1, 2)
-        mine, theirs = learner.observe(samples), fresh.observe(samples)
-        assert mine.loss == theirs.loss
-        assert torch.equal(mine.logits, theirs.logits)
-    assert same(weights_of(learner.network), weights_of(fresh.network))
 
 
 def test_only_joint_training_asks_for_classes_of_earlier_tasks() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.models import MLP, ResNet18, ResNet152, SmallCNN, ViT, seeded
+from driftwise.models import MLP, Bottleneck, ResNet, ResNet18, SmallCNN, ViT, seeded
 from driftwise.models.cnn import CNNOptions
 from driftwise.models.mlp import MLPOptions
 from driftwise.models.resnet import ResNetOptions
@@ -28,13 +28,18 @@ class Network(Protocol):
     def state_dict(self) -> dict[str, Tensor]: ...
 
 
+class Bottlenecks(ResNet):
+    block = Bottleneck
+    depths = (1, 1, 2, 1)
+
+
 Build = Callable[[tuple[int, int, int]], Network]
 
 NETWORKS: dict[str, Build] = {
     "mlp": lambda shape: MLP(input_shape=shape, num_classes=7, hidden=(12, 9)),
     "cnn": lambda shape: SmallCNN(input_shape=shape, num_classes=7, width=4),
     "resnet18": lambda shape: ResNet18(input_shape=shape, num_classes=7, width=4),
-    "resnet152": lambda shape: ResNet152(input_shape=shape, num_classes=7, width=2),
+    "bottlenecks": lambda shape: Bottlenecks(input_shape=shape, num_classes=7, width=2),
     # Patches of one pixel fit every image.
     "vit": lambda shape: ViT(
         input_shape=shape, num_classes=7, patch_size=1, dim=12, depth=2, heads=3

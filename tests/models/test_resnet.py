@@ -63,11 +63,12 @@ def test_resnet18_layer_by_layer() -> None:
     ]
 
 
-# --- parameters and FLOPs -----------------------------------------------------------------------
+# --- shapes -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("network", [ResNet18, ResNet152])
-@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 64, 64), (3, 224, 224)])
+@pytest.mark.parametrize(
+    ("network", "shape"), [(ResNet18, (1, 28, 28)), (ResNet18, (3, 64, 64)), (ResNet152, (1, 8, 8))]
+)
 def test_the_shapes_of_the_stages(
     network: type[ResNet18] | type[ResNet152], shape: tuple[int, int, int]
 ) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import pytest
 import torch
 from scipy import stats
-from test_models import make_images, num_parameters
+from test_models import make_images
 from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.models import ViT, ViTSmall, ViTTiny
-from driftwise.models.vit import ViTOptions, ViTTinyOptions
+from driftwise.models import ViT
+from driftwise.models.vit import ViTOptions
 
 Shape = tuple[int, int, int]
 
@@ -38,25 +37,6 @@ def woken(network: ViT) -> ViT:
 
 
 # --- the published tables -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("shape", "patch_size", "num_patches"),
-    [
-        ((1, 8, 8), 4, 4),
-        ((1, 28, 28), 4, 49),
-        ((3, 64, 64), 4, 256),
-        ((3, 64, 64), 8, 64),
-        ((3, 224, 224), 16, 196),
-        ((2, 6, 10), 2, 15),
-    ],
-)
-def test_every_patch_becomes_a_token(shape: Shape, patch_size: int, num_patches: int) -> None:
-    network = small(shape, patch_size=patch_size, depth=1)
-    assert network.positions.shape == (1, 1 + num_patches, 12)
-    x = make_images(2, *shape)
-    assert network.features(x).shape == (2, 12)
-    assert network(x).shape == (2, 7)
 
 
 # --- the computation ----------------------------------------------------------------------------
@@ -112,13 +92,6 @@ def test_the_forward_is_its_matrix_products(
     torch.testing.assert_close(network(x), by_hand, atol=1e-5, rtol=1e-5)
 
 
-def test_the_features_are_the_class_token_after_the_last_norm() -> None:
-    network = small().eval()  # the norm's own scale and shift are still 1 and 0
-    features = network.features(make_images(4, 3, 8, 8))
-    torch.testing.assert_close(features.mean(dim=1), torch.zeros(4), atol=1e-6, rtol=0)
-    torch.testing.assert_close(features.var(dim=1, unbiased=False), torch.ones(4), atol=0.1, rtol=0)
-
-
 # --- learning -----------------------------------------------------------------------------------
 
 
@@ -172,24 +145,6 @@ def test_dropout_falls_after_positions_projection_and_both_layers_of_the_mlp() -
 
 
 # --- options ------------------------------------------------------------------------------------
-
-
-def test_the_sizes_differ_in_their_defaults_alone() -> None:
-    small_size = dataclasses.asdict(ViTOptions())
-    tiny_size = dataclasses.asdict(ViTTinyOptions())
-    assert small_size == {
-        "patch_size": 4,
-        "dim": 384,
-        "depth": 12,
-        "heads": 6,
-        "mlp_ratio": 4,
-        "dropout": 0.1,
-    }
-    assert tiny_size == small_size | {"dim": 192, "heads": 3}
-    with torch.device("meta"):
-        options = small_size | {"depth": 1, "dim": 12, "heads": 3}
-        made = [size(input_shape=(3, 8, 8), **options) for size in (ViT, ViTSmall, ViTTiny)]
-    assert len({num_parameters(network) for network in made}) == 1
 
 
 @pytest.mark.parametrize(

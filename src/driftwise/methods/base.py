@@ -144,7 +144,7 @@ class Method(ABC):
         """The task's last step has been made."""
 
     def after_backward(self, network: nn.Module) -> None:
-        """The gradients of the loss are in the weights' `grad`, and no weight has moved yet.
+        """The gradients of the loss are in the weights' `grad`, and no weight has changed yet.
 
         The optimiser takes what is written there: the place to project gradients. Forwards made
         here have the same precision and the same draws as those of `outcome`.

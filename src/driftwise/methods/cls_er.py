@@ -26,13 +26,13 @@ class CLSER(Method):
     reg_weight: float = 0.15
     """weight of the squared distance to the better average's logits"""
     stable_update_freq: float = 0.1
-    """how likely a step moves the stable average"""
+    """probability that a step updates the stable average"""
     stable_alpha: float = 0.999
-    """what the stable average keeps of itself when it moves"""
+    """decay of the stable average in an update"""
     plastic_update_freq: float = 0.9
-    """how likely a step moves the plastic average"""
+    """probability that a step updates the plastic average"""
     plastic_alpha: float = 0.999
-    """what the plastic average keeps of itself when it moves"""
+    """decay of the plastic average in an update"""
     predict: Literal["stable", "working"] = "stable"
     """which network predicts; the published tables use the working one"""
 
@@ -82,7 +82,7 @@ class CLSER(Method):
 
     @torch.no_grad()
     def after_step(self, network: nn.Module) -> None:
-        """Each average moves with its own probability."""
+        """Update each average with its own probability."""
         self._steps += 1
         self._move("plastic", self.plastic_update_freq, self.plastic_alpha, network)
         self._move("stable", self.stable_update_freq, self.stable_alpha, network)
@@ -100,7 +100,7 @@ class CLSER(Method):
         return tuple(self._averages.values())
 
     def predictor(self, network: nn.Module) -> nn.Module:
-        """The stable average, unless the working network was asked for."""
+        """The stable average, unless `predict` is "working"."""
         return network if self.predict == "working" else self._averages["stable"]
 
     def state_dict(self) -> dict[str, Any]:
