@@ -56,14 +56,14 @@ def test_a_benchmark_is_bytes_with_a_name_for_every_label(
         entry = CATALOGUE["benchmark"][name]
         data = entry.factory()(**entry.fixed)
     except UserError as error:
-        told = str(error)  # not on this machine, or the user's own
+        message = str(error)  # not on this machine, or the user's own
     else:
         assert (data.images.dtype, data.labels.dtype) == ("uint8", "int64")
         assert data.images.ndim == 4
         assert len(data.images) == len(data.labels)
         assert set(data.labels.tolist()) == set(range(len(data.class_names)))
         return
-    assert "data=" in told
+    assert "data=" in message
 
 
 # With each buffer policy and adaptation, methods are put through test_method_contract.py.

@@ -198,7 +198,7 @@ def test_a_task_begins_afresh_only_if_asked() -> None:
     assert begun == [((0, 1),), ((2,),)]
 
 
-def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:
+def test_nothing_of_the_next_task_happens_before_it_is_requested() -> None:
     recorder = Recorder()
     running = recorder.run_tasks()
     first = next(running)

@@ -15,7 +15,7 @@ pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
 
 
 def samples(id_and_concept: list[tuple[int, int]]) -> Samples:
-    """Samples whose only pixel is their position, so that each can be told from every other."""
+    """Samples whose only pixel is their position, so that each is known by it."""
     key = torch.tensor(id_and_concept, dtype=torch.int64).view(-1, 2)
     return Samples(
         images=torch.arange(len(key), dtype=torch.uint8).view(-1, 1, 1, 1),

@@ -34,7 +34,7 @@ def memory_of(capacity: int, policy: str = "reservoir", seed: int = 0) -> Replay
 
 
 def samples(ids: list[int], labels: list[int] | None = None) -> Samples:
-    """Samples whose pixels and concept can be told from their id; three classes in turn by default."""
+    """Samples whose pixels and concept follow from their id; three classes in turn by default."""
     number = torch.tensor(ids, dtype=torch.int64)
     return Samples(
         images=pixels(number),
@@ -180,6 +180,14 @@ def test_drop_then_put_restores_the_class_counts(policy: str) -> None:
     assert memory.counts() == before
     assert list(memory.counts()) == [0, 1, 2]
     assert memory.seen == seen
+
+
+def test_some_samples_of_a_class_can_be_dropped() -> None:
+    memory = memory_of(6)
+    memory.offer(samples([0, 1, 2, 3], labels=[0, 1, 0, 0]))
+    assert memory.drop(0, only=torch.tensor([True, False, True])) == 2
+    assert memory.samples_of(0).ids.tolist() == [2]
+    assert memory.counts() == {0: 1, 1: 1}
 
 
 def test_put_fills_the_lowest_free_slots() -> None:

@@ -43,6 +43,15 @@ def test_widening_adds_zeros_and_leaves_all_else_as_it_was() -> None:
         assert stored.extras["maps"].shape == (5, 2, 2)
 
 
+def test_samples_that_are_vectors_stay_as_they_are() -> None:
+    memory, ids = ReplayBuffer(4), torch.arange(3)
+    vectors = Samples(images=torch.ones(3, 2), labels=ids, ids=ids, concepts=ids)
+    memory.offer(vectors, {"logits": torch.zeros(3, 3)})
+    memory.widen(5)
+    assert memory.samples_of(1).images.shape == (1, 2)
+    assert memory.sample(1).extras["logits"].shape == (1, 5)
+
+
 def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
     memory, _ = filled(2)
     memory.widen(4)

@@ -189,14 +189,14 @@ def slow_cross_entropy(
     return total / len(logits)
 
 
-def slow_distance(said: Tensor, target: Tensor) -> Tensor:
+def slow_distance(outputs: Tensor, target: Tensor) -> Tensor:
     """Mean over samples and classes of the squared difference."""
-    assert said.shape == target.shape
+    assert outputs.shape == target.shape
     total = torch.zeros(())
-    for i in range(said.shape[0]):
-        for j in range(said.shape[1]):
-            total = total + (said[i, j] - target[i, j]) ** 2
-    return total / said.numel()
+    for i in range(outputs.shape[0]):
+        for j in range(outputs.shape[1]):
+            total = total + (outputs[i, j] - target[i, j]) ** 2
+    return total / outputs.numel()
 
 
 def stream_alone(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:

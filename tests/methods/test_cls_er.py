@@ -69,8 +69,8 @@ def complementary(
         assert stable.training
         assert plastic.training
         with torch.no_grad():
-            said = slow_logits(stable, x), slow_logits(plastic, x)
-            target, names = better(*said, replay.labels)
+            outputs = slow_logits(stable, x), slow_logits(plastic, x)
+            target, names = better(*outputs, replay.labels)
         if chosen is not None:
             chosen.extend(names)
         distance = slow_distance(slow_logits(net, x), target)
@@ -233,7 +233,7 @@ def test_an_average_keeps_more_of_itself_from_step_to_step_up_to_alpha() -> None
 
 
 @pytest.mark.parametrize("predict", [None, "stable", "working"])
-def test_the_stable_average_predicts_unless_the_working_network_is_asked_for(
+def test_the_stable_average_predicts_unless_the_working_network_is_requested(
     predict: str | None,
 ) -> None:
     learner = cls_learner(stable_update_freq=0.5, **({"predict": predict} if predict else {}))
@@ -247,8 +247,8 @@ def test_the_stable_average_predicts_unless_the_working_network_is_asked_for(
     logits = learner.logits(batch(9).images)
     assert same(state_of(learner), before)
     x = as_floats(batch(9))
-    said = slow_logits(expected.eval(), x).detach()
-    torch.testing.assert_close(logits, said, rtol=1e-4, atol=1e-5)
+    outputs = slow_logits(expected.eval(), x).detach()
+    torch.testing.assert_close(logits, outputs, rtol=1e-4, atol=1e-5)
     for other in others:
         assert float((slow_logits(other.eval(), x).detach() - logits).abs().max()) > 1e-3
 

@@ -28,8 +28,8 @@ def asymmetric(*competing: int, replays: bool = True) -> Formula:
     """Stream samples against some classes, a draw against all of them, each in its own forward."""
 
     def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
-        said = slow_logits(net, as_floats(samples))
-        loss = slow_cross_entropy(said, samples.labels, competing)
+        outputs = slow_logits(net, as_floats(samples))
+        loss = slow_cross_entropy(outputs, samples.labels, competing)
         if replays:
             drawn = memory.sample(MINIBATCH).samples
             assert len(drawn) == MINIBATCH

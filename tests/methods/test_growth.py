@@ -96,14 +96,14 @@ def test_right_after_growing_old_classes_are_answered_and_predicted_as_before(me
     learner = two_tasks(METHODS[method]())
     asked = batch(9, samples=7).images
     before = [learner._evaluate(network, asked) for network in learner.networks]
-    said = learner.logits(asked)
+    outputs = learner.logits(asked)
     learner.grow(GROWN)
     for network, was in zip(learner.networks, before, strict=True):
         now = learner._evaluate(network, asked)
         assert_same_but_for_rounding(now[:, :CLASSES], was)
         assert torch.equal(now[:, :CLASSES].argmax(dim=1), was.argmax(dim=1))
         assert not now[:, CLASSES:].any()
-    assert_same_but_for_rounding(learner.logits(asked)[:, :CLASSES], said)
+    assert_same_but_for_rounding(learner.logits(asked)[:, :CLASSES], outputs)
 
 
 @pytest.mark.parametrize("method", METHODS)

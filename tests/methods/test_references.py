@@ -116,7 +116,7 @@ def as_pairs(x: Tensor, labels: Tensor) -> list[tuple[bytes, int]]:
 
 
 class Unwatched:
-    """A monitor that looks away."""
+    """A monitor that checks nothing."""
 
     def check(self, task: object) -> list[Verdict]:
         return []
@@ -150,7 +150,7 @@ def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Le
     return learner, method, ledger
 
 
-def test_joint_training_sees_every_known_class_as_it_looks_now_in_every_epoch() -> None:
+def test_joint_training_sees_every_known_class_as_it_is_now_in_every_epoch() -> None:
     _, method, _ = played(from_scratch=True, epochs=2)
     assert method.announced == list(TASKS)
     for number, shown in enumerate(method.shown, start=1):
@@ -163,9 +163,9 @@ def test_joint_training_sees_every_known_class_as_it_looks_now_in_every_epoch() 
         assert sorted(shown) == sorted(2 * as_pairs(as_floats(samples), samples.labels))
 
 
-def test_joint_training_books_a_label_once_for_every_look_of_a_sample() -> None:
+def test_joint_training_books_a_label_once_for_every_concept_of_a_sample() -> None:
     learner, _, ledger = played(from_scratch=True)
-    # Class 0 has to be labelled anew at the second task, as it looks different from there on.
+    # Class 0 has to be labelled anew at the second task, as its concept is another from there on.
     assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
     assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
 

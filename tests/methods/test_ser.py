@@ -33,8 +33,8 @@ def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> 
     """Stream and a draw as large, each near its own past; the frozen network in evaluation mode."""
 
     def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
-        said = slow_logits(net, as_floats(samples))
-        loss = slow_cross_entropy(said, samples.labels)
+        outputs = slow_logits(net, as_floats(samples))
+        loss = slow_cross_entropy(outputs, samples.labels)
         if len(memory):
             replay = memory.sample(len(samples))
             again = slow_logits(net, as_floats(replay.samples))
@@ -43,7 +43,7 @@ def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> 
         if frozen is not None:
             assert not frozen.training
             before = slow_logits(frozen, as_floats(samples)).detach()
-            loss = loss + beta * slow_distance(said, before)
+            loss = loss + beta * slow_distance(outputs, before)
         return loss
 
     return formula

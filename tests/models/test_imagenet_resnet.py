@@ -73,9 +73,9 @@ def test_it_says_what_the_literal_version_says_with_the_weights_of_a_file(
 ) -> None:
     x = make_images(2, 3, 64, 64)
     with torch.no_grad():
-        said = read_resnet18(file).eval()(x)
-        assert torch.allclose(said, literal(weights, x), atol=1e-4)
-    assert said.std() > 0.01, "else anything would be close"
+        logits = read_resnet18(file).eval()(x)
+        assert torch.allclose(logits, literal(weights, x), atol=1e-4)
+    assert logits.std() > 0.01, "else anything would be close"
 
 
 def test_the_digest_goes_by_the_weights_and_not_by_their_file(
@@ -103,18 +103,18 @@ MISTAKES: dict[str, Callable[[Weights], Weights]] = {
 }
 
 
-@pytest.mark.parametrize("said", MISTAKES)
+@pytest.mark.parametrize("message", MISTAKES)
 def test_weights_of_something_else_are_refused_in_one_line(
-    said: str, weights: Weights, tmp_path: Path
+    message: str, weights: Weights, tmp_path: Path
 ) -> None:
     path = tmp_path / "resnet18.safetensors"
-    save_file(MISTAKES[said](weights), path)
+    save_file(MISTAKES[message](weights), path)
     line = complaint(lambda: read_resnet18(path))
-    assert said in line
+    assert message in line
     assert str(path) in line
 
 
-def test_a_file_that_is_cut_off_or_of_another_kind_or_missing_is_told_in_one_line(
+def test_a_file_that_is_cut_off_or_of_another_kind_or_missing_is_reported_in_one_line(
     file: Path, tmp_path: Path
 ) -> None:
     damaged = tmp_path / "resnet18.safetensors"
