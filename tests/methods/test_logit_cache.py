@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from driftwise.learner import Learner
 from driftwise.methods import SER
-from driftwise.methods.ser import LogitCache, SampleKeys
+from driftwise.methods.base import SampleKeys
+from driftwise.methods.ser import LogitCache
 from driftwise.models.head import find_head
 from driftwise.types import Samples
 
