@@ -26,7 +26,7 @@ from driftwise.detect import Surroundings
 from driftwise.detect.encoders import Encoder, Encodes
 from driftwise.detect.two_sample import Comparison, by_c2st, by_mmd, ks_on
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report.facets import to_png, to_svg
 from driftwise.report.style import Style

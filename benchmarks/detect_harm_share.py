@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.datasets.library import load
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report import style
 from driftwise.report.facets import facets, to_png

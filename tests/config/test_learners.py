@@ -22,8 +22,7 @@ from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.learner import Learner
-from driftwise.models.inputs import to_input
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, to_input
 from driftwise.types import Dataset, Samples
 
 GREY, COLOUR = (8, 8, 1), (8, 8, 3)

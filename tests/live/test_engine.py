@@ -34,11 +34,11 @@ from scipy import stats
 
 import driftwise
 from driftwise.config.registry import CATALOGUE
-from driftwise.drift_handler import DriftHandler
 from driftwise.live import Event
 from driftwise.live.components import monitor_of
 from driftwise.live.engine import BatchOutcome
 from driftwise.live.settings import settings_from
+from driftwise.loop import DriftHandler
 from driftwise.protocols import AdaptationContext
 from driftwise.types import Verdict
 

@@ -43,7 +43,10 @@ def test_training_settings_are_those_of_the_nominal_buffer(
 ) -> None:
     published = PAPER["cifar10-cd", method, buffer_size]
     config = scale.apply(config_of("cifar10-cd", buffer_size, method))
-    assert (config.lr, config.batch_size) == (published.values["lr"], published.values["batch_size"])
+    assert (config.lr, config.batch_size) == (
+        published.values["lr"],
+        published.values["batch_size"],
+    )
     for name, value in published.options["method"].items():
         assert config.options["method"][name] == value
 

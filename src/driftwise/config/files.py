@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftwise.config.fields import did_you_mean, fields_of, known_names, read, shown
 from driftwise.errors import UserError
-from driftwise.regular_files import MAX_DIGITS, parse_json, too_long
+from driftwise.files import MAX_DIGITS, parse_json, too_long
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -12,19 +12,25 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from driftwise import learning_rates, rng
+from driftwise import rng
 from driftwise.compiled import refuse_without_compiler
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
-from driftwise.learner import Learner, TrainSettings
+from driftwise.learner import (
+    Learner,
+    Rate,
+    TrainSettings,
+    constant_rate,
+    cosine_rate,
+    step_rate,
+)
 from driftwise.memory import ReplayBuffer
 from driftwise.models.head import find_head
-from driftwise.models.inputs import input_shape_of, to_input
-from driftwise.models.norm import take_single_samples
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, input_shape_of, to_input
+from driftwise.models.layers import take_single_samples
 from driftwise.runs.checkpoint import flatten
 from driftwise.types import Samples
 
@@ -187,13 +193,13 @@ def optimiser_maker(config: RunConfig) -> Callable[[nn.Module], torch.optim.Opti
     return lambda network: torch.optim.SGD(network.parameters(), **settings)
 
 
-def _rate(config: RunConfig) -> learning_rates.Rate:
+def _rate(config: RunConfig) -> Rate:
     match config.scheduler:
         case "steps":
-            return learning_rates.steps(settled(config.lr_milestones), config.lr_drop)
+            return step_rate(settled(config.lr_milestones), config.lr_drop)
         case "cosine":
-            return learning_rates.cosine(config.lr_floor)
-    return learning_rates.constant
+            return cosine_rate(config.lr_floor)
+    return constant_rate
 
 
 def channel_statistics(samples: Samples) -> Statistics:

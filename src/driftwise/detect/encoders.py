@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
-from driftwise.models.head import find_head, has_features
+from driftwise.models.head import encode_all, find_head, has_features
 from driftwise.models.imagenet_resnet import digest_of
 from driftwise.models.inputs import to_input
 from driftwise.models.mlp import MLP

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from driftwise.detect.encoders import Surroundings
 from driftwise.errors import UserError
 from driftwise.files import reason
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.imagenet_resnet import digest_of, read_resnet18
-from driftwise.models.inputs import to_input
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, to_input
 from driftwise.types import Encoding
 
 SIZE = 96

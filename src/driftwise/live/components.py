@@ -19,11 +19,11 @@ from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
 from driftwise.detect.base import KnownLabels
 from driftwise.detect.encoding_cache import Cached
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.live.inputs import InputStatistics
 from driftwise.live.settings import LiveSettings
+from driftwise.loop import DriftHandler
 from driftwise.metrics import Ledger
 from driftwise.models.head import find_head, growing_head_of, num_outputs
 from driftwise.models.inputs import to_input

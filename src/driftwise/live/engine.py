@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import Diverged
 from driftwise.live.components import build_handlers, build_learner, monitor_of
 from driftwise.live.concurrency import yield_to_predictions
@@ -21,8 +20,9 @@ from driftwise.live.inputs import ENOUGH, UNKNOWN, InputStatistics
 from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels, apply_answer
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window
+from driftwise.loop import DriftHandler
 from driftwise.metrics import Ledger
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared
 from driftwise.part_state import PartState
 from driftwise.protocols import AdaptationContext
 from driftwise.runs.result import verdict_from

@@ -16,12 +16,11 @@ from torch import Tensor
 
 from driftwise.config.learners import first_line
 from driftwise.errors import UserError
-from driftwise.label_budget import split_budget
 from driftwise.live.concurrency import PREDICTIONS_FIRST
 from driftwise.live.inputs import UNKNOWN, labels_from
 from driftwise.live.window import LateLabels, Window
 from driftwise.metrics import Ledger
-from driftwise.protocols import Choose
+from driftwise.protocols import Choose, split_budget
 from driftwise.types import Samples
 
 CLOSED = "the live learner has been closed; go on with LiveLearner.load, or make a new one"

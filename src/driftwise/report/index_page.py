@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from driftwise.files import Manifest, folder_in, replacing
-from driftwise.regular_files import SMALL, read_json
+from driftwise.files import SMALL, Manifest, folder_in, read_json, replacing
 from driftwise.report.cells import Cell, Stat
 from driftwise.report.columns import COMPARISON, MEANINGS
 from driftwise.report.markup import Markup, render

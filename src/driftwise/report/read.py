@@ -12,8 +12,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from driftwise.errors import UserError
-from driftwise.files import reason, refuse_unsealed
-from driftwise.regular_files import LARGE, read_json, require_regular
+from driftwise.files import LARGE, read_json, reason, refuse_unsealed, require_regular
 from driftwise.report.parse import DamagedError, parse
 from driftwise.report.run import Run, few
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from driftwise.errors import UserError
-from driftwise.files import reason
-from driftwise.regular_files import LARGE, read_json
+from driftwise.files import LARGE, read_json, reason
 from driftwise.report.cells import Cell
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import RESULT, read_run

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from driftwise.errors import RunFailure
-from driftwise.files import JSON, own_file, size, sync, writing
-from driftwise.regular_files import open_regular
+from driftwise.files import JSON, open_regular, own_file, size, sync, writing
 
 Seal = dict[str, Any]
 """`bytes` from the beginning of a file, and their `sha256`."""

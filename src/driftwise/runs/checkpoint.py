@@ -21,8 +21,7 @@ from torch import Tensor
 
 from driftwise.allocation import copy_of, is_out_of_memory
 from driftwise.errors import RunFailure, UserError
-from driftwise.files import JSON, replacing
-from driftwise.regular_files import require_regular
+from driftwise.files import JSON, replacing, require_regular
 
 _HEAD, _OLD_HEAD = "driftwise", "recollect"
 """The one metadata entry, and what it was called: safetensors writes several in no fixed order, and

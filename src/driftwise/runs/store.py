@@ -22,10 +22,13 @@ from driftwise.errors import RunFailure, UserError
 from driftwise.files import (
     CHECKSUMS,
     JSON,
+    LARGE,
     digest_of,
+    open_regular,
     own_file,
     quietly,
     read_object,
+    read_regular,
     reason,
     refuse_unsealed,
     replacing,
@@ -34,7 +37,6 @@ from driftwise.files import (
     temporary_beside,
     writing,
 )
-from driftwise.regular_files import LARGE, open_regular, read_regular
 from driftwise.runs.append_log import EMPTY, Journal
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.label_budget import split_budget
-from driftwise.protocols import Choose
+from driftwise.protocols import Choose, split_budget
 from driftwise.streams.stream import Task
 from driftwise.types import Samples
 

@@ -23,8 +23,7 @@ from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, res
 from driftwise.config.schema import RunConfig
 from driftwise.datasets.catalogue import by_name
 from driftwise.errors import UserError, unknown_name
-from driftwise.files import alone, read_object, refuse_links, write_json
-from driftwise.regular_files import LARGE
+from driftwise.files import LARGE, alone, read_object, refuse_links, write_json
 from driftwise.report.sweeps import DIGEST, digest_of_plan
 from driftwise.sweeps.grid import Grid, Place, Value
 from driftwise.sweeps.scale import Scale
