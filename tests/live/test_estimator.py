@@ -160,6 +160,7 @@ def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
 
 
 def test_a_given_network_is_cloned_and_left_as_it_is() -> None:
+    torch.manual_seed(0)
     x, y = clusters()
     network = torch.nn.Linear(4, 3)
     network.aside = torch.nn.Linear(4, 2)  # listed last, and no head

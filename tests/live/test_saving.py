@@ -335,14 +335,14 @@ def test_callbacks_find_a_save_complete_and_may_save_or_close(tmp_path: Path, lo
 def test_a_save_that_failed_is_not_announced_and_closing_may_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     mine, kinds = live_learner(folder=tmp_path / "it"), list[str]()
     observe(mine)
     mine.on("*", lambda event: kinds.append(event.kind))
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_write_state", full)
+        patch.setattr(state_file, "write_into", full)
         for end in (mine.save, mine.close):
             with pytest.raises(RunFailure, match="No space left"):
                 end()
