@@ -118,6 +118,31 @@ def test_verdicts_compare_the_errors_of_the_unseen_half_by_kolmogorov_and_smirno
     assert [(v.num_reference, v.num_current) for v in found] == [(20, 60), (16, 60)]
 
 
+def test_an_error_is_the_mean_square_of_standardized_differences() -> None:
+    images = digits(0, 30, rng.fork(0, "error"))
+    fitted = fit(images, steps=5, width=4, generator=rng.fork(0, "error", "fit"))
+    x = to_input(images)
+    deviation = (x - x.mean(dim=0)).square().mean().sqrt()
+    assert fitted.deviation.item() == pytest.approx(deviation.item())
+    scaled = (x - x.mean(dim=0)) / deviation
+    with torch.no_grad():
+        expected = (fitted.network(scaled) - scaled).square().mean(dim=(1, 2, 3))
+    assert fitted.errors(images).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_training_lowers_the_error_of_samples_that_were_not_trained_on() -> None:
+    draw = rng.fork(0, "lower")
+    images = digits(3, 120, draw)
+    errors = [
+        fit(images[:60], steps=steps, width=8, generator=rng.fork(1, "lower"))
+        .errors(images[60:])
+        .mean()
+        .item()
+        for steps in (1, 30, 100)
+    ]
+    assert errors[0] > 1.2 * errors[1] > 1.2 * 1.2 * errors[2]
+
+
 @pytest.mark.parametrize("shape", [(4, 4, 1), (5, 9, 3)])
 def test_images_of_any_size_and_colour_come_back_in_their_shape(shape: tuple[int, ...]) -> None:
     draw = rng.fork(0, "shapes")
@@ -174,6 +199,14 @@ def test_it_trains_where_nobody_needs_gradients_and_leaves_the_global_state(
         assert not torch.is_grad_enabled()
     assert found == expected
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_p_values_may_be_calibrated_by_splits() -> None:
+    kept, now = digit_sides(7)[0]
+    (by_test,) = check({0: (kept, now)}, steps=10)
+    (by_splits,) = check({0: (kept, now)}, steps=10, calibration="split")
+    assert by_splits.score == by_test.score
+    assert by_splits.p_value == pytest.approx(by_test.p_value, abs=0.15)
 
 
 def test_impossible_settings_are_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,15 @@ def test_the_recursion_is_the_mixture_over_starting_samples_and_calibrators(
     )
     most = max(literal_e_value(p_values[:n], both_ends=both_ends) for n in range(len(p_values) + 1))
     assert evidence.log_most == pytest.approx(math.log(most), abs=1e-9)
+
+
+@pytest.mark.parametrize("eps", EPSILONS)
+def test_a_calibrator_has_mean_one_under_the_null(eps: float) -> None:
+    # The integral over [0, 1], with p = q ** (1 / eps), which makes the integrand flat.
+    q = (np.arange(1000) + 0.5) / 1000
+    p = q ** (1 / eps)
+    gains = eps * p ** (eps - 1)
+    assert (gains * q ** (1 / eps - 1) / eps).mean() == pytest.approx(1, abs=1e-9)
 
 
 def test_shares_are_positive_fall_and_add_up_to_one() -> None:
@@ -137,6 +146,20 @@ def test_p_values_are_uniform_and_independent_though_few_samples_are_kept_and_sc
         # Sums over a stream vary as those of independent numbers do.
         spread = mine.sum(axis=1).var() / (40 / 12)
         assert 0.7 < spread < 1.35
+
+
+def test_each_order_of_the_ranked_samples_gives_each_rank_equally_often() -> None:
+    world = np.random.default_rng(2)
+    samples = world.normal(size=(8, 2))
+    places = [place for place in range(8) if place % TEACH_EVERY]
+    counts: dict[int, int] = {}
+    for order in permutations(places):
+        mixed = samples.copy()
+        mixed[places] = samples[list(order)]
+        last = ranked(mixed)[-1, 1]
+        rank = math.floor(last * 5)
+        counts[rank] = counts.get(rank, 0) + 1
+    assert counts == dict.fromkeys(range(5), math.factorial(5) // 5)
 
 
 def test_ranks_are_those_of_the_newest_among_all_kept() -> None:
