@@ -90,6 +90,16 @@ def test_false_alarms_stay_at_their_level_when_nothing_drifts(n: int, m: int, wi
     assert rate > 0.02  # areas are discrete, which costs something, and not all
 
 
+def test_a_shift_in_one_feature_out_of_64_is_found() -> None:
+    draw = generator(5)
+    pairs = [(features(50, 64, draw), features(100, 64, draw)) for _ in range(30)]
+    for _, current in pairs:
+        current[:, 17] += 1.5
+    found = c2st(pairs, generator=draw)
+    assert statistics.fmean(p_value <= 0.05 for _, p_value in found) >= 0.9
+    assert statistics.fmean(area for area, _ in found) > 0.65
+
+
 def test_a_shift_across_correlated_features_is_found_where_distances_hide_it() -> None:
     """The shift lies in a direction in which features hardly vary."""
     draw = generator(6)

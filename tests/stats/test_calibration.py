@@ -204,6 +204,17 @@ def test_drift_is_found_about_as_often_as_by_the_tests_own_distribution(
     assert abs(by_splits - by_test) < 0.1
 
 
+def test_ties_that_weaken_the_exact_test_do_not_weaken_splits() -> None:
+    draw = generator(5)
+    pairs = []
+    for _ in range(200):
+        drifted = torch.rand(100, generator=draw) < 0.2
+        current = torch.where(drifted, 1.0, scores_mostly_zero(100, draw))
+        pairs.append((scores_mostly_zero(50, draw), current))
+    assert rate(kolmogorov_smirnov(pairs)) < 0.4
+    assert rate(ks_by_splits(pairs, splits=199, generator=draw)) > 0.7
+
+
 def test_the_first_sample_that_differs_from_a_reference_of_equal_samples_is_no_alarm() -> None:
     constant = torch.zeros(20, dtype=torch.float64)
     for differing, alarm in ((1, False), (5, False), (60, True)):

@@ -136,6 +136,13 @@ def test_what_promises_less_finds_more_when_all_tests_see_the_drift() -> None:
     assert powers["cauchy"] > single + 0.1
 
 
+@pytest.mark.parametrize("name", ["bonferroni", "cauchy", "harmonic"])
+def test_one_test_that_sees_the_drift_among_several_suffices(name: str) -> None:
+    p_values = dependent(4, 0.5)
+    p_values[:, 0] = dependent(1, 0.0, shift=4.5, seed=1)[:, 0]
+    assert rate(name, p_values) > 0.85
+
+
 @pytest.mark.parametrize("bad", [[], 0.5, [0.1, 1.5], [-0.1], [math.nan, 0.5]])
 def test_what_are_no_p_values_is_refused(bad: float | list[float]) -> None:
     for combine in COMBINATIONS.values():

@@ -53,6 +53,17 @@ def test_with_labels_harm_is_the_difference_of_the_counted_accuracies() -> None:
     assert gain.without_labels < 0
 
 
+def test_the_standard_error_shrinks_with_the_number_of_samples() -> None:
+    errors = []
+    for samples in (5, 50, 500):
+        logits, labels = predicting([0] * samples), torch.zeros(samples).long()
+        harm = one_class(logits, logits, labels, labels)
+        assert harm.with_labels == 0
+        assert harm.error is not None
+        errors.append(harm.error)
+    assert errors[0] > errors[1] > errors[2] > 0
+
+
 def test_two_standard_errors_hold_the_truth_in_19_of_20_samples() -> None:
     draw = torch.Generator().manual_seed(0)
     zeros = torch.zeros(100).long()

@@ -97,6 +97,14 @@ def test_ties_between_splits_raise_no_false_alarms() -> None:
     assert min(found) > 0.15
 
 
+def test_a_shift_in_mean_or_in_spread_is_found() -> None:
+    same = features(50, 8, 1)
+    others = features(100, 8, 2, shift=0.6), features(100, 8, 3) * 1.6
+    for statistic, p_value in mmd([(same, other) for other in others], generator=generator()):
+        assert statistic > 0
+        assert p_value == pytest.approx(1 / 101)
+
+
 def test_classes_of_different_sizes_come_back_in_their_order() -> None:
     pairs = [(features(n, 4, n), features(m, 4, m)) for n, m in [(5, 9), (8, 6), (5, 9), (4, 4)]]
     before = torch.get_rng_state()
