@@ -401,6 +401,18 @@ def test_weights_are_used_as_they_are_where_no_average_is_wanted(settings: dict[
     assert all(map(torch.equal, weights(newest(mine)), weights(own)))
 
 
+def test_an_average_learns_a_stream_better_than_single_weights() -> None:
+    right = dict.fromkeys((0, 30), 0)
+    for steps in right:
+        mine = driftwise.LiveLearner("mlp", average_steps=steps)
+        for start in range(0, 1797, 20):
+            y = STABLE.labels[start : start + 20]
+            right[steps] += int(
+                (mine.observe(STABLE.images[start : start + 20], y).predicted == y).sum()
+            )
+    assert right[30] > right[0] + 9, "half a point of accuracy"
+
+
 # References from the past
 
 
