@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import FrozenInstanceError, fields
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftwise.types import Samples
+from driftwise.types import Samples, Verdict
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
 """(id, concept) of each sample"""
@@ -72,3 +73,9 @@ def test_concat_is_one_set_after_the_other_in_every_column(
     for field in fields(Samples):
         one_by_one = [entry for part in parts for entry in getattr(part, field.name)]
         assert all(map(torch.equal, getattr(whole, field.name), one_by_one))
+
+
+def test_samples_and_verdicts_are_frozen() -> None:
+    for value, name in ((Verdict(task=2, label=0, drifted=None), "drifted"), (samples([]), "ids")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, None)

@@ -97,6 +97,23 @@ def test_shifts_and_mirrorings_are_all_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("how", KINDS)
+def test_the_generator_is_the_only_randomness(how: Augmentation) -> None:
+    x = make_images(20)
+    before, untouched = torch.get_rng_state(), x.clone()
+    first = augment(x, how, generator(1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(x, untouched)
+    with torch.random.fork_rng():
+        torch.rand(5)
+        assert torch.equal(augment(x, how, generator(1)), first)
+    if how != "none":
+        assert not torch.equal(augment(x, how, generator(2)), first)
+        going_on = generator(1)
+        augment(x, how, going_on)
+        assert not torch.equal(augment(x, how, going_on), first)
+
+
+@pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("channels", [1, 8])
 def test_the_layout_of_the_samples_is_kept(

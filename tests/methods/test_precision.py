@@ -9,15 +9,18 @@ from learn_builders import (
     CLASSES,
     SHAPE,
     TinyNet,
+    as_floats,
     assert_pauses_change_nothing,
     batch,
     labelled,
     make_learner,
     state_of,
     two_tasks_and_a_restart,
+    weights_of,
 )
 from same_state import same
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from driftwise import rng
 from driftwise.learner import Learner
@@ -99,6 +102,17 @@ def test_only_forwards_are_in_bf16(method: str, monkeypatch: pytest.MonkeyPatch)
         assert parameter.grad is not None
         assert parameter.grad.dtype == torch.float32
     assert learner.logits(batch(50).images).dtype == torch.float32
+
+
+def test_the_loss_is_taken_in_float32_of_logits_in_bf16() -> None:
+    learner = wide_learner("finetune", bf16=True)
+    made: list[Tensor] = []
+    learner.network.register_forward_hook(lambda module, given, out: made.append(out.detach()))
+    samples = batch(0, samples=9)
+    loss = learner.observe(samples).loss
+    (logits,) = made
+    assert loss == pytest.approx(float(cross_entropy(logits.float(), samples.labels)), rel=1e-6)
+    assert loss != pytest.approx(float(cross_entropy(logits, samples.labels)), rel=1e-5)
 
 
 @pytest.mark.parametrize("method", ["der++", "ser"])
@@ -214,3 +228,17 @@ def test_every_forward_drops_another_half() -> None:
 @pytest.mark.parametrize("method", ["er", "ser", "cls-er"])
 def test_a_pause_keeps_what_is_dropped_next(method: str) -> None:
     assert_pauses_change_nothing(lambda: dropping_learner(method), two_tasks_and_a_restart())
+
+
+def test_predictions_drop_nothing() -> None:
+    learner = dropping_learner()
+    train(learner)
+    before = state_of(learner)
+    images = batch(50).images
+    logits = learner.logits(images)
+    assert torch.equal(learner.logits(images), logits)
+    assert same(state_of(learner), before)
+    plain = TinyNet(maps=8)
+    plain.load_state_dict(weights_of(learner.network))
+    with torch.no_grad():
+        torch.testing.assert_close(logits, plain.eval()(as_floats(batch(50))))

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driftwise.learner import Rate, cosine_rate, step_rate
 
@@ -42,3 +47,15 @@ def test_a_cosine_is_torchs_annealing_over_the_epochs_of_the_task(
         torch.optim.lr_scheduler.CosineAnnealingLR, epochs, T_max=epochs, eta_min=floor
     )
     assert factors_of(cosine_rate(floor), epochs) == pytest.approx(expected)
+
+
+@given(floor=st.floats(0, 1), epochs=st.integers(1, 60))
+def test_a_cosine_falls_from_the_full_rate_and_stays_above_its_floor(
+    floor: float, epochs: int
+) -> None:
+    found = factors_of(cosine_rate(floor), epochs)
+    assert found[0] == pytest.approx(1.0)
+    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(found))
+    assert min(found) >= floor - 1e-12
+    last = floor + (1 - floor) * (1 + math.cos(math.pi * (epochs - 1) / epochs)) / 2
+    assert found[-1] == pytest.approx(last)
