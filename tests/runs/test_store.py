@@ -323,6 +323,35 @@ def test_a_folder_is_held_until_closed_also_within_a_process(tmp_path: Path) -> 
     RunFolder.open(tmp_path, CONFIG, resume=True).close()
 
 
+def test_of_many_that_start_at_once_one_gets_the_folder(tmp_path: Path) -> None:
+    code = """
+    print("ready", flush=True)
+    sys.stdin.readline()  # all start together
+    try:
+        run = RunFolder.open(sys.argv[1], json.loads(sys.argv[2]), resume=True)
+    except UserError as error:
+        print(error, flush=True)
+    else:
+        print("mine", flush=True)
+        sys.stdin.read()  # held until all have tried
+    """
+    command = python(code, tmp_path / "run", json.dumps(CONFIG))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    processes = [
+        subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
+        for _ in range(3)
+    ]
+    assert all(process.stdout.readline() for process in processes)
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    printed = sorted(process.stdout.readline().strip() for process in processes)
+    for process in processes:
+        process.communicate()
+    assert printed.count("mine") == 1
+    assert [line for line in printed if line != "mine" and "is in use by" not in line] == []
+
+
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_lock_file_taken_away_before_it_is_locked_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
@@ -522,6 +551,15 @@ def test_json_is_written_in_the_order_given_and_never_with_nan(tmp_path: Path) -
     with pytest.raises(ValueError, match="not JSON compliant"):
         files.write_json(tmp_path / "x.json", {"faa": float("nan")})
     assert snapshot(tmp_path) == {"x.json": text.encode()}
+
+
+def test_files_follow_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        files.write_json(tmp_path / "x.json", {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.json").stat().st_mode & 0o777 == 0o640
 
 
 # Checkpoint and events
