@@ -115,6 +115,16 @@ def test_a_damaged_result_is_named_and_costs_no_memory_and_no_other_run(
     assert reason in warning
 
 
+@pytest.mark.parametrize("text", ["1e999", "-1e999"])
+def test_a_literal_that_is_too_large_is_damage(tmp_path: Path, text: str) -> None:
+    write_run(tmp_path / "good", small_result())
+    odd = write_run(tmp_path / "odd", small_result(faa=12.25))
+    content = (odd / "result.json").read_text()
+    (odd / "result.json").write_text(content.replace("12.25", text))
+    (warning,) = find_runs([tmp_path]).warnings
+    assert "odd: damaged" in warning
+
+
 def test_names_without_an_entry_in_the_matrix_make_no_matrix(tmp_path: Path) -> None:
     names = [f"{number}" for number in range(20_000)]
     write_run(tmp_path / "run", small_result(class_names=names))
@@ -365,6 +375,13 @@ def test_nulls_and_missing_extras_are_absences_not_damage(tmp_path: Path) -> Non
     assert run.faa_til is None
     assert run.class_names == ("0", "1", "2", "3")
     assert np.isnan(run.accuracy[0, 1])
+
+
+def test_null_in_a_confusion_matrix_counts_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", small_result(confusion_matrix=[[1, None], [0, 2]]))
+    (run,) = find_runs([tmp_path]).runs
+    assert run.confusion is not None
+    assert run.confusion[:2, :2].tolist() == [[1, 0], [0, 2]]
 
 
 def test_calibration_reads_the_same_from_bins_and_from_columns(tmp_path: Path) -> None:
