@@ -189,6 +189,7 @@ def test_machines_that_join_a_cluster_are_used_and_those_that_leave_are_not(clus
 
 STARTED_HERE = """
 import json, os, pathlib, sys
+import ray  # before driftwise could limit it
 from driftwise.sweeps.job import Job
 from driftwise.sweeps.ray_executor import OnRay
 
@@ -212,7 +213,7 @@ with OnRay() as engine:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A" and f"socket:[{inode}]" in held:
                 print("listens at", local.split(":")[0])
-print("left", sys.modules["ray"].is_initialized())
+print("left", ray.is_initialized())
 """
 
 
@@ -235,6 +236,17 @@ def test_without_an_address_ray_is_started_here_on_loopback_only_and_ended(
     until(partial(is_dead, worker), seconds=20)
     plain = undisturbed(plan, tmp_path / "plain")
     assert lasting(tmp_path / RUNS / run.id) == lasting(plain / RUNS / run.id)
+
+
+def test_a_ray_of_its_own_that_is_not_on_loopback_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[bool] = []
+    monkeypatch.setenv(ray_executor.REACHABLE, "0")
+    monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", True)
+    monkeypatch.setattr(ray, "init", lambda **settings: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.2")
+    assert "would listen on every address" in complaint(OnRay)
+    assert ended == [True]
 
 
 def test_an_address_where_nobody_answers_is_refused_soon() -> None:

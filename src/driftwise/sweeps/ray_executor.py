@@ -13,6 +13,7 @@ import socket
 import tempfile
 import threading
 import time
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """the start of an HTTP/2 connection, which Ray uses: the preface and an empty settings frame"""
 SETTINGS = 4
 """the type of the frame that HTTP/2 answers with"""
+REACHABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""the variable by which Ray, as it is imported, listens on every address or on loopback alone"""
 STORE = 100 * 2**20
 """bytes of Ray's object store; jobs and outcomes are a page of text"""
 
@@ -47,8 +50,8 @@ class OnRay(Engine):
 
         `retries`: how often a run is given to another machine after its own was lost.
         """
-        if address == "local":  # or it would listen on every address of the machine
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        if address == "local":
+            os.environ.setdefault(REACHABLE, "0")
         try:
             import ray
         except ImportError as error:
@@ -134,8 +137,11 @@ class OnRay(Engine):
                 "object_store_memory": STORE,
             }
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
+        on_loopback = address == "local" and os.environ.get(REACHABLE) == "0"
         terminate = signal.getsignal(signal.SIGTERM)
         try:
+            if on_loopback:
+                self._ray._private.ray_constants.ENABLE_RAY_CLUSTER = False  # if imported before
             # Ray puts the working folder first on its workers' sys.path, before Python's own
             # modules: files there could shadow them. It gets an empty folder.
             with gently(), contextlib.chdir(self._nowhere.name):
@@ -148,6 +154,12 @@ class OnRay(Engine):
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, terminate)  # Ray replaces it by its own
+        if on_loopback and not ip_address(self._ray.util.get_node_ip_address()).is_loopback:
+            self.close()
+            raise UserError(
+                "Ray was imported before and would listen on every address of this machine; set "
+                f"{REACHABLE}=0 in the environment before Python starts"
+            )
 
 
 def _perform(job: dict[str, Any], home: str) -> dict[str, Any]:
