@@ -69,6 +69,31 @@ def test_a_step_moves_along_the_projected_gradient(agem: Any) -> None:
     assert bent
 
 
+@pytest.mark.parametrize("how", [{"bf16": True}, {"compiled_samples": (5, MINIBATCH)}], ids=str)
+def test_gradients_are_shaped_under_every_way_of_making_steps(
+    agem: Any, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_with = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda f, **more: compile_with(f, backend="eager", **more)
+    )
+    projected: list[int] = []
+    project = agem.project
+
+    def noting(gradient: Any, reference: Any) -> None:
+        assert all(each.dtype == torch.float32 for each in (*gradient, *reference))
+        assert any(each.abs().sum() > 0 for each in reference)
+        projected.append(len(gradient))
+        project(gradient, reference)
+
+    monkeypatch.setattr(agem, "project", noting)
+    learner = make_learner(agem.AGEM(samples=MINIBATCH), capacity=20, **how)
+    for step in range(4):
+        learner.observe(batch(step))
+    assert projected == [len(list(learner.network.parameters()))] * len(projected)
+    assert projected
+
+
 class Scales(ER):
     """Halves every gradient."""
 

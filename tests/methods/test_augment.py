@@ -76,6 +76,14 @@ def test_every_sample_is_shifted_and_mirrored_as_named_and_nothing_else(how: Aug
         assert any(down != right for down, right, _ in found), "both directions of their own"
 
 
+@pytest.mark.parametrize(("height", "margin"), [(8, 1), (15, 1), (32, 4), (7, 0)])
+def test_a_shift_reaches_an_eighth_of_the_height(height: int, margin: int) -> None:
+    x = torch.ones(300, 1, height, height)
+    seen = augment(x, "crop", generator())
+    black = (seen == 0).all(dim=3).sum(dim=2).max(), (seen == 0).all(dim=2).sum(dim=2).max()
+    assert [int(each) for each in black] == [margin, margin]
+
+
 def test_shifts_and_mirrorings_are_all_equally_likely() -> None:
     samples = 4000
     x = torch.zeros(samples, 1, 8, 8)
@@ -174,6 +182,13 @@ def test_stream_samples_and_drawn_ones_are_augmented_each_time_they_are_seen(
     assert {flipped for _, flipped in replayed} == {True, False}
 
 
+def test_the_memory_keeps_samples_as_they_came() -> None:
+    learner = make_learner(augmentation="crop-flip", capacity=100)
+    learner.observe(batch(0))
+    stored = learner.buffer.sample(5).samples
+    assert torch.equal(stored.images[stored.ids.argsort()], batch(0).images)
+
+
 def test_predictions_are_made_on_samples_as_they_are() -> None:
     learner = make_learner(augmentation="crop-flip")
     learner.observe(batch(0))
@@ -190,3 +205,11 @@ def test_a_pause_keeps_the_augmentations_to_come() -> None:
     assert_pauses_change_nothing(
         lambda: make_learner(augmentation="flip"), two_tasks_and_a_restart()
     )
+
+
+def test_a_seed_decides_what_is_mirrored() -> None:
+    samples = batch(0, samples=30)
+    losses = [
+        make_learner(augmentation="flip", seed=seed).observe(samples).loss for seed in (0, 0, 1)
+    ]
+    assert losses[0] == losses[1] != losses[2]

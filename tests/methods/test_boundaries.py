@@ -14,6 +14,7 @@ from learn_builders import (
     make_learner,
     make_network,
     observing,
+    state_of,
     tiny,
     weights_of,
 )
@@ -82,6 +83,52 @@ def test_unannounced_classes_end_the_task_and_begin_one_with_those_that_are_new(
     ]
 
 
+def test_announced_classes_begin_nothing_by_themselves() -> None:
+    recording = Recording()
+    learner = make_learner(recording, seed=11)
+    learner.begin_task((0, 1))
+    learner.observe(labelled(1, 1, 1))
+    learner.observe(labelled(2, 0, 2))  # the task was announced in part
+    learner.end_task()
+    learner.begin_task(())  # without new classes it is a task as well
+    learner.observe(labelled(3, 0, 1))
+    learner.end_task()
+    assert recording.calls == [
+        ("attach", 11),
+        ("begin", (0, 1)),
+        ("step", [1, 1]),
+        "end",
+        ("begin", (2,)),
+        ("step", [0, 2]),
+        "end",
+        ("begin", ()),
+        ("step", [0, 1]),
+        "end",
+    ]
+
+
+def test_known_classes_stay_known_over_a_pause() -> None:
+    learner = make_learner(Recording())
+    learner.begin_task((0, 1))
+    learner.observe(labelled(1, 2))
+    learner.begin_task((3,))
+    for in_task in (True, False):
+        if not in_task:
+            learner.end_task()
+        recording = Recording()
+        resumed = make_learner(recording)
+        resumed.load_state_dict(learner.state_dict())
+        resumed.observe(labelled(2, 0, 1, 2, 3))
+        resumed.observe(labelled(3, 4))
+        ending = ["end"] if in_task else []
+        assert recording.calls[2:] == [
+            ("step", [0, 1, 2, 3]),
+            *ending,
+            ("begin", (4,)),
+            ("step", [4]),
+        ]
+
+
 # --- starting over ------------------------------------------------------------------------------
 
 
@@ -111,6 +158,17 @@ def test_a_task_that_is_to_begin_from_scratch_restarts_once(method: type[Recordi
     assert recording.calls[-3:] == ["end", ("attach", 0), ("begin", (2,))]
     assert recording.calls.count(("attach", 0)) == 2
     assert same(weights_of(learner.network), weights_of(make_network(1)))
+
+
+def test_a_restart_attaches_the_method_anew_and_is_no_boundary() -> None:
+    recording = Recording()
+    learner = make_learner(recording, seed=11)
+    learner.observe(labelled(1, 0, 1))
+    learner.restart()
+    learner.observe(labelled(2, 1, 0))
+    steps = [("step", [0, 1]), ("attach", 11), ("step", [1, 0])]
+    assert recording.calls == [("attach", 11), ("begin", (0, 1)), *steps]
+    assert learner.steps == 2
 
 
 # --- epochs -------------------------------------------------------------------------------------
@@ -150,6 +208,30 @@ def test_the_rate_is_set_for_every_group_of_parameters() -> None:
         learner.begin_epoch(epoch, 2)
         groups = learner.state_dict()["optimiser"]["param_groups"]
         assert [group["lr"] for group in groups] == pytest.approx([0.25 / epoch, 0.1 / epoch])
+
+
+def test_without_a_schedule_epochs_change_nothing_but_notes() -> None:
+    learner = make_learner()
+    learner.observe(batch(0))
+    before = state_of(learner)
+    learner.begin_epoch(40, 50)
+    after = state_of(learner)
+    assert rate_of(learner) == LR
+    assert (before["pictures_return"], after["pictures_return"]) == (False, True)
+    noted = {"optimiser": None, "pictures_return": None}
+    assert same({**after, **noted}, {**before, **noted})
+
+
+def test_a_restart_keeps_the_rate_of_the_epoch_and_the_next_epoch_starts_from_the_full_one() -> (
+    None
+):
+    learner = make_learner(rate=falling, momentum=0.9)
+    learner.begin_epoch(2, 5)
+    learner.observe(batch(0))
+    learner.restart()
+    assert rate_of(learner) == pytest.approx(LR / 10)
+    learner.begin_epoch(1, 5)
+    assert rate_of(learner) == pytest.approx(LR / 5)
 
 
 # --- pauses -------------------------------------------------------------------------------------

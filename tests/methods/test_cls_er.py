@@ -12,6 +12,7 @@ from learn_builders import (
     assert_same_statistics,
     assert_step_is,
     batch,
+    labelled,
     make_learner,
     make_network,
     slow_cross_entropy,
@@ -20,6 +21,7 @@ from learn_builders import (
     state_of,
     stream_alone,
     tiny,
+    twin_of,
     weights_of,
 )
 from same_state import same
@@ -32,6 +34,7 @@ from driftwise.methods import CLSER
 from driftwise.types import Samples
 
 ALWAYS: dict[str, Any] = {"stable_update_freq": 1.0, "plastic_update_freq": 1.0}
+NEVER: dict[str, Any] = {"stable_update_freq": 0.0, "plastic_update_freq": 0.0}
 
 
 def cls_learner(**options: Any) -> Learner:
@@ -130,6 +133,48 @@ def test_a_step_is_one_cross_entropy_and_the_distance_to_the_better_average_of_e
     )
 
 
+def test_where_both_averages_are_equally_sure_the_plastic_one_teaches() -> None:
+    learner = cls_learner(reg_weight=0.6, **NEVER)
+    learner.observe(batch(0))
+    with torch.no_grad():
+        for average, height in zip(learner.method.copies(), (0.0, 1.0), strict=True):
+            assert isinstance(average, TinyNet)
+            average.head.weight.zero_()  # one and the same probability for every class
+            average.head.bias.fill_(height)
+    stable, plastic = averages_of(learner)
+    chosen: list[str] = []
+    assert_step_is(learner, batch(1), complementary(stable, plastic, 0.6, chosen))
+    assert chosen == ["plastic"] * MINIBATCH
+
+
+def test_correct_counts_the_stream_samples_of_the_forward_they_share_with_the_draw() -> None:
+    learner = cls_learner(**NEVER)
+    learner.observe(batch(0))
+    net, drawn = tiny(learner.network).train(), twin_of(learner.buffer).sample(MINIBATCH).samples
+    samples = batch(1, samples=30)
+    predicted = slow_logits(net, as_floats(Samples.concat([samples, drawn])))[:30].argmax(dim=1)
+    report = learner.observe(samples)
+    assert (report.correct, report.samples) == (int((predicted == samples.labels).sum()), 30)
+
+
+def test_without_memory_samples_a_step_is_the_stream_alone_and_no_average_sees_it() -> None:
+    learner = cls_learner(**NEVER)
+    learner.observe(labelled(0, 0, 1))
+    for label in (0, 1):
+        learner.buffer.drop(label)
+    before = averages_of(learner)
+    assert_step_is(learner, labelled(1, 0, 1, 1), stream_alone)
+    for average, was in zip(learner.method.copies(), before, strict=True):
+        assert same(weights_of(average), weights_of(was))
+
+
+def test_memory_samples_carry_no_logits() -> None:
+    learner = cls_learner()
+    learner.observe(batch(0))
+    assert learner.buffer.sample(3).extras == {}
+    assert learner.annotate(batch(1)) == {}
+
+
 def test_the_published_weights_are_the_default() -> None:
     options = CLSER()
     assert (options.stable_update_freq, options.stable_alpha) == (0.1, 0.999)
@@ -213,6 +258,30 @@ def test_averages_move_as_often_as_asked_and_independently(stable: float, plasti
     ):
         sigma = (len(found) * chance * (1 - chance)) ** 0.5
         assert abs(sum(found) - len(found) * chance) < 4 * sigma
+
+
+def test_a_seed_decides_at_which_steps_the_averages_move_also_over_a_restart() -> None:
+    moved = Chances(0.5, 0.5, seed=3).moves(50)
+    assert Chances(0.5, 0.5, seed=3).moves(50) == moved
+    assert Chances(0.5, 0.5, seed=4).moves(50) != moved
+    whole, restarted = Chances(0.5, 0.5), Chances(0.5, 0.5)
+    assert whole.moves(30) == restarted.moves(30)
+    restarted.method.attach(restarted.network, seed=3)
+    assert whole.moves(30) == restarted.moves(30)
+
+
+def test_steps_at_which_an_average_stays_count_too() -> None:
+    learner = cls_learner(stable_update_freq=0.3, plastic_update_freq=0.6)
+    moved = {"stable": 0, "plastic": 0}
+    for step in range(1, 21):
+        before = averages_of(learner)
+        learner.observe(batch(step))
+        for name, average, was in zip(moved, learner.method.copies(), before, strict=True):
+            parameters = [list(each.parameters()) for each in (average, was)]
+            if not all(map(torch.equal, *parameters)):
+                moved[name] += 1
+                assert_follows(average, was, learner.network, 1 - 1 / (step + 1))
+    assert all(3 <= times <= 17 for times in moved.values())
 
 
 def test_an_average_keeps_more_of_itself_from_step_to_step_up_to_alpha() -> None:

@@ -16,6 +16,7 @@ from learn_builders import (
     slow_cross_entropy,
     slow_logits,
     stream_alone,
+    tiny,
 )
 from torch import Tensor
 
@@ -111,3 +112,28 @@ def test_classes_that_do_not_compete_are_left_alone_by_the_stream() -> None:
     gradient = dict(learner.network.named_parameters())["head.bias"].grad
     assert gradient is not None
     assert [bool(gradient[label] != 0) for label in range(CLASSES)] == [False, False] + [True] * 3
+
+
+def test_unannounced_classes_begin_the_second_task() -> None:
+    learner = make_learner(ERACE())
+    assert_step_is(learner, labelled(1, 0, 1, 1), stream_alone)
+    assert_step_is(learner, labelled(2, 1, 0, 0), stream_alone)
+    assert_step_is(learner, labelled(3, 2, 2, 0), asymmetric(0, 2, 3, 4, replays=True))
+
+
+def test_a_restart_is_no_first_task() -> None:
+    learner = make_learner(ERACE())
+    play_tasks(learner, (0, 1), (2,))
+    learner.restart()
+    assert_step_is(learner, labelled(1, 1, 1, 1), asymmetric(1, 2, 3, 4))
+
+
+def test_correct_means_right_among_all_classes() -> None:
+    learner = make_learner(ERACE())
+    play_tasks(learner, (0, 4), (2, 3))
+    learner.begin_task((1,))
+    samples = labelled(1, *[1] * 8)  # masked, nothing but the truth would be left to predict
+    predicted = slow_logits(tiny(learner.network).train(), as_floats(samples)).argmax(dim=1)
+    right = int((predicted == 1).sum())
+    assert right < 8
+    assert learner.observe(samples).correct == right

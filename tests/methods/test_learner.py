@@ -224,6 +224,14 @@ def test_a_network_that_draws_while_it_is_asked_moves_no_random_state_and_repeat
     assert same(state_of(learner), before)
 
 
+def test_predictions_do_not_depend_on_the_samples_beside_them() -> None:
+    learner = make_learner()
+    learner.observe(batch(0))
+    images = batch(1, samples=1030).images
+    alone = torch.cat([learner.logits(images[i : i + 1]) for i in (0, 511, 512, 1029)])
+    torch.testing.assert_close(learner.logits(images)[[0, 511, 512, 1029]], alone)
+
+
 # --- starting over, failing, going on -----------------------------------------------------------
 
 

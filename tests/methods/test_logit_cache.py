@@ -8,10 +8,12 @@ import pytest
 import torch
 from learn_builders import (
     CLASSES,
+    assert_pauses_change_nothing,
     batch,
     labelled,
     make_learner,
     play_tasks,
+    two_tasks_and_a_restart,
 )
 from same_state import same
 from torch import Tensor, nn
@@ -56,6 +58,40 @@ def test_one_sample_may_come_in_two_concepts_at_once() -> None:
     cache = LogitCache()
     cache.lookup(keys_of((5, 0), (5, 3)), lambda: answers(50, 53))
     assert cache.lookup(keys_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
+
+
+def test_a_sample_of_another_concept_is_computed_again() -> None:
+    cache = LogitCache()
+    cache.lookup(keys_of((5, 0), (1, 0)), lambda: answers(50, 10))
+    assert cache.lookup(keys_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
+    assert cache.lookup(keys_of((5, 2)), never).tolist() == [[52]]
+    assert cache.lookup(keys_of((5, 0)), never).tolist() == [[50]]
+
+
+def test_a_missing_sample_is_computed() -> None:
+    cache = LogitCache()
+    cache.lookup(keys_of((5, 0)), lambda: answers(50))
+    for missing in (3, 6, 1000):
+        found = cache.lookup(keys_of((5, 0), (missing, 0)), lambda: answers(50, 1))
+        assert found.tolist() == [[50], [1]]
+
+
+def test_the_cache_holds_copies() -> None:
+    cache, keys = LogitCache(), keys_of((5, 0), (1, 0))
+    logits = answers(50, 10)
+    cache.lookup(keys, lambda: logits)
+    for mine in (*keys, logits):
+        mine.fill_(3)
+    assert cache.lookup(keys_of((5, 0), (1, 0)), never).tolist() == [[50], [10]]
+
+
+def test_answers_are_taken_up_on_the_device_of_the_network() -> None:
+    cache, twin = LogitCache(), LogitCache()
+    cache.lookup(keys_of((5, 0)), lambda: answers(50))
+    twin.load_state_dict(cache.state_dict(), torch.device("meta"))
+    assert twin.lookup(keys_of((5, 0)), never).is_meta
+    assert twin.lookup(keys_of((7, 0)), lambda: torch.empty((1, 1), device="meta")).is_meta
+    assert twin.lookup(keys_of((7, 0), (5, 0)), never).is_meta
 
 
 def test_of_samples_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
@@ -146,6 +182,48 @@ def test_a_network_that_mixes_samples_is_asked_every_time() -> None:
     asked = frozen_samples(learner)
     learn(learner)
     assert len(asked) == EPOCHS * len(batches(1))
+
+
+def test_a_task_of_one_epoch_keeps_nothing() -> None:
+    learner = learner_in_second_task()
+    asked = frozen_samples(learner)
+    learn(learner, epochs=1)
+    assert asked == [len(samples) for samples in batches(1)]
+    assert learner.method.state_dict()["kept"] == {}
+
+
+def test_augmented_images_are_asked_about_every_time() -> None:
+    learner = learner_in_second_task(augmentation="flip")
+    asked = frozen_samples(learner)
+    learn(learner)
+    assert len(asked) == EPOCHS * len(batches(1))
+
+
+def test_the_next_task_starts_from_another_frozen_network() -> None:
+    learner = learner_in_second_task()
+    learn(learner)
+    learner.end_task()
+    learner.begin_task(())
+    asked = frozen_samples(learner)
+    learn(learner)
+    assert asked == [len(samples) for samples in batches(1)]
+
+
+def test_pauses_change_nothing() -> None:
+    assert_pauses_change_nothing(
+        lambda: make_learner(SER(), make=make_plain), two_tasks_and_a_restart()
+    )
+
+
+def test_after_a_task_nothing_is_kept_until_another_has_several_epochs() -> None:
+    learner = learner_in_second_task()
+    learn(learner)
+    learner.end_task()
+    asked = frozen_samples(learner)
+    for _ in range(2):
+        learner.observe(labelled(20, 2, 3, 4))
+    assert asked == [3, 3]
+    assert learner.method.state_dict()["kept"] == {}
 
 
 def test_cached_logits_are_those_that_would_be_computed(monkeypatch: pytest.MonkeyPatch) -> None:

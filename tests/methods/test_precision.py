@@ -7,6 +7,7 @@ import pytest
 import torch
 from learn_builders import (
     CLASSES,
+    LR,
     SHAPE,
     TinyNet,
     as_floats,
@@ -123,8 +124,21 @@ def test_logits_are_kept_in_float32(method: str) -> None:
     fresh = batch(50)
     annotated = learner.annotate(fresh)["logits"]
     assert annotated.dtype == torch.float32
+    torch.testing.assert_close(annotated, learner.logits(fresh.images))
     learner.buffer.drop(0)
     learner.buffer.put(fresh[:1], {"logits": annotated[:1]})  # the same column, no other one
+
+
+@every_method
+def test_a_short_training_in_bf16_agrees_with_float32(method: str) -> None:
+    # Large steps on small batches would amplify what is rounded, in either precision.
+    full, half = (wide_learner(method, bf16=bf16, lr=0.1 * LR) for bf16 in (False, True))
+    losses, rounded = train(full), train(half)
+    assert rounded == pytest.approx(losses, rel=0.01)
+    images = batch(50, samples=40).images
+    outputs = torch.stack([full.logits(images).flatten(), half.logits(images).flatten()])
+    assert not torch.equal(*outputs)
+    assert float(torch.corrcoef(outputs)[0, 1]) > 0.9
 
 
 # --- the order of values in memory --------------------------------------------------------------
@@ -208,6 +222,11 @@ def test_dropout_knows_nothing_of_the_global_state_and_leaves_it_alone(method: s
     assert same(second.state_dict(), first.state_dict())
 
 
+def test_the_learners_seed_decides_what_is_dropped() -> None:
+    losses = [dropping_learner(seed=seed).observe(batch(0, samples=20)).loss for seed in (0, 0, 1)]
+    assert losses[0] == losses[1] != losses[2]
+
+
 def test_every_forward_drops_another_half() -> None:
     learner = dropping_learner("der++")
     network = learner.network
@@ -225,9 +244,13 @@ def test_every_forward_drops_another_half() -> None:
     assert 0.2 < float(dropped) < 0.5, "half, less those that were zero before"
 
 
-@pytest.mark.parametrize("method", ["er", "ser", "cls-er"])
-def test_a_pause_keeps_what_is_dropped_next(method: str) -> None:
-    assert_pauses_change_nothing(lambda: dropping_learner(method), two_tasks_and_a_restart())
+@every_method
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_pause_anywhere_changes_nothing(method: str, bf16: bool) -> None:
+    """Neither what the method knows nor what is dropped next."""
+    assert_pauses_change_nothing(
+        lambda: dropping_learner(method, bf16=bf16), two_tasks_and_a_restart()
+    )
 
 
 def test_predictions_drop_nothing() -> None:

@@ -14,10 +14,13 @@ from learn_builders import (
     as_floats,
     assert_step_is,
     batch,
+    labelled,
     make_learner,
+    make_network,
     stream_alone,
     weights_of,
 )
+from same_state import same
 from torch import Tensor, nn
 
 from driftwise.adapt import Vanilla
@@ -52,6 +55,16 @@ def test_finetuning_offers_the_memory_nothing() -> None:
     for number in range(3):
         learner.observe(batch(number))
     assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
+
+
+def test_finetuning_goes_on_from_task_to_task() -> None:
+    learner = make_learner(Finetune())
+    learner.begin_task((0, 1))
+    learner.observe(labelled(1, 0, 1))
+    learner.end_task()
+    before = weights_of(learner.network)
+    learner.begin_task((2,))
+    assert same(weights_of(learner.network), before)
 
 
 # --- everything at once -------------------------------------------------------------------------
@@ -168,6 +181,20 @@ def test_joint_training_books_a_label_once_for_every_concept_of_a_sample() -> No
     # Class 0 has to be labelled anew at the second task, as its concept is another from there on.
     assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
     assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
+
+
+def test_joint_training_begins_every_task_with_other_fresh_weights() -> None:
+    _, method, _ = played(from_scratch=True)
+    for attempt, began in enumerate(method.began):
+        assert same(began, weights_of(make_network(attempt)))
+    assert Joint().from_scratch, "by default"
+
+
+def test_joint_training_goes_on_from_the_last_task_if_asked() -> None:
+    _, method, _ = played(from_scratch=False)
+    assert same(method.began[0], weights_of(make_network(0)))
+    assert same(method.began[1:], method.ended[:-1])
+    assert not same(method.began[1], method.began[0])
 
 
 def test_only_joint_training_asks_for_classes_of_earlier_tasks() -> None:

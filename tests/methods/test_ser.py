@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from learn_builders import (
     MINIBATCH,
     Formula,
     TinyNet,
+    all_stored,
     as_floats,
     assert_step_is,
     labelled,
@@ -132,6 +134,15 @@ def test_the_frozen_network_is_the_one_that_ended_the_task_and_never_moves() -> 
     assert not any(module.training for module in frozen.modules())
 
 
+def test_an_unannounced_task_freezes_the_network_as_the_one_before_left_it() -> None:
+    learner = ser_learner()
+    learner.observe(labelled(1, 0, 1))
+    learner.observe(labelled(2, 1, 0))
+    frozen = tiny(learner.network).eval()
+    assert_step_is(learner, labelled(3, 2, 0, 2), strong(frozen))
+    assert_step_is(learner, labelled(4, 2, 1, 2), strong(frozen))
+
+
 def test_an_empty_memory_leaves_the_frozen_network_alone_to_hold_on() -> None:
     learner = ser_learner()
     play_tasks(learner, (0, 1))
@@ -152,3 +163,14 @@ def test_a_restart_forgets_the_frozen_network_until_a_task_ends_and_goes_on_repl
     learner.end_task()
     learner.begin_task((4,))
     assert_step_is(learner, labelled(2, 4, 4), strong(frozen))
+
+
+def test_samples_are_kept_with_their_logits_from_the_first_task_on() -> None:
+    learner = ser_learner(capacity=100)
+    outputs = []
+    for number, labels in enumerate([(0, 1, 0), (1, 1, 0), (2, 2, 1)]):
+        samples = labelled(number, *labels)
+        outputs.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
+        learner.observe(samples)
+    _, logits = all_stored(learner.buffer)
+    torch.testing.assert_close(logits, torch.cat(outputs), rtol=1e-4, atol=1e-5)
