@@ -100,6 +100,14 @@ def test_offering_does_not_shift_sampling_nor_sampling_offering(policy: str) -> 
     assert not torch.equal(offered["sample"], sampled["sample"])
 
 
+def test_a_sample_has_no_repeats_and_no_more_samples_than_there_are() -> None:
+    memory = memory_of(50)
+    memory.offer(samples(list(range(40))))
+    for count in (0, 1, 7, 20, 21, 39, 40, 41, 1000):
+        ids = memory.sample(count).samples.ids.tolist()
+        assert len(ids) == len(set(ids)) == min(count, 40)
+
+
 def test_a_sample_is_a_copy() -> None:
     memory = memory_of(4)
     memory.offer(samples([1, 2, 3]))
@@ -219,6 +227,13 @@ def test_an_empty_memory_gives_empty_answers() -> None:
 # What is refused
 
 
+def test_a_capacity_alone_makes_a_reservoir_of_seed_0() -> None:
+    plain, spelled_out = ReplayBuffer(5), memory_of(5)
+    for each in (plain, spelled_out):
+        each.offer(samples(list(range(30))))
+    assert_equal_states(plain.state_dict(), spelled_out.state_dict())
+
+
 @pytest.mark.parametrize("capacity", [0, -1])
 def test_a_memory_without_room_is_a_users_mistake(capacity: int) -> None:
     with pytest.raises(UserError, match=f"^capacity must be at least 1 sample; got {capacity}$"):
@@ -316,6 +331,19 @@ def test_a_saved_memory_goes_on_as_if_never_stopped(policy: str) -> None:
     assert_equal_states(again.state_dict(), state)
     assert play(again, start=1000) == play(memory, start=1000)
     assert_equal_states(again.state_dict(), memory.state_dict())
+
+
+@every_policy
+def test_a_state_is_a_snapshot(policy: str) -> None:
+    memory = memory_of(12, policy)
+    play(memory, start=0)
+    state = memory.state_dict()
+    same = copy.deepcopy(state)
+    play(memory, start=1000)
+    assert_equal_states(state, same)
+    memory.load_state_dict(state)
+    play(memory, start=1000)
+    assert_equal_states(state, same)
 
 
 def test_memories_without_samples_can_be_saved() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from functools import cache
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -130,6 +130,20 @@ def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
     assert_frequencies(np.array([survivors]), puts, before / length)
 
 
+def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
+    repeats, capacity, before, length = 400, 6, 4, 12
+    stream = samples(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
+    hits = np.zeros(length)
+    for seed in range(repeats):
+        memory = ReplayBuffer(capacity, policy=Reservoir(), seed=seed)
+        memory.offer(stream[:before])
+        assert memory.drop(0) == 2
+        offer_in_batches(memory, stream[before:], batch_size=5)
+        hits[kept_ids(memory)] += 1
+    assert hits[[0, 2]].sum() == 0
+    assert_frequencies(np.delete(hits, [0, 2]), repeats, capacity / length)
+
+
 def test_reservoir_leaves_holes_to_the_draw() -> None:
     memory = ReplayBuffer(4, policy=Reservoir(), seed=0)
     memory.offer(samples([0, 1, 2], labels=[0, 1, 0]))
@@ -245,6 +259,18 @@ def test_numbers_and_states_are_the_generators_however_they_are_taken(
     other.take(20)
     other.set_state(plain.get_state())
     assert other.take(9).tolist() == source.take(9).tolist()
+
+
+@pytest.mark.parametrize(("count", "out_of"), [(2, 5), (3, 5)])
+def test_every_ordered_choice_is_equally_likely(count: int, out_of: int) -> None:
+    source = Draws(rng.fork(0, "picks", count, out_of))
+    outcomes = list(permutations(range(out_of), count))
+    observed = Counter(
+        tuple(source.choose(count, out_of).tolist()) for _ in range(40 * len(outcomes))
+    )
+    assert set(observed) <= set(outcomes)
+    # Had the seed been drawn, a right sampler would fail once in ten million times.
+    assert stats.chisquare([observed[outcome] for outcome in outcomes]).pvalue > 1e-7
 
 
 @pytest.mark.parametrize(("count", "out_of"), [(9, 18), (12, 60), (7, 13), (3, 30)])

@@ -43,6 +43,21 @@ def test_widening_adds_zeros_and_leaves_all_else_as_it_was() -> None:
         assert stored.extras["maps"].shape == (5, 2, 2)
 
 
+def test_samples_that_come_after_widening_have_the_new_width_and_nothing_gets_narrower() -> None:
+    memory, samples = filled(2)
+    memory.widen(3)
+    memory.widen(2)
+    more = Samples(
+        images=samples.images[:2],
+        labels=samples.labels[:2],
+        ids=samples.ids[:2] + 50,
+        concepts=samples.ids[:2],
+    )
+    extras = {"logits": torch.ones(2, 3), "age": more.ids, "maps": torch.ones(2, 2, 2)}
+    memory.put(more, extras)
+    assert memory.sample(7).extras["logits"].shape == (7, 3)
+
+
 def test_samples_that_are_vectors_stay_as_they_are() -> None:
     memory, ids = ReplayBuffer(4), torch.arange(3)
     vectors = Samples(images=torch.ones(3, 2), labels=ids, ids=ids, concepts=ids)

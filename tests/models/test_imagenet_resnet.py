@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from run_tools import complaint
 from safetensors.torch import save_file
-from test_models import make_images
+from test_models import make_images, num_parameters
 from torch import Tensor
 
 from driftwise import rng
+from driftwise.metrics import per_sample
 from driftwise.models.imagenet_resnet import (
     ImageNetResNet18,
     digest_of,
@@ -76,6 +77,15 @@ def test_it_says_what_the_literal_version_says_with_the_weights_of_a_file(
         logits = read_resnet18(file).eval()(x)
         assert torch.allclose(logits, literal(weights, x), atol=1e-4)
     assert logits.std() > 0.01, "else anything would be close"
+
+
+def test_the_size_is_the_published_one_and_reading_draws_nothing(file: Path) -> None:
+    before = torch.get_rng_state()
+    network = read_resnet18(file)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not any(tensor.is_meta for tensor in network.state_dict().values())
+    assert num_parameters(network) == 11_689_512
+    assert per_sample(network, (3, 224, 224)).forward == 3_628_146_688
 
 
 def test_the_digest_goes_by_the_weights_and_not_by_their_file(

@@ -141,6 +141,12 @@ def test_every_network_can_learn_from_a_single_sample(build: Build, size: int) -
     assert torch.isfinite(gradient).all()
 
 
+def test_no_samples_give_no_logits(build: Build) -> None:
+    network = build((3, 8, 8))
+    network.eval()
+    assert network(torch.zeros(0, 3, 8, 8)).shape == (0, 7)
+
+
 # --- mlp ----------------------------------------------------------------------------------------
 
 
@@ -153,6 +159,13 @@ def test_mlp_layer_by_layer() -> None:
         ("ReLU", (100,), 0),
         ("Linear", (10,), 100 * 10 + 10),
     ]
+
+
+def test_mlp_without_hidden_layers_is_a_linear_model_of_the_pixels() -> None:
+    network = MLP(input_shape=(2, 3, 4), num_classes=5, hidden=())
+    x = make_images(6, 2, 3, 4)
+    assert torch.equal(network.features(x), x.reshape(6, 24))
+    assert num_parameters(network) == 24 * 5 + 5
 
 
 # --- small cnn ----------------------------------------------------------------------------------

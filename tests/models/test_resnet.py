@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from test_models import layers, make_images, num_parameters
 from torch import Tensor, nn
 
+from driftwise.metrics import per_sample
 from driftwise.models import BasicBlock, Bottleneck, ResidualBlock, ResNet, ResNet18, ResNet152
 
 Layer = tuple[str, tuple[int, ...], int]
@@ -61,6 +62,47 @@ def test_resnet18_layer_by_layer() -> None:
         *block(512, 512, 4),
         ("Linear", (10,), 5_130),
     ]
+
+
+def test_resnet152_layer_by_layer() -> None:
+    def block(channels_in: int, channels: int, size_in: int, size: int) -> list[Layer]:
+        return [
+            *conv(channels_in, channels, size_in, kernel=1),
+            relu(channels, size_in),
+            *conv(channels, channels, size, kernel=3),
+            relu(channels, size),
+            *conv(channels, 4 * channels, size, kernel=1),
+            *shortcut(channels_in, 4 * channels, size),
+        ]
+
+    # A quarter of the published width at a quarter of the size: the same table, sooner made.
+    assert layers(ResNet152(input_shape=(3, 8, 8), width=16), (3, 8, 8)) == [
+        *conv(3, 16, 8, kernel=3),
+        relu(16, 8),
+        *block(16, 16, 8, 8),
+        *block(64, 16, 8, 8) * 2,
+        *block(64, 32, 8, 4),
+        *block(128, 32, 4, 4) * 7,
+        *block(128, 64, 4, 2),
+        *block(256, 64, 2, 2) * 35,
+        *block(256, 128, 2, 1),
+        *block(512, 128, 1, 1) * 2,
+        ("Linear", (10,), 512 * 10 + 10),
+    ]
+
+
+def test_the_sizes_are_the_published_ones() -> None:
+    network = ResNet18(input_shape=(3, 32, 32), num_classes=10)
+    assert num_parameters(network) == 11_173_962
+    stem, first_stage, each_later_stage, head = 1_769_472, 150_994_944, 134_217_728, 5_120
+    multiply_accumulates = stem + first_stage + 3 * each_later_stage + head
+    assert per_sample(network, (3, 32, 32)).forward == 2 * multiply_accumulates == 1_110_845_440
+    with torch.device("meta"):
+        deep = ResNet152(input_shape=(3, 32, 32), num_classes=10)
+    assert num_parameters(deep) == 58_156_618
+    counted = [layer for layer in deep.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    shortcuts = 4  # with a convolution each, which the name does not count
+    assert len(counted) - shortcuts == 152
 
 
 # --- shapes -----------------------------------------------------------------------
@@ -120,6 +162,22 @@ def test_a_bottleneck_is_its_formula(stride: int) -> None:
     outer = literal_norm(F.conv2d(inner, wide))
     beside = literal_norm(F.conv2d(x, across, stride=stride))
     torch.testing.assert_close(block(x), (outer + beside).clamp(min=0))
+
+
+def test_a_bottleneck_in_evaluation_uses_what_it_has_learned() -> None:
+    block = Bottleneck(channels_in=20, channels=5, stride=1).double().train()
+    x = make_images(4, 20, 6, 6).double()
+    with torch.no_grad():
+        for number, parameter in enumerate(block.parameters()):
+            if parameter.ndim == 1:  # scales and shifts that are not those of the start
+                parameter.copy_(torch.linspace(0.5, 1 + 0.1 * number, len(parameter)))
+    block(x)
+    norms = [layer for layer in block.modules() if isinstance(layer, nn.BatchNorm2d)]
+    maps = x
+    for kernel, norm, padding in zip(kernels(block), norms, (0, 1, 0), strict=True):
+        maps = F.conv2d(maps.clamp(min=0) if maps is not x else x, kernel, padding=padding)
+        maps = F.batch_norm(maps, norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    torch.testing.assert_close(block.eval()(x), (maps + x).clamp(min=0))
 
 
 # --- the family ---------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
-from test_models import make_images
+from test_models import layers, make_images, num_parameters
 from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.models import ViT
+from driftwise.metrics import per_sample
+from driftwise.models import ViT, ViTSmall, ViTTiny
 from driftwise.models.vit import ViTOptions
 
 Shape = tuple[int, int, int]
@@ -37,6 +38,47 @@ def woken(network: ViT) -> ViT:
 
 
 # --- the published tables -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("network", "dim", "parameters", "flops"),
+    [(ViTSmall, 384, 21_342_346, 2_840_618_496), (ViTTiny, 192, 5_362_762, 730_215_168)],
+)
+def test_the_sizes_are_the_published_ones(
+    network: type[ViT], dim: int, parameters: int, flops: int
+) -> None:
+    made = network(input_shape=(3, 32, 32), num_classes=10)
+    assert num_parameters(made) == parameters
+    tokens, depth = 65, 12
+    # Queries with keys, weights with values: all heads together are as wide as the token.
+    block = tokens * 12 * dim**2 + 2 * tokens**2 * dim
+    assert 2 * (64 * 48 * dim + depth * block + 10 * dim) == flops
+    assert per_sample(made, (3, 32, 32)).forward == flops
+
+
+def test_vit_layer_by_layer() -> None:
+    tokens = (65, 24)
+    block = [
+        ("LayerNorm", tokens, 48),
+        ("Linear", (65, 72), 24 * 72 + 72),
+        ("Linear", tokens, 24 * 24 + 24),
+        ("Dropout", tokens, 0),
+        ("LayerNorm", tokens, 48),
+        ("Linear", (65, 96), 24 * 96 + 96),
+        ("GELU", (65, 96), 0),
+        ("Dropout", (65, 96), 0),
+        ("Linear", tokens, 96 * 24 + 24),
+        ("Dropout", tokens, 0),
+    ]
+    network = ViT(input_shape=(3, 32, 32), dim=24, depth=2, heads=3)
+    assert layers(network, (3, 32, 32)) == [
+        ("Conv2d", (24, 8, 8), 3 * 4 * 4 * 24 + 24),
+        ("Dropout", tokens, 0),
+        *block,
+        *block,
+        ("LayerNorm", (24,), 48),
+        ("Linear", (10,), 250),
+    ]
 
 
 # --- the computation ----------------------------------------------------------------------------
@@ -144,7 +186,27 @@ def test_dropout_falls_after_positions_projection_and_both_layers_of_the_mlp() -
     assert found == dict.fromkeys(expected, 0.25)
 
 
+def test_dropout_before_the_blocks_removes_its_share_and_scales_the_rest() -> None:
+    network = woken(small((3, 32, 32), dropout=0.25))
+    entered: list[Tensor] = []
+    network.blocks.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
+    with rng.as_global(rng.fork(0, "dropout")), torch.no_grad():
+        for training in (True, False):
+            network.train(training)(make_images(4, 3, 32, 32))
+    in_training, whole = entered
+    kept = in_training != 0
+    assert float(kept.float().mean()) == pytest.approx(0.75, abs=0.03)  # 3,120 values
+    torch.testing.assert_close(in_training[kept], whole[kept] / 0.75)
+
+
 # --- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mlp_ratio", "hidden"), [(4, 48), (1.5, 18), (0.3, 4)])
+def test_the_mlp_ratio_is_the_hidden_units_by_the_width(mlp_ratio: float, hidden: int) -> None:
+    weights = small(mlp_ratio=mlp_ratio).state_dict()
+    assert weights["blocks.0.mlp.1.weight"].shape == (hidden, 12)
+    assert weights["blocks.0.mlp.4.weight"].shape == (12, hidden)
 
 
 @pytest.mark.parametrize(
