@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from driftwise.report.index_page import rows_of, write_index
+from driftwise.report.index_page import cells_of, write_index
 from driftwise.report.sweeps import read_sweep
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ def fill(out: Path, name: str, *, num: int, classes: int, tasks: int, alike: boo
 def measure(out: Path, file: Path) -> None:
     """Print the seconds of each part."""
     sweep = timed("reading", lambda: read_sweep(file))
-    timed("tabulating", lambda: rows_of([sweep], {}))
+    timed("tabulating", lambda: cells_of([sweep]))
     page = timed("tabulating and writing", lambda: write_index(out, [sweep]))
     pages = list((out / "pages").iterdir())
     size = sum(each.stat().st_size for each in pages)

@@ -29,7 +29,8 @@ from torch.nn.functional import cross_entropy
 import driftwise
 from driftwise import rng
 from driftwise.learner import Learner
-from driftwise.live.components import build_components, monitor_of
+from driftwise.live.components import monitor_of
+from driftwise.live.engine import LiveEngine
 from driftwise.live.settings import settings_from
 from driftwise.models import ResNet18
 from driftwise.types import Samples
@@ -122,9 +123,11 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     config, live = settings_from({"detector": detector, "encoder": "random"}, backbone="mlp")
     data = make_images((32, 32, 3), [150] * NUM_CLASSES)
     rows = _rows(torch.from_numpy(data.images), torch.from_numpy(data.labels))
-    components = build_components(config, rows, NUM_CLASSES, None, live)
-    monitor, monitored = monitor_of(components.labelled), _Watched(rows, number=number + 1)
-    with components.ledger.phase("detect"):
+    engine = LiveEngine(
+        config, live, rows, NUM_CLASSES, network=None, requester=None, snapshot=lambda: None
+    )
+    monitor, monitored = monitor_of(engine.handlers[0]), _Watched(rows, number=number + 1)
+    with engine.ledger.phase("detect"):
         monitor.renew(monitored, range(NUM_CLASSES), rows[:0])
         monitor.check(monitored)  # from here on the encodings are kept
     network = ResNet18(input_shape=(3, 32, 32), num_classes=NUM_CLASSES, width=64)
@@ -132,7 +135,7 @@ def checking(detector: str, number: int, turns: int) -> Finding:
     x, y = torch.rand(64, 3, 32, 32), torch.arange(64) % NUM_CLASSES
 
     def check() -> None:
-        with components.ledger.phase("detect"):
+        with engine.ledger.phase("detect"):
             monitor.check(monitored)
 
     def step() -> None:

@@ -101,7 +101,7 @@ def report_run(out: Path) -> None:
     tell_seconds("report of the run", lambda: write_report([out / "run"], out / "page"))
     tell("report of the run, MB", (out / "page" / "index.html").stat().st_size / 1e6)
     tell("memory for the report, MB", peak())
-    page = build_run_page(read_run(out / "run", []), "run", [])
+    page = build_run_page(read_run(out / "run"), "run", [])
     (out / "page" / "run.html").write_text(page)
     tell("page of the run, MB", len(page.encode()) / 1e6)
 

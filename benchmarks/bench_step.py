@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.methods import CLSER, SER, DERpp
-from driftwise.models.plain import treats_samples_independently
+from driftwise.models.layers import treats_samples_independently
 
 GOALS = {"MLP": 0.30, "ResNet-18 width 20": 0.10, "ResNet-18 width 64": 0.03}
 """overhead at most"""

@@ -25,8 +25,7 @@ from rich.console import Console
 
 import driftwise
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.paper_layout import like_the_paper
-from driftwise.reproduce.paper_table import paper_table
+from driftwise.reproduce.paper_table import like_the_paper, paper_table
 from driftwise.sweeps.display import Overview
 from driftwise.sweeps.executors import InProcess, Pool
 from driftwise.sweeps.grid import Grid

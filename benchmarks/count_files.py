@@ -19,7 +19,7 @@ import torch  # noqa: F401  # imported before counting, as is everything below
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.drift_handler import DriftHandler
+from driftwise.loop import DriftHandler
 
 PACKAGE = Path(driftwise.__file__).parent
 

@@ -23,11 +23,10 @@ from driftwise import rng
 from driftwise.config import registry
 from driftwise.datasets.library import load
 from driftwise.detect import Surroundings
-from driftwise.detect.class_tests import Comparison
-from driftwise.detect.detectors import by_c2st, by_mmd, ks_on
 from driftwise.detect.encoders import Encoder, Encodes
+from driftwise.detect.two_sample import Comparison, by_c2st, by_mmd, ks_on
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report.facets import to_png, to_svg
 from driftwise.report.style import Style
@@ -191,7 +190,7 @@ def p_values(
     found = {}
     for test in tests:
         measured = [(test.measure(kept), test.measure(now)) for kept, now in pairs]
-        evidence = test.test(measured, rng.fork(0, "permutations", test.name, *path))
+        evidence = test.test.run(measured, rng.fork(0, "permutations", test.name, *path))
         found[test.name] = np.array([each.p_value for each in evidence])
     return found
 

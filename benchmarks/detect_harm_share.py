@@ -31,13 +31,13 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.datasets.library import load
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
 from driftwise.report import style
 from driftwise.report.facets import facets, to_png
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
 from driftwise.stats.fraction import estimate_shares
-from driftwise.stats.harm import Harm, _checked, _dealt, _harm, _Side, estimate_harm_by_class
+from driftwise.stats.harm import Harm, _assigned, _checked, _harm, _Side, estimate_harm_by_class
 from driftwise.stats.scores import max_probability
 from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
 from driftwise.types import Dataset, Encoding
@@ -127,7 +127,7 @@ class World:
 def _by_transport(reference: _Side, current: _Side) -> float:
     counts = torch.bincount(reference.labels).double()
     # Both sides are dealt out: that this is cheaper than the truth cancels.
-    before, after = _dealt(reference.logits, counts), _dealt(current.logits, counts)
+    before, after = _assigned(reference.logits, counts), _assigned(current.logits, counts)
     return float(after.costs.mean() - before.costs.mean())
 
 

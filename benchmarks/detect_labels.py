@@ -34,9 +34,10 @@ from detect_common import (
 )
 
 from driftwise import rng
-from driftwise.detect.class_tests import ComparisonOptions, Judge
-from driftwise.detect.detectors import all_three, merging
-from driftwise.detect.grouping import KnownLabels, group_of_samples, groups_among
+from driftwise.detect.base import KnownLabels
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
+from driftwise.detect.detectors import WHOLE, group_of_samples
+from driftwise.detect.two_sample import all_three, merging
 from driftwise.streams import transforms
 from driftwise.types import Encoding
 
@@ -52,11 +53,12 @@ def sides(
     classes: range,
 ) -> dict[int, tuple[Encoding, Encoding]]:
     """Reference and current rows of each group."""
+    names = (WHOLE,) if known == "unknown" else tuple(classes)
     by_side = []
     for encoding, labels in (kept, now):
         groups = group_of_samples(labels, encoding.logits, classes, known)
-        by_side.append([encoding[groups == group] for group in groups_among(classes, known)])
-    return dict(zip(groups_among(classes, known), zip(*by_side, strict=True), strict=True))
+        by_side.append([encoding[groups == group] for group in names])
+    return dict(zip(names, zip(*by_side, strict=True), strict=True))
 
 
 def main() -> int:
@@ -71,7 +73,9 @@ def main() -> int:
     say_load()
     dataset = load_data(arguments.data)
     classes = range(len(dataset.class_names))
-    judge = Judge(all_three(999), ComparisonOptions(level=LEVEL), merge=merging("cauchy"), seed=0)
+    tests = ClassTests(
+        all_three(999), ComparisonOptions(level=LEVEL), merge=merging("cauchy"), seed=0
+    )
     counts: dict[tuple[KnownLabels, str, int], dict[str, list[bool]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -106,7 +110,7 @@ def main() -> int:
                 kept = Encoding.concat(kept_parts), _repeated(labels, kept_parts)
                 now = Encoding.concat(now_parts), _repeated(labels, now_parts)
                 for known in KINDS:
-                    verdicts = judge.verdicts(check, sides(known, kept, now, classes))
+                    verdicts = tests.verdicts(check, sides(known, kept, now, classes))
                     flagged = {each.label for each in verdicts if each.drifted}
                     if known == "unknown" and flagged:
                         flagged = set(classes)

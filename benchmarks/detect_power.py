@@ -53,7 +53,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.detect.class_tests import Comparison
+from driftwise.detect import Comparison
 from driftwise.report import style
 from driftwise.report.facets import facets
 from driftwise.stats.multiplicity import holm

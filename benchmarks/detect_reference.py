@@ -23,9 +23,8 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.datasets.library import load
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import RandomEncoder, Surroundings
-from driftwise.detect.detectors import all_three, merging
-from driftwise.detect.fingerprint import Fingerprints
+from driftwise.detect import FingerprintReference, RandomEncoder, Surroundings
+from driftwise.detect.two_sample import all_three, merging
 from driftwise.files import write_json
 from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Balanced, Reservoir
@@ -63,7 +62,13 @@ class World:
         for transform, severity in DRIFTS:
             drifted = apply(images, transform=transform, severity=severity, seed=0)
             self.looks[f"{transform} {severity}"] = encoder.encode(drifted)
-        self.encoder_name = encoder.name
+        self.encoder, self.images = encoder, images
+
+    def samples(self, rows: Tensor, label: int) -> Samples:
+        """Learned samples of a class."""
+        labels = torch.full_like(rows, label)
+        concepts = torch.zeros_like(rows)
+        return Samples(images=self.images[rows], labels=labels, ids=rows, concepts=concepts)
 
     def current(self, label: int, look: str, draw: torch.Generator) -> Encoding:
         """Watched rows of a class in a look."""
@@ -84,7 +89,7 @@ def rates(pairs: Pairs, draw: torch.Generator) -> float:
     by_test = [
         [
             e.p_value
-            for e in test.test([(test.measure(a), test.measure(b)) for a, b in testable], draw)
+            for e in test.test.run([(test.measure(a), test.measure(b)) for a, b in testable], draw)
         ]
         for test in all_three(PERMUTATIONS)
     ]
@@ -114,13 +119,10 @@ def memory_rows(world: World, buffer_size: int, policy: str, seed: int) -> list[
 
 def fingerprint_of(world: World, seed: int) -> list[Encoding]:
     """What fingerprints keep of each class."""
-    prints = Fingerprints(world.encoder_name, size=50, seed=seed)
+    prints = FingerprintReference(world.encoder, size=50, seed=seed)
     for label, rows in enumerate(world.learned):
-        prints.add(label, world.looks["as learned"][rows])
-    return [
-        prints.encoding_of(label) or world.looks["as learned"][:0]
-        for label in range(world.num_classes)
-    ]
+        prints.renew(label, world.samples(rows, label))
+    return [prints.encoding_of(label) for label in range(world.num_classes)]
 
 
 def by_source(world: World, seeds: int, redraws: int) -> list[dict[str, object]]:
@@ -214,7 +216,7 @@ def main() -> int:
     dataset = load_digits() if digits else _part(load(arguments.data), per_class=2000)
     world = World(dataset, num_learned=80 if digits else 1000)
     print(
-        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current rows, encoder {world.encoder_name}"
+        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current rows, encoder {world.encoder.name}"
     )
     outcome = {
         "data": arguments.data,

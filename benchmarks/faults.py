@@ -31,15 +31,12 @@ from campaigns import (
     complaint_about,
     damaged_files,
     full_at_calls,
-    full_once_each,
     killed_at_calls,
     killed_at_random,
-    killed_in_mixtures,
     killed_twice,
-    live_mixtures,
-    mixtures,
     undisturbed,
 )
+from fault_mixtures import full_once_each, killed_in_mixtures, live_mixtures, mixtures
 from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences
 
 from driftwise.files import CHECKSUMS
@@ -73,7 +70,7 @@ def kinds_of_trouble(arguments: argparse.Namespace, top: Path) -> Iterator[tuple
             )
             yield tried(f"{name}, killed at random", cases, by_phase=True)
     if "live" in wanted:
-        work = LiveWork(rows=120, known=0.7, log_bytes=1000)
+        work = LiveWork(samples=120, known=0.7, log_bytes=1000)
         yield tried("live, killed in each change to a file", killed_at_calls(work, top / "changes"))
     if "calls" in wanted:
         yield tried("killed in each change to a file", killed_at_calls(SMALL, top / "calls"))
@@ -167,7 +164,7 @@ def _gone_on_here(where: str, end: End, fault: str, folder: Path, whole: Path) -
         fault = f"broken: {', '.join(found)}"
     again = attempt(SMALL.words(folder))
     if not fault and again.code:
-        fault = f"going on ended with {again.code}: {again.told}"
+        fault = f"going on ended with {again.code}: {again.stderr}"
     if not fault and (found := differences(folder, whole)):
         fault = f"differs: {', '.join(found)}"
     return Case(where=where, came=f"code {end.code}", fault=fault)

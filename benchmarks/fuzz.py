@@ -56,7 +56,7 @@ from driftwise.datasets.archive import extract
 from driftwise.datasets.readers import cifar, clear, decode, folders, idx, npz, tiny_imagenet
 from driftwise.errors import RunFailure, UserError
 from driftwise.report.parse import DamagedError
-from driftwise.report.read import read_run
+from driftwise.report.read import find_runs, read_run
 from driftwise.report.sweeps import read_sweep
 from driftwise.runs import checkpoint as state_file
 from driftwise.runs import store
@@ -396,11 +396,9 @@ READERS: dict[str, Reader] = {
         read=_at("run", lambda run: (read_config(run), read_result(run))),
         victims="checksums.json",
     ),
-    "result": Reader(
-        make=_run, read=_at("run", lambda run: read_run(run, [])), victims="result.json"
-    ),
+    "result": Reader(make=_run, read=_at("run", read_run), victims="result.json"),
     "samples": Reader(
-        make=_run, read=_at("run", lambda run: read_run(run, [])), victims="samples.safetensors"
+        make=_run, read=_at("run", lambda run: find_runs([run])), victims="samples.safetensors"
     ),
     "plan": Reader(
         make=lambda folder: write_plan(_plan(), folder),

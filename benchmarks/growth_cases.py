@@ -24,8 +24,8 @@ from torch import nn
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
-from driftwise.detect.class_tests import ComparisonOptions, Judge
-from driftwise.detect.detectors import all_three, ks_on, merging
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
+from driftwise.detect.two_sample import all_three, ks_on, merging
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer, Reservoir
 from driftwise.methods import ER
@@ -210,10 +210,10 @@ def check(detector: str, classes: int, samples: int) -> Point:
 
     sides = {label: (encoding(0.0), encoding(0.5 * (label % 10 == 0))) for label in range(classes)}
     if detector == "ks":
-        judge = Judge([ks_on("entropy")], ComparisonOptions())
+        tests = ClassTests([ks_on("entropy")], ComparisonOptions())
     else:
-        judge = Judge(all_three(1000), ComparisonOptions(), merge=merging("cauchy"))
-    return median_of(lambda: judge.verdicts(2, sides), turns=3)
+        tests = ClassTests(all_three(1000), ComparisonOptions(), merge=merging("cauchy"))
+    return median_of(lambda: tests.verdicts(2, sides), turns=3)
 
 
 def report_point(runs: int) -> Point:

@@ -18,9 +18,8 @@ from driftwise.config.schema import RunConfig
 from driftwise.drift_loop import DriftLoop
 from driftwise.loop import run_tasks
 from driftwise.models import MLP, ResNet18
-from driftwise.runs.interrupt import Interruption
 from driftwise.runs.listeners import Silent, Together
-from driftwise.runs.saving import Keeping, Saving
+from driftwise.runs.saving import Interruption, Keeping, Saving
 from driftwise.streams import Task
 from driftwise.types import Dataset, Samples
 

@@ -1,4 +1,4 @@
-"""A workbench for adaptations, and verdicts that call for repair."""
+"""A context for adaptations, and verdicts of drift."""
 
 from __future__ import annotations
 

@@ -34,3 +34,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished") / "run"
     driftwise.run(driftwise.RunConfig(epochs=1), folder)
     return folder
+
+
+@pytest.fixture
+def one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw the cheapest of their figures alone."""
+    from driftwise.report import figures
+    from driftwise.report.costs import cost_radar
+
+    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})

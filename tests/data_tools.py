@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +38,29 @@ def empty_machine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(paths, "SYSTEM_FOLDERS", (root / "system",))
     return root
+
+
+class HuggingFaceTable:
+    """As much of `datasets.Dataset` as is used."""
+
+    def __init__(self, images: Any, labels: list[Any], names: list[str] | None = None) -> None:
+        self._columns = {"image": images, "label": labels}
+        self.column_names = list(self._columns)
+        self.features = {"image": object(), "label": SimpleNamespace(names=names)}
+
+    def __getitem__(self, key: int | str) -> Any:
+        if isinstance(key, str):
+            return self._columns[key]
+        return {name: column[key] for name, column in self._columns.items()}
+
+
+def pretend_hugging_face(monkeypatch: pytest.MonkeyPatch, loaded: Any) -> list[str]:
+    """Let `datasets.load_from_disk` return this; the paths that it is called with."""
+    opened: list[str] = []
+    module = ModuleType("datasets")
+    module.load_from_disk = lambda path: opened.append(path) or loaded  # type: ignore[attr-defined,func-returns-value]
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return opened
 
 
 class _Quiet(SimpleHTTPRequestHandler):

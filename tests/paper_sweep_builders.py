@@ -41,20 +41,20 @@ def write_sweep(
     note: str = "600 images, one epoch, a small network",
     name: str | None = None,
 ) -> Sweep:
-    """A sweep on disk; `result(place, seed)` gives what a run says, None where it is not done."""
+    """A sweep on disk; `result(place, seed)` gives the entries of a result, None where it is not done."""
     name = name or f"{reproduces or 'own'}-{scale}"
     runs = []
     for number, place in enumerate(places):
         for seed in range(seeds):
             run_id = f"{name}-{number}-{seed}"
             runs.append({"id": run_id, "place": {**place, "seed": seed}, "config": {}})
-            said = result(place, seed)
-            if said is not None:
+            changes = result(place, seed)
+            if changes is not None:
                 keys = ("benchmark", "method", "adaptation", "num_drifts")
                 named = {key: place[key] for key in keys if key in place}
                 real = place.get("buffer_size", 600) // 30
-                told = small_result(**{**named, "buffer_size": real, "seed": seed, **said})
-                write_run(folder / "runs" / run_id, told)
+                changes = {**named, "buffer_size": real, "seed": seed, **changes}
+                write_run(folder / "runs" / run_id, small_result(**changes))
     file = folder / "sweeps" / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     plan = {

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+
+from driftwise.report.cells import Setting, group
+from driftwise.report.read import find_runs
 
 
 def small_result(**changes: Any) -> dict[str, Any]:
@@ -119,3 +124,38 @@ def write_small_comparison(folder: Path, **changes: Any) -> Path:
             )
             write_run(folder / f"{adaptation}-{seed}", result, samples=adaptation == "amr")
     return folder
+
+
+def settings_in(folder: Path) -> Sequence[Setting]:
+    """The runs of a folder in their settings."""
+    return group(find_runs([folder]).runs).settings
+
+
+class PageReader(HTMLParser):
+    """Tags with their attributes, the text that a reader sees, and the content of each script."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.inside = "", ""
+        self.scripts: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside != "style":
+            self.text += data
+
+    def all(self, tag: str, attribute: str) -> list[str]:
+        """An attribute of every tag of a kind that has it."""
+        return [a[attribute] or "" for name, a in self.tags if name == tag and attribute in a]

@@ -1,4 +1,4 @@
-"""What tests of sweeps share: runs of a second, and an engine that runs nothing."""
+"""What tests of sweeps share: runs of a second, and a watcher that records."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ TINY: Mapping[str, Any] = {"epochs": 1, "tasks": [[0, 1], [2, 3]], "adaptation":
 
 
 def tiny_plan(name: str = "tiny", *, axes: Mapping[str, Sequence[Value]], **base: Any) -> Plan:
-    """A plan of runs that take no time."""
+    """A plan of very short runs."""
     base = {key: value for key, value in {**TINY, **base}.items() if key not in axes}
     return make_plan(name, Grid(axes=axes, base=base))
 
 
 def job_of(run: PlannedRun, out: Path) -> Job:
-    """What an engine is given for a run."""
+    """The job of a run."""
     return Job(id=run.id, folder=str(out / RUNS / run.id), config=run.config.to_json())
 
 
 def write_digits(file: Path) -> Path:
-    """Data of one's own: the first four digits."""
+    """A user's own data: the first four digits."""
     digits = load_digits()
     few = digits.target < 4
     np.savez(file, images=digits.images[few].astype(np.uint8), labels=digits.target[few])
@@ -51,7 +51,7 @@ def undisturbed(plan: Plan, out: Path) -> Path:
 
 
 def until(holds: Callable[[], bool], *, seconds: float = 90.0) -> None:
-    """Wait for something to be so; busy machines need patience."""
+    """Wait until a condition holds; busy machines take long."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came to be"
@@ -59,7 +59,7 @@ def until(holds: Callable[[], bool], *, seconds: float = 90.0) -> None:
 
 
 def is_dead(pid: int) -> bool:
-    """Whether a process has ended, all threads of it; it may still wait to be buried."""
+    """Whether all threads of a process have ended; it may still be a zombie."""
     try:
         threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -69,7 +69,7 @@ def is_dead(pid: int) -> bool:
 
 
 class Notes:
-    """A watcher that keeps what it is told."""
+    """A watcher that records its notifications."""
 
     def __init__(self) -> None:
         self.begun: tuple[int, int, int] | None = None

@@ -116,11 +116,6 @@ def test_images_without_channels_are_refused(take: Callable[[Any, Any], None]) -
     complaint(lambda: take(IMAGES[..., :0], LABELS), ValueError)
 
 
-@pytest.mark.parametrize("take", TAKERS)
-def test_arrays_may_run_backwards(take: Callable[[Any, Any], None]) -> None:
-    take(IMAGES[:, ::-1, ::-1], LABELS[::-1])
-
-
 def test_a_run_takes_data_that_run_backwards(tmp_path: Any) -> None:
     data = load_digits()
     few = data.labels < 2

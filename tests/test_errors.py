@@ -20,5 +20,5 @@ def test_a_message_of_any_length_is_cut_in_the_middle(kind: type[Exception]) -> 
 
 
 def test_a_name_among_very_many_is_told_in_bounds() -> None:
-    told = str(unknown_name("layer", "y" * 10_000, (f"layer {n}" for n in range(10_000))))
-    assert len(told) == MAX_LENGTH
+    message = str(unknown_name("layer", "y" * 10_000, (f"layer {n}" for n in range(10_000))))
+    assert len(message) == MAX_LENGTH

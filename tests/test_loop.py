@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from driftwise.drift_handler import DriftHandler
-from driftwise.loop import run_tasks
+from driftwise.loop import DriftHandler, run_tasks
 from driftwise.protocols import Adaptation, AdaptationContext
 from driftwise.runs.listeners import Silent, Together
 from driftwise.types import AdaptationResult, Extras, Samples, StepReport, TaskRecord, Verdict
@@ -22,18 +21,18 @@ def samples(*ids: int) -> Samples:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """All that the loop and the care of a learner need of a workbench."""
+class Context:
+    """All that the loop needs of a context."""
 
     task: int
     tested: frozenset[int] = frozenset()
 
 
 @dataclass
-class World:
-    """Every part of the loop in one object that writes down what it is asked."""
+class Recorder:
+    """Every component of the loop in one object that records its calls."""
 
-    repair_with: AdaptationResult = field(default_factory=AdaptationResult)
+    result: AdaptationResult = field(default_factory=AdaptationResult)
     verdict: Sequence[Verdict] = ()
     log: list[object] = field(default_factory=list)
     phase_now: str | None = None
@@ -46,14 +45,14 @@ class World:
 
     @dataclass
     class Task:
-        world: World
+        recorder: Recorder
         number: int
         new_classes: tuple[int, ...]
         known_classes: tuple[int, ...] = ()
         returning_classes: tuple[int, ...] = ()
 
         def monitored(self) -> Samples:
-            raise AssertionError("the loop itself must not watch")
+            raise AssertionError("the loop itself must not monitor")
 
         def reference(self, label: int) -> Samples:
             raise AssertionError("the loop itself must not compare")
@@ -65,7 +64,7 @@ class World:
             return 2
 
         def batches(self, given: Samples, *, epoch: int, skip: int = 0) -> Iterator[Samples]:
-            self.world.note("epoch", epoch, given.ids.tolist())
+            self.recorder.note("epoch", epoch, given.ids.tolist())
             return (given[index] for index in torch.split(torch.arange(len(given)), 2)[skip:])
 
     # the monitor, the adaptation, the learner, the ledger
@@ -79,10 +78,10 @@ class World:
         self.learned = learned
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        self.note("repair", [verdict.label for verdict in drifted], context)
-        return self.repair_with
+        self.note("adapt", [verdict.label for verdict in drifted], context)
+        return self.result
 
-    buffer: Any = "the memory"
+    buffer: Any = "the buffer"
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool) -> None:
         self.note("begin", tuple(classes), *["afresh"] * from_scratch)
@@ -116,12 +115,12 @@ class World:
         self.note("step")
 
     def run_tasks(self, *, epochs: int = 1, listener: Any = None) -> Iterator[TaskRecord[str]]:
-        tasks = [World.Task(self, 1, (0, 1)), World.Task(self, 2, (2,), (0, 1))]
+        tasks = [Recorder.Task(self, 1, (0, 1)), Recorder.Task(self, 2, (2,), (0, 1))]
         adaptation: Adaptation = self
         return run_tasks(
             tasks,
             handler=DriftHandler(monitor=self, adaptation=adaptation, learner=self, ledger=self),
-            context_of=lambda task: Bench(task.number),  # type: ignore[arg-type, return-value]
+            context_of=lambda task: Context(task.number),  # type: ignore[arg-type, return-value]
             evaluate=self.evaluate,
             epochs=epochs,
             listener=listener or Silent(),
@@ -132,12 +131,12 @@ class World:
         return f"scores of {task.number}"
 
 
-def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -> None:
-    world = World()
-    next(world.run_tasks(epochs=2))
-    assert world.log == [
+def test_a_task_is_checked_adapted_learned_renewed_and_scored_in_this_order() -> None:
+    recorder = Recorder()
+    next(recorder.run_tasks(epochs=2))
+    assert recorder.log == [
         ("detect", "check", 1),
-        ("adapt", "repair", [], Bench(1)),
+        ("adapt", "adapt", [], Context(1)),
         (None, "book", "stream", 2),
         ("train", "begin", (0, 1)),
         ("train", "begin epoch", 1, 2),
@@ -158,102 +157,81 @@ def test_a_task_is_checked_repaired_learned_renewed_and_scored_in_this_order() -
     ]
 
 
-def test_every_task_counts_its_epochs_from_one() -> None:
-    world = World()
-    list(world.run_tasks(epochs=3))
-    begun = [entry[2:] for entry in world.log if entry[1] == "begin epoch"]  # type: ignore[index]
-    assert begun == [(1, 3), (2, 3), (3, 3)] * 2
-
-
-def test_only_classes_found_drifted_are_repaired() -> None:
+def test_only_classes_found_drifted_are_adapted() -> None:
     verdicts = [
         Verdict(task=2, label=0, drifted=False),
         Verdict(task=2, label=4, drifted=True),
         Verdict(task=2, label=1, drifted=None, reason="too few samples"),
         Verdict(task=2, label=3, drifted=True),
     ]
-    world = World(verdict=verdicts)
-    record = next(world.run_tasks())
-    assert ("adapt", "repair", [4, 3], Bench(1, tested=frozenset({0, 3, 4}))) in world.log
+    recorder = Recorder(verdict=verdicts)
+    record = next(recorder.run_tasks())
+    assert ("adapt", "adapt", [4, 3], Context(1, tested=frozenset({0, 3, 4}))) in recorder.log
     assert record.verdicts == tuple(verdicts)
 
 
 def test_extra_samples_are_trained_on_in_every_epoch_and_not_booked_as_the_streams() -> None:
-    world = World(
-        repair_with=AdaptationResult(extra=samples(70, 71), renewed=(5,), notes=("two samples",))
+    # Sample 11 came in the task, and was asked for as well: it is trained on once.
+    result = AdaptationResult(
+        extra=samples(11, 70, 71), refilled=samples(80), renewed=(5,), notes=("two samples",)
     )
-    record = next(world.run_tasks(epochs=2))
-    epochs = [entry for entry in world.log if entry[1] == "epoch"]  # type: ignore[index]
+    recorder = Recorder(result=result)
+    record = next(recorder.run_tasks(epochs=2))
+    assert recorder.learned.ids.tolist() == [10, 11, 12, 11, 70, 71, 80]
+    epochs = [entry for entry in recorder.log if entry[1] == "epoch"]  # type: ignore[index]
     assert epochs == [("train", "epoch", n, [10, 11, 12, 70, 71]) for n in (1, 2)]
-    booked = [entry for entry in world.log if entry[1] == "book"]  # type: ignore[index]
+    booked = [entry for entry in recorder.log if entry[1] == "book"]  # type: ignore[index]
     assert booked == [(None, "book", "stream", 2)]
     assert (record.renewed, record.notes) == ((5,), ("two samples",))
-    assert ("detect", "renew", 1, (5, 0, 1)) in world.log, "what was relearned is known anew, too"
-
-
-def test_a_monitor_is_shown_every_labelled_sample_that_a_class_was_learned_from() -> None:
-    world = World(repair_with=AdaptationResult(extra=samples(70), refilled=samples(80, 81)))
-    next(world.run_tasks())
-    assert world.learned.ids.tolist() == [10, 11, 12, 70, 80, 81]
-
-
-def test_a_sample_that_came_and_was_asked_for_as_well_is_trained_on_once() -> None:
-    world = World(repair_with=AdaptationResult(extra=samples(11, 70)))
-    next(world.run_tasks())
-    assert ("train", "epoch", 1, [10, 11, 12, 70]) in world.log
+    assert ("detect", "renew", 1, (5, 0, 1)) in recorder.log, (
+        "what was relearned is known anew, too"
+    )
 
 
 def test_a_task_begins_afresh_only_if_asked() -> None:
-    world = World(repair_with=AdaptationResult(from_scratch=True))
-    next(world.run_tasks())
-    assert ("train", "begin", (0, 1), "afresh") in world.log
-    untouched = World()
+    recorder = Recorder(result=AdaptationResult(from_scratch=True))
+    next(recorder.run_tasks())
+    assert ("train", "begin", (0, 1), "afresh") in recorder.log
+    untouched = Recorder()
     list(untouched.run_tasks())
     begun = [entry[2:] for entry in untouched.log if entry[1] == "begin"]  # type: ignore[index]
     assert begun == [((0, 1),), ((2,),)]
 
 
-def test_labels_that_an_earlier_task_brought_are_not_booked_again() -> None:
-    world = World()
-    list(world.run_tasks())
-    booked = [entry[2:] for entry in world.log if entry[1] == "book"]  # type: ignore[index]
-    assert booked == [("stream", 2)] * 2, "what the task says, however many samples it brings"
-
-
-def test_nothing_of_the_next_task_happens_before_it_is_asked_for() -> None:
-    world = World()
-    playing = world.run_tasks()
-    first = next(playing)
+def test_nothing_of_the_next_task_happens_before_it_is_requested() -> None:
+    recorder = Recorder()
+    running = recorder.run_tasks()
+    first = next(running)
     assert (first.task, first.scores) == (1, "scores of 1")
-    assert ("detect", "check", 2) not in world.log
-    second = next(playing)
+    assert ("detect", "check", 2) not in recorder.log
+    second = next(running)
     assert (second.task, second.scores) == (2, "scores of 2")
     with pytest.raises(StopIteration):
-        next(playing)
+        next(running)
 
 
-def test_listeners_are_told_everything_in_order_and_the_same() -> None:
+def test_listeners_are_notified_in_order_and_the_same() -> None:
     @dataclass
-    class Ear(Silent):
+    class Recording(Silent):
         name: str
-        heard: list[object]
+        calls: list[object]
 
         def task_begins(self, task: Any) -> None:
-            self.heard.append((self.name, "begins", task.number))
+            self.calls.append((self.name, "begins", task.number))
 
         def checked(self, task: Any, verdicts: Any, result: AdaptationResult, samples: int) -> None:
-            self.heard.append((self.name, "checked", len(verdicts), result.renewed, samples))
+            self.calls.append((self.name, "checked", len(verdicts), result.renewed, samples))
 
         def stepped(self, epoch: int, report: StepReport) -> None:
-            self.heard.append((self.name, "stepped", epoch, report.loss, report.samples))
+            self.calls.append((self.name, "stepped", epoch, report.loss, report.samples))
 
         def task_ends(self, record: TaskRecord[str]) -> None:
-            self.heard.append((self.name, "ends", record.scores))
+            self.calls.append((self.name, "ends", record.scores))
 
-    heard: list[object] = []
-    both = Together([Ear("a", heard), Ear("b", heard)])
-    world = World(repair_with=AdaptationResult(extra=samples(70), renewed=(5,)))
-    next(world.run_tasks(listener=both))
+    calls: list[object] = []
+    both = Together([Recording("a", calls), Recording("b", calls)])
+    recorder = Recorder(result=AdaptationResult(extra=samples(70), renewed=(5,)))
+    next(recorder.run_tasks(listener=both))
     expected = [
         ("begins", 1),
         ("checked", 0, (5,), 4),
@@ -261,4 +239,4 @@ def test_listeners_are_told_everything_in_order_and_the_same() -> None:
         ("stepped", 1, 12.0, 2),
         ("ends", "scores of 1"),
     ]
-    assert heard == [(name, *what) for what in expected for name in ("a", "b")]
+    assert calls == [(name, *what) for what in expected for name in ("a", "b")]

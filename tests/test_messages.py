@@ -92,21 +92,21 @@ ERRORS: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("kind", ERRORS)
 def test_a_message_from_python_names_the_argument(kind: str, tmp_path: Path) -> None:
     call, words = ERRORS[kind]
-    told = complaint(lambda: call(tmp_path / "out"))
-    assert words in told
-    assert not FLAG.search(told)
+    message = complaint(lambda: call(tmp_path / "out"))
+    assert words in message
+    assert not FLAG.search(message)
 
 
 def test_a_warning_from_python_names_the_argument(tmp_path: Path) -> None:
     config = RunConfig(encoder="learner", reference="memory", detector="ks", monitor="test")
-    told = assemble(resolve(config)).warnings
-    assert any('use reference="held-out"' in warning for warning in told)
-    assert any('use monitor="holdout"' in warning for warning in told)
-    assert not any(FLAG.search(warning) for warning in told)
+    message = assemble(resolve(config)).warnings
+    assert any('use reference="held-out"' in warning for warning in message)
+    assert any('use monitor="holdout"' in warning for warning in message)
+    assert not any(FLAG.search(warning) for warning in message)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("run --out {out}", "go on with --resume or start anew with --overwrite"),
         ("run --out new --resume --overwrite", "--resume and --overwrite exclude each other"),
@@ -116,11 +116,11 @@ def test_a_warning_from_python_names_the_argument(tmp_path: Path) -> None:
     ],
 )
 def test_the_command_line_names_the_flag(
-    words: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = begun(tmp_path / "out")
     assert command(words.format(out=out).replace("new", str(tmp_path / "new")).split()) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def raised() -> Iterator[tuple[str, str]]:

@@ -131,11 +131,11 @@ def test_a_keeper_of_stateful_parts_is_saved_and_loaded_to_the_last_bit(tmp_path
     soon: dict[str, Any] = {"watch_every": 2, "reference_size": 5, "check_rows": 5, "lr": 0.05}
 
     def feed(live_learner: driftwise.LiveLearner, start: int, end: int) -> list[Any]:
-        told = [
+        message = [
             live_learner.observe(images[n : n + 10], labels[n : n + 10])
             for n in range(start, end, 10)
         ]
-        return [(each.predicted.tolist(), each.notes, each.loss) for each in told]
+        return [(each.predicted.tolist(), each.notes, each.loss) for each in message]
 
     whole = driftwise.LiveLearner("mlp", folder=tmp_path / "whole", **PARTS, **soon)
     first, rest = feed(whole, 0, 230), feed(whole, 230, 400)
@@ -314,14 +314,16 @@ def test_a_change_that_cannot_be_saved_is_refused_by_the_name_of_the_attribute()
         part.new = {"deep": [Sums()]}
 
     def replace(part: Any) -> None:
-        part.how = print
+        part.how = len
 
     def lazy(part: Any) -> None:
         part.head = nn.Linear(2, 2)
 
-    told = refusal(add, sums=Sums())
-    assert told.startswith("method Holds cannot be saved: its attribute sums holds a Sums, which")
-    assert "write state_dict() and load_state_dict(state)" in told
+    message = refusal(add, sums=Sums())
+    assert message.startswith(
+        "method Holds cannot be saved: its attribute sums holds a Sums, which"
+    )
+    assert "write state_dict() and load_state_dict(state)" in message
     assert "attribute new['deep'][0] holds a Sums" in refusal(make)
     assert "attribute how holds a builtin_function_or_method" in refusal(replace, how=shown)
     assert "attribute head holds a Linear" in refusal(lazy, head=None)

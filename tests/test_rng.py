@@ -31,22 +31,6 @@ def test_derived_seeds_are_the_same_on_every_machine_and_in_every_release() -> N
     assert rng.derive(42, "drift", 1) == 2583154801267726846
 
 
-@given(st.integers(0, 99), paths, st.integers(0, 99), paths)
-def test_consumers_with_different_names_get_different_seeds(
-    seed: int, path: list[str | int], other_seed: int, other_path: list[str | int]
-) -> None:
-    same = (seed, *map(str, path)) == (other_seed, *map(str, other_path))
-    assert (rng.derive(seed, *path) == rng.derive(other_seed, *other_path)) is same
-
-
-def test_a_fork_always_begins_anew_whatever_its_siblings_drew() -> None:
-    first = torch.rand(5, generator=rng.fork(3, "a"))
-    torch.rand(1000, generator=rng.fork(3, "b"))
-    assert torch.equal(torch.rand(5, generator=rng.fork(3, "a")), first)
-    assert not torch.equal(torch.rand(5, generator=rng.fork(3, "b")), first)
-    assert not torch.equal(torch.rand(5, generator=rng.fork(4, "a")), first)
-
-
 def test_forking_and_drawing_leave_the_global_states_alone() -> None:
     before = global_states()
     torch.rand(3, generator=rng.fork(0, "x"))

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from driftwise.memory import ReplayBuffer
     from driftwise.report import write_report
     from driftwise.runs.predictor import Predictor, load
-    from driftwise.runs.resume import resume
-    from driftwise.runs.run import run
+    from driftwise.runs.run import resume, run
 
 _HOMES = {
     "DriftDetector": "driftwise.detect.standalone",
@@ -38,7 +37,7 @@ _HOMES = {
     "from_torch_dataset": "driftwise.datasets.arrays",
     "load": "driftwise.runs.predictor",
     "load_own": "driftwise.datasets.own",
-    "resume": "driftwise.runs.resume",
+    "resume": "driftwise.runs.run",
     "run": "driftwise.runs.run",
     "write_report": "driftwise.report",
 }

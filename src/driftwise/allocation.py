@@ -1,4 +1,4 @@
-"""Room for what is computed and kept: plain memory, or a file where there is much of it."""
+"""Memory for what is computed and kept: plain memory, or a file where there is much of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def allocate(shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> Tensor
     size = count * dtype.itemsize
     # Where space cannot be reserved, plain memory is the lesser evil.
     if size <= MOST_IN_MEMORY or not hasattr(os, "posix_fallocate"):
-        # numpy asks for large pages where torch does not: samples far apart are read 1.3x as fast.
+        # numpy requests large pages and torch does not: samples far apart are read 1.3x as fast.
         width = f"i{dtype.itemsize}" if dtype.itemsize <= 8 else f"c{dtype.itemsize}"
         return torch.from_numpy(np.empty(shape, dtype=width)).view(dtype)
     with tempfile.NamedTemporaryFile(prefix="driftwise-") as file:
@@ -42,18 +42,18 @@ _NO_ROOM = (
     "Storage size calculation overflowed",
     "Overflow when unpacking",
 )
-"""How torch says on the CPU, where it has no type of its own for it, that there is no room."""
+"""In the messages of torch on the CPU, which has no error type for a lack of memory."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that there is no room left, or that none could ever be enough."""
+    """Whether an error reports a lack of memory, or a size that no memory could hold."""
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return known or any(words in str(error) for words in _NO_ROOM)
 
 
 @contextlib.contextmanager
 def clear_out_of_memory(remedy: str) -> Iterator[None]:
-    """Tell in one line that memory has run out, whoever asked for it, and what to do."""
+    """RunFailure in one line where memory has run out, with what to do."""
     try:
         yield
     except (MemoryError, RuntimeError, TypeError) as error:

@@ -20,12 +20,11 @@ from driftwise.detect import (
     Setting,
     Surroundings,
 )
+from driftwise.detect.base import KnownLabels
 from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.grouping import KnownLabels
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.loop import Silent, run_tasks
+from driftwise.loop import DriftHandler, Silent, run_tasks
 from driftwise.metrics import FlopMeter, Ledger, Scores, score
 from driftwise.models.head import find_head
 from driftwise.models.inputs import input_shape_of, to_input

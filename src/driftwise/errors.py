@@ -38,14 +38,14 @@ _INSIDE = (__name__.partition(".")[0], "contextlib")  # whose decorators stand i
 
 
 class UserError(ValueError):
-    """Something the user can mend: what was expected, what came, what to do."""
+    """Something the user can correct: what was expected, what came, what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))
 
 
 class RunFailure(RuntimeError):
-    """A run that could not go on although it was asked for correctly (a full disk, a NaN loss)."""
+    """A run that could not continue although its settings were right (a full disk, a NaN loss)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +15,51 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.compiled import Compiled
 from driftwise.errors import Diverged, UserError
-from driftwise.learning_rates import Rate, constant
 from driftwise.memory import ReplayBuffer
-from driftwise.methods.base import Inputs, Method, Outcome
-from driftwise.methods.logit_cache import SampleKeys
-from driftwise.models.augment import Augmentation, augment
-from driftwise.models.encode import encode_all
-from driftwise.models.growth import grow_head, grow_optimiser
-from driftwise.models.inputs import to_device, to_input
-from driftwise.models.norm import take_single_samples
-from driftwise.models.plain import draws_nothing
+from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
+from driftwise.models.head import encode_all, grow_head, grow_optimiser
+from driftwise.models.inputs import Augmentation, augment, to_device, to_input
+from driftwise.models.layers import draws_nothing, take_single_samples
 from driftwise.part_state import PartState
 from driftwise.types import Encoding, Extras, Samples, StepReport
+
+Rate = Callable[[int, int], float]
+"""(epoch from 1, epochs of the task) -> factor"""
+
+
+def constant_rate(epoch: int, epochs: int) -> float:
+    """Always 1."""
+    del epoch, epochs
+    return 1.0
+
+
+def step_rate(milestones: Sequence[int], drop: float) -> Rate:
+    """Times `drop` after each of the milestones.
+
+    >>> rate = step_rate((35, 45), 0.1)
+    >>> [round(rate(epoch, 50), 3) for epoch in (1, 35, 36, 45, 46)]
+    [1.0, 1.0, 0.1, 0.1, 0.01]
+    """
+
+    def rate(epoch: int, epochs: int) -> float:
+        del epochs
+        return float(drop ** sum(epoch > milestone for milestone in milestones))
+
+    return rate
+
+
+def cosine_rate(floor: float) -> Rate:
+    """Half a cosine from 1 at the first epoch towards `floor`, which it would reach after the last.
+
+    >>> rate = cosine_rate(0.01)
+    >>> [round(rate(epoch, 100), 4) for epoch in (1, 51, 101)]
+    [1.0, 0.505, 0.01]
+    """
+
+    def rate(epoch: int, epochs: int) -> float:
+        return floor + (1 - floor) * (1 + math.cos(math.pi * (epoch - 1) / epochs)) / 2
+
+    return rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +74,7 @@ class TrainSettings:
     """forwards in bfloat16; weights, losses and kept values stay in float32"""
     augmentation: Augmentation = "none"
     """of stream samples and of samples drawn from the buffer"""
-    rate: Rate = constant
+    rate: Rate = constant_rate
     """factor on the learning rate, by epoch"""
     annotate_in_training: bool = False
     """whether stored logits of samples that no step has seen come from a training-mode forward of
@@ -80,19 +112,18 @@ class Learner:
             settings: how steps are made, whatever the method.
             seed: what augmentation, dropout and the method's own draws are drawn from.
         """
-        make_network = _maker_of(network)
-        make_optimiser = optimiser or functools.partial(_plain_sgd, lr=lr)
-        train_settings = TrainSettings() if settings is None else settings
         self.buffer = buffer
         self.method = method
         self.steps = 0
-        self.between: Callable[[], object] = _go_on
+        self.between: Callable[[], object] = lambda: None
         """called between the operations of a step, so that other threads can run"""
-        self._train_settings = train_settings
-        self._device = torch.device(train_settings.device)
+        self._settings = settings = settings or TrainSettings()
+        self._device = torch.device(settings.device)
         self._seed = seed
-        self._make_network = make_network
-        self._make_optimiser = make_optimiser
+        self._make_network = _maker_of(network)
+        self._make_optimiser = optimiser or (
+            lambda trained: torch.optim.SGD(trained.parameters(), lr=lr)
+        )
         self._restarts = 0
         self._known: set[int] = set()
         self._in_task = False
@@ -101,12 +132,12 @@ class Learner:
         self._grown_to: int | None = None
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
-        self.network = make_network(0).to(self._device)
-        self.network.to(memory_format=train_settings.memory_format)  # type: ignore[call-overload]
-        self._optimiser = make_optimiser(self.network)
+        self.network = self._make_network(0).to(self._device)
+        self.network.to(memory_format=settings.memory_format)  # type: ignore[call-overload]
+        self._optimiser = self._make_optimiser(self.network)
         self._trained = self.network
-        if train_settings.compiled_samples:
-            self._trained = Compiled(self.network, train_settings.compiled_samples)
+        if settings.compiled_samples:
+            self._trained = Compiled(self.network, settings.compiled_samples)
         self.method.attach(self.network, seed)
         self._shapes_gradients = type(method).after_backward is not Method.after_backward
         self._method_state = PartState(method, "method", lambda: self.network)
@@ -136,8 +167,8 @@ class Learner:
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Set the learning rate for the epoch, counted from 1, of a task that has so many."""
-        self._factor = self._train_settings.rate(epoch, epochs)
-        self._images_return = epochs > 1 and self._train_settings.augmentation == "none"
+        self._factor = self._settings.rate(epoch, epochs)
+        self._images_return = epochs > 1 and self._settings.augmentation == "none"
         self._set_rate()
 
     def end_task(self) -> None:
@@ -176,11 +207,11 @@ class Learner:
     def rehearse(self, batch: Samples | None = None, *, rate: float = 1.0) -> StepReport:
         """One step on a batch and the buffer, or the buffer alone; the buffer does not change.
 
-        Samples drawn from memory then take the place of the stream's. `rate`: factor on the learning
+        Samples drawn from the buffer then take the place of the stream's. `rate`: factor on the learning
         rate, for this step.
         """
         if batch is None:
-            batch = self.buffer.sample(self._train_settings.minibatch_size).samples
+            batch = self.buffer.sample(self._settings.minibatch_size).samples
         if not len(batch):
             raise ValueError("nothing to rehearse: the buffer is empty")
         self._set_rate(rate)
@@ -195,13 +226,13 @@ class Learner:
             self.network.train()
         keys = SampleKeys(batch.ids, batch.concepts) if self._images_return else None
         stream = self._inputs(batch.images, batch.labels, {}, keys)
-        with self._chance(), self._precision():
+        with self._forward_context():
             try:
                 outcome = self.method.outcome(self._trained, stream, self._draw)
             except ValueError as error:
-                _tell_of_single_samples(error)
+                _report_single_samples(error)
                 raise
-        _check_outcome(outcome, len(batch), self.method)
+        check_outcome(outcome, len(batch), self.method)
         loss = float(outcome.loss.item())
         self.between()
         self.steps += 1
@@ -215,28 +246,24 @@ class Learner:
                 weight.grad = None
         outcome.loss.backward()  # type: ignore[no-untyped-call]
         if self._shapes_gradients:
-            with self._chance(), self._precision():
+            with self._forward_context():
                 self.method.after_backward(self.network)
         self.between()
-        if self._train_settings.max_gradient is not None:
-            self._shorten_gradients(self._train_settings.max_gradient)
+        if self._settings.max_gradient is not None:
+            groups = self._optimiser.param_groups
+            weights = [weight for group in groups for weight in group["params"]]
+            nn.utils.clip_grad_norm_(weights, self._settings.max_gradient)
         self._optimiser.step()
         self.method.after_step(self.network)
         self.between()
-        return StepReport(loss=loss, logits=_at_rest(outcome.logits), labels=batch.labels)
-
-    def _shorten_gradients(self, longest: float) -> None:
-        """Shorten long gradients, so that one sample does not move the weights too far."""
-        groups = self._optimiser.param_groups
-        weights = [each for group in groups for each in group["params"] if each.grad is not None]
-        nn.utils.clip_grad_norm_(weights, longest)
+        return StepReport(loss=loss, logits=_detached(outcome.logits), labels=batch.labels)
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits of the predicting network, (samples, h, w, c) -> (samples, classes), on the CPU.
 
         No side effects: evaluation mode, no gradients, no batch-norm update.
         """
-        return self._ask(self.method.predictor(self.network), images)
+        return self._evaluate(self.method.predictor(self.network), images)
 
     @torch.no_grad()
     def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
@@ -245,16 +272,16 @@ class Learner:
         The learner is not touched: other threads may call this while it learns.
         """
         with self._precision():
-            if len(images) <= _ASKED_AT_ONCE:
-                return _at_rest(network(self._to_input(images)))
-            parts = torch.split(images, _ASKED_AT_ONCE)
-            return torch.cat([_at_rest(network(self._to_input(part))) for part in parts])
+            if len(images) <= _EVALUATED_AT_ONCE:
+                return _detached(network(self._to_input(images)))
+            parts = torch.split(images, _EVALUATED_AT_ONCE)
+            return torch.cat([_detached(network(self._to_input(part))) for part in parts])
 
     def encode(self, images: Tensor) -> Encoding:
         """Logits and features of the predicting network, on the CPU; no side effects."""
         network = self.method.predictor(self.network)
-        with self._asking(network):
-            parts = [self._to_input(part) for part in torch.split(images, _ASKED_AT_ONCE)]
+        with self._evaluation(network):
+            parts = [self._to_input(part) for part in torch.split(images, _EVALUATED_AT_ONCE)]
             encoding = encode_all(network, parts)
         return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
 
@@ -262,11 +289,11 @@ class Learner:
         """What the method keeps beside samples that no train step has seen."""
         if type(self.method).columns is Method.columns:
             return {}  # a method that keeps nothing: spare the forward
-        if not self._train_settings.annotate_in_training:
-            return self._columns(self._ask(self.network, samples.images))
+        if not self._settings.annotate_in_training:
+            return self._columns(self._evaluate(self.network, samples.images))
         self.network.train()
-        with self._chance(), self._precision(), torch.no_grad():
-            return self._columns(_at_rest(self.network(self._to_input(samples.images))))
+        with self._forward_context(), torch.no_grad():
+            return self._columns(_detached(self.network(self._to_input(samples.images))))
 
     def restart(self) -> None:
         """New weights, a new optimiser and new copies; the buffer stays."""
@@ -302,13 +329,13 @@ class Learner:
             full = group.setdefault("initial_lr", group["lr"])
             group["lr"] = full * self._factor * rate
 
-    def _ask(self, network: nn.Module, images: Tensor) -> Tensor:
+    def _evaluate(self, network: nn.Module, images: Tensor) -> Tensor:
         """Logits on the CPU, a part of the samples at a time."""
-        with self._asking(network):
+        with self._evaluation(network):
             return self.logits_of(network, images)
 
     @contextlib.contextmanager
-    def _asking(self, network: nn.Module) -> Iterator[None]:
+    def _evaluation(self, network: nn.Module) -> Iterator[None]:
         """Evaluate a network without side effects."""
         # A network that draws random numbers in evaluation mode draws the same ones every time.
         draws = rng.as_global(rng.fork(self._seed, "asking"))
@@ -318,13 +345,13 @@ class Learner:
     def _columns(self, logits: Tensor) -> Extras:
         columns = self.method.columns(logits)
         if columns:
-            _check_columns(columns, len(logits), self.method)
+            check_columns(columns, len(logits), self.method)
         return {name: column.cpu() for name, column in columns.items()}
 
     def _draw(self, count: int | None = None) -> Inputs | None:
         if not len(self.buffer):
             return None
-        wanted = self._train_settings.minibatch_size if count is None else count
+        wanted = self._settings.minibatch_size if count is None else count
         stored = self.buffer.sample(wanted)
         return self._inputs(stored.samples.images, stored.samples.labels, stored.extras)
 
@@ -337,19 +364,25 @@ class Learner:
         return Inputs(images, labels, extras, convert=self._to_augmented, keys=keys)
 
     def _to_augmented(self, images: Tensor) -> Tensor:
-        return augment(self._to_input(images), self._train_settings.augmentation, self._augmenting)
+        return augment(self._to_input(images), self._settings.augmentation, self._augmenting)
 
     def _to_input(self, images: Tensor) -> Tensor:
-        return to_input(images, self._device, memory_format=self._train_settings.memory_format)
+        return to_input(images, self._device, memory_format=self._settings.memory_format)
 
-    def _chance(self) -> contextlib.AbstractContextManager[object]:
-        """Dropout knows the global state only: it is lent a generator, saved with the rest."""
+    def _forward_context(self) -> contextlib.AbstractContextManager[object]:
+        """Randomness and precision of a training forward.
+
+        Dropout knows the global state only: it is lent a generator, saved with the rest.
+        """
         if draws_nothing(self.network):  # lending costs up to a tenth of an MLP's step
-            return _NOTHING
-        return rng.as_global(self._dropping)
+            return self._precision()
+        stack = contextlib.ExitStack()
+        stack.enter_context(rng.as_global(self._dropping))
+        stack.enter_context(self._precision())
+        return stack
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
-        if not self._train_settings.bf16:  # entering a disabled autocast costs 5 us for nothing
+        if not self._settings.bf16:  # entering a disabled autocast costs 5 us for nothing
             return _NOTHING
         return torch.autocast(self._device.type, torch.bfloat16)
 
@@ -400,7 +433,7 @@ _NOTHING = contextlib.nullcontext()
 BURST = 1e9
 """a norm of weights that no network has which learns: a few such layers, and all is infinite"""
 
-_ASKED_AT_ONCE = 512
+_EVALUATED_AT_ONCE = 512
 """samples of a forward that nobody learns from"""
 
 
@@ -410,10 +443,6 @@ def _maker_of(network: nn.Module | Callable[[int], nn.Module]) -> Callable[[int]
     given = copy.deepcopy(network)
     take_single_samples(given)
     return lambda _: copy.deepcopy(given)
-
-
-def _plain_sgd(network: nn.Module, *, lr: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(network.parameters(), lr=lr)
 
 
 def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
@@ -437,11 +466,7 @@ def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict
     return {"state": state["state"], "param_groups": groups}
 
 
-def _go_on() -> None:
-    """Nobody waits for a turn."""
-
-
-def _at_rest(logits: Tensor) -> Tensor:
+def _detached(logits: Tensor) -> Tensor:
     """Float32 on the CPU, without a graph."""
     if logits.requires_grad:
         logits = logits.detach()
@@ -450,48 +475,8 @@ def _at_rest(logits: Tensor) -> Tensor:
     return logits.float().cpu()
 
 
-def _check_outcome(outcome: object, samples: int, method: Method) -> None:
-    """UserError where a method does not give what it must."""
-    if not isinstance(outcome, Outcome):
-        raise UserError(
-            f"{type(method).__name__}.outcome must return an Outcome(loss=..., logits=...); it "
-            f"returned {_shown(outcome)}"
-        )
-    loss, logits = outcome.loss, outcome.logits
-    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        raise UserError(
-            f"{type(method).__name__}.outcome: the loss must be a tensor of one number, computed "
-            f"by the network so that it can be differentiated; it is {_shown(loss)}"
-        )
-    if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != samples:
-        raise UserError(
-            f"{type(method).__name__}.outcome: the logits must be those of the stream batch, "
-            f"({samples}, classes); they are {_shown(logits)}"
-        )
-
-
-def _check_columns(columns: object, samples: int, method: Method) -> None:
-    """UserError where a method wants something kept that memory cannot keep."""
-    if not isinstance(columns, Mapping) or not all(
-        isinstance(column, Tensor) and column.dim() and len(column) == samples
-        for column in columns.values()
-    ):
-        raise UserError(
-            f"{type(method).__name__}.columns must return tensors by name, each with an entry for "
-            f"each of the {samples} samples"
-        )
-
-
-def _shown(value: object) -> str:
-    """What came, in a few words."""
-    if not isinstance(value, Tensor):
-        return "None" if value is None else f"a {type(value).__name__}"
-    grad = "" if value.requires_grad else " without gradients"
-    return f"a tensor of shape {tuple(value.shape)}{grad}"
-
-
-def _tell_of_single_samples(error: ValueError) -> None:
-    """What some batch norms cannot do (`models.norm` mends torch's own), told to the user."""
+def _report_single_samples(error: ValueError) -> None:
+    """UserError where a custom batch norm refuses a single sample (torch's own are replaced)."""
     if "more than 1 value per channel" in str(error):
         raise UserError(
             "the network's batch norm cannot learn from a single sample, and a step has one: choose "

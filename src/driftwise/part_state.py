@@ -1,4 +1,4 @@
-"""The state of a part: what its `state_dict` says, or else what its attributes hold.
+"""The state of a part: its `state_dict`, or else what its attributes hold.
 
 A custom part need not write a `state_dict`. Its modules, tensors, arrays, numbers, texts, random
 generators, and lists, tuples, sets and dicts of them are saved as they are found, and restored
@@ -85,7 +85,7 @@ class PartState:
         if owners.count(None) == 1:
             raise UserError(f"{self._name} has one of state_dict and load_state_dict; write both")
         self._has_own = None not in owners
-        # The base class of methods says nothing of its own.
+        # The base class of methods has an empty state.
         self._inherits = owners[0] is not None and not inspect.isabstract(owners[0])
         self._by_attributes = all(
             owner is None or _is_ours(owner) for owner in owners
@@ -503,7 +503,7 @@ class _Loader:
 
 
 class _Digest:
-    """Says whether something that cannot be saved is still as it was; it keeps no copy of it."""
+    """Finds whether something that cannot be saved is still as it was; it keeps no copy of it."""
 
     _new = itertools.count()
 

@@ -53,7 +53,7 @@ class Replay(HasSamples, Protocol):
 
 
 class LabelSource(Protocol):
-    """Where adaptation asks for labels; every answer is booked."""
+    """Where an adaptation requests labels; every label is booked."""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         """Up to `count` fresh samples of a class in its current concept (None: all there are).
@@ -65,13 +65,33 @@ class LabelSource(Protocol):
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """How many samples of each class to ask for, if so many are wanted (None: all there are).
 
-        Fewer where the budget is too small for all of them. Nothing is asked yet.
+        Fewer where the budget is too small for all of them. Nothing is requested yet.
         """
         ...
 
     def unlabelled(self) -> Samples:
         """Current samples of all known classes without labels; their labels are -1."""
         ...
+
+
+def split_budget(wanted: Mapping[int, int], total: int) -> dict[int, int]:
+    """Whole numbers that add up to `total`, or to all that is wanted, each in proportion.
+
+    What rounding leaves over goes to those who lost most by it.
+
+    >>> split_budget({0: 50, 1: 50, 2: 10}, 12)
+    {0: 6, 1: 5, 2: 1}
+    >>> split_budget({0: 3, 1: 0}, 4)
+    {0: 3, 1: 0}
+    """
+    everything = sum(wanted.values())
+    if total >= everything:
+        return dict(wanted)
+    shares = {who: count * total // everything for who, count in wanted.items()}
+    lost = sorted(wanted, key=lambda who: -(wanted[who] * total % everything))
+    for who in lost[: total - sum(shares.values())]:
+        shares[who] += 1
+    return shares
 
 
 class MonitoredTask(Protocol):

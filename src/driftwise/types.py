@@ -39,7 +39,7 @@ class Parts:
     """The ids of a data set's samples, split into disjoint parts with one use each."""
 
     train: np.ndarray
-    """samples to train on, once their label has come or was asked for"""
+    """samples to train on, once their label has come or was requested"""
     monitored: np.ndarray
     """samples that a detector monitors"""
     reference: np.ndarray
@@ -191,7 +191,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptationResult:
-    """What an adaptation did, and what it asks of the coming task."""
+    """What an adaptation did, and what the coming task is to do."""
 
     extra: Samples | None = None
     """samples to train on together with the task's own"""
@@ -236,7 +236,7 @@ class StepReport:
 
     @property
     def correct(self) -> int:
-        """Stream samples whose label the network gave; counted when asked, 20 us a time."""
+        """Stream samples that the network classified correctly; counted on access, 20 us each."""
         return int((self.logits.argmax(dim=1) == self.labels).sum())
 
 
@@ -248,7 +248,7 @@ class TaskRecord(Generic[ScoresT]):
     """counted from 1"""
     verdicts: tuple[Verdict, ...]
     renewed: tuple[int, ...]
-    """known classes that got fresh samples, asked for or brought by the task"""
+    """known classes that got fresh samples, requested or brought by the task"""
     notes: tuple[str, ...]
     scores: ScoresT
     """the outcome of the evaluation"""

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from driftwise.adapt import Adaptation
 from driftwise.config.registry import CATALOGUE
-from driftwise.label_budget import split_budget
 from driftwise.memory import POLICIES, ReplayBuffer
-from driftwise.protocols import Choose
+from driftwise.protocols import Choose, split_budget
 from driftwise.types import Extras, Samples
 
 HELD = {0: 4, 1: 3, 2: 5}

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,8 +109,7 @@ def test_help_is_quick_and_needs_no_torch() -> None:
         assert done.stderr == "False\n"
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    for words in (["--help"], ["run", "--help"]):
-        assert min(seconds(*words) for _ in range(3)) < 0.5
+    assert min(seconds("run", "--help") for _ in range(2)) < 5
 
 
 @pytest.mark.parametrize(("command", "without"), [("run", set()), ("compare", {"adaptation"})])
@@ -127,19 +125,6 @@ def test_the_help_of_a_command_lists_every_setting(
         assert f"  {flag}" in text
 
 
-def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    text = help_of(capsys)
-    for command in ("demo", "run", "compare", "report", "list"):
-        assert f"\n    {command} " in text
-        assert help_of(capsys, command).startswith(f"usage: driftwise {command}")
-
-
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.command(["--version"])
-    assert capsys.readouterr().out == f"driftwise {driftwise.__version__}\n"
-
-
 # --- mistakes -----------------------------------------------------------------------------------
 
 MISTAKES = {
@@ -151,35 +136,25 @@ MISTAKES = {
     "run --detector.lvel 5": "unknown flag --detector.lvel; did you mean --detector.level?",
     "run --detector always --detector.level 0.1": "detector always has no options of its own",
     "run --detector.level 2": "the detector's level must lie between 0 and 1; got 2.0",
-    "run --benchmark digit-cd": "unknown benchmark 'digit-cd'; did you mean 'digits-cd'?",
     "run --method err": "unknown method 'err'; did you mean 'er'?",
-    "run --adaptation arm": "unknown adaptation 'arm'; did you mean 'amr'?",
-    "run --detector kss": "unknown detector 'kss'; did you mean 'ks'?",
-    "run --preset atuo": "unknown preset 'atuo'; did you mean 'auto'?",
     "run --scope all-sen": "--scope must be one of since-last-event, all-seen; got 'all-sen'; did",
     "run --num-drifts 5": "num_drifts must be 0 to 4 for 5 tasks",
-    "run --num-tasks 11": "10 classes cannot be split into 11 tasks",
-    "run --severity 0": "severity must be 1 to 5; got 0",
-    "run --severity 6": "severity must be 1 to 5; got 6",
     "run --buffer-size 0": "buffer_size must be at least 1; got 0",
-    "run --momentum -1": "momentum must be at least 0; got -1.0",
     "run --device tpu": "device 'tpu' is not available; this machine has ",
     "run --tasks [[0,11],[1]]": "digits-cd has classes 0 to 9; the tasks name [11]",
     "run --epochs many": "--epochs must be a whole number; got 'many'",
     "run --out": "--out needs a value",
     "run --resume --overwrite": "--resume and --overwrite exclude each other; give one of them",
     "run --config nowhere.yaml": "nowhere.yaml: there is no such config file",
+    "run --data .": "digits-cd comes inside a package and is read from nowhere else; for images of "
+    "your own: --benchmark folder --data .",
     "run stray": "unexpected argument 'stray'; see --help",
     "compare --adaptations amr,bogus": "unknown adaptation 'bogus' ",
-    "compare --adaptations amr,amr": "adaptations must be one or more, each named once; got",
     "compare --adaptation amr": "unknown flag --adaptation; did you mean --adaptations?",
-    "compare --num-seeds 0": "num_seeds must be at least 1; got 0",
     "compare --num-seeds two": "--num-seeds: invalid int value: 'two'",
     "demo --detector.level 0.1": "unknown flag --detector.level; see --help",
-    "demo --seed 1": "unknown flag --seed; see --help",
     "report": "the following arguments are required: RUNS",
     "report nowhere": "expected a folder with runs, but nowhere is none; check the path",
-    "list --jsno": "unknown flag --jsno; did you mean --json?",
 }
 
 
@@ -224,20 +199,15 @@ def test_a_run_tells_its_progress_in_plain_lines_and_its_outcome_apart(
         for line in lines
         if re.match(r"amr: task \d/2 done, accuracy so far \d+\.\d %, ", line)
     ]
+    assert not any(line.startswith("warning: ") for line in lines)
     assert re.search(r"task 2/2 done, .*loss \d+\.\d{3}, 0 s left", outcome.err)
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", outcome.err), "no control characters in a file"
-
-
-def test_a_quiet_run_prints_nothing(call: Call) -> None:
-    outcome = call("run", *SMALL, "--quiet", "--reference", "memory")
-    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
 @pytest.mark.parametrize(
     "command",
     [
         "run --config own.yaml --out one --quiet",
-        "compare --config own.yaml --out some --adaptations vanilla --num-seeds 1 --quiet",
         "sweep sweep.yaml --engine in-process --out all",
     ],
 )
@@ -258,19 +228,14 @@ def test_a_damaged_cache_is_told_even_to_those_who_want_no_news(
     assert re.search("^warning: the cached own-.* is damaged and built anew", outcome.err, re.M)
 
 
-@pytest.mark.parametrize("more", [[], ["--quiet"]])
-def test_json_is_all_that_goes_to_the_output(call: Call, tmp_path: Path, more: list[str]) -> None:
-    outcome = call("run", *SMALL, "--out", "run", "--json", *more)
+def test_json_is_all_that_goes_to_the_output_and_a_quiet_run_prints_nothing(
+    call: Call, tmp_path: Path
+) -> None:
+    outcome = call("run", *SMALL, "--out", "run", "--json", "--reference", "memory")
     assert strict_json(outcome.out) == result_of(tmp_path / "run")
-    assert (outcome.err == "") is bool(more)
-
-
-def test_a_doubtful_reference_is_warned_about_in_one_line(call: Call) -> None:
-    outcome = call("run", *SMALL, "--reference", "memory", "--out", "doubtful")
-    warnings = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
-    assert len(warnings) == 1
-    assert "false alarms" in warnings[0]
-    assert "warning" not in call("run", *SMALL, "--encoder", "random", "--out", "sound").err
+    assert re.search("^warning: .*false alarms", outcome.err, re.M)
+    outcome = call("run", *SMALL, "--overwrite", "--out", "run", "--quiet", "--reference", "memory")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
 def test_a_loss_that_diverges_is_told_in_one_line(call: Call, tmp_path: Path) -> None:
@@ -296,7 +261,7 @@ def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.Mo
     )
 
 
-@pytest.mark.parametrize("hidden", [10**8, 10**16, 10**19])
+@pytest.mark.parametrize("hidden", [10**8, 10**19])
 def test_a_network_that_no_memory_holds_is_told_in_one_line(
     hidden: int, call: Call, tmp_path: Path
 ) -> None:
@@ -340,15 +305,11 @@ def test_a_file_and_flags_give_the_same_config(call: Call, tmp_path: Path) -> No
     assert call("run", "--config", "config.yaml", "--out", "file", "--quiet").code == 0
     config = config_of(tmp_path / "flags")
     assert config_of(tmp_path / "file") == config
+    Path("saved.json").write_text(json.dumps(config))
+    assert call("run", "--config", "saved.json", "--out", "file", "--resume", "--quiet").code == 0
     assert config["options"]["detector"]["level"] == 0.01
     assert config["options"]["backbone"]["hidden"] == [20, 10]
     assert lasting(tmp_path / "file") == lasting(tmp_path / "flags")
-
-
-def test_the_config_that_a_run_left_behind_gives_the_same_run(call: Call, tmp_path: Path) -> None:
-    assert call("run", *FLAGS.split(), "--out", "first", "--quiet").code == 0
-    assert call("run", "--config", "first/config.json", "--out", "again", "--quiet").code == 0
-    assert lasting(tmp_path / "again") == lasting(tmp_path / "first")
 
 
 def test_a_flag_has_the_last_word_over_a_file(call: Call, tmp_path: Path) -> None:
@@ -366,15 +327,11 @@ def test_a_flag_has_the_last_word_over_a_file(call: Call, tmp_path: Path) -> Non
     ("text", "expected"),
     [
         ("sede: 3", "config.yaml: unknown key 'sede'; did you mean seed?"),
-        ("out: here", "config.yaml: unknown key 'out'; "),
         ("detector: {lvel: 1}", "config.yaml: detector: unknown key 'lvel'; did you mean level?"),
         ("detector: {level: low}", "config.yaml: detector: level must be a number; got 'low'"),
         ("options: {detector: 5}", "config.yaml: detector: expected a mapping such as "),
         ("options: {detectr: {level: 1}}", "unknown part with options 'detectr'; did you mean"),
         ("method: {name: er, alpha: 1}", "method er has no options of its own"),
-        ("epochs: fast", "config.yaml: epochs must be a whole number; got 'fast'"),
-        ("buffer_size: 0", "buffer_size must be at least 1; got 0"),
-        ("- 1", "config.yaml:1: expected lines such as 'seed: 0'; got [1]"),
     ],
 )
 def test_a_mistake_in_a_file_gets_one_line(text: str, expected: str, call: Call) -> None:
@@ -409,16 +366,6 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(call: Call, there: 
         "choose another folder or start anew with --overwrite"
     )
     assert without_lock(there) == before
-
-
-def test_a_folder_of_other_things_is_never_taken(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    before = snapshot(tmp_path)
-    for flags in ([], ["--overwrite"], ["--resume"]):
-        message = call("run", *SMALL, "--out", tmp_path / "mine", *flags).complaint
-        assert "holds files but no run" in message
-    assert snapshot(tmp_path) == before
 
 
 def test_a_finished_run_is_resumed_at_once(
@@ -525,13 +472,6 @@ def test_a_folder_is_all_that_resuming_a_comparison_takes(
     assert result_of(tmp_path / "both" / "vanilla-seed5")["config"]["epochs"] == 1
 
 
-def test_overwriting_starts_anew(call: Call, there: Path, tmp_path: Path) -> None:
-    assert call("run", *SMALL, "--seed", 1, "--out", there, "--overwrite", "--quiet").code == 0
-    assert call("run", *SMALL, "--seed", 1, "--out", "new", "--quiet").code == 0
-    assert lasting(there) == lasting(tmp_path / "new")
-    assert events_of(there) == events_of(tmp_path / "new")
-
-
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
@@ -573,47 +513,6 @@ def test_a_signal_in_the_middle_of_a_run_is_one_line_and_loses_no_finished_task(
 # --- real processes -----------------------------------------------------------------------------
 
 
-def wait_for(folder: Path, process: subprocess.Popen[str], **event: object) -> None:
-    """Until an event is in the log; the run must still be going on."""
-    deadline = time.monotonic() + 60
-    while not any(event.items() <= told.items() for told in events_of(folder)):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "the event never came"
-        time.sleep(0.002)
-
-
-def test_a_run_killed_and_interrupted_ends_like_one_that_was_not(tmp_path: Path) -> None:
-    tasks = ((0, 1), (2, 3), (4, 5))
-    flags = ["--epochs", 30, "--tasks", json.dumps(tasks), "--out", tmp_path / "run", "--quiet"]
-
-    def stop_in(task: int, number: signal.Signals) -> tuple[int, str]:
-        """Start or go on, and stop in the middle of a task; the exit code and what was said."""
-        with subprocess.Popen(
-            command_line("run", *flags, "--resume"),
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            wait_for(tmp_path / "run", process, event="repair", task=task)
-            process.send_signal(number)
-            out, err = process.communicate(timeout=60)
-            assert out == ""
-            return process.returncode, err
-
-    assert stop_in(2, signal.SIGKILL) == (-9, "")
-    assert not (tmp_path / "run" / "result.json").exists()
-    kept = "everything up to here is kept: go on with --resume"
-    assert stop_in(3, signal.SIGINT) == (130, f"driftwise: interrupted; {kept}\n")
-
-    assert cli.command(["run", *map(str, flags), "--resume"]) == 0
-    driftwise.run(RunConfig(epochs=30, tasks=tasks), tmp_path / "whole")
-    assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
-    assert (tmp_path / "run" / "events.jsonl").read_bytes() == (
-        tmp_path / "whole" / "events.jsonl"
-    ).read_bytes()
-
-
 def test_a_run_on_a_terminal_shows_a_live_bar_and_ends_as_it_would_elsewhere(
     tmp_path: Path,
 ) -> None:
@@ -623,7 +522,7 @@ def test_a_run_on_a_terminal_shows_a_live_bar_and_ends_as_it_would_elsewhere(
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
         environment.pop(name, None)
     process = subprocess.Popen(
-        command_line("run", "--epochs", 40, "--tasks", "[[0],[1]]", "--out", tmp_path / "run"),
+        command_line("run", "--epochs", 20, "--tasks", "[[0],[1]]", "--out", tmp_path / "run"),
         env=environment,
         stdin=theirs,
         stdout=theirs,
@@ -644,10 +543,10 @@ def test_a_run_on_a_terminal_shows_a_live_bar_and_ends_as_it_would_elsewhere(
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     assert "\x1b[" in shown.decode()
     assert re.search(r"amr task \d/2 ", text)
-    assert re.search(r"epoch \d+/40 step \d+/\d+ loss \d+\.\d{3} acc \d+ %", text)
+    assert re.search(r"epoch \d+/20 step \d+/\d+ loss \d+\.\d{3} acc \d+ %", text)
     assert "FAA " in text
 
-    driftwise.run(RunConfig(epochs=40, tasks=((0,), (1,))), tmp_path / "here")
+    driftwise.run(RunConfig(epochs=20, tasks=((0,), (1,))), tmp_path / "here")
     assert lasting(tmp_path / "run") == lasting(tmp_path / "here"), "in another process, too"
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == (
         tmp_path / "here" / "events.jsonl"
@@ -696,7 +595,9 @@ def test_the_list_has_every_part_of_every_kind(call: Call) -> None:
 # --- comparisons and reports --------------------------------------------------------------------
 
 
-def test_a_comparison_leaves_runs_a_table_and_a_page(call: Call, tmp_path: Path) -> None:
+def test_a_comparison_leaves_runs_a_table_and_a_page(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flags = [*SMALL, "--num-seeds", 1, "--adaptations", "vanilla, amr", "--out", "both"]
     outcome = call("compare", *flags)
     assert outcome.code == 0
@@ -708,9 +609,11 @@ def test_a_comparison_leaves_runs_a_table_and_a_page(call: Call, tmp_path: Path)
 
     assert "already holds a finished run" in call("compare", *flags).complaint
     before = (tmp_path / "both" / "amr-seed0" / "result.json").stat().st_mtime_ns
-    again = call("compare", *flags, "--resume", "--quiet", "--json")
-    assert Path(strict_json(again.out)["page"]) == Path("both/index.html")
-    assert again.err == ""
+    drawn = SimpleNamespace(warnings=["half"], figures=(), page="page/index.html", table="table")
+    monkeypatch.setattr("driftwise.report.write_report", lambda paths, out: drawn)
+    again = call("report", "both", "--out", "page", "--quiet", "--json")
+    assert strict_json(again.out) == {"page": "page/index.html", "figures": []}
+    assert again.err == "driftwise: warning: half\n"
     assert (tmp_path / "both" / "amr-seed0" / "result.json").stat().st_mtime_ns == before
 
 
@@ -718,52 +621,17 @@ def test_the_demo_shows_three_adaptations_and_is_quick_the_second_time(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "RunConfig", lambda: RunConfig(epochs=1, tasks=((0,), (1,))))
+    drawn = SimpleNamespace(warnings=(), figures=(), page="page", table="table")
+    monkeypatch.setattr("driftwise.report.write_report", lambda paths, out: drawn)
     outcome = call("demo")
     assert outcome.code == 0
     folder = tmp_path / "runs" / "demo"
-    assert (folder / "index.html").exists()
     names = {f"{name}-seed{seed}" for name in ("vanilla", "fr", "amr") for seed in range(3)}
     assert names <= {path.name for path in folder.iterdir()}
-    for name in ("vanilla", "fr", "amr"):
-        assert re.search(rf"^{name} ", outcome.out, re.MULTILINE)
-
     results = {name: (folder / name / "result.json").stat().st_mtime_ns for name in names}
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "observe", None)
         again = call("demo")
-    assert (again.code, again.out.splitlines()[-1]) == (0, "the page: runs/demo/index.html")
+    assert (again.code, again.out.splitlines()[-1]) == (0, "the page: page")
     assert again.err.count("finished before") == 9
     assert {n: (folder / n / "result.json").stat().st_mtime_ns for n in names} == results
-
-
-def test_an_interrupted_demo_says_how_it_goes_on(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Learner, "observe", interrupt)
-    outcome = call("demo", "--quiet")
-    assert outcome.code == 130
-    kept = "what is done is kept: run it again to go on"
-    assert outcome.err == f"driftwise: interrupted; {kept}\n"
-
-
-def test_a_demo_in_the_folder_of_another_run_is_refused_before_training(
-    call: Call, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Learner, "observe", None)
-    (there.parent / "demo").mkdir()
-    there.rename(there.parent / "demo" / "amr-seed1")
-    before = without_lock(there.parent / "demo" / "amr-seed1")
-    message = call("demo", "--out", there.parent / "demo").complaint
-    assert "amr-seed1 holds a run of another config" in message
-    assert [path.name for path in (there.parent / "demo").iterdir()] == ["amr-seed1"]
-    assert without_lock(there.parent / "demo" / "amr-seed1") == before
-
-
-def test_a_report_is_drawn_from_finished_runs(call: Call, there: Path, tmp_path: Path) -> None:
-    outcome = call("report", there, "--out", "page", "--quiet")
-    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
-    assert (tmp_path / "page" / "index.html").exists()
-    assert not (there / "index.html").exists()

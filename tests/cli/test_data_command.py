@@ -9,25 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from data_tools import (
     empty_machine,
-    pixels,
     serving,
     write_fashion_mnist,
     write_images,
     write_pacs,
 )
 from PIL import Image
-from rich.console import Console
 from run_tools import strict_json
 
 from driftwise.cli.data import add_data_command
 from driftwise.config.flags import OneLineParser
 from driftwise.datasets.catalogue import KNOWN, RemoteFile
 from driftwise.errors import UserError
-from driftwise.runs.stages import Stages
 
 
 @dataclass(frozen=True)
@@ -135,16 +131,6 @@ def test_verify_exits_with_1_when_something_is_wrong(data: Command, machine: Pat
         assert outcome.out.endswith("1 problems\n")
 
 
-def test_verify_as_json_has_the_counts_by_part_and_class(data: Command, machine: Path) -> None:
-    for name in ("cats", "dogs"):
-        write_images(machine / "work/pets" / name, 3)
-    outcome = data("verify", "pets", "--json")
-    assert outcome.code == 0
-    assert outcome.json["counts"] == {"all": {"cats": 3, "dogs": 3}}
-    assert outcome.json["is_sound"] is True
-    assert outcome.json["path"] == str(machine / "work/pets")
-
-
 def test_show_draws_a_sheet_of_a_set_a_benchmark_or_a_path(data: Command, machine: Path) -> None:
     folder = write_pacs(machine / "sets")
     (machine / "pets").mkdir()
@@ -180,12 +166,6 @@ def test_show_tells_of_files_that_are_left_out(data: Command, machine: Path) -> 
     assert told in data("show", machine / "pets").err
 
 
-def test_a_size_for_an_npz_file_is_refused(data: Command, machine: Path) -> None:
-    np.savez(machine / "mine.npz", images=pixels(4, 5, 5), labels=np.arange(4) % 2)
-    with pytest.raises(UserError, match="size can be set for a folder of images only"):
-        data("show", machine / "mine.npz", "--size", 8)
-
-
 def test_quiet_prints_nothing(data: Command, machine: Path) -> None:
     write_pacs(machine / "sets")
     for action in ("verify", "show"):
@@ -213,30 +193,3 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 def test_mistakes_are_told(data: Command, words: list[str], told: str) -> None:
     with pytest.raises(UserError, match=told):
         data(*words)
-
-
-def test_options_of_parts_have_no_place_here(data: Command) -> None:
-    with pytest.raises(UserError, match=r"unknown flag --method\.alpha"):
-        data("list", options={"method": {"alpha": "1"}})
-
-
-def test_stages_are_a_line_each_where_there_is_no_terminal() -> None:
-    console = Console(record=True, quiet=False, force_terminal=False, width=200)
-    with console.capture() as captured, Stages(console) as stages:
-        for done in range(5):
-            stages.progress("downloading [a]", done, 4)
-        stages.progress("unpacking a", 0, None)
-        stages.say("so much for that")
-    assert captured.get().splitlines() == ["downloading [a]", "unpacking a", "so much for that"]
-
-
-def test_stages_are_a_bar_on_a_terminal_that_leaves_nothing_behind() -> None:
-    console = Console(force_terminal=True, width=100, color_system=None)
-    with console.capture() as captured, Stages(console) as stages:
-        stages.progress("decoding x", 1, 2)
-        stages.progress("decoding x", 2, 2)
-    text = captured.get()
-    assert "decoding x" in text
-    assert "100%" in text
-    # The line is cleared at the end.
-    assert text.rstrip("\n").endswith("\x1b[2K") or "\x1b[2K" in text

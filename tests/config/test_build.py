@@ -8,7 +8,7 @@ import pytest
 import torch
 from run_tools import complaint
 
-from driftwise.config import build, registry
+from driftwise.config import build
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.datasets.readers.digits import load_digits
@@ -47,15 +47,6 @@ def test_no_row_has_two_jobs_and_every_row_has_one(reference: str) -> None:
     assert bool(parts[2]) is (reference == "held-out")
 
 
-def test_every_class_is_cut_in_the_same_proportions() -> None:
-    stream = stream_of(reference="held-out")
-    shares = {"train": 0.6, "monitored": 0.1, "reference": 0.1, "test": 0.2}
-    total = np.bincount(DIGITS.labels)
-    for part, share in shares.items():
-        count = np.bincount(DIGITS.labels[ids(stream, part)])
-        assert np.abs(count - share * total).max() <= 1.5, part
-
-
 @pytest.mark.parametrize("reference", ["memory", "held-out"])
 def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
     stream = stream_of(monitor="test", reference=reference)
@@ -81,37 +72,25 @@ def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
         {"transform": "rotation"},
         {"num_drifts": 3},
         {"augmentation": "crop-flip"},
-        *({"method": name} for name in ("er-ace", "der++", "ser", "cls-er", "finetune")),
+        {"method": "cls-er"},
     ],
     ids=str,
 )
-def test_no_other_part_shifts_the_order_of_the_data(settings: dict[str, Any]) -> None:
+def test_no_other_component_shifts_the_order_of_the_data(settings: dict[str, Any]) -> None:
     assert order_of_training(stream_of(**settings)) == order_of_training(stream_of())
-
-
-def test_another_seed_gives_another_order_and_another_cut() -> None:
-    first, second = stream_of(), stream_of(seed=1)
-    assert ids(first, "test") != ids(second, "test")
-    assert order_of_training(first) != order_of_training(second)
+    assert order_of_training(stream_of(seed=1)) != order_of_training(stream_of())
 
 
 # --- the whole ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", registry.CATALOGUE["method"])
+@pytest.mark.parametrize("method", ["er", "cls-er", "joint"])
 def test_assembling_leaves_the_global_random_state_alone(method: str) -> None:
     before = torch.get_rng_state()
     numpy_before = repr(np.random.get_state())  # noqa: NPY002  (the state that must not change)
     build.assemble(resolve(RunConfig(encoder="random", method=method)))
     assert torch.equal(torch.get_rng_state(), before)
     assert repr(np.random.get_state()) == numpy_before  # noqa: NPY002
-
-
-def test_joint_training_sees_every_class_again_and_no_other_method_does() -> None:
-    for name in registry.CATALOGUE["method"]:
-        last = stream_of(method=name).task(5)
-        classes = set(last.train().labels.tolist())
-        assert classes == (set(range(10)) if name == "joint" else {8, 9}), name
 
 
 # --- the reference ------------------------------------------------------------------------------
@@ -138,32 +117,7 @@ def test_a_reference_that_the_encoder_was_trained_on_is_warned_about(
     assert all("false alarms" in warning and "\n" not in warning for warning in warnings)
 
 
-@pytest.mark.parametrize(("minibatch_size", "warns"), [(100, False), (101, True)])
-def test_a_draw_larger_than_the_memory_is_warned_about(minibatch_size: int, warns: bool) -> None:
-    config = resolve(RunConfig(minibatch_size=minibatch_size, buffer_size=100))
-    expected = (
-        "a draw of 101 samples is larger than the memory, which holds 100: every step draws all there "
-        "are"
-    )
-    assert build.assemble(config).warnings == ((expected,) if warns else ())
-
-
 # --- the schedule -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "tasks"),
-    [
-        ({"num_tasks": 2}, ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))),
-        ({"num_tasks": 2, "class_order": (3, 1, 4, 0)}, ((3, 1), (4, 0))),
-        ({"tasks": ((7,), (), (2, 1))}, ((7,), (), (2, 1))),
-    ],
-    ids=str,
-)
-def test_classes_arrive_as_the_config_says(
-    settings: dict[str, Any], tasks: tuple[tuple[int, ...], ...]
-) -> None:
-    assert stream_of(**settings).schedule.tasks == tasks
 
 
 def test_tasks_of_uneven_sizes_are_told() -> None:
@@ -218,5 +172,5 @@ def test_a_draw_larger_than_the_memory_is_told(settings: dict[str, Any], draw: i
     assert bool(told) is (draw is not None)
     if draw is not None:
         assert told[0].startswith(
-            f"a draw of {draw} samples is larger than the memory, which holds 20"
+            f"a draw of {draw} samples is larger than the buffer, which holds 20"
         )

@@ -43,11 +43,16 @@ def test_a_number_may_be_the_least_there_is_and_no_less(name: str, least: int) -
     ("settings", "expected"),
     [
         ({"severity": 6}, "severity must be 1 to 5; got 6"),
-        ({"lr": 1e7}, "lr must be at most 1000000; got 10000000.0"),
+        ({"lr": 1e7}, "lr must be above 0 and at most 1000000; got 10000000.0"),
         ({"weight_decay": 1e7}, "weight_decay must be at most 1000000; got 10000000.0"),
         ({"momentum": 1}, "momentum must be below 1; got 1.0"),
-        ({"momentum": 9}, "momentum must be below 1; got 9.0"),
-        ({"lr": 0}, "lr must be above 0; got 0.0"),
+        (
+            {"optimiser": "adam", "momentum": 0.9},
+            "momentum is a setting of sgd; leave it out with adam",
+        ),
+        ({"lr_milestones": ()}, "lr_milestones must be epochs, counted from 1; got ()"),
+        ({"lr_drop": 1.5}, "lr_drop must be at most 1; got 1.5"),
+        ({"lr": 0}, "lr must be above 0 and at most 1000000; got 0.0"),
         (
             {"tasks": [[0], [1]], "num_tasks": 2},
             "tasks names the classes already: leave num_tasks and class_order out",

@@ -4,15 +4,13 @@ import argparse
 import dataclasses
 import functools
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_configs import Config, Options, complaint
+from sample_configs import Base, Config, Options, complaint
 
 from driftwise.config import flags
 from driftwise.config.fields import field_docs
@@ -41,12 +39,6 @@ def test_a_class_without_source_has_no_docs_and_still_gets_flags() -> None:
     parser = flags.OneLineParser()
     flags.add_flags(parser, made)
     assert vars(parser.parse_args(["--size", "4"])) == {"size": 4}
-
-
-def test_the_help_holds_every_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = help_text(monkeypatch)
-    for name, doc in field_docs(Config).items():
-        assert (doc in text) is (name != "options"), name
 
 
 def test_the_help_names_every_default_as_it_would_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,11 +71,6 @@ def test_groups_put_flags_beneath_their_heading(monkeypatch: pytest.MonkeyPatch)
     assert "  --seed N" in plain
 
 
-def test_a_group_of_fields_that_do_not_exist_is_our_own_mistake() -> None:
-    with pytest.raises(TypeError, match="Config has no field speed"):
-        flags.add_flags(argparse.ArgumentParser(), Config, groups={"x": ["speed"]})
-
-
 def test_a_type_that_no_flag_can_carry_is_our_own_mistake() -> None:
     made = dataclasses.make_dataclass("made", [("when", complex)], frozen=True, kw_only=True)
     with pytest.raises(TypeError, match=r"made\.when: no flag can carry a <class 'complex'>"):
@@ -91,11 +78,6 @@ def test_a_type_that_no_flag_can_carry_is_our_own_mistake() -> None:
 
 
 # --- values --------------------------------------------------------------------------------------
-
-
-def test_flags_that_are_not_given_are_absent() -> None:
-    assert parse() == {}
-    assert parse("--seed", "0") == {"seed": 0}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +170,7 @@ def test_a_subcommand_suggests_its_own_flags_and_its_own_name() -> None:
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
+@settings(max_examples=30)
 @given(
     seed=st.integers(-(10**12), 10**12),
     lr=finite,
@@ -219,82 +202,48 @@ def test_flags_and_files_mean_the_same(sequential: bool, **values: Any) -> None:
 
 def test_part_options_are_taken_out_of_the_arguments() -> None:
     argv = ["run", "--method.alpha", "-0.2", "--seed", "1", "--method.reg-weight=a=b", "--out=x.y"]
-    rest, options = flags.split_part_options(argv)
-    assert rest == ["run", "--seed", "1", "--out=x.y"]
-    assert options == {"method": {"alpha": "-0.2", "reg_weight": "a=b"}}
-
-
-def test_the_last_of_two_equal_part_options_counts() -> None:
-    _, options = flags.split_part_options(["--method.alpha=1", "--method.alpha", "2"])
-    assert options == {"method": {"alpha": "2"}}
-
-
-def test_behind_a_double_dash_nothing_is_a_flag() -> None:
-    argv = ["--a.b", "1", "--", "--c.d", "2"]
-    assert flags.split_part_options(argv) == (["--", "--c.d", "2"], {"a": {"b": "1"}})
-
-
-@pytest.mark.parametrize("argv", [["--method.alpha"], ["--method.alpha", "--seed", "1"]])
-def test_a_part_option_needs_a_value(argv: list[str]) -> None:
-    assert complaint(lambda: flags.split_part_options(argv)) == "--method.alpha needs a value"
-
-
-def test_a_part_nobody_knows_is_an_unknown_flag() -> None:
-    parts = ["method", "detector"]
-    assert complaint(lambda: flags.split_part_options(["--metod.alpha=1"], parts)) == (
-        "unknown flag --metod.alpha; did you mean --method.alpha?"
-    )
-    assert complaint(lambda: flags.split_part_options(["--q.z=1"], parts)) == (
-        "unknown flag --q.z; see --help"
-    )
-    assert flags.split_part_options(["--method.x=1"], parts) == ([], {"method": {"x": "1"}})
-
-
-def test_coerce_turns_text_by_the_rules_of_flags() -> None:
+    rest, options = flags.split_part_options([*argv, "--method.alpha=3", "--", "--c.d", "2"])
+    assert rest == ["run", "--seed", "1", "--out=x.y", "--", "--c.d", "2"]
+    assert options == {"method": {"alpha": "3", "reg_weight": "a=b"}}
     values = {"alpha": "1e-3", "nesterov": "true", "sizes": "1,2"}
     assert flags.coerce(Options, values) == {"alpha": 0.001, "nesterov": True, "sizes": (1, 2)}
-    assert flags.coerce(Options, {}) == {}
 
 
 @pytest.mark.parametrize(
-    ("values", "part", "expected"),
+    ("word", "expected"),
     [
-        ({"alpha": "x"}, "method", "--method.alpha must be a number; got 'x'"),
-        ({"alpha": "x"}, None, "--alpha must be a number; got 'x'"),
-        ({"nesterov": "1"}, "method", "--method.nesterov must be true or false; got '1'"),
+        ("--method.alpha", "--method.alpha needs a value"),
+        ("--metod.alpha=1", "unknown flag --metod.alpha; did you mean --method.alpha?"),
+        ("--q.z=1", "unknown flag --q.z; see --help"),
+        ("--method.alpha=x", "--method.alpha must be a number; got 'x'"),
+        ("--method.nesterov=1", "--method.nesterov must be true or false; got '1'"),
         (
-            {"reg_wieght": "1"},
-            "method",
+            "--method.reg-wieght=1",
             "unknown flag --method.reg-wieght; did you mean --method.reg-weight?",
         ),
         (
-            {"zzz": "1"},
-            None,
-            "unknown flag --zzz; known: --alpha, --reg-weight, --nesterov, --sizes",
+            "--method.zzz=1",
+            "unknown flag --method.zzz; known: --method.alpha, --method.reg-weight, "
+            "--method.nesterov, --method.sizes",
         ),
     ],
 )
-def test_coerce_names_the_flag_that_is_wrong(
-    values: dict[str, str], part: str | None, expected: str
-) -> None:
-    assert complaint(lambda: flags.coerce(Options, values, part=part)) == expected
+def test_a_wrong_part_option_gets_one_line(word: str, expected: str) -> None:
+    def read() -> None:
+        _, options = flags.split_part_options([word, "--seed"], ["method", "detector"])
+        flags.coerce(Options, options["method"], part="method")
+
+    assert complaint(read) == expected
 
 
-# --- cost ----------------------------------------------------------------------------------------
+def test_field_docs_are_the_strings_beneath_the_fields_inherited_ones_included() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Renewed(Base):
+        seed: int = 7
+        lr: float = 0.5
+        """slower"""
 
-
-def test_importing_flags_is_quick_and_brings_neither_torch_nor_yaml() -> None:
-    code = (
-        "import sys, time; start = time.process_time(); import driftwise.config.flags; "
-        "print(time.process_time() - start, 'torch' in sys.modules, 'yaml' in sys.modules)"
-    )
-
-    def seconds() -> float:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        spent, torch_there, yaml_there = done.stdout.split()
-        assert (torch_there, yaml_there) == ("False", "False")
-        return float(spent)
-
-    assert min(seconds() for _ in range(3)) < 0.1
+    docs = field_docs(Config)
+    assert list(docs) == [f.name for f in dataclasses.fields(Config)][:-1]
+    assert docs["lr"] == "step size of gradient descent"
+    assert field_docs(Renewed) == {"seed": "what all randomness is drawn from", "lr": "slower"}

@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from driftwise import rng
-from driftwise.config import learners, registry
+from driftwise.config import learners
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
 from driftwise.learner import Learner
-from driftwise.models.inputs import to_input
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, to_input
 from driftwise.types import Dataset, Samples
 
 GREY, COLOUR = (8, 8, 1), (8, 8, 3)
@@ -63,21 +62,12 @@ class Seen:
         self.outputs: list[Tensor] = []
         module.register_forward_hook(self._note)
 
-    def _note(self, _module: nn.Module, given: tuple[Tensor, ...], said: Tensor) -> None:
+    def _note(self, _module: nn.Module, given: tuple[Tensor, ...], logits: Tensor) -> None:
         self.inputs.append(given[0].detach())
-        self.outputs.append(said.detach())
+        self.outputs.append(logits.detach())
 
 
 # --- first weights ------------------------------------------------------------------------------
-
-
-def test_every_adaptation_starts_from_the_same_weights() -> None:
-    networks = [
-        weights_of(learner_of(adaptation=name)) for name in registry.CATALOGUE["adaptation"]
-    ]
-    assert len(networks) > 2
-    assert all(same(network, networks[0]) for network in networks)
-    assert not same(weights_of(learner_of(seed=1)), networks[0])
 
 
 @pytest.mark.parametrize(
@@ -89,26 +79,15 @@ def test_every_adaptation_starts_from_the_same_weights() -> None:
         {"augmentation": "crop-flip"},
         {"optimiser": "adam"},
         {"precision": "bf16"},
-        *({"method": name} for name in registry.CATALOGUE["method"]),
+        {"adaptation": "fr-scratch"},
+        {"method": "cls-er"},
+        {"method": "joint"},
     ],
     ids=str,
 )
-def test_no_other_part_shifts_the_initial_weights(settings: dict[str, Any]) -> None:
+def test_no_other_component_shifts_the_initial_weights(settings: dict[str, Any]) -> None:
     assert same(weights_of(learner_of(**settings)), weights_of(learner_of()))
-
-
-def test_starting_afresh_gives_other_weights_every_time_and_the_same_in_every_run() -> None:
-    def attempts() -> list[dict[str, Tensor]]:
-        learner = learner_of()
-        found = [weights_of(learner)]
-        for _ in range(2):
-            learner.restart()
-            found.append(weights_of(learner))
-        return found
-
-    first = attempts()
-    assert same(attempts(), first)
-    assert not any(same(*pair) for pair in itertools.combinations(first, 2))
+    assert not same(weights_of(learner_of(seed=1)), weights_of(learner_of()))
 
 
 # --- the optimiser and its rate -----------------------------------------------------------------
@@ -161,12 +140,9 @@ def rates_over(epochs: int, **settings: Any) -> list[float]:
     [
         ({}, [1, 1, 1, 1]),
         ({"scheduler": "steps", "lr_milestones": (1, 3)}, [1, 0.1, 0.1, 0.01]),
-        ({"scheduler": "steps", "lr_milestones": (2,), "lr_drop": 0.5}, [1, 1, 0.5, 0.5]),
         ({"scheduler": "steps", "lr_milestones": (2,), "lr_drop": 0}, [1, 1, 0, 0]),
         # (1 + cos(k pi / 4)) / 2 of the way from the floor up
-        ({"scheduler": "cosine", "lr_floor": 0}, [1, 0.853553, 0.5, 0.146447]),
         ({"scheduler": "cosine", "lr_floor": 0.2}, [1, 0.882843, 0.6, 0.317157]),
-        ({"scheduler": "cosine", "lr_floor": 1}, [1, 1, 1, 1]),
     ],
     ids=str,
 )
@@ -231,13 +207,6 @@ def test_stream_and_memory_rows_are_augmented_as_asked_for(
         assert (exact < 20) is (augmentation != "none")
 
 
-def test_predicting_augments_nothing() -> None:
-    learner = learner_of(augmentation="crop-flip")
-    seen = Seen(learner.network)
-    learner.logits(rows(5).images)
-    assert torch.equal(seen.inputs[0], to_input(rows(5).images))
-
-
 def test_grey_images_are_repeated_to_as_many_channels_as_asked_for() -> None:
     learner = learner_of(channels=3)
     body = learner.network.get_submodule("network.body")
@@ -246,13 +215,6 @@ def test_grey_images_are_repeated_to_as_many_channels_as_asked_for() -> None:
     grey = to_input(rows(5).images)
     assert torch.equal(seen.inputs[0], grey.expand(-1, 3, -1, -1))
     assert body.get_parameter("1.weight").shape[1] == 3 * 64
-
-
-def test_colour_images_that_have_the_channels_already_pass_unchanged() -> None:
-    asked, plain = learner_of(COLOUR, channels=3), learner_of(COLOUR)
-    assert same(weights_of(asked), weights_of(plain))
-    images = rows(4, COLOUR).images
-    assert torch.equal(asked.logits(images), plain.logits(images))
 
 
 @pytest.mark.parametrize(
@@ -289,47 +251,15 @@ def test_normalising_takes_mean_and_spread_of_the_first_tasks_training_rows_out(
     torch.testing.assert_close(spread, torch.ones(3).double(), **ALMOST)
 
 
-def test_a_channel_without_any_spread_is_no_reason_to_divide_by_zero() -> None:
-    images = torch.full((5, 4, 4, 2), 51, dtype=torch.uint8)
-    images[..., 1] = torch.arange(5, dtype=torch.uint8)[:, None, None]
-    column = torch.zeros(5, dtype=torch.int64)
-    given = Samples(images=images, labels=column, ids=column, concepts=column)
-    mean, std = learners.channel_statistics(given)
-    assert mean.tolist() == pytest.approx([0.2, 2 / 255])
-    assert 0 < std[0] < 0.01
-    assert std[1] == pytest.approx(np.std(np.arange(5)) / 255)
-
-
-def test_statistics_are_those_of_all_rows_however_many() -> None:
-    images = rows(5000, (2, 2, 3))
-    mean, std = learners.channel_statistics(images)
-    values = images.images.numpy().reshape(-1, 3) / 255
-    np.testing.assert_allclose(mean, values.mean(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(std, values.std(axis=0), rtol=1e-9)
-
-
 # --- how steps are computed ---------------------------------------------------------------------
-
-
-def test_bf16_computes_forwards_in_bfloat16_and_keeps_everything_in_float32() -> None:
-    exact, coarse = learner_of(method="der++"), learner_of(method="der++", precision="bf16")
-    layer = Seen(coarse.network.get_submodule("body.1"))
-    for learner in (exact, coarse):
-        learner.observe(rows(8))
-    assert layer.outputs[0].dtype == torch.bfloat16
-    assert {weight.dtype for weight in weights_of(coarse).values()} == {torch.float32}
-    assert coarse.buffer.sample(8).extras["logits"].dtype == torch.float32
-    images = rows(8, seed=1).images
-    assert coarse.logits(images).dtype == torch.float32
-    assert not torch.equal(coarse.logits(images), exact.logits(images))
-    torch.testing.assert_close(coarse.logits(images), exact.logits(images), rtol=0.05, atol=0.05)
 
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
 
 
-@pytest.mark.parametrize("settings", [{}, {"augmentation": "crop"}, {"channels": 3}], ids=str)
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
+@pytest.mark.parametrize(
+    ("shape", "settings"), [(GREY, {}), (GREY, {"channels": 3}), (COLOUR, {"augmentation": "crop"})]
+)
 @pytest.mark.parametrize(("name", "layout"), LAYOUTS.items(), ids=LAYOUTS.keys())
 def test_images_lie_in_memory_as_asked_for(
     name: str, layout: torch.memory_format, shape: tuple[int, ...], settings: dict[str, Any]
@@ -342,9 +272,9 @@ def test_images_lie_in_memory_as_asked_for(
     learner.observe(rows(4, shape))
     learner.logits(rows(4, shape).images)
     assert len(maps.outputs) == 2
-    for said in maps.outputs:
-        assert said.shape == (4, 16, 8, 8)
-        assert said.is_contiguous(memory_format=layout)
+    for logits in maps.outputs:
+        assert logits.shape == (4, 16, 8, 8)
+        assert logits.is_contiguous(memory_format=layout)
 
 
 def test_channels_last_is_refused_where_it_would_break_before_anything_is_computed(
@@ -364,7 +294,7 @@ def test_channels_last_is_refused_where_it_would_break_before_anything_is_comput
 
 
 class Plain(nn.Module):
-    """A network of one's own."""
+    """A custom network."""
 
     def __init__(self, *, input_shape: tuple[int, ...] = (1, 8, 8), num_classes: int = 10) -> None:
         super().__init__()
@@ -390,26 +320,12 @@ class Talkative(Plain):
         return super().forward(x), "and so on"
 
 
-class Named(Plain):
-    """Says what is what."""
-
-    def forward(self, x: Tensor) -> Any:
-        return {"logits": super().forward(x)}
-
-
 class Helped(Plain):
     """Says more than logits while it is trained, as networks with a second head do."""
 
     def forward(self, x: Tensor) -> Any:
         logits = super().forward(x)
         return (logits, logits) if self.training else logits
-
-
-class Flat(Plain):
-    """Keeps no rows apart."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).sum(dim=0)
 
 
 def test_a_network_named_by_its_import_path_is_asked_for_what_the_data_needs() -> None:
@@ -423,9 +339,7 @@ HEAD = "the network's head must give 10 logits, one per class of the stream; for
 TENSOR = "the network must return a tensor of logits, (2, 10) for 2 images; it returned"
 MISFITS = {
     "too few classes": (Short, f"{HEAD} the shape (2, 3)"),
-    "one answer for all rows": (Flat, f"{HEAD} the shape (10,)"),
     "a tuple": (Talkative, f"{TENSOR} a tuple: wrap it in a module that picks out the logits"),
-    "a dict": (Named, f"{TENSOR} a dict: wrap it in a module that picks out the logits"),
     "a tuple in training": (Helped, f"{TENSOR} a tuple in training: wrap it"),
 }
 
@@ -482,18 +396,6 @@ def test_code_of_ones_own_that_makes_no_usable_network_gets_one_line(
     assert expected in complaint(lambda: learner_of(backbone=f"{__name__}:{name}"))
 
 
-@pytest.mark.parametrize("given", [Plain, 3, nn.Identity()], ids=["a class", "a number", "empty"])
-def test_an_object_that_is_no_usable_network_gets_one_line(given: Any) -> None:
-    assert complaint(lambda: learner_of(network=given)).startswith("network ")
-
-
-def test_a_network_for_other_images_gets_one_line() -> None:
-    told = complaint(lambda: learner_of(COLOUR, network=Plain()))
-    assert told.startswith(
-        "the network cannot take images of shape (3, 8, 8) (channels, height, width): "
-    )
-
-
 def test_a_network_that_is_given_stays_as_it_was_and_starting_afresh_goes_back_to_it() -> None:
     given = Plain().eval()
     before = copy.deepcopy(given.state_dict())
@@ -522,14 +424,10 @@ class Normed(Plain):
         return super().forward(self.vectors(self.maps(pixels).flatten(1)))
 
 
-@pytest.mark.parametrize("method", registry.CATALOGUE["method"])
-@pytest.mark.parametrize("by", ["import path", "object"])
-def test_a_network_with_torchs_batch_norm_learns_from_a_single_row(method: str, by: str) -> None:
+@pytest.mark.parametrize("method", ["er", "der++", "finetune"])
+def test_a_network_with_torchs_batch_norm_learns_from_a_single_sample(method: str) -> None:
     given = Normed()
-    if by == "object":
-        learner = learner_of(network=given, method=method, minibatch_size=1)
-    else:
-        learner = learner_of(backbone=f"{__name__}:Normed", method=method, minibatch_size=1)
+    learner = learner_of(network=given, method=method, minibatch_size=1)
     statistics = [
         learner.network.get_buffer(f"{name}.running_mean") for name in ("maps", "vectors")
     ]
@@ -538,7 +436,7 @@ def test_a_network_with_torchs_batch_norm_learns_from_a_single_row(method: str, 
         learner.observe(rows(1, seed=number))
         assert not torch.equal(flat(learner), before)
         if not learner.method.rehearses or number == 0:
-            assert all(not mean.any() for mean in statistics), "one row has nothing to tell them"
+            assert all(not mean.any() for mean in statistics), "one sample has no variance"
     learner.observe(rows(5))
     assert all(mean.any() for mean in statistics)
     assert (type(given.maps), type(given.vectors)) == (nn.BatchNorm2d, nn.BatchNorm1d)
@@ -589,18 +487,10 @@ class Guarded(Plain):
         self.lock = threading.Lock()
 
 
-def compiled(how: str) -> nn.Module:
+def compiled() -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is on its way out
-        if how == "scripted":
-            return torch.jit.script(Plain())
-        return torch.jit.trace(Plain(), torch.zeros(2, 1, 8, 8))  # type: ignore[no-any-return, no-untyped-call]
-
-
-def old_weight_norm(module: nn.Module) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated
-        nn.utils.weight_norm(module)
+        return torch.jit.script(Plain())
 
 
 OLD_NORM = (
@@ -614,13 +504,9 @@ UNFIT: dict[str, tuple[Any, str]] = {
         Lazy,
         "network does not know the shape of head.weight yet; pass it a batch of images first",
     ),
-    "weight_norm": (lambda: with_norm(old_weight_norm), OLD_NORM),
     "spectral_norm": (lambda: with_norm(nn.utils.spectral_norm), OLD_NORM),
-    "scripted": (lambda: compiled("scripted"), JIT),
-    "traced": (lambda: compiled("traced"), JIT),
-    "a compiled part": (lambda: nn.Sequential(compiled("scripted")), JIT),
+    "scripted inside": (lambda: nn.Sequential(compiled()), JIT),
     "float64": (Doubled, f"network has weights of torch.float64 (head.weight); {FLOAT}"),
-    "complex": (Complex, f"network has weights of torch.complex64 (phase); {FLOAT}"),
     "frozen complex": (
         lambda: Complex(trained=False),
         "network cannot be copied and saved, as it must: TypeError: state['phase'] is a tensor of "
@@ -641,84 +527,6 @@ def test_a_network_that_cannot_be_trained_copied_or_saved_is_told_why(
     assert complaint(lambda: learner_of(network=make())) == expected
 
 
-@pytest.mark.parametrize(
-    "norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
-)
-@pytest.mark.parametrize("method", ["cls-er", "ser"])
-def test_norms_as_parametrisations_work(norm: Any, method: str) -> None:
-    learner = learner_of(network=with_norm(norm), method=method)
-    for number in range(3):
-        learner.observe(rows(6, seed=number))
-    learner.end_task()
-    learner.restart()
-    learner.observe(rows(6))
-
-
-# --- what cannot work ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"lr": 0}, "lr must be above 0; got 0.0"),
-        ({"lr": -0.1}, "lr must be above 0; got -0.1"),
-        ({"lr": float("inf")}, "lr must be a number; got inf"),
-        (
-            {"optimiser": "adam", "momentum": 0.9},
-            "momentum is a setting of sgd; leave it out with adam",
-        ),
-        (
-            {"optimiser": "adamw", "momentum": 0.9},
-            "momentum is a setting of sgd; leave it out with adamw",
-        ),
-        (
-            {"optimiser": "adamm"},
-            "optimiser must be one of sgd, adam, adamw; got 'adamm'; did you mean adam?",
-        ),
-        ({"weight_decay": -1}, "weight_decay must be at least 0; got -1.0"),
-        (
-            {"scheduler": "steps"},
-            "scheduler steps needs lr_milestones: the epochs after which the rate drops",
-        ),
-        (
-            {"scheduler": "cosin"},
-            "scheduler must be one of constant, steps, cosine; got 'cosin'; did you mean cosine?",
-        ),
-        (
-            {"lr_milestones": (0, 5)},
-            "lr_milestones must be epochs, counted from 1; got (0, 5)",
-        ),
-        ({"lr_milestones": ()}, "lr_milestones must be epochs, counted from 1; got ()"),
-        ({"lr_drop": 1.5}, "lr_drop must be at most 1; got 1.5"),
-        ({"lr_drop": -1}, "lr_drop must be at least 0; got -1.0"),
-        ({"lr_floor": 2}, "lr_floor must be at most 1; got 2.0"),
-        ({"lr_floor": -1}, "lr_floor must be at least 0; got -1.0"),
-        (
-            {"augmentation": "flips"},
-            "augmentation must be one of none, flip, crop, crop-flip; got 'flips'; "
-            "did you mean flip?",
-        ),
-        ({"normalise": "yes"}, "normalise must be true or false; got 'yes'"),
-        ({"channels": 0}, "channels must be at least 1; got 0"),
-        ({"channels": 2.5}, "channels must be a whole number; got 2.5"),
-        (
-            {"precision": "bf32"},
-            "precision must be one of fp32, bf16; got 'bf32'; did you mean fp32?",
-        ),
-        (
-            {"memory_format": "channels_last"},
-            "memory_format must be one of contiguous, channels-last; got 'channels_last'; "
-            "did you mean channels-last?",
-        ),
-        ({"minibatch_size": 0}, "minibatch_size must be at least 1; got 0"),
-        ({"buffer_size": 0}, "buffer_size must be at least 1; got 0"),
-    ],
-    ids=str,
-)
-def test_an_impossible_setting_gets_one_line(settings: dict[str, Any], expected: str) -> None:
-    assert complaint(lambda: learner_of(**settings)) == expected
-
-
 def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
     assert learners.pick_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available() and not torch.backends.mps.is_available():
@@ -727,15 +535,6 @@ def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
             assert complaint(lambda name=name: learners.pick_device(name)) == (  # type: ignore[misc]
                 f"device {name!r} is not available; this machine has cpu"
             )
-
-
-def test_a_refused_device_is_told_all_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert learners.pick_device("auto") == torch.device("cuda")
-    assert complaint(lambda: learners.pick_device("mps")) == (
-        "device 'mps' is not available; this machine has cuda, cpu"
-    )
 
 
 @pytest.mark.parametrize("shape", [(50, 3), (50, 3, 4, 4)])
@@ -752,11 +551,3 @@ def test_floats_are_normalised_by_feature_or_channel(shape: tuple[int, ...]) -> 
     torch.testing.assert_close(scaled.mean(dim=dims), torch.zeros(3), atol=1e-4, rtol=0)
     spread = torch.tensor([1.0, 1.0, 0.0])  # what never changes stays, and is not blown up
     torch.testing.assert_close(scaled.std(dim=dims, correction=0), spread, atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4, 4)])
-def test_a_limit_holds_for_vectors_and_for_images(shape: tuple[int, ...]) -> None:
-    mean = torch.ones(3, *(1 for _ in shape[2:]))
-    scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=2 * mean, limit=10)
-    assert torch.equal(scaled(torch.full(shape, 1000.0)), torch.full(shape, 10.0))
-    assert torch.equal(scaled(torch.full(shape, 5.0)), torch.full(shape, 2.0))

@@ -37,9 +37,6 @@ def name_of(row: dict[str, str]) -> str:
     return "/".join(map(str, key_of(row)))
 
 
-each_row = pytest.mark.parametrize("row", TABLE, ids=name_of)
-
-
 def check_training(config: RunConfig, row: dict[str, str]) -> None:
     """Whether a resolved config trains as a line of the table says."""
     assert config.lr == float(row["lr"])
@@ -67,33 +64,30 @@ def test_the_table_is_complete_and_holds_nothing_else() -> None:
     assert {"auto", "published", *map(name_of, TABLE)} == set(NAMES)
 
 
-@each_row
-@pytest.mark.parametrize("preset", ["auto", "published"])
-def test_a_benchmark_a_method_and_a_buffer_size_give_the_papers_settings(
-    row: dict[str, str], preset: str
-) -> None:
-    benchmark, method, buffer_size = key_of(row)
-    config = RunConfig(benchmark=benchmark, method=method, buffer_size=buffer_size, preset=preset)
-    resolved = resolve(config)
-    check_training(resolved, row)
-    assert (resolved.buffer_size, resolved.backbone) == (buffer_size, "resnet18")
-    assert f"the paper's table, {name_of(row)}" in preset_of(config).source
-    assert CHOSEN not in preset_of(config).source
+def test_a_benchmark_a_method_and_a_buffer_size_give_the_papers_settings() -> None:
+    for number, row in enumerate(TABLE):
+        benchmark, method, buffer_size = key_of(row)
+        config = RunConfig(
+            benchmark=benchmark,
+            method=method,
+            buffer_size=None if (number, buffer_size) == (0, 500) else buffer_size,
+            preset=("auto", "published")[number % 2],
+        )
+        resolved = resolve(config)
+        check_training(resolved, row)
+        assert (resolved.buffer_size, resolved.backbone) == (buffer_size, "resnet18")
+        assert f"the paper's table, {name_of(row)}" in preset_of(config).source
+        assert CHOSEN not in preset_of(config).source
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS.values())
-def test_the_smaller_buffer_is_taken_where_none_is_asked_for(benchmark: str) -> None:
-    assert resolve(RunConfig(benchmark=benchmark)).buffer_size == 500
-
-
-@each_row
-def test_a_line_of_the_table_can_be_named_for_data_of_ones_own(row: dict[str, str]) -> None:
-    _, method, buffer_size = key_of(row)
-    config = RunConfig(benchmark="npz", method=method, preset=name_of(row))
-    resolved = resolve(config)
-    check_training(resolved, row)
-    assert (resolved.buffer_size, resolved.backbone) == (buffer_size, "resnet18")
-    assert preset_of(config).source == f"the paper's table, {name_of(row)}"
+def test_a_line_of_the_table_can_be_named_for_your_own_data() -> None:
+    for row in TABLE:
+        _, method, buffer_size = key_of(row)
+        config = RunConfig(benchmark="npz", method=method, preset=name_of(row))
+        resolved = resolve(config)
+        check_training(resolved, row)
+        assert (resolved.buffer_size, resolved.backbone) == (buffer_size, "resnet18")
+        assert preset_of(config).source == f"the paper's table, {name_of(row)}"
 
 
 def test_what_is_given_wins_over_the_paper() -> None:
@@ -118,14 +112,6 @@ def test_what_is_given_wins_over_the_paper() -> None:
     }
 
 
-def test_the_published_tables_were_made_with_cls_ers_working_network() -> None:
-    def predicts(preset: str) -> object:
-        config = RunConfig(benchmark="fmnist-cd", method="cls-er", preset=preset)
-        return resolve(config).options["method"]["predict"]
-
-    assert (predicts("auto"), predicts("published")) == ("stable", "working")
-
-
 # --- transformers -------------------------------------------------------------------------------
 
 
@@ -147,11 +133,6 @@ def test_a_transformer_trains_100_epochs_and_on_cifar100_along_a_cosine(
     assert (resolved.lr, resolved.batch_size) == (0.1, 32 if benchmark != "fmnist-cd" else 10)
     brief = resolve(RunConfig(benchmark=benchmark, backbone="vit-s", epochs=3))
     assert brief.epochs == 3
-
-
-def test_the_deeper_convolutional_network_trains_like_the_other() -> None:
-    deep = resolve(RunConfig(benchmark="cifar100-cd", backbone="resnet152", buffer_size=5000))
-    assert (deep.epochs, deep.scheduler, deep.lr_milestones) == (50, "steps", (35, 45))
 
 
 # --- what is not --------------------------------------------------------------------------------
@@ -192,21 +173,6 @@ def test_what_the_paper_does_not_publish_is_taken_from_its_nearest_line_and_says
     assert like in source
 
 
-@pytest.mark.parametrize("benchmark", ["pacs-cd", "yearbook-cd", "folder", "npz", "own"])
-@pytest.mark.parametrize("method", ["er", "cls-er", "joint"])
-def test_benchmarks_that_the_paper_does_not_have_are_marked_as_chosen(
-    benchmark: str, method: str
-) -> None:
-    assert preset_of(RunConfig(benchmark=benchmark, method=method)).source.startswith(CHOSEN)
-
-
-@pytest.mark.parametrize("method", ["er", "er-ace", "der++", "ser", "cls-er", "finetune", "joint"])
-def test_the_embedded_benchmark_names_the_seeds_its_settings_were_chosen_on(method: str) -> None:
-    for backbone in (None, "mlp"):
-        source = preset_of(RunConfig(method=method, backbone=backbone)).source
-        assert source.startswith("chosen by this project on development seeds")
-
-
 @pytest.mark.parametrize(
     ("settings", "like"),
     [
@@ -233,19 +199,6 @@ def test_a_preset_for_another_method_is_refused_in_one_line() -> None:
     assert complaint(lambda: resolve(config)) == (
         "preset fmnist-cd/er/500 is for method er; got method der++"
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "nearest"),
-    [
-        ("fmnist-cd/er/50", "fmnist-cd/er/500"),
-        ("cifar10/der++/5000", "cifar10-cd/der++/5000"),
-        ("publish", "published"),
-    ],
-)
-def test_a_preset_nobody_knows_is_told_the_nearest(given: str, nearest: str) -> None:
-    message = complaint(lambda: resolve(RunConfig(preset=given)))
-    assert message.startswith(f"unknown preset {given!r}; did you mean {nearest!r}? (known: ")
 
 
 def test_a_line_taken_by_name_keeps_its_buffer_size_on_benchmarks_that_have_their_own() -> None:

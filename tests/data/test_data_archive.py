@@ -1,13 +1,14 @@
-"""The laws of unpacking: all of it or nothing, inside the folder and nowhere else."""
+"""Unpacking: all of it or nothing, inside the folder and nowhere else."""
 
 from __future__ import annotations
 
-import gzip
 import io
 import stat
 import struct
 import tarfile
+import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from driftwise.datasets import archive as archive_module
 from driftwise.datasets.archive import extract
 from driftwise.errors import RunFailure, UserError
 
+TEN = {f"set/{number}.txt": bytes([number]) * 1000 for number in range(10)}
+"""In a plain tar each takes a block of 512 bytes for its name and two for its content."""
 FILES = {"set/a/1.txt": b"one" * 1000, "set/a/2.txt": b"", "set/b/3.txt": bytes(range(256)) * 40}
 
 
@@ -67,147 +70,169 @@ KINDS = ["x.zip", "x.tar", "x.tar.gz", "x.tar.xz", "x.tar.bz2"]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_went_in_comes_out_and_nothing_else_is_left(tmp_path: Path, name: str) -> None:
+def test_the_content_comes_out_whole_with_progress_and_nothing_else_is_left(
+    tmp_path: Path, name: str
+) -> None:
     archive = make(tmp_path / name, FILES)
-    extract(archive, tmp_path / "deep" / "out")
+    size = archive.stat().st_size
+    seen: list[tuple[int, int | None]] = []
+    extract(
+        archive, tmp_path / "deep" / "out", progress=lambda done, total: seen.append((done, total))
+    )
     assert content_of(tmp_path / "deep" / "out") == FILES
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
+    assert seen == sorted(seen)
+    assert seen[-1] == (size, size)
+    assert len(seen) == len(FILES) + 1
 
 
-def test_empty_folders_come_out_too(tmp_path: Path) -> None:
+def test_empty_folders_come_out_and_permissions_do_not(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as out:
         out.mkdir("set/empty")
-    extract(tmp_path / "x.zip", tmp_path / "zip")
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
         for name in (".", "./set", "./set/empty"):
             info = tarfile.TarInfo(name)
             info.type = tarfile.DIRTYPE
+            info.mode = 0o4777
             tar.addfile(info)
-    extract(tmp_path / "x.tar", tmp_path / "tar")
-    for folder in ("zip", "tar"):
-        assert (tmp_path / folder / "set" / "empty").is_dir()
-
-
-def test_the_folder_is_as_open_as_any_new_one_whatever_the_archive_says(tmp_path: Path) -> None:
-    archive = make_tar(tmp_path / "x.tar", {"a": b"1"}, mode=0o4777)
-    extract(archive, tmp_path / "out")
     (tmp_path / "usual").mkdir()
-    (tmp_path / "file").touch()
-    assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
-    assert (tmp_path / "out" / "a").stat().st_mode == (tmp_path / "file").stat().st_mode
+    for kind in ("zip", "tar"):
+        extract(tmp_path / f"x.{kind}", tmp_path / kind)
+        for folder in (tmp_path / kind, tmp_path / kind / "set" / "empty"):
+            assert folder.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
-@pytest.mark.parametrize(
-    "name",
-    ["../evil", "a/../../evil", "/tmp/evil", "..", "C:/evil", "C:evil", "..\\evil", "\\\\host\\x"],
-)
-def test_a_path_that_climbs_out_is_refused(tmp_path: Path, kind: str, name: str) -> None:
-    refused(make(tmp_path / kind, {"good": b"1", name: b"2"}), "climbs out of the folder; refused")
-
-
-def test_a_name_with_a_backslash_is_refused(tmp_path: Path) -> None:
-    refused(make_tar(tmp_path / "x.tar", {"a\\b": b"1"}), "no name for a file")
-
-
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
-)
-def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
-    archive = make_tar(tmp_path / "x.tar", {"a": b""}, type=kind, linkname="../secret")
-    refused(archive, "'a', a link or a device; only files and folders")
-
-
-def test_links_in_a_zip_are_refused(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "x.zip", {"a": b"../secret"}, mode=stat.S_IFLNK | 0o777)
-    refused(archive, "'a', a link or a device")
-
-
-@pytest.mark.parametrize("kind", ["x.zip", "x.tar"])
-def test_a_file_that_stands_where_a_folder_belongs_is_refused(tmp_path: Path, kind: str) -> None:
-    refused(make(tmp_path / kind, {"a": b"1", "a/b": b"2"}), "'a/b' twice")
-
-
-def test_a_folder_that_stands_where_a_file_is_already_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as out:
-        out.writestr("a", b"1")
-        out.mkdir("a")
-    refused(tmp_path / "x.zip", "'a/' twice")
-
-
-def test_a_size_below_zero_is_refused(tmp_path: Path) -> None:
-    archive = make_tar(tmp_path / "x.tar", {"a": b""}, pax_headers={"size": "-512"})
-    refused(archive, "damaged|unpacks to more than")
-
-
-def test_a_file_that_comes_twice_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as out:
-        out.writestr("a", b"1")
-        with pytest.warns(UserWarning, match="Duplicate name"):
-            out.writestr("a", b"2")
-    refused(tmp_path / "x.zip", "'a' twice")
-
-
-@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
-def test_an_archive_that_declares_too_much_is_refused(tmp_path: Path, kind: str) -> None:
-    archive = make(tmp_path / kind, {"a": bytes(600), "b": bytes(600)})
-    extract(archive, tmp_path / "enough", max_bytes=1200)
-    with pytest.raises(UserError, match="unpacks to more than 1,199 bytes"):
-        extract(archive, tmp_path / "out", max_bytes=1199)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["enough", kind]
-
-
-def test_an_archive_of_too_many_files_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive_module, "MAX_MEMBERS", 2)
-    refused(make_tar(tmp_path / "x.tar.gz", {"a": b"", "b": b"", "c": b""}), "or 2 files; refused")
-
-
-def test_a_zip_that_lies_about_a_size_writes_no_more_than_it_declared(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "x.zip", {"a": bytes(100_000)})
-    lying = archive.read_bytes().replace(struct.pack("<I", 100_000), struct.pack("<I", 100))
-    archive.write_bytes(lying)
-    refused(archive, "is damaged")
-
-
-def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "x.zip", {"a": b"1"})
+def edited(archive: Path, change: Callable[[bytearray], object]) -> Path:
     content = bytearray(archive.read_bytes())
+    change(content)
+    archive.write_bytes(content)
+    return archive
+
+
+def encrypt(content: bytearray) -> None:
     content[content.index(b"PK\1\2") + 8] |= 1
-    archive.write_bytes(content)
-    refused(archive, "'a', which is encrypted")
 
 
-def test_a_way_of_compressing_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "x.zip", {"a": b"1"})
-    content = bytearray(archive.read_bytes())
+def compress_otherwise(content: bytearray) -> None:
     content[content.index(b"PK\1\2") + 10] = content[8] = 99
-    archive.write_bytes(content)
-    refused(archive, "no known zip or tar .*compression method")
+
+
+def lie_about_the_size(content: bytearray) -> None:
+    content[:] = content.replace(struct.pack("<I", 100_000), struct.pack("<I", 100))
+
+
+def change_the_checksum(content: bytearray) -> None:
+    content[-8] ^= 1
+
+
+def cut_off(content: bytearray) -> None:
+    del content[-4:]
+
+
+def spoil_a_name(content: bytearray) -> None:
+    content[5 * 1536 : 5 * 1536 + 512] = b"\xff" * 512
+
+
+def twice(folder: Path, second: str) -> Path:
+    with zipfile.ZipFile(folder / "x.zip", "w") as out, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out.writestr("a", b"1")
+        if second.endswith("/"):
+            out.mkdir(second)
+        else:
+            out.writestr(second, b"2")
+    return folder / "x.zip"
+
+
+CLIMBING = [
+    "../evil",
+    "a/../../evil",
+    "/tmp/evil",
+    "..",
+    "C:/evil",
+    "C:evil",
+    "..\\evil",
+    "\\\\h\\x",
+]
+SPECIAL = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
+
+
+def climbing(kind: str, name: str) -> Callable[[Path], Path]:
+    return lambda folder: make(folder / kind, {"good": b"1", name: b"2"})
+
+
+def special(kind: bytes) -> Callable[[Path], Path]:
+    return lambda f: make_tar(f / "x.tar", {"a": b""}, type=kind, linkname="../secret")
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    **{
+        f"{name} in {kind}": (climbing(kind, name), "climbs out of the folder; refused")
+        for name in CLIMBING
+        for kind in ("x.zip", "x.tar.gz")
+    },
+    **{
+        f"type {kind!r}": (special(kind), "'a', a link or a device; only files and folders")
+        for kind in SPECIAL
+    },
+    "a link in a zip": (
+        lambda f: make_zip(f / "x.zip", {"a": b"../secret"}, mode=stat.S_IFLNK | 0o777),
+        "'a', a link or a device",
+    ),
+    "a backslash": (lambda f: make_tar(f / "x.tar", {"a\\b": b"1"}), "no name for a file"),
+    "a file as a folder": (lambda f: make(f / "x.tar", {"a": b"1", "a/b": b"2"}), "'a/b' twice"),
+    "a folder as a file": (lambda f: twice(f, "a/"), "'a/' twice"),
+    "a file twice": (lambda f: twice(f, "a"), "'a' twice"),
+    "a size below zero": (
+        lambda f: make_tar(f / "x.tar", {"a": b""}, pax_headers={"size": "-512"}),
+        "damaged|unpacks to more than",
+    ),
+    "encrypted": (
+        lambda f: edited(make_zip(f / "x.zip", {"a": b"1"}), encrypt),
+        "'a', which is encrypted",
+    ),
+    "another compression": (
+        lambda f: edited(make_zip(f / "x.zip", {"a": b"1"}), compress_otherwise),
+        "no known zip or tar .*compression method",
+    ),
+    "a false size": (
+        lambda f: edited(make_zip(f / "x.zip", {"a": bytes(100_000)}), lie_about_the_size),
+        "is damaged",
+    ),
+    "a wrong checksum": (
+        lambda f: edited(make_tar(f / "x.tar.gz", TEN), change_the_checksum),
+        "damaged",
+    ),
+    "no checksum": (lambda f: edited(make_tar(f / "x.tar.gz", TEN), cut_off), "damaged"),
+    "a damaged name": (lambda f: edited(make_tar(f / "x.tar", TEN), spoil_a_name), "damaged"),
+    "text": (lambda f: edited(make_zip(f / "x.zip", {}), bytearray.clear), "damaged or no known"),
+}
+
+
+@pytest.mark.parametrize(("write", "message"), REFUSED.values(), ids=REFUSED)
+def test_dangerous_and_damaged_archives_are_refused(
+    tmp_path: Path, write: Callable[[Path], Path], message: str
+) -> None:
+    refused(write(tmp_path), message)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.95])
-def test_an_archive_cut_short_is_refused(tmp_path: Path, kind: str, share: float) -> None:
+def test_an_archive_cut_short_is_refused(tmp_path: Path, kind: str) -> None:
     noise = np.random.default_rng(0).bytes(50_000)
     archive = make(tmp_path / kind, {"a": noise, "b": noise[::-1]})
     content = archive.read_bytes()
-    if kind == "x.tar":  # it is filled up with blocks of nothing, of which one is enough
+    if kind == "x.tar":  # it is filled up with blocks of zeros, of which one is enough
         content = content[:102_400]
-    archive.write_bytes(content[: int(len(content) * share)])
-    refused(archive, "damaged")
-
-
-TEN = {f"set/{number}.txt": bytes([number]) * 1000 for number in range(10)}
-"""In a plain tar each takes a block of 512 bytes for its name and two for its content."""
+    for share in (0.3, 0.95):
+        archive.write_bytes(content[: int(len(content) * share)])
+        refused(archive, "damaged")
 
 
 def test_a_tar_cut_anywhere_before_its_end_is_refused(tmp_path: Path) -> None:
     archive = make_tar(tmp_path / "x.tar", TEN)
     whole = archive.read_bytes()
     last = len(TEN) * 3 * 512
-    for length in (511, 512, 1536, 1537, 3 * 1536, 5000, last - 1, last, last + 511):
+    for length in (511, 512, 1536, 1537, 5000, last - 1, last, last + 511):
         archive.write_bytes(whole[:length])
         refused(archive, "damaged")
     # One of the two blocks that end it is as good as both.
@@ -216,81 +241,45 @@ def test_a_tar_cut_anywhere_before_its_end_is_refused(tmp_path: Path) -> None:
     assert content_of(tmp_path / "out") == TEN
 
 
-@pytest.mark.parametrize("kind", ["x.tar", "x.tar.gz"])
-@pytest.mark.parametrize("spoilt", [b"\xff", b"\0"])
-def test_a_tar_with_a_spoilt_name_in_the_middle_is_refused(
-    tmp_path: Path, kind: str, spoilt: bytes
+@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
+def test_an_archive_that_declares_too_much_is_refused(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = bytearray(make_tar(tmp_path / "x.tar", TEN).read_bytes())
-    whole[5 * 1536 : 5 * 1536 + 512] = spoilt * 512
-    (tmp_path / "x.tar").unlink()
-    content = bytes(whole) if kind == "x.tar" else gzip.compress(bytes(whole))
-    (tmp_path / kind).write_bytes(content)
-    refused(tmp_path / kind, "damaged")
+    archive = make(tmp_path / kind, {"a": bytes(600), "b": bytes(600), "c": b""})
+    extract(archive, tmp_path / "enough", max_bytes=1200)
+    with pytest.raises(UserError, match="unpacks to more than 1,199 bytes"):
+        extract(archive, tmp_path / "out", max_bytes=1199)
+    monkeypatch.setattr(archive_module, "MAX_MEMBERS", 2)
+    refused(archive, "or 2 files; refused")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["enough", kind]
 
 
-@pytest.mark.parametrize("lost", [1, 4, 8])
-def test_a_gzipped_tar_without_its_checksum_is_refused(tmp_path: Path, lost: int) -> None:
-    archive = make_tar(tmp_path / "x.tgz.gz", TEN).rename(tmp_path / "x.tgz")
-    archive.write_bytes(archive.read_bytes()[:-lost])
-    refused(archive, "damaged")
+def test_what_is_in_the_way_or_missing_is_reported_and_an_interruption_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    def interrupt(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
 
-
-def test_a_gzipped_tar_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
-    archive = make_tar(tmp_path / "x.tar.gz", TEN)
-    content = bytearray(archive.read_bytes())
-    content[-8] ^= 1
-    archive.write_bytes(content)
-    refused(archive, "damaged")
-
-
-def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
-    (tmp_path / "x.zip").write_text("hello")
-    refused(tmp_path / "x.zip", "damaged or no known zip or tar")
-    (tmp_path / "empty.tar").touch()
-    refused(tmp_path / "empty.tar", "damaged or no known zip or tar")
-    (tmp_path / "folder").mkdir()
-    refused(tmp_path / "folder", "expected an archive at .*, found a folder")
+    archive = make_zip(tmp_path / "x.zip", FILES)
+    with pytest.raises(KeyboardInterrupt):
+        extract(archive, tmp_path / "out", progress=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
     with pytest.raises(UserError, match="found nothing"):
         extract(tmp_path / "missing.zip", tmp_path / "out")
-
-
-def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "x.zip", FILES)
+    (tmp_path / "folder").mkdir()
+    refused(tmp_path / "folder", "expected an archive at .*, found a folder")
     (tmp_path / "out").mkdir()
     refused(archive, "exists already; remove it")
 
 
-def test_an_interrupted_unpacking_leaves_nothing(tmp_path: Path) -> None:
-    archive = make_zip(tmp_path / "x.zip", FILES)
-
-    def interrupt(done: int, total: int | None) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        extract(archive, tmp_path / "out", progress=interrupt)
-    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
-
-
-def test_a_disk_that_does_not_take_it_is_a_failure_and_not_a_bad_archive(tmp_path: Path) -> None:
+def test_a_failing_disk_is_a_failure_and_not_a_bad_archive(tmp_path: Path) -> None:
     archive = make_tar(tmp_path / "x.tar", {"a" * 300: b"1"})
     with pytest.raises(RunFailure, match=r"cannot unpack .*x\.tar to .*out: File name too long"):
         extract(archive, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
 
 
-@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
-def test_progress_rises_to_the_size_of_the_archive(tmp_path: Path, kind: str) -> None:
-    archive = make(tmp_path / kind, FILES)
-    size = archive.stat().st_size
-    heard: list[tuple[int, int | None]] = []
-    extract(archive, tmp_path / "out", progress=lambda done, total: heard.append((done, total)))
-    assert heard == sorted(heard)
-    assert heard[-1] == (size, size)
-    assert len(heard) == len(FILES) + 1
-
-
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(["x.zip", "x.tar", "x.tar.gz"]),
     changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=6),
@@ -305,11 +294,11 @@ def test_damaged_bytes_unpack_or_fail_cleanly_and_never_write_outside(
     for where, value in changes:
         content[int(where * (used - 1))] = value
     archive.write_bytes(content)
-    left, told = {kind, "out"}, str(archive)
+    left, message = {kind, "out"}, str(archive)
     try:
         extract(archive, folder / "out")
     except (UserError, RunFailure) as error:
-        left, told = {kind}, str(error)
+        left, message = {kind}, str(error)
     assert {path.name for path in folder.iterdir()} == left
-    assert str(archive) in told
-    assert "\n" not in told
+    assert str(archive) in message
+    assert "\n" not in message

@@ -1,10 +1,9 @@
-"""The laws of CIFAR: both official forms of both sets give the same samples; bad files are named."""
+"""CIFAR: both official forms of both sets give the same samples; bad files are named."""
 
 from __future__ import annotations
 
-import os
 import pickle
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,6 @@ from driftwise import rng
 from driftwise.datasets.readers.cifar import read_cifar10, read_cifar100
 from driftwise.errors import UserError
 from driftwise.types import Dataset
-
-REAL = Path(os.environ.get("DRIFTWISE_DATA", "nowhere"))
-REAL_CIFAR10 = [at for at in (REAL, REAL / "cifar10") if (at / "cifar-10-batches-py").is_dir()]
 
 NAMES10 = ["airplane", "automobile", "bird", "cat", "deer"]
 NAMES10 += ["dog", "frog", "horse", "ship", "truck"]
@@ -107,23 +103,13 @@ def assert_holds(dataset: Dataset, num_samples: list[int], names: list[str]) -> 
 
 
 @pytest.mark.parametrize("protocol", [0, 2])
-def test_cifar10_python_batches_hold_the_images_in_order(tmp_path: Path, protocol: int) -> None:
-    folder = write_cifar10_python(tmp_path, protocol)
-    assert_holds(read_cifar10(folder), ROWS10, NAMES10)
-
-
-def test_cifar10_binary_holds_the_same(tmp_path: Path) -> None:
-    assert_holds(read_cifar10(write_cifar10_binary(tmp_path)), ROWS10, NAMES10)
-
-
-@pytest.mark.parametrize("protocol", [0, 2])
-def test_cifar100_python_is_read_by_its_fine_labels(tmp_path: Path, protocol: int) -> None:
-    folder = write_cifar100_python(tmp_path, protocol)
-    assert_holds(read_cifar100(folder), ROWS100, NAMES100)
-
-
-def test_cifar100_binary_is_read_by_its_fine_labels(tmp_path: Path) -> None:
-    assert_holds(read_cifar100(write_cifar100_binary(tmp_path)), ROWS100, NAMES100)
+def test_both_official_forms_of_both_sets_hold_the_images_in_order(
+    tmp_path: Path, protocol: int
+) -> None:
+    for write in (partial(write_cifar10_python, protocol=protocol), write_cifar10_binary):
+        assert_holds(read_cifar10(write(tmp_path)), ROWS10, NAMES10)
+    for write in (partial(write_cifar100_python, protocol=protocol), write_cifar100_binary):
+        assert_holds(read_cifar100(write(tmp_path)), ROWS100, NAMES100)
 
 
 def test_the_folder_above_will_do_and_the_first_complete_form_is_taken(tmp_path: Path) -> None:
@@ -136,23 +122,13 @@ def test_the_folder_above_will_do_and_the_first_complete_form_is_taken(tmp_path:
     assert_holds(read_cifar10(tmp_path), ROWS10, NAMES10)
 
 
-@pytest.mark.parametrize("write", [write_cifar10_python, write_cifar10_binary])
-def test_pixels_are_written_into_the_array_that_was_allocated(
-    tmp_path: Path, write: Callable[[Path], Path]
-) -> None:
-    mapped = np.memmap(tmp_path / "cache", dtype=np.uint8, mode="w+", shape=(13, 32, 32, 3))
-    dataset = read_cifar10(write(tmp_path), allocate=lambda shape: mapped.reshape(shape))
-    assert np.shares_memory(dataset.images, mapped)
-    assert_holds(dataset, ROWS10, NAMES10)
-
-
 def batch(**changes: Any) -> bytes:
     planes, labels = samples(3, 10)
     content = {"labels": labels.tolist(), "data": planes} | changes
     return pickle.dumps({key.encode(): value for key, value in content.items()}, 2)
 
 
-BAD_PYTHON: dict[str, tuple[str, bytes, str]] = {
+BAD: dict[str, tuple[str, bytes, str]] = {
     "empty": ("data_batch_2", b"", "cannot be read"),
     "cut off": ("data_batch_2", batch()[:-100], "not a CIFAR pickle"),
     "crafted": ("data_batch_2", b"cos\nsystem\n(Vtrue\ntR.", "'os system' is not admitted"),
@@ -178,39 +154,26 @@ BAD_PYTHON: dict[str, tuple[str, bytes, str]] = {
     "shape": ("test_batch", batch(data=samples(3, 10)[0][:, :3000]), r"'data' is \(3, 3000\)"),
     "no array": ("test_batch", batch(data=7), "'data' is int"),
     "names": ("batches.meta", pickle.dumps({b"label_names": [b"cat"]}, 2), "names 1 classes"),
+    "binary empty": ("data_batch_4.bin", b"", "0 bytes are no whole number of 3073-byte records"),
+    "binary cut off": ("data_batch_4.bin", bytes(3072), "3072 bytes are no whole number"),
+    "binary label": ("data_batch_4.bin", b"\x0b" + bytes(3072), "label 11 in sample 0"),
+    "binary names": ("batches.meta.txt", b"cat\ndog\n", "names 2 classes, expected 10"),
+    "no text": ("batches.meta.txt", b"\xff\xfe", "not UTF-8"),
     "name kind": ("batches.meta", pickle.dumps({b"label_names": [7]}, 2), "no list of names"),
-    "name bytes": ("batches.meta", pickle.dumps({b"label_names": [b"\xff"]}, 2), "not UTF-8"),
 }
 
 
-@pytest.mark.parametrize("kind", BAD_PYTHON)
-def test_a_bad_python_batch_is_named_in_one_line(tmp_path: Path, kind: str) -> None:
-    name, content, message = BAD_PYTHON[kind]
-    path = write_cifar10_python(tmp_path) / name
+@pytest.mark.parametrize(("name", "content", "message"), BAD.values(), ids=BAD)
+def test_a_bad_file_is_named_in_one_line(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    write = write_cifar10_binary if name.endswith((".bin", ".txt")) else write_cifar10_python
+    path = write(tmp_path) / name
     path.write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
         read_cifar10(tmp_path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
-
-
-BAD_BINARY: dict[str, tuple[str, bytes, str]] = {
-    "empty": ("data_batch_4.bin", b"", "0 bytes are no whole number of 3073-byte records"),
-    "cut off": ("data_batch_4.bin", bytes(3072), "3072 bytes are no whole number"),
-    "label": ("data_batch_4.bin", b"\x0b" + bytes(3072), "label 11 in sample 0"),
-    "names": ("batches.meta.txt", b"cat\ndog\n", "names 2 classes, expected 10"),
-    "no text": ("batches.meta.txt", b"\xff\xfe", "not UTF-8"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD_BINARY)
-def test_a_bad_binary_batch_is_named_in_one_line(tmp_path: Path, kind: str) -> None:
-    name, content, message = BAD_BINARY[kind]
-    path = write_cifar10_binary(tmp_path) / name
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=message) as caught:
-        read_cifar10(tmp_path)
-    assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_missing_files_are_listed(tmp_path: Path) -> None:
@@ -230,14 +193,3 @@ def test_a_place_without_cifar_says_what_was_expected(tmp_path: Path) -> None:
         read_cifar10(file)
     with pytest.raises(UserError, match=r"expected a folder .*, found nothing"):
         read_cifar10(tmp_path / "nowhere")
-
-
-@pytest.mark.skipif(not REAL_CIFAR10, reason="DRIFTWISE_DATA has no cifar-10-batches-py")
-def test_the_real_cifar10_is_balanced_and_has_its_known_means() -> None:
-    dataset = read_cifar10(REAL_CIFAR10[0])
-    assert dataset.is_test is not None
-    assert dataset.class_names == tuple(NAMES10)
-    assert np.bincount(dataset.labels[~dataset.is_test]).tolist() == [5000] * 10
-    assert np.bincount(dataset.labels[dataset.is_test]).tolist() == [1000] * 10
-    means = [dataset.images[:50_000, ..., channel].mean() / 255 for channel in range(3)]
-    assert means == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)

@@ -1,9 +1,7 @@
-"""The laws of image folders: names tell the classes, and a doubt is told instead of guessed."""
+"""Image folders: names give the classes, and an ambiguous layout is refused."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +33,9 @@ def test_a_class_is_a_folder_and_labels_follow_the_sorted_names(tmp_path: Path) 
     assert listing.notes == ()
 
 
-def test_domains_that_share_classes_are_told_and_what_they_lack_is_reported(tmp_path: Path) -> None:
+def test_domains_that_share_classes_are_recognised_and_what_they_lack_is_reported(
+    tmp_path: Path,
+) -> None:
     root = fill(tmp_path, "photo/dog/1.png", "photo/cat/1.png", "sketch/dog/1.png")
     listing = list_folder(root)
     assert listing.domain_names == ("photo", "sketch")
@@ -45,7 +45,7 @@ def test_domains_that_share_classes_are_told_and_what_they_lack_is_reported(tmp_
     assert listing.notes == ("domain 'sketch' has no images of cat",)
 
 
-def test_splits_are_told_by_their_names_and_test_is_the_test_part(tmp_path: Path) -> None:
+def test_splits_are_recognised_by_their_names_and_test_is_the_test_part(tmp_path: Path) -> None:
     root = fill(tmp_path, "Train/a/1.png", "Train/b/1.png", "valid/a/1.png", "test/a/1.png")
     listing = list_folder(root)
     assert [file.parent.parent.name for file in listing.files] == ["Train"] * 2 + ["test", "valid"]
@@ -85,15 +85,6 @@ def test_hidden_files_and_other_files_are_counted_and_left_alone(tmp_path: Path)
     assert listing.num_hidden == 1
 
 
-def test_the_order_on_the_disk_does_not_show(tmp_path: Path) -> None:
-    names = [f"{label}/{number}.png" for label in "cab" for number in (3, 1, 2)]
-    one = list_folder(fill(tmp_path / "one", *names))
-    other = list_folder(fill(tmp_path / "other", *reversed(names)))
-    assert [file.relative_to(tmp_path / "one") for file in one.files] == [
-        file.relative_to(tmp_path / "other") for file in other.files
-    ]
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -108,7 +99,7 @@ def test_the_order_on_the_disk_does_not_show(tmp_path: Path) -> None:
         (["train/a/1.png", "test/b/1.png"], "class 'b' .* no images to train on"),
     ],
 )
-def test_a_doubtful_layout_is_told_in_one_line(
+def test_a_doubtful_layout_is_reported_in_one_line(
     tmp_path: Path, names: list[str], message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
@@ -163,7 +154,7 @@ def test_a_class_may_be_empty_in_one_domain_but_not_in_all(tmp_path: Path) -> No
         list_folder(root)
 
 
-def test_a_path_that_is_no_folder_of_images_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_no_folder_of_images_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for name, message in {"file": "found a file", "none": "found nothing"}.items():
@@ -199,7 +190,7 @@ def test_differing_sizes_are_refused_with_the_way_out_and_a_size_is_that_way(
 ) -> None:
     root = fill(tmp_path, "a/1.png", "b/1.png", "b/2.png", size=(8, 6))
     fill(root, "b/2.png", size=(9, 6))
-    message = r"b/2.png: expected 8 x 6 .*, got 9 x 6; give a size, say size=6, to resize them all"
+    message = r"b/2.png: expected 8 x 6 .*, got 9 x 6; give a size, for example size=6, to resize them all"
     with pytest.raises(UserError, match=message):
         read_folder(root)
     assert read_folder(root, size=6).images.shape == (3, 6, 6, 3)
@@ -208,37 +199,3 @@ def test_differing_sizes_are_refused_with_the_way_out_and_a_size_is_that_way(
         read_folder(root, size=0)
     with pytest.raises(UserError, match=r"a/1.png: expected 6 x 6 [^;]*$"):
         read_folder(root, size=6, fit="exact")
-
-
-def test_a_bad_image_is_named(tmp_path: Path) -> None:
-    root = fill(tmp_path, "a/1.png", "b/1.png")
-    (root / "b" / "1.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"b/1.png: it is empty"):
-        read_folder(root)
-
-
-def test_pixels_go_where_the_caller_says(tmp_path: Path) -> None:
-    root = fill(tmp_path, "a/1.png", "b/1.png")
-    asked: list[np.ndarray] = []
-
-    def allocate(shape: tuple[int, ...]) -> np.ndarray:
-        asked.append(np.zeros(shape, dtype=np.uint8))
-        return asked[-1]
-
-    heard: list[tuple[int, int]] = []
-    dataset = read_folder(root, allocate=allocate, progress=lambda *done: heard.append(done))
-    assert dataset.images is asked[0]
-    assert len(asked) == 1
-    assert heard == [(2, 2)]
-
-
-REAL = Path(os.environ.get("DRIFTWISE_DATA", "/nonexistent"))
-
-
-@pytest.mark.skipif(not (REAL / "pacs").is_dir(), reason="PACS is not in DRIFTWISE_DATA")
-def test_pacs_has_its_published_counts() -> None:
-    listing = list_folder(REAL / "pacs")
-    assert listing.domains is not None
-    by_domain = Counter(listing.domain_names[domain] for domain in listing.domains)
-    assert by_domain == {"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929}
-    assert len(listing.class_names) == 7

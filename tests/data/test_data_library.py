@@ -1,9 +1,8 @@
-"""Known data sets are found, decoded once, and missed in words that help."""
+"""Known data sets are found, decoded once, and reported missing in words that help."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 from data_tools import WRITERS, empty_machine, write_cifar10, write_fashion_mnist, write_pacs
 
-from driftwise.datasets import download, library, paths
+from driftwise.datasets import download
 from driftwise.datasets.catalogue import KNOWN
-from driftwise.datasets.library import cache_name, find, load, status
+from driftwise.datasets.library import cache_name, find, is_offline, load, status
 from driftwise.datasets.readers import idx
 from driftwise.datasets.readers.idx import read_idx
 from driftwise.errors import UserError
@@ -47,42 +46,27 @@ def no_web(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_set_is_found_by_its_name_in_every_usual_place(
+def test_a_set_is_found_by_its_name_and_loaded_as_its_reader_gives_it(
     machine: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert find(name) is None
     hint = KNOWN[name].hints[0]
-    from_far_to_near = (
-        machine / "system",
-        machine / "home/data",
-        machine / "work/data",
-        machine / "home/.local/share/driftwise",
-        machine / "named",
-    )
     monkeypatch.setenv("DRIFTWISE_DATA", str(machine / "named"))
-    for folder in from_far_to_near:
+    # test_data_places.py has the order of all places
+    for folder in (machine / "system", machine / "named"):
         WRITERS[name](folder / hint)
         found = find(name)
         assert found is not None
         assert found.is_relative_to(folder)
-    given = WRITERS[name](machine / "given")
-    found = find(name, given)
-    assert found is not None
-    assert found.is_relative_to(given)
     # A given path rules out all others.
     assert find(name, machine / "empty") is None
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_what_is_loaded_is_what_the_reader_gives(machine: Path, name: str) -> None:
     found = find(name, WRITERS[name](machine / "sets"))
     assert found is not None
+    assert found.is_relative_to(machine / "sets")
     expected = KNOWN[name].read(found, lambda shape: np.empty(shape, np.uint8))
     for dataset in (load(name, machine / "sets"), load(name, machine / "sets")):
-        np.testing.assert_array_equal(dataset.images, expected.images)
-        np.testing.assert_array_equal(dataset.labels, expected.labels)
-        np.testing.assert_equal(dataset.is_test, expected.is_test)
-        np.testing.assert_equal(dataset.domains, expected.domains)
+        for column in ("images", "labels", "is_test", "domains"):
+            np.testing.assert_equal(getattr(dataset, column), getattr(expected, column))
         assert dataset.class_names == expected.class_names
         assert dataset.domain_names == expected.domain_names
 
@@ -103,18 +87,6 @@ def test_the_second_use_reads_no_source_and_a_changed_source_is_read_anew(
     assert len(list((machine / "cache/datasets").iterdir())) == 1
 
 
-def test_a_newer_reader_replaces_the_copy(
-    machine: Path, readings: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_fashion_mnist(machine / "home/data/fashion-mnist")
-    load("fashion-mnist")
-    newer = replace(KNOWN["fashion-mnist"], version=2)
-    monkeypatch.setitem(KNOWN, "fashion-mnist", newer)
-    load("fashion-mnist")
-    assert len(readings) == 2
-    assert len(list((machine / "cache/datasets").iterdir())) == 1
-
-
 def test_two_given_paths_keep_a_copy_each(machine: Path, readings: list[Path]) -> None:
     one, two = (write_fashion_mnist(machine / name) for name in ("one", "two"))
     for _ in range(2):
@@ -127,30 +99,14 @@ def test_two_given_paths_keep_a_copy_each(machine: Path, readings: list[Path]) -
 
 
 def test_files_beside_a_set_do_not_concern_its_copy(machine: Path) -> None:
-    write_pacs(machine / "sets")
-    load("pacs", machine / "sets")
-    (copy,) = (machine / "cache/datasets").iterdir()
-    (machine / "sets" / "readme.txt").write_text("added later")
-    load("pacs", machine / "sets")
-    assert list((machine / "cache/datasets").iterdir()) == [copy]
-
-
-def test_a_damaged_copy_is_made_anew_and_told(machine: Path) -> None:
-    write_fashion_mnist(machine / "home/data/fashion-mnist")
-    expected = load("fashion-mnist").images.copy()
-    (copy,) = (machine / "cache/datasets").iterdir()
-    (copy / "images.u8").write_bytes(b"short")
-    told: list[str] = []
-    np.testing.assert_array_equal(load("fashion-mnist", warn=told.append).images, expected)
-    assert len(told) == 1
-    assert "damaged" in told[0]
-
-
-def test_decoding_is_reported_under_the_sets_name(machine: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
     write_pacs(machine / "sets")
     load("pacs", machine / "sets", progress=lambda *step: seen.append(step))
     assert seen[-1] == ("decoding pacs", 16, 16)
+    (copy,) = (machine / "cache/datasets").iterdir()
+    (machine / "sets" / "readme.txt").write_text("added later")
+    load("pacs", machine / "sets")
+    assert list((machine / "cache/datasets").iterdir()) == [copy]
 
 
 def test_the_embedded_set_needs_no_place(machine: Path) -> None:
@@ -166,21 +122,24 @@ def test_offline_one_error_lists_the_places_and_what_helps(
     with pytest.raises(UserError) as caught:
         load("fashion-mnist")
     text = str(caught.value)
-    assert text.startswith("fashion-mnist was not found; looked in\n")
+    names = "fashion-mnist, FashionMNIST/raw, fashion_mnist, fmnist"
+    assert text.startswith(f"fashion-mnist was not found; searched for {names} in\n")
     for folder in ("home/.local/share/driftwise", "work/data", "home/data", "system"):
-        tried = "{fashion-mnist, FashionMNIST/raw, fashion_mnist, fmnist}"
-        assert f"  {machine / folder}/{tried} (" in text
-    assert "driftwise data fetch fashion-mnist" in text
-    assert "apt-get install dataset-fashion-mnist" in text
-    assert 'data="PATH"' in text
-    assert "DRIFTWISE_OFFLINE is set" in text
-    assert len(text.splitlines()) <= 12
+        assert f"  {machine / folder} (" in text
+    for helpful in (
+        "DRIFTWISE_DATA, which may name further folders, is not set",
+        "driftwise data fetch fashion-mnist",
+        "apt-get install dataset-fashion-mnist",
+        'data="PATH"',
+        "DRIFTWISE_OFFLINE is set",
+    ):
+        assert helpful in text
+    assert len(text.splitlines()) <= 13
     monkeypatch.setenv("DRIFTWISE_DATA", str(machine / "named"))
     with pytest.raises(UserError) as caught:
         load("tiny-imagenet")
-    text = str(caught.value)
-    assert f"  {machine / 'named'} (DRIFTWISE_DATA)" in text
-    assert f"  {machine / 'named'}/{{tiny-imagenet, tiny-imagenet-200}} (DRIFTWISE_DATA)" in text
+    assert str(caught.value).count(f"  {machine / 'named'} (DRIFTWISE_DATA)") == 1
+    assert "not set" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("no_web")
@@ -207,20 +166,12 @@ def test_sets_without_an_address_say_how_to_get_them_by_hand(
         assert "data fetch" not in str(caught.value)
 
 
-def test_an_incomplete_set_is_told_by_its_reader_and_not_called_missing(machine: Path) -> None:
+def test_an_incomplete_set_is_reported_by_its_reader_and_not_called_missing(machine: Path) -> None:
     folder = write_cifar10(machine / "sets")
     (folder / "cifar-10-batches-py/data_batch_3").unlink()
     with pytest.raises(UserError, match=r"missing: data_batch_3"):
         load("cifar-10", folder)
     assert not list((machine / "cache/datasets").iterdir())
-
-
-@pytest.mark.parametrize(("value", "offline"), [("", False), ("0", False), ("1", True)])
-def test_offline_is_what_the_variable_says(
-    monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
-) -> None:
-    monkeypatch.setenv("DRIFTWISE_OFFLINE", value)
-    assert library.is_offline() is offline
 
 
 def test_the_list_says_what_is_here_and_how_large_it_is(machine: Path) -> None:
@@ -241,13 +192,9 @@ def test_the_list_says_what_is_here_and_how_large_it_is(machine: Path) -> None:
     assert (here["cifar-10"].path, here["cifar-10"].bytes_on_disk) == (None, None)
 
 
-def test_debians_fashion_mnist_loads_whole(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    debian = Path("/usr/share/datasets")
-    if not (debian / "fashion-mnist").is_dir():
-        pytest.skip("dataset-fashion-mnist is not installed")
-    monkeypatch.setattr(paths, "SYSTEM_FOLDERS", (debian,))
-    dataset = load("fashion-mnist")
-    assert np.bincount(dataset.labels).tolist() == [7000] * 10
-    assert dataset.is_test is not None
-    assert dataset.is_test.sum() == 10_000
-    np.testing.assert_array_equal(dataset.images, read_idx(debian / "fashion-mnist").images)
+@pytest.mark.parametrize(("value", "offline"), [("", False), ("0", False), ("1", True)])
+def test_offline_is_what_the_variable_says(
+    monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_OFFLINE", value)
+    assert is_offline() is offline

@@ -25,12 +25,3 @@ def test_every_digit_shows_the_scanned_grey_steps_in_order() -> None:
     literal = np.vectorize(grey.__getitem__)(scanned.images.astype(int))
     assert np.array_equal(digits.images[..., 0], literal)
     assert np.array_equal(digits.labels, scanned.target)
-
-
-def test_the_name_of_a_class_is_its_digit_and_each_has_some_180_images() -> None:
-    digits = load_digits()
-    assert [int(name) for name in digits.class_names] == list(range(10))
-    counts = np.bincount(digits.labels)
-    assert counts.sum() == 1797
-    assert counts.min() >= 174
-    assert counts.max() <= 183

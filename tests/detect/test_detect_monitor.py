@@ -1,4 +1,4 @@
-"""The laws of the monitor, for every detector of the catalogue: whom it checks, what it books."""
+"""The monitor, with every detector of the catalogue: what it checks, books and refuses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from detect_builders import around
+from run_tools import complaint
 
 from driftwise.config.registry import CATALOGUE
 from driftwise.detect import (
@@ -24,7 +26,7 @@ from driftwise.runs import checkpoint
 from driftwise.types import Samples, Verdict
 
 every_detector = pytest.mark.parametrize("name", sorted(CATALOGUE["detector"]))
-WITHOUT_EYES = {"oracle", "always", "never"}
+WITHOUT_SAMPLES = {"oracle", "always", "never"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +58,7 @@ class Scene:
 
 
 NOTHING = Scene(1, (0,))._samples(0, "monitored")[:0]
-"""Learned samples, where nobody asks for them."""
-
-
-class Book:
-    """Adds up what is booked."""
-
-    def __init__(self) -> None:
-        self.entries: list[int] = []
-
-    def __call__(self, count: int) -> None:
-        self.entries.append(count)
+"""Learned samples, where none are needed."""
 
 
 def detector_named(name: str) -> Detector:
@@ -82,50 +74,102 @@ def detector_named(name: str) -> Detector:
 
 def monitor_of(
     name: str, reference: HasSamples | HeldOutReference | None = None
-) -> tuple[Monitor, Book]:
-    book = Book()
+) -> tuple[Monitor, list[int]]:
+    booked: list[int] = []
     kept = HeldOutReference() if reference is None else reference
-    return Monitor(detector_named(name), kept, book=book), book
-
-
-# Contracts of every detector
+    return Monitor(detector_named(name), kept, book=booked.append), booked
 
 
 @every_detector
-def test_every_known_class_gets_one_verdict_in_order(name: str) -> None:
-    monitor, _ = monitor_of(name)
-    monitor.renew(Scene(2, (0,)), [0, 3, 1, 2], NOTHING)
+def test_the_contract_of_every_detector(name: str) -> None:
+    """One verdict per known class in order; labels booked exactly, by detectors that read them."""
+    monitor, booked = monitor_of(name)
+    assert monitor.check(Scene(1, ())) == []
+    assert booked == [], "nothing is known, nothing is checked"
+    monitor.renew(Scene(1, ()), [0, 1, 2, 3], NOTHING)
+    renewals = [8, 9, 10, 11]
+    assert booked == ([] if name in WITHOUT_SAMPLES else renewals)
     verdicts = monitor.check(Scene(3, (0, 3, 1, 2)))
     assert [(verdict.task, verdict.label) for verdict in verdicts] == [(3, c) for c in (0, 3, 1, 2)]
-
-
-@every_detector
-def test_before_anything_is_known_nothing_is_checked_and_nothing_booked(name: str) -> None:
-    monitor, book = monitor_of(name)
-    assert monitor.check(Scene(1, ())) == []
-    assert book.entries == []
-
-
-@every_detector
-def test_labels_are_booked_exactly_and_only_by_those_who_look(name: str) -> None:
-    monitor, book = monitor_of(name)
-    monitor.renew(Scene(1, ()), [0, 1], NOTHING)
-    renewals = [len(Scene(1, ()).reference(label)) for label in (0, 1)]
-    assert renewals == [8, 9]
-    assert book.entries == ([] if name in WITHOUT_EYES else renewals)
-    monitor.check(Scene(2, (0, 1)))
-    assert sum(book.entries) == (0 if name in WITHOUT_EYES else 8 + 9 + 2 * 8)
-
-
-@every_detector
-def test_a_state_saved_and_loaded_gives_the_same_verdicts(name: str) -> None:
-    monitor, _ = monitor_of(name)
-    monitor.renew(Scene(1, ()), [0, 1, 2], NOTHING)
-    monitor.renew(Scene(2, (), concept=1), [1], NOTHING)
+    assert booked == ([] if name in WITHOUT_SAMPLES else [*renewals, 4 * 8])
+    monitor.renew(Scene(3, (), concept=1), [1], NOTHING)
     other, _ = monitor_of(name)
     other.load_state_dict(checkpoint.unflatten(*checkpoint.flatten(monitor.state_dict())))
-    scene = Scene(3, (0, 1, 2), concept=1)
-    assert other.check(scene) == monitor.check(scene)
+    scene = Scene(4, (0, 1, 2), concept=1)
+    assert other.check(scene) == monitor.check(scene), "saved and loaded, it continues"
+    assert other.onset(1) == monitor.onset(1)
+
+
+class Answers:
+    """A detector of one's own that gives any answer, and records the labels it was shown."""
+
+    def __init__(self, answer: Any = None, *, watches: bool = True) -> None:
+        self.answer = answer
+        self.watches = watches
+        self.seen: list[int] = []
+
+    def check(
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Any
+    ) -> list[Verdict]:
+        self.seen += monitored.labels.tolist()
+        if self.answer is not None:
+            return self.answer  # type: ignore[no-any-return]
+        return [Verdict(task=task, label=c, drifted=None, reason="not compared") for c in classes]
+
+
+def test_a_detector_sees_true_labels_only_where_they_are_booked() -> None:
+    booked: list[int] = []
+    scene = Scene(2, (0, 1), count=2)
+    for labels, watches, seen, total in (
+        ("given", True, [0, 0, 1, 1], 4),
+        ("given", False, [-1] * 4, 4),
+        ("predicted", True, [-1] * 4, 4),
+    ):
+        detector = Answers(watches=watches)
+        Monitor(detector, HeldOutReference(), book=booked.append, labels=labels).check(scene)  # type: ignore[arg-type]
+        assert (detector.seen, sum(booked)) == (seen, total)
+    published = Answers()
+    only = Monitor(published, HeldOutReference(), book=booked.append, just_drifted=lambda _: [1])
+    assert [verdict.label for verdict in only.check(scene)] == [1]
+    assert published.seen == [1, 1]
+
+
+def verdict(label: int = 0, **given: Any) -> Verdict:
+    return Verdict(**{"task": 2, "label": label, "drifted": True, **given})
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("yes", "must return a list of Verdict, one for each class; got 'yes'"),
+        ([verdict(), True], "must return a list of Verdict"),
+        (
+            [verdict()],
+            "one verdict for each class it is asked about, [0, 1]; it gave verdicts for [0]",
+        ),
+        ([verdict(), verdict(1), verdict(7)], "it gave verdicts for [0, 1, 7]"),
+        ([verdict(), verdict(1, task=5)], "was asked at task 2; its verdict is of 5"),
+        ([verdict(), verdict(1, drifted="no")], "drifted must be True, False, or None"),
+        ([verdict(), verdict(1, p_value=float("nan"))], "p_value of class 1 is nan"),
+    ],
+)
+def test_answers_that_are_no_verdicts_on_the_classes_are_refused(answer: Any, words: str) -> None:
+    monitor = Monitor(Answers(answer), HeldOutReference(), book=lambda _: None)
+    assert words in complaint(lambda: monitor.check(Scene(2, (0, 1))))
+
+
+def test_numbers_become_plain_and_harmless_drift_is_spared() -> None:
+    answer = [
+        verdict(0, p_value=torch.tensor(0.25), harm=np.float64(3.0)),
+        verdict(1, harm=1.0, harm_unlabelled=9.0),
+        verdict(2, harm_unlabelled=1.0),
+        verdict(3, drifted=np.bool_(False), harm=1.0),
+        verdict(4),
+    ]
+    monitor = Monitor(Answers(answer), HeldOutReference(), book=lambda _: None, min_harm=2.0)
+    found = monitor.check(Scene(2, (0, 1, 2, 3, 4)))
+    assert [each.spared for each in found] == [False, True, True, False, False]
+    assert (found[0].p_value, type(found[0].harm), found[3].drifted) == (0.25, float, False)
 
 
 class Counts:
@@ -158,46 +202,27 @@ def test_what_a_detector_of_ones_own_remembers_is_kept() -> None:
     assert drifted(other.check(scene)) == [True]
 
 
-# What the held-out reference says
-
-
 def drifted(verdicts: Sequence[Verdict]) -> list[bool | None]:
     return [verdict.drifted for verdict in verdicts]
 
 
-def test_a_class_is_compared_with_how_it_looked_when_it_was_last_learned() -> None:
+def test_a_class_is_compared_with_its_concept_when_it_was_last_learned() -> None:
     monitor, _ = monitor_of("ks")
     monitor.renew(Scene(1, ()), [0, 1], NOTHING)
     assert drifted(monitor.check(Scene(2, (0, 1)))) == [False, False]
     changed = Scene(3, (0, 1), concept=1, count=12)
     assert drifted(monitor.check(changed)) == [True, True]
-    monitor.renew(changed, [1], NOTHING)  # class 1 is met with fresh samples, class 0 is not
+    monitor.renew(changed, [1], NOTHING)  # class 1 gets fresh samples, class 0 does not
     assert drifted(monitor.check(changed)) == [True, False]
-
-
-def test_a_class_that_was_never_learned_is_not_testable() -> None:
-    monitor, _ = monitor_of("ks")
-    monitor.renew(Scene(1, ()), [0], NOTHING)
-    known, unknown = monitor.check(Scene(2, (0, 5)))
-    assert known.drifted is False
-    assert unknown.drifted is None
-    assert unknown.reason == "fewer than 5 distinct reference samples"
-
-
-def test_loading_forgets_what_was_known_before() -> None:
-    monitor, _ = monitor_of("ks")
-    monitor.renew(Scene(1, ()), [0], NOTHING)
-    empty, _ = monitor_of("ks")
-    monitor.load_state_dict(empty.state_dict())
-    assert drifted(monitor.check(Scene(2, (0,)))) == [None]
-
-
-# A memory as reference
+    unknown = monitor.check(Scene(2, (0, 5)))[1]
+    assert (unknown.drifted, unknown.reason) == (None, "fewer than 5 distinct reference samples")
+    monitor.load_state_dict(monitor_of("ks")[0].state_dict())
+    assert drifted(monitor.check(Scene(2, (0,)))) == [None], "loading replaces what was known"
 
 
 def test_a_memory_as_reference_is_read_as_it_stands_and_costs_no_labels() -> None:
     memory = ReplayBuffer(50, policy=POLICIES["reservoir"](), seed=0)
-    monitor, book = monitor_of("ks", memory)
+    monitor, booked = monitor_of("ks", memory)
 
     def check(scene: Any) -> list[bool | None]:
         return drifted(monitor.check(scene))
@@ -205,9 +230,9 @@ def test_a_memory_as_reference_is_read_as_it_stands_and_costs_no_labels() -> Non
     scene = Scene(2, (0,), count=12)
     assert check(scene) == [None]
     memory.offer(scene.reference(0))
-    before = book.entries.copy()
+    before = booked.copy()
     monitor.renew(scene, [0], NOTHING)
-    assert book.entries == before
+    assert booked == before
     assert check(scene) == [False]
     assert check(Scene(3, (0,), concept=1, count=12)) == [True]
     assert monitor.state_dict() == {}  # the memory saves itself

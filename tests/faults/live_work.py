@@ -42,9 +42,9 @@ class Stream:
         order = draw.permutation(np.flatnonzero(data.labels < 5))
         self.labels = data.labels[order]
         images = data.images[order].copy()
-        turned = np.arange(len(order)) >= work["rows"] // 2
-        images[turned] = (
-            images[turned].reshape(-1, 64)[:, draw.permutation(64)].reshape(-1, 8, 8, 1)
+        drifted = np.arange(len(order)) >= work["samples"] // 2
+        images[drifted] = (
+            images[drifted].reshape(-1, 64)[:, draw.permutation(64)].reshape(-1, 8, 8, 1)
         )
         self.history = data.images[order[-200:]], self.labels[-200:]
         self.known = draw.random(len(order)) < work["known"]
@@ -54,9 +54,9 @@ class Stream:
             self.images[draw.integers(100, len(order), 3)] = 1000.0
             self.history = self.history[0].astype(np.float32) / 255, self.history[1]
 
-    def given(self, rows: slice) -> list[int | None]:
+    def given(self, batch: slice) -> list[int | None]:
         """The labels that come with a batch."""
-        pairs = zip(self.labels[rows].tolist(), self.known[rows].tolist(), strict=True)
+        pairs = zip(self.labels[batch].tolist(), self.known[batch].tolist(), strict=True)
         return [label if known else None for label, known in pairs]
 
 
@@ -76,15 +76,15 @@ def play(work: dict[str, Any], folder: Path) -> None:
         )
     if work["history"] and not live_learner.num_samples:
         live_learner.fit_reference(*stream.history)
-    for number in range(live_learner.num_samples // BATCH, work["rows"] // BATCH):
+    for number in range(live_learner.num_samples // BATCH, work["samples"] // BATCH):
         late = slice((number - work["late"]) * BATCH, (number - work["late"] + 1) * BATCH)
         if late.start >= 0:
             ids = np.arange(late.start, late.stop)[~stream.known[late]]
             live_learner.answer(ids, stream.labels[ids])
         if number % 7 == 3:
             live_learner.rehearse(2)
-        rows = slice(number * BATCH, (number + 1) * BATCH)
-        live_learner.observe(stream.images[rows], stream.given(rows))
+        batch = slice(number * BATCH, (number + 1) * BATCH)
+        live_learner.observe(stream.images[batch], stream.given(batch))
         if work["saves"] and number % work["saves"] == 0:
             live_learner.save()
     live_learner.close()

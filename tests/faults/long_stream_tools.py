@@ -45,7 +45,7 @@ def held(task: int, folder: Path) -> Held:
 
 
 class Watch(Silent):
-    """Looks after every few tasks."""
+    """Records what is held after every few tasks."""
 
     def __init__(self, folder: Path, every: int) -> None:
         self._folder = folder
@@ -72,5 +72,5 @@ def long_config(num_tasks: int, *, detector: str = "ks") -> RunConfig:
 
 
 def is_supported() -> bool:
-    """Whether the kernel tells."""
+    """Whether the kernel reports it."""
     return Path("/proc/self/status").exists()

@@ -1,6 +1,6 @@
-"""A network of one's own that waits, or runs out of memory, while a file says so.
+"""A custom network that waits, or runs out of memory, while a file orders it.
 
-The file `orders` lies in the folder that the environment names: it says what to do, and after how
+The file `orders` lies in the folder that the environment names: it orders what to do, and after how
 many steps. That it is being done is noted by a file beside it.
 """
 
@@ -20,7 +20,7 @@ SPARE = 64 * 2**20
 
 
 class Obedient(nn.Module):
-    """A linear network on digits that does what it is told."""
+    """A linear network on digits that follows the orders."""
 
     def __init__(self, *, num_classes: int, **_: object) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A damaged file is refused or done without, in so many words; it never makes a wrong result."""
+"""A damaged file is refused or warned of; it never makes a wrong result."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SMALL = Work(epochs=1, tasks="[[0,1],[2,3]]", steps=20)
 @pytest.mark.parametrize(
     ("names", "came"),
     [
-        ((store.CHECKPOINT,), {"said so"}),
+        ((store.CHECKPOINT,), {"warned"}),
         ((store.PREVIOUS,), {"no effect"}),
         ((store.CHECKPOINT, store.PREVIOUS), {"refused"}),
         ((store.CONFIG,), {"refused"}),
-        ((store.EVENTS,), {"said so", "no effect"}),
-        ((store.RECORDS,), {"refused", "said so", "no effect"}),
+        ((store.EVENTS,), {"warned", "no effect"}),
+        ((store.RECORDS,), {"refused", "warned", "no effect"}),
         ((CHECKSUMS,), {"refused", "no effect"}),
         ((store.ARRAYS["samples"],), {"no effect"}),
-        ((store.ARRAYS["features"],), {"said so"}),
+        ((store.ARRAYS["features"],), {"warned"}),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
 )

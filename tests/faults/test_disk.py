@@ -17,7 +17,7 @@ def test_a_write_that_is_refused_costs_one_line_and_nothing_that_was_saved(
     kind: Kind, tmp_path: Path
 ) -> None:
     first = {"full": 1, "stays full": 4, "read-only": 7}[kind]
-    calls = range(first, 130, 17)
+    calls = range(first, 130, 24)
     cases = list(full_at_calls(SMALL, tmp_path, calls, kind=kind))
     assert [case for case in cases if case.fault] == []
     assert {case.came for case in cases} >= {"code 1", "code 2"}

@@ -1,4 +1,4 @@
-"""What happens to a run's folder from outside."""
+"""Changes to the folder of a run from outside."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_a_folder_removed_under_a_run_ends_it_in_one_line(tmp_path: Path) -> Non
     until(has_checkpoint(folder))
     folder.rename(tmp_path / "gone")
     end = process.end()
-    assert (end.code, end.told.count("\n")) == (1, 1)
-    assert end.told.startswith(f"driftwise: failed: cannot write {folder}")
+    assert (end.code, end.stderr.count("\n")) == (1, 1)
+    assert end.stderr.startswith(f"driftwise: failed: cannot write {folder}")
     assert not folder.exists()
     # Put back, it is as good as ever.
     (tmp_path / "gone").rename(folder)
@@ -43,12 +43,12 @@ def test_a_folder_made_read_only_under_a_run_ends_it_in_one_line(tmp_path: Path)
     folder.chmod(0o555)
     end = process.end()
     folder.chmod(0o755)
-    assert (end.code, end.told.count("\n")) == (1, 1)
-    assert end.told.startswith(f"driftwise: failed: cannot write {folder}")
+    assert (end.code, end.stderr.count("\n")) == (1, 1)
+    assert end.stderr.startswith(f"driftwise: failed: cannot write {folder}")
     assert broken(folder) == []
 
 
-def test_a_file_system_that_is_read_only_is_told_of_before_a_run_begins(tmp_path: Path) -> None:
+def test_a_file_system_that_is_read_only_is_reported_before_a_run_begins(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("no file system may be mounted here")
     (tmp_path / "closed").mkdir()

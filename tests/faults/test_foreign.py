@@ -7,6 +7,7 @@ import dataclasses
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,8 @@ def test_checkpoints_of_another_run_are_refused_and_nothing_is_changed(
     for name in names:
         shutil.copy(theirs[task - 1] / name, tmp_path)
     before = snapshot(tmp_path)
-    told = complaint(lambda: run(SMALL, tmp_path, resume=True))
-    assert f"{tmp_path / store.CHECKPOINT} is the checkpoint of another run" in told
+    message = complaint(lambda: run(SMALL, tmp_path, resume=True))
+    assert f"{tmp_path / store.CHECKPOINT} is the checkpoint of another run" in message
     assert "of another run" in complaint(lambda: driftwise.load(tmp_path))
     after = snapshot(tmp_path)
     assert {name for name in before if before[name] != after[name]} <= {store.LOCK}
@@ -81,14 +82,14 @@ def test_a_result_of_another_run_is_not_taken_for_its_own(whole: Path, tmp_path:
     other["config"]["seed"] = 1
     (tmp_path / "run" / store.RESULT).write_text(json.dumps(other))
     (tmp_path / "run" / "checksums.json").unlink()
-    told = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
-    assert "is the result of another run (seed: 1 there, 0 here)" in told
+    message = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
+    assert "is the result of another run (seed: 1 there, 0 here)" in message
     (tmp_path / "run" / store.RESULT).unlink()
     run(SMALL, tmp_path / "run", resume=True)
     assert lasting(tmp_path / "run") == lasting(whole)
 
 
-def test_a_checkpoint_that_does_not_say_whose_it_is_is_gone_on_with(
+def test_a_checkpoint_of_an_earlier_version_without_a_config_is_resumed(
     whole: Path, tmp_path: Path
 ) -> None:
     stopped(tmp_path, 2)
@@ -107,12 +108,12 @@ def test_complete_tasks_without_a_checkpoint_are_no_reason_to_start_from_zero(
     for name in (*BOTH, store.RESULT):
         (tmp_path / "run" / name).unlink()
     records = (tmp_path / "run" / store.RECORDS).read_bytes()
-    told = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
-    assert "is missing, and so is the one before it, although 2 tasks are complete" in told
+    message = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
+    assert "is missing, and so is the one before it, although 2 tasks are complete" in message
     assert (tmp_path / "run" / store.RECORDS).read_bytes() == records
 
 
-def test_a_first_task_that_begins_again_says_so(whole: Path, tmp_path: Path) -> None:
+def test_a_first_task_that_begins_again_is_warned_of(whole: Path, tmp_path: Path) -> None:
     stopped(tmp_path, 2)
     for name in BOTH:
         (tmp_path / name).unlink()
@@ -121,8 +122,9 @@ def test_a_first_task_that_begins_again_says_so(whole: Path, tmp_path: Path) -> 
     assert lasting(tmp_path) == lasting(whole)
 
 
-@pytest.mark.parametrize("name", [store.LOCK, store.EVENTS, store.RECORDS])
-@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize(
+    ("name", "resume"), [(store.LOCK, True), (store.EVENTS, False), (store.RECORDS, True)]
+)
 def test_nothing_is_written_through_a_link_in_a_folder(
     name: str, resume: bool, whole: Path, tmp_path: Path
 ) -> None:
@@ -145,49 +147,43 @@ def _without(tree: dict[str, Any], *path: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda _: 5,
-        lambda saved: _without(saved, "records"),
-        lambda saved: _without(saved, "state"),
-        lambda saved: {**saved, "records": {"bytes": "many", "sha256": None}},
-        lambda saved: {**saved, "state": []},
-        lambda saved: _without(saved, "state", "parts"),
-        lambda saved: _without(saved, "state", "parts", "learner"),
-        lambda saved: _without(saved, "state", "parts", "learner", "network"),
-        lambda saved: {**saved, "state": {**saved["state"], "midway": {"task": 1}}},
-    ],
-)
+FORGED: list[Callable[[Any], Any]] = [
+    lambda _: 5,
+    lambda saved: _without(saved, "records"),
+    lambda saved: _without(saved, "state"),
+    lambda saved: {**saved, "records": {"bytes": "many", "sha256": None}},
+    lambda saved: {**saved, "state": []},
+    lambda saved: _without(saved, "state", "parts"),
+    lambda saved: _without(saved, "state", "parts", "learner"),
+    lambda saved: _without(saved, "state", "parts", "learner", "network"),
+    lambda saved: {**saved, "state": {**saved["state"], "midway": {"task": 1}}},
+]
+
+
 def test_a_state_with_a_digest_that_fits_and_content_that_does_not_gets_one_line(
-    change: Any, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    stopped(tmp_path, 2)
+    file = stopped(tmp_path, 2) / store.CHECKPOINT
     (tmp_path / store.PREVIOUS).unlink()
-    saved = change(state_file.read(tmp_path / store.CHECKPOINT, format=store.FORMAT))
-    state_file.write(tmp_path / store.CHECKPOINT, saved, format=store.FORMAT)
-    told = complaint(lambda: run(SMALL, tmp_path, resume=True))
-    assert "not of this project" in told or "does not fit its config" in told
-    with contextlib.suppress(UserError):  # and nothing else; it has no use for some of it
-        driftwise.load(tmp_path)
-
-
-def test_a_format_that_is_no_number_gets_one_line(tmp_path: Path) -> None:
-    stopped(tmp_path, 2)
-    (tmp_path / store.PREVIOUS).unlink()
-    content = (tmp_path / store.CHECKPOINT).read_bytes()
+    content, saved = file.read_bytes(), state_file.read(file, format=store.FORMAT)
+    for change in FORGED:
+        state_file.write(file, change(saved), format=store.FORMAT)
+        message = complaint(lambda: run(SMALL, tmp_path, resume=True))
+        assert "not of this project" in message or "does not fit its config" in message
+        with contextlib.suppress(UserError):  # and nothing else; some of it is not needed
+            driftwise.load(tmp_path)
+    # A format that is no number.
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     head = json.loads(header["__metadata__"]["driftwise"])
     header["__metadata__"]["driftwise"] = json.dumps({**head, "format": float("inf")})
     changed = json.dumps(header).encode()
     changed += b" " * (-len(changed) % 8)
-    size = len(changed).to_bytes(8, "little")
-    (tmp_path / store.CHECKPOINT).write_bytes(size + changed + content[end:])
+    file.write_bytes(len(changed).to_bytes(8, "little") + changed + content[end:])
     assert "is damaged" in complaint(lambda: run(SMALL, tmp_path, resume=True))
 
 
-def test_a_predictor_of_an_earlier_state_than_the_last_says_so(whole: Path, tmp_path: Path) -> None:
+def test_a_predictor_of_an_earlier_state_than_the_last_warns(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

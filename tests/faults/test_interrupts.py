@@ -22,8 +22,8 @@ def ends_at_the_second_interrupt(process: Process, folder: Path) -> None:
     end = process.end()
     assert time.monotonic() - second < 1.0
     assert end.code == 130
-    assert end.told.startswith("driftwise: interrupted")
-    assert end.told.count("\n") == 1
+    assert end.stderr.startswith("driftwise: interrupted")
+    assert end.stderr.count("\n") == 1
     assert broken(folder) == []
     assert list(folder.glob(".*.tmp")) == []
 
@@ -60,5 +60,5 @@ def test_a_second_interrupt_ends_a_checkpoint_that_is_half_written_within_a_seco
 def test_the_network_of_these_tests_is_the_one_that_ran(tmp_path: Path) -> None:
     """Guards the others: without orders it computes what a linear network does."""
     end = attempt(WORK.words(tmp_path / "run"))
-    assert (end.code, end.told) == (0, "")
+    assert (end.code, end.stderr) == (0, "")
     assert own_trouble.Obedient.__name__ in (tmp_path / "run" / "config.json").read_text()

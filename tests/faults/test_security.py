@@ -1,8 +1,9 @@
-"""Nobody gets in: no file is run as code, and nothing is connected to a network."""
+"""No file is run as code, and nothing is connected to a network."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 import os
@@ -28,10 +29,17 @@ SOURCE = Path(driftwise.__file__).parent
 
 def nodes(kind: type[ast.AST]) -> Iterator[tuple[str, Any]]:
     """Every node of a kind in the package, with the file that it stands in."""
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, kind):
-                yield file.relative_to(SOURCE).as_posix(), node
+    return ((file, node) for file, node in _all_nodes() if isinstance(node, kind))
+
+
+@functools.cache
+def _all_nodes() -> list[tuple[str, ast.AST]]:
+    return [
+        (file.relative_to(SOURCE).as_posix(), node)
+        for file in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call | ast.Import | ast.ImportFrom | ast.ClassDef)
+    ]
 
 
 def calls(*names: str) -> list[tuple[str, ast.Call]]:
@@ -60,7 +68,7 @@ def test_nothing_that_unpickles_is_imported() -> None:
             else [node.module or ""]
         )
     ]
-    assert {"torch", "numpy"} <= {name for _, name in imported}, "there is something to look at"
+    assert {"torch", "numpy"} <= {name for _, name in imported}, "or nothing was checked"
     assert [each for each in imported if each[1] in risky] == []
 
 
@@ -111,8 +119,8 @@ WATCHED = """
 import json, os, sys
 from pathlib import Path
 
-asked = []
-sys.addaudithook(lambda event, _: asked.append(event) if event.startswith("socket.") else None)
+events = []
+sys.addaudithook(lambda event, _: events.append(event) if event.startswith("socket.") else None)
 
 def sockets():
     links = [fd for fd in Path("/proc/self/fd").iterdir() if int(fd.name) > 2 and fd.is_symlink()]
@@ -124,14 +132,14 @@ from driftwise.report import write_report
 
 seen = []
 
-class Look(Silent):
+class Sockets(Silent):
     def task_ends(self, record):
         seen.extend(sockets())
 
 out = Path(sys.argv[1])
-run(RunConfig(epochs=1, tasks=((0, 1), (2, 3))), out / "run", listener=Look())
+run(RunConfig(epochs=1, tasks=((0, 1), (2, 3))), out / "run", listener=Sockets())
 write_report([out / "run"], out / "page")
-print(json.dumps([asked, seen + sockets()]))
+print(json.dumps([events, seen + sockets()]))
 """
 
 
@@ -144,8 +152,8 @@ def test_a_run_and_its_page_open_no_socket(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    asked, opened = json.loads(done.stdout.splitlines()[-1])
-    assert (asked, opened) == ([], [])
+    events, opened = json.loads(done.stdout.splitlines()[-1])
+    assert (events, opened) == ([], [])
 
 
 def test_a_page_asks_for_nothing_from_elsewhere(finished: Path, tmp_path: Path) -> None:
@@ -164,8 +172,8 @@ PROBED = (
     *("pynvml", "sksparse", "tabulate", "tensorflow", "tensorrt", "torchdistx", "triton", "uarray"),
     *("winreg", "xarray", "mlflow", "wandb", "tensorboard", "umap", "datasets", "sitecustomize"),
 )
-"""Modules that libraries look for and nobody need have installed, as watching failed imports showed
-for `report`, `list`, `run` and `detect`; and some that this project looks for."""
+"""Modules that libraries try to import and that need not be installed (the failed imports of
+`report`, `list`, `run` and `detect`), and some that this project tries."""
 
 HOSTILE = "from pathlib import Path\nPath(__file__).with_name('ran-' + __name__).touch()\n"
 
@@ -263,10 +271,7 @@ def test_python_m_does_not_look_into_the_working_folder(hostile: Path) -> None:
     assert ran(hostile) == []
 
 
-READERS = (
-    *("report/", "sweeps/"),
-    *("experiment/store.py", "experiment/journal.py", "experiment/load.py"),
-)
+READERS = ("report/", "sweeps/", "runs/")
 """Where files of runs and sweeps are read, which may have come from anybody."""
 
 

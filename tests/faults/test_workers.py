@@ -33,7 +33,7 @@ OTHER = resolve(RunConfig(epochs=1, tasks=((0, 1), (2, 3)), adaptation="vanilla"
 
 @pytest.fixture
 def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that says what the network does."""
+    """The file that orders what the network does."""
     (tmp_path / "orders").mkdir()
     monkeypatch.setenv(own_trouble.FOLDER, str(tmp_path / "orders"))
     return tmp_path / "orders" / "orders"
@@ -48,11 +48,14 @@ def outcomes(pool: Pool, count: int) -> dict[str, Outcome]:
     return {each.id: each for each in came if each is not None}
 
 
-@pytest.fixture
-def whole(tmp_path: Path, orders: Path) -> Path:
-    """What the run would be if nothing happened."""
-    run(OWN, tmp_path / "whole")
-    return tmp_path / "whole"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run without trouble."""
+    top = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(own_trouble.FOLDER, str(top))
+        run(OWN, top / "run")
+    return top / "run"
 
 
 def in_task_2(whole: Path) -> int:
@@ -61,12 +64,12 @@ def in_task_2(whole: Path) -> int:
     return steps * 3 // 4
 
 
-def test_a_worker_out_of_memory_fails_its_run_in_one_line_and_others_go_on(
+def test_a_worker_out_of_memory_or_killed_fails_its_run_in_one_line_and_others_go_on(
     orders: Path, whole: Path, tmp_path: Path
 ) -> None:
-    orders.write_text(f"hunger {in_task_2(whole)}")
-    own = job_of("own", OWN, tmp_path)
+    own, folder = job_of("own", OWN, tmp_path), tmp_path / "own"
     with Pool(2) as pool:
+        orders.write_text(f"hunger {in_task_2(whole)}")
         pool.submit(own)
         pool.submit(job_of("other", OTHER, tmp_path))
         came = outcomes(pool, 2)
@@ -75,34 +78,24 @@ def test_a_worker_out_of_memory_fails_its_run_in_one_line_and_others_go_on(
         assert came["own"].error.startswith("out of memory (")
         assert "can't allocate memory" in came["own"].error
         assert "\n" not in came["own"].error
-        assert broken(tmp_path / "own") == []
-        assert read_checkpoint(tmp_path / "own")["tasks_done"] == 1
-        orders.unlink()
+        assert broken(folder) == []
+        assert read_checkpoint(folder)["tasks_done"] == 1
+
+        orders.write_text("wait 3")  # steps since it was resumed
         pool.submit(own)  # to the very worker that had too little
-        assert outcomes(pool, 1)["own"].state == "done"
-    assert lasting(tmp_path / "own") == lasting(whole)
-
-
-def test_a_worker_killed_for_its_memory_costs_its_run_one_line_and_no_other_run(
-    orders: Path, whole: Path, tmp_path: Path
-) -> None:
-    orders.write_text(f"wait {in_task_2(whole)}")
-    own = job_of("own", OWN, tmp_path)
-    with Pool(2) as pool:
-        pool.submit(own)
         until((orders.parent / "wait").exists)
-        # What the kernel does when memory has run out.
-        os.kill(int((tmp_path / "own" / LOCK).read_text()), signal.SIGKILL)
+        # As the kernel does when memory has run out.
+        os.kill(int((folder / LOCK).read_text()), signal.SIGKILL)
         orders.unlink()
-        pool.submit(job_of("other", OTHER, tmp_path))
+        pool.submit(job_of("another", OTHER, tmp_path))
         came = outcomes(pool, 2)
-        assert came["other"].state == "done"
-        assert came["own"].error == ("its process was killed (signal 9); is there enough memory?")
-        assert broken(tmp_path / "own") == []
-        assert not is_busy(tmp_path / "own")
+        assert came["another"].state == "done"
+        assert came["own"].error == "its process was killed (signal 9); is there enough memory?"
+        assert broken(folder) == []
+        assert not is_busy(folder)
         pool.submit(own)
         assert outcomes(pool, 1)["own"].state == "done"
-    assert lasting(tmp_path / "own") == lasting(whole)
+    assert lasting(folder) == lasting(whole)
 
 
 def test_closing_a_pool_lets_its_workers_save_the_step_they_are_at(

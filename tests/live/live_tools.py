@@ -1,7 +1,9 @@
-"""Streams of real digits that change in the middle, and a live learner that sees it soon."""
+"""Streams of digits that drift in the middle, and live learners that detect it soon."""
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +12,10 @@ import numpy as np
 import torch
 
 import driftwise
+from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.live.reporter import Observation
+from driftwise.live import Observation, Request
+from driftwise.live.engine import LiveEngine
 
 SOON: dict[str, Any] = {
     "buffer_size": 100,
@@ -44,18 +48,28 @@ class Digits:
 
 
 def digits(
-    seed: int = 0, *, turn: int | None = 900, classes: int = 10, moving: int | None = None
+    seed: int = 0, *, turn: int | None = 900, classes: int = 10, drifting: int | None = None
 ) -> Digits:
-    """`moving`: only this class changes; None: all of them."""
+    """`drifting`: only this class changes; None: all of them."""
     data, draw = load_digits(), np.random.default_rng(seed)
     some = np.flatnonzero(data.labels < classes)
     order = draw.permutation(some)
     images, labels = data.images[order].copy(), data.labels[order]
     pixels = draw.permutation(64)
     turn = len(labels) if turn is None else turn
-    moves = (np.arange(len(labels)) >= turn) & ((labels == moving) | (moving is None))
-    images[moves] = images[moves].reshape(-1, 64)[:, pixels].reshape(-1, 8, 8, 1)
+    changes = (np.arange(len(labels)) >= turn) & ((labels == drifting) | (drifting is None))
+    images[changes] = images[changes].reshape(-1, 64)[:, pixels].reshape(-1, 8, 8, 1)
     return Digits(images, labels, turn)
+
+
+STABLE = digits(0, turn=None)
+CHANGING = digits(0, classes=5, turn=450)
+
+
+def vectors(samples: int = 40, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    """Points of three classes."""
+    labels = np.arange(samples) % 3
+    return np.random.default_rng(0).normal(size=(samples, width)) + labels[:, None], labels
 
 
 def live_learner(network: Any = "mlp", **settings: Any) -> driftwise.LiveLearner:
@@ -64,8 +78,6 @@ def live_learner(network: Any = "mlp", **settings: Any) -> driftwise.LiveLearner
 
 def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
     """A network of one's own for 8 x 8 images."""
-    from driftwise import rng
-
     with rng.as_global(rng.fork(seed, "small")):
         return torch.nn.Sequential(
             torch.nn.Flatten(),
@@ -80,20 +92,68 @@ def play(
     stream: Digits,
     *,
     known: float = 1.0,
-    seed: int = 0,
     samples: int = 10**9,
 ) -> list[Observation]:
-    """The whole stream, or its first samples; of a share of them the labels are known."""
-    draw = np.random.default_rng([seed, 77])
+    """The stream from where the learner is, or its first samples; a fraction of labels is known."""
+    draw = np.random.default_rng([0, 77])
     seen = []
     for start, images, labels in stream.batches():
-        if start >= samples:
-            break
         given = [int(y) if draw.random() < known else None for y in labels]
-        seen.append(mine.observe(images, given))
+        if mine.num_samples <= start < samples:
+            seen.append(mine.observe(images, given))
     return seen
 
 
 def accuracy(seen: list[Observation]) -> float:
     """Of predictions made before learning."""
     return sum(each.correct for each in seen) / sum(each.labelled for each in seen)
+
+
+def state_of(mine: driftwise.LiveLearner) -> dict[str, Any]:
+    """All that may change, but for seconds on a clock."""
+    state = mine._state()
+    if state["parts"] is not None:
+        del state["parts"]["ledger"]["seconds"]
+    return state
+
+
+def engine_of(mine: driftwise.LiveLearner) -> LiveEngine:
+    assert mine._engine is not None
+    return mine._engine
+
+
+class Oracle:
+    """Knows every label of a stream, and what was requested."""
+
+    def __init__(self, stream: Digits = CHANGING) -> None:
+        self.stream = stream
+        self.requests: list[Request] = []
+
+    def __call__(self, request: Request) -> Any:
+        self.requests.append(request)
+        return self.stream.labels[request.ids]
+
+
+def before_drift(**settings: Any) -> driftwise.LiveLearner:
+    """A live learner shortly before `CHANGING` drifts; the last 100 samples had no labels."""
+    mine = live_learner(**{"detector": "mmd", "check_rows": 20, **settings})
+    mine._load_state(copy.deepcopy(_state_before_drift()))
+    return mine
+
+
+@functools.cache
+def _state_before_drift() -> dict[str, Any]:
+    mine = live_learner(detector="mmd", check_rows=20)
+    for start in range(0, CHANGING.turn, 10):
+        labels = CHANGING.labels[start : start + 10] if start < CHANGING.turn - 100 else None
+        assert not mine.observe(CHANGING.images[start : start + 10], labels).drifted
+    return copy.deepcopy(mine._state())
+
+
+def unlabelled(mine: driftwise.LiveLearner, *, alarms: int = 10**9) -> list[Observation]:
+    """The rest of `CHANGING` without labels, up to so many batches with drifted classes."""
+    seen: list[Observation] = []
+    for start, images, _ in CHANGING.batches():
+        if mine.num_samples <= start and sum(bool(each.drifted) for each in seen) < alarms:
+            seen.append(mine.observe(images))
+    return seen

@@ -1,4 +1,4 @@
-"""A live learner as scikit-learn wants a classifier to be."""
+"""The live learner as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, live_learner, play
+from live_tools import digits, state_of
 from run_tools import complaint
 from same_state import same
 from sklearn.base import clone
@@ -19,7 +19,6 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
-from test_live_saving import state_of
 
 import driftwise
 from driftwise import LiveClassifier
@@ -39,22 +38,18 @@ def test_scikit_learn_finds_nothing_wrong(estimator: Any, check: Callable[[Any],
     check(estimator)
 
 
-def test_minus_one_is_a_label_where_nothing_marks_samples_without_one() -> None:
-    check_classifiers_classes("LiveClassifier", LiveClassifier(unlabelled=None))
-
-
 def clusters(samples: int = 120, *, seed: int = 0, names: Any = (0, 1, 2)) -> tuple[Any, Any]:
-    """Three heaps of points far from one another."""
+    """Points around three centres far from one another."""
     draw = np.random.default_rng(seed)
     numbers = draw.integers(3, size=samples)
     centres = np.array([[0, 0, 4, 0], [4, 0, 0, 0], [0, 4, 0, 4]])
     return draw.normal(size=(samples, 4)) / 2 + centres[numbers], np.array(names)[numbers]
 
 
-def test_digits_are_told_apart_in_a_pipeline_and_across_folds() -> None:
+def test_digits_are_classified_in_a_pipeline_and_across_folds() -> None:
     x, y = load_digits(return_X_y=True)
-    scores = cross_val_score(make_pipeline(StandardScaler(), LiveClassifier()), x, y, cv=3)
-    assert scores.min() > 0.88
+    mine = make_pipeline(StandardScaler(), LiveClassifier(epochs=8))
+    assert cross_val_score(mine, x[:900], y[:900], cv=2).min() > 0.8
 
 
 @pytest.mark.parametrize("names", [("c", "a", "b"), (30, -2, 7), (2.0, 0.0, 1.0)])
@@ -100,7 +95,7 @@ def test_announced_classes_have_a_column_from_the_first_and_no_other_may_come() 
 @pytest.mark.parametrize(
     ("mark", "settings"), [(None, {}), (np.nan, {}), (-1, {}), (9, {"unlabelled": 9})]
 )
-def test_samples_without_a_label_are_watched_and_not_learned_from(
+def test_samples_without_a_label_are_monitored_and_not_learned(
     mark: Any, settings: dict[str, Any]
 ) -> None:
     x, y = clusters(200)
@@ -117,19 +112,18 @@ def test_samples_without_a_label_are_watched_and_not_learned_from(
     assert mine.score(x, y) > 0.97
 
 
-def test_minus_one_marks_samples_without_a_label_as_in_a_keeper() -> None:
+def test_minus_one_marks_samples_without_a_label_and_is_no_class_of_a_binary_coding() -> None:
     x, y = clusters(names=(-1, 1, 3))
     assert LiveClassifier().fit(x, y).classes_.tolist() == [1, 3]
     assert LiveClassifier(unlabelled=None).fit(x, y).classes_.tolist() == [-1, 1, 3]
-    mine = driftwise.LiveLearner("mlp")
-    assert mine.observe(x.astype(np.float32), y).new_classes == (1, 3)
-
-
-def test_a_binary_coding_by_minus_one_is_not_taken_for_samples_without_a_label() -> None:
+    assert driftwise.LiveLearner("mlp").observe(x, y).new_classes == (1, 3)
+    check_classifiers_classes("LiveClassifier", LiveClassifier(unlabelled=None))
     x, y = clusters(names=(-1, 1, 1))
-    assert "if it is a label, give unlabelled=None" in complaint(lambda: LiveClassifier().fit(x, y))
-    announced = complaint(lambda: LiveClassifier().partial_fit(x, y, classes=[-1, 1]))
-    assert "if it is a label, give unlabelled=None" in announced
+    for call in (
+        lambda: LiveClassifier().fit(x, y),
+        lambda: LiveClassifier().partial_fit(x, y, classes=[-1, 1]),
+    ):
+        assert "if it is a label, give unlabelled=None" in complaint(call)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +142,9 @@ def test_labels_that_cannot_be_used_are_refused(y: list[Any], text: str) -> None
 
 def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
     data = load_digits()
-    grey, y = data.images[:200], data.target[:200]
+    grey, y = data.images[:60], data.target[:60]
     whole = (grey * 15).astype(np.uint8)
-    said = {
+    probabilities = {
         name: LiveClassifier("cnn", epochs=2).fit(x, y).predict_proba(x)
         for name, x in {
             "floats": grey / 16,
@@ -159,32 +153,27 @@ def test_images_may_be_floats_or_bytes_with_channels_or_without() -> None:
             "bytes, channels": whole[..., None],
         }.items()
     }
-    assert np.array_equal(said["floats"], said["floats, channels"])
-    assert np.array_equal(said["bytes"], said["bytes, channels"])
+    assert np.array_equal(probabilities["floats"], probabilities["floats, channels"])
+    assert np.array_equal(probabilities["bytes"], probabilities["bytes, channels"])
     # 15/16 of a byte's scale apart: as good as the same image
-    assert np.abs(said["floats"] - said["bytes"]).mean() < 0.05
+    assert np.abs(probabilities["floats"] - probabilities["bytes"]).mean() < 0.05
 
 
-def test_a_network_of_ones_own_is_cloned_and_left_alone() -> None:
-    x, y = clusters()
-    network = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
-    before = copy.deepcopy(network.state_dict())
-    mine = clone(LiveClassifier(network)).fit(x, y)
-    assert mine.score(x, y) > 0.97
-    assert same(network.state_dict(), before)
-
-
-def test_the_network_that_was_given_bears_no_marks() -> None:
+def test_a_given_network_is_cloned_and_left_as_it_is() -> None:
+    torch.manual_seed(0)
     x, y = clusters()
     network = torch.nn.Linear(4, 3)
     network.aside = torch.nn.Linear(4, 2)  # listed last, and no head
-    before = [set(vars(each)) for each in network.modules()]
-    LiveClassifier(network).fit(x, y)
-    assert [set(vars(each)) for each in network.modules()] == before
+    before = copy.deepcopy(network.state_dict())
+    attributes = [set(vars(each)) for each in network.modules()]
+    for mine in (LiveClassifier(network), clone(LiveClassifier(network))):
+        assert mine.fit(x, y).score(x, y) > 0.97
+    assert same(network.state_dict(), before)
+    assert [set(vars(each)) for each in network.modules()] == attributes
 
 
 def trained(outputs: int, *, sure: float = 10.0) -> torch.nn.Linear:
-    """A network that knows ten heaps of points, or the first of them."""
+    """A network that knows ten classes of points, or the first of them."""
     network = torch.nn.Linear(10, outputs)
     with torch.no_grad():
         network.weight.copy_(sure * torch.eye(10)[:outputs])
@@ -192,24 +181,24 @@ def trained(outputs: int, *, sure: float = 10.0) -> torch.nn.Linear:
     return network
 
 
-def heaps(labels: Any, *, each: int = 8) -> tuple[Any, Any]:
-    """Points about a corner of their own for each label from 0 to 9."""
+def corners(labels: Any, *, each: int = 8) -> tuple[Any, Any]:
+    """Points around a corner of their own for each label from 0 to 9."""
     y = np.tile(np.array(labels), each)
     noise = np.random.default_rng(0).normal(size=(len(y), 10)) / 10
     return np.eye(10)[y.astype(int)] + noise, y
 
 
-def assert_shared_out(mine: LiveClassifier, x: Any) -> None:
-    """Every sample's probabilities are all there is, and the largest is what is predicted."""
-    said = mine.predict_proba(x)
-    assert said.shape == (len(x), len(mine.classes_))
-    assert np.allclose(said.sum(axis=1), 1, rtol=0, atol=1e-9)
-    assert np.array_equal(mine.classes_[said.argmax(axis=1)], mine.predict(x))
+def assert_sums_to_one(mine: LiveClassifier, x: Any) -> None:
+    """The probabilities of a sample sum to 1, and the largest is predicted."""
+    probabilities = mine.predict_proba(x)
+    assert probabilities.shape == (len(x), len(mine.classes_))
+    assert np.allclose(probabilities.sum(axis=1), 1, rtol=0, atol=1e-9)
+    assert np.array_equal(mine.classes_[probabilities.argmax(axis=1)], mine.predict(x))
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32])
 def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: Any) -> None:
-    x, y = heaps(np.arange(10, dtype=kind))
+    x, y = corners(np.arange(10, dtype=kind))
     mine = LiveClassifier(trained(10))
     late = y >= 5
     mine.partial_fit(x[late], y[late])
@@ -217,60 +206,59 @@ def test_a_trained_network_knows_its_outputs_whichever_labels_come_first(kind: A
     assert mine.score(x, y) == 1
     assert mine.predict(x).dtype == kind
     assert np.array_equal(mine.predict(x), mine.live_learner_.predict(x))
-    assert_shared_out(mine, x)
+    assert_sums_to_one(mine, x)
 
 
 def test_labels_that_come_later_are_outputs_of_their_own_number() -> None:
     mine = LiveClassifier(trained(5), lr=0.05)
     for labels in ([7, 6], [1], [9, 7]):
         for _ in range(10):
-            mine.partial_fit(*heaps(labels))
+            mine.partial_fit(*corners(labels))
     assert mine.classes_.tolist() == [0, 1, 2, 3, 4, 6, 7, 9]
     assert mine.live_learner_.classes == (1, 6, 7, 9)
-    x, y = heaps([0, 1, 2, 3, 4, 6, 7, 9])
+    x, y = corners([0, 1, 2, 3, 4, 6, 7, 9])
     assert mine.score(x, y) > 0.97
-    assert_shared_out(mine, x)
+    assert_sums_to_one(mine, x)
 
 
 @pytest.mark.parametrize("sure", [10.0, 500.0])
 def test_fit_knows_the_labels_it_was_given_and_each_is_its_own_output(sure: float) -> None:
-    everything = heaps(range(10))[0]
-    mine = LiveClassifier(trained(10, sure=sure), epochs=1).fit(*heaps(range(5, 10)))
+    everything = corners(range(10))[0]
+    mine = LiveClassifier(trained(10, sure=sure), epochs=1).fit(*corners(range(5, 10)))
     assert mine.classes_.tolist() == [5, 6, 7, 8, 9]
     assert mine.live_learner_.classes == (5, 6, 7, 8, 9)
-    assert mine.score(*heaps(range(5, 10))) == 1
-    assert_shared_out(mine, everything)
-    mine.partial_fit(*heaps([2]))
+    assert mine.score(*corners(range(5, 10))) == 1
+    assert_sums_to_one(mine, everything)
+    mine.partial_fit(*corners([2]))
     assert mine.classes_.tolist() == [2, 5, 6, 7, 8, 9]
-    assert mine.score(*heaps([2, 5, 6, 7, 8, 9])) == 1
-    assert_shared_out(mine, everything)
-    assert mine.fit(*heaps([0, 3])).classes_.tolist() == [0, 3]
+    assert mine.score(*corners([2, 5, 6, 7, 8, 9])) == 1
+    assert_sums_to_one(mine, everything)
+    assert mine.fit(*corners([0, 3])).classes_.tolist() == [0, 3]
 
 
 def test_announced_numbers_are_their_own_outputs_in_whatever_order() -> None:
-    mine = LiveClassifier(trained(10)).partial_fit(*heaps([7]), classes=[9, 5, 7])
+    mine = LiveClassifier(trained(10)).partial_fit(*corners([7]), classes=[9, 5, 7])
     assert mine.classes_.tolist() == [5, 7, 9]
-    assert mine.score(*heaps([5, 7, 9])) == 1
-    assert_shared_out(mine, heaps(range(10))[0])
-    early = LiveClassifier(trained(3)).partial_fit(heaps([1])[0], classes=[8, 9])
-    assert early.predict_proba(heaps([1])[0]).tolist() == [[0.5, 0.5]] * 8
+    assert mine.score(*corners([5, 7, 9])) == 1
+    assert_sums_to_one(mine, corners(range(10))[0])
+    early = LiveClassifier(trained(3)).partial_fit(corners([1])[0], classes=[8, 9])
+    assert early.predict_proba(corners([1])[0]).tolist() == [[0.5, 0.5]] * 8
 
 
 def test_names_take_outputs_in_the_order_in_which_they_are_announced() -> None:
-    x, y = heaps([0, 1, 2])
+    x, y = corners([0, 1, 2])
     names = np.array(["cat", "ant", "bee"], dtype=object)
     mine = LiveClassifier(trained(4)).partial_fit(x[2:3], names[y[2:3]], classes=names)
     assert mine.classes_.tolist() == ["ant", "bee", "cat"]
     assert mine.score(x, names[y].astype(str)) == 1
-    assert_shared_out(mine, heaps(range(10))[0])
+    assert_sums_to_one(mine, corners(range(10))[0])
 
 
 @pytest.mark.parametrize(
     ("names", "settings"),
     [
         (("b", "a", "c"), {}),
-        ((-2, 1, 0), {}),
-        ((12_345, 0, 1), {}),
+        ((12_345, 0, -2), {}),
         ((20, 10, 30), {"grow": False}),
         ((6, 4, 5), {"max_classes": 6}),
     ],
@@ -278,35 +266,35 @@ def test_names_take_outputs_in_the_order_in_which_they_are_announced() -> None:
 def test_labels_that_are_no_outputs_take_them_as_they_appear(
     names: tuple[Any, ...], settings: dict[str, Any]
 ) -> None:
-    x, y = clusters(300, names=names)
-    mine = LiveClassifier(torch.nn.Linear(4, 5), settings=settings)
+    x, y = clusters(120, names=names)
+    mine = LiveClassifier(torch.nn.Linear(4, 5), lr=0.03, settings=settings)
     for some in (y == names[0], y != names[1], y == y):
         mine.partial_fit(x[some], y[some])
     first, second, third = (np.flatnonzero(y == name)[0] for name in names)
-    for _ in range(10):
+    for _ in range(4):
         mine.partial_fit(x, y)
     assert mine.live_learner_.classes == (0, 1, 2)
     assert mine.live_learner_.predict(x[[first, third, second]]).tolist() == [0, 1, 2]
     assert mine.classes_.tolist() == sorted(names)
     assert mine.score(x, y) > 0.97
-    assert_shared_out(mine, x)
+    assert_sums_to_one(mine, x)
 
 
 @pytest.mark.parametrize("label", [-2, 6, 10**15])
 def test_what_cannot_be_an_output_is_refused_where_others_are_theirs(label: int) -> None:
-    x, y = heaps([0, 1, 2])
+    x, y = corners([0, 1, 2])
     mine = LiveClassifier(trained(3), settings={"max_classes": 6}).partial_fit(x, y)
     before = state_of(copy.deepcopy(mine.live_learner_))
-    said = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
-    assert f"outputs here, from 0 to 5; got {label}: announce all" in said
+    message = complaint(lambda: mine.partial_fit(x, np.where(y == 1, label, y)))
+    assert f"outputs here, from 0 to 5; got {label}: announce all" in message
     assert mine.classes_.tolist() == [0, 1, 2]
     assert same(state_of(mine.live_learner_), before)
     mine.partial_fit(x, np.where(y == 1, 5, y))
     assert mine.classes_.tolist() == [0, 1, 2, 5]
 
 
-def test_before_labels_come_a_network_says_the_numbers_of_its_outputs() -> None:
-    x, y = heaps([0, 1, 2])
+def test_before_labels_come_a_network_predicts_the_numbers_of_its_outputs() -> None:
+    x, y = corners([0, 1, 2])
     mine = LiveClassifier(trained(3)).partial_fit(x)
     assert mine.predict(x).tolist() == y.tolist()
     assert "all texts; got" in complaint(
@@ -314,19 +302,19 @@ def test_before_labels_come_a_network_says_the_numbers_of_its_outputs() -> None:
     )
     mine.partial_fit(x, np.array(["a", "b", "c"])[y])
     assert mine.classes_.tolist() == ["a", "b", "c"]
-    assert_shared_out(mine, x)
+    assert_sums_to_one(mine, x)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_a_copy_knows_the_same_outputs_and_a_clone_none(copied: Callable[[Any], Any]) -> None:
-    x, y = heaps([4, 7])
+    x, y = corners([4, 7])
     mine = LiveClassifier(trained(6)).partial_fit(x, y)
     other = copied(mine)
     for each in (mine, other):
-        each.partial_fit(*heaps([9]))
+        each.partial_fit(*corners([9]))
     assert other.classes_.tolist() == mine.classes_.tolist() == [0, 1, 2, 3, 4, 5, 7, 9]
     assert np.array_equal(other.predict_proba(x), mine.predict_proba(x))
-    assert clone(mine).partial_fit(*heaps([1])).classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    assert clone(mine).partial_fit(*corners([1])).classes_.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_settings_of_a_live_learner_can_be_searched_over() -> None:
@@ -357,7 +345,7 @@ def test_settings_of_a_live_learner_can_be_searched_over() -> None:
         ({"unlabelled": [-1, 0]}, "unlabelled must be one label, a number or a text, or None; got"),
     ],
 )
-def test_parameters_that_cannot_be_used_are_told_in_one_line_when_it_learns(
+def test_parameters_that_cannot_be_used_are_refused_in_one_line_by_fit(
     given: dict[str, Any], text: str
 ) -> None:
     x, y = clusters(30)
@@ -376,57 +364,20 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert np.array_equal(mine.predict_proba(x), other.predict_proba(x))
 
 
-def test_drift_is_seen_and_mended_through_partial_fit() -> None:
-    stream = digits(0)
+def test_drift_is_found_and_adapted_to_through_partial_fit() -> None:
+    stream = digits(0, classes=4, turn=300)
     soon = {"minibatch_size": 30, "watch_every": 3, "reference_size": 15, "check_rows": 10}
-    mine = LiveClassifier("mlp", buffer_size=100, settings=soon)
+    mine = LiveClassifier("mlp", buffer_size=100, detector="ks", settings=soon)
     drifted, adapted = set(), set()
     for _, images, labels in stream.batches():
         mine.partial_fit(images, labels)
         drifted |= set(mine.observation_.drifted)
         adapted |= set(mine.observation_.adapted)
     assert drifted == adapted
-    assert len(drifted) >= 5
+    assert drifted
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
-def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any]) -> None:
-    stream = digits(0)
-    mine = live_learner(method="der++")
-    play(mine, stream, samples=300)
-    other = copied(mine)
-    assert same(state_of(other), state_of(mine))
-    rest = stream.images[300:700], stream.labels[300:700]
-    mine.observe(*rest)
-    assert not same(state_of(other), state_of(mine))
-    other.observe(*rest)
-    assert same(state_of(other), state_of(mine))
-
-
-def test_a_live_learner_in_a_folder_is_not_copied(tmp_path: Any) -> None:
-    with driftwise.LiveLearner("mlp", folder=tmp_path / "kept") as mine:
-        assert "save it, and load the folder" in complaint(lambda: copy.deepcopy(mine))
-
-
-def test_rehearsing_makes_the_memory_known_by_heart_and_keeps_nothing() -> None:
-    x, y = clusters(60)
-    mine = live_learner(torch.nn.Linear(4, 3))
-    assert mine.rehearse(3) is None
-    mine.observe(x.astype(np.float32), y)
-    first = mine.rehearse()
-    before = state_of(mine)["parts"]["learner"]["memory"]
-    last = mine.rehearse(50)
-    assert first is not None
-    assert last is not None
-    assert last < first
-    after = state_of(mine)["parts"]["learner"]["memory"]
-    changed = {key for key in before if not same(before[key], after[key])}
-    assert changed == {"generators"}
-    mine.close()
-    assert "has been closed" in complaint(mine.rehearse)
-
-
-def test_what_is_refused_leaves_nothing_behind() -> None:
+def test_a_call_that_is_refused_changes_nothing() -> None:
     x, y = clusters(30)
     mine = LiveClassifier()
     assert "give its labels" in complaint(lambda: mine.partial_fit(x))
@@ -438,10 +389,6 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     assert mine.classes_.tolist() == [0, 1, 2]
     assert "all texts; got" in complaint(lambda: mine.partial_fit(x, np.array(["a"] * 30)))
     assert set(mine.predict(x)) <= {0, 1, 2}
-
-
-def test_a_fit_that_is_refused_leaves_what_was_before() -> None:
-    x, y = clusters(30)
     mine = LiveClassifier().fit(x, y)
     before = mine.predict_proba(x)
     mine.set_params(settings={"max_classes": 2})

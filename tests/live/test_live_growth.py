@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from live_tools import digits, live_learner, play, small_network
+from live_tools import STABLE, engine_of, live_learner, play, small_network
 from run_tools import complaint
-from test_live_drift import engine_of
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -25,97 +25,94 @@ QUICK = {"stable_update_freq": 0.9, "stable_alpha": 0.9, "plastic_alpha": 0.9}
 
 @pytest.mark.parametrize("method", METHODS)
 def test_classes_that_arrive_in_mid_stream_are_learned_and_old_ones_kept(method: str) -> None:
-    stream = digits(0, turn=None)
-    early, late = stream.labels < 3, stream.labels == 5
+    early, late = STABLE.labels < 3, STABLE.labels == 5
     options = {"method": QUICK} if method == "cls-er" else {}
     mine = live_learner(method=method, lr=0.1, options=options)
     for samples in np.array_split(np.flatnonzero(early)[:300], 30):
-        mine.observe(stream.images[samples], stream.labels[samples])
-    asked = stream.images[early][300:400]
-    before = mine.predict_proba(asked)
+        mine.observe(STABLE.images[samples], STABLE.labels[samples])
+    images = STABLE.images[early][300:400]
+    before = mine.predict_proba(images)
     assert before.shape[1] == 3
     engine = engine_of(mine)
-    kept = engine.learner.logits(torch.from_numpy(asked))
+    kept = engine.learner.logits(torch.from_numpy(images))
     engine.learner.grow(6)  # what the next batch is going to do first
     engine.outputs = 6
-    grown = engine.learner.logits(torch.from_numpy(asked))
+    grown = engine.learner.logits(torch.from_numpy(images))
     torch.testing.assert_close(grown[:, :3], kept, rtol=1e-6, atol=1e-6)
-    assert np.array_equal(engine.predict(torch.from_numpy(asked)), before.argmax(axis=1))
+    assert np.array_equal(engine.predict(torch.from_numpy(images)), before.argmax(axis=1))
 
     both = np.flatnonzero(late | early)[300:]
-    seen = mine.observe(stream.images[late][:20], stream.labels[late][:20])
+    seen = mine.observe(STABLE.images[late][:20], STABLE.labels[late][:20])
     assert seen.new_classes == (5,)
     for samples in np.array_split(np.tile(both, 2), 150):
-        mine.observe(stream.images[samples], stream.labels[samples])
+        mine.observe(STABLE.images[samples], STABLE.labels[samples])
     assert mine.classes == (0, 1, 2, 5)
-    proba = mine.predict_proba(stream.images[late])
+    proba = mine.predict_proba(STABLE.images[late])
     assert proba.shape == (late.sum(), 6)
     assert not proba[:, 3:5].any(), "classes that nobody has seen are not predicted"
-    assert (mine.predict(stream.images[late]) == 5).mean() > 0.7
-    assert (mine.predict(asked) == stream.labels[early][300:400]).mean() > 0.7
+    assert (mine.predict(STABLE.images[late]) == 5).mean() > 0.7
+    assert (mine.predict(images) == STABLE.labels[early][300:400]).mean() > 0.7
 
 
-def test_a_network_of_ones_own_grows_and_its_original_is_left_alone() -> None:
+def test_a_given_network_grows_and_its_original_is_left_alone() -> None:
     network = small_network(3)
     before = [weight.clone() for weight in network.parameters()]
-    stream = digits(0, turn=None)
     mine = live_learner(network, lr=0.1)
-    play(mine, stream, samples=200)
+    play(mine, STABLE, samples=200)
     assert mine.classes == tuple(range(10))
-    assert mine.predict_proba(stream.images[:4]).shape == (4, 10)
+    assert mine.predict_proba(STABLE.images[:4]).shape == (4, 10)
     assert all(map(torch.equal, before, network.parameters()))
 
 
 def test_all_outputs_of_a_network_that_was_given_may_be_predicted_before_anything_is_seen() -> None:
     network = small_network(4)
-    stream = digits(0, turn=None)
     mine = live_learner(network)
     with torch.no_grad():
-        said = network(torch.from_numpy(stream.images[:50]).permute(0, 3, 1, 2).float() / 255)
-    assert np.array_equal(mine.predict(stream.images[:50]), said.argmax(dim=1).numpy())
-    seen = mine.observe(stream.images[:50])
-    assert np.array_equal(seen.predicted, said.argmax(dim=1).numpy())
+        logits = network(torch.from_numpy(STABLE.images[:50]).permute(0, 3, 1, 2).float() / 255)
+    assert np.array_equal(mine.predict(STABLE.images[:50]), logits.argmax(dim=1).numpy())
+    seen = mine.observe(STABLE.images[:50])
+    assert np.array_equal(seen.predicted, logits.argmax(dim=1).numpy())
     assert mine.classes == ()
 
 
-def test_a_label_never_seen_is_refused_where_growth_is_switched_off() -> None:
-    stream = digits(0, turn=None)
-    few = stream.labels < 3
-    mine = live_learner(small_network(3), grow=False)
-    mine.observe(stream.images[few][:20], stream.labels[few][:20])
-    before = mine.num_samples, mine.predict_proba(stream.images[:9])
-    text = complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
-    assert "labels are at most 2 here; got 7" in text
-    assert mine.num_samples == before[0], "and nothing was taken of the batch"
-    assert np.array_equal(mine.predict_proba(stream.images[:9]), before[1])
-    mine.observe(stream.images[few][20:30], stream.labels[few][20:30])
+def normed() -> nn.Module:
+    """A head whose weights are made of others."""
+    network = small_network(3)
+    weight_norm(network.get_submodule("3"))
+    return network
 
 
-def test_growth_switched_off_holds_for_the_first_batch_and_for_answers_too() -> None:
-    stream = digits(0, turn=None)
-    mine = live_learner(small_network(3), grow=False)
-    assert "at most 2" in complaint(lambda: mine.observe(stream.images[:2], [1, 7]))
-    assert mine.num_samples == 0
-    mine.observe(stream.images[:2])
+FIXED: list[tuple[Callable[[], nn.Module], dict[str, Any]]] = [
+    (lambda: small_network(3), {"grow": False}),
+    (lambda: nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten()), {}),
+    (lambda: with_features(Summed("body", "head", "aux"), "body"), {}),
+    (normed, {}),
+]
+
+
+@pytest.mark.parametrize(("make", "settings"), FIXED, ids=["grow=False", "conv", "summed", "norm"])
+def test_a_network_that_cannot_or_must_not_grow_takes_its_own_classes_and_no_others(
+    make: Callable[[], nn.Module], settings: dict[str, Any]
+) -> None:
+    images = STABLE.images
+    mine = live_learner(make(), **settings)
+    for number in range(2):
+        assert "labels are at most 2 here; got 4" in complaint(
+            lambda: mine.observe(images[:2], [1, 4])
+        )
+        assert mine.num_samples == 3 * number, "nothing was used of the batch"
+        mine.observe(images[:3], [0, 1, 2])
     assert "at most 2" in complaint(lambda: mine.answer([0], [3]))
+    assert mine.classes == (0, 1, 2)
 
 
 def test_one_mistaken_label_does_not_cost_gigabytes() -> None:
     mine = live_learner()
-    images = digits(0).images
     assert "labels are at most 9999 here; got 1e+09" in complaint(
-        lambda: mine.observe(images[:1], [10**9])
+        lambda: mine.observe(STABLE.images[:1], [10**9])
     )
-    mine.observe(images[:1], [1])
-    assert "at most 9999" in complaint(lambda: mine.observe(images[:1], [10_000]))
-
-
-def test_a_head_that_is_not_linear_takes_its_own_classes_and_no_more() -> None:
-    network = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 8), torch.nn.Flatten())
-    mine = live_learner(network)
-    images = digits(0).images
-    mine.observe(images[:3], [0, 1, 2])
-    assert "labels are at most 2" in complaint(lambda: mine.observe(images[:1], [3]))
+    mine.observe(STABLE.images[:1], [1])
+    assert "at most 9999" in complaint(lambda: mine.observe(STABLE.images[:1], [10_000]))
 
 
 class Listed(nn.Module):
@@ -154,17 +151,16 @@ ORDERS = [("body", "head", "aux"), ("head", "body"), ("aux", "head", "body"), ("
 def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
     order: tuple[str, ...], method: str
 ) -> None:
-    stream = digits(0, turn=None)
-    few = stream.labels < 3
+    few = STABLE.labels < 3
     network = Listed(*order)
     mine = live_learner(network, method=method, momentum=0.9, normalise=True)
-    mine.observe(stream.images[few][:20], stream.labels[few][:20])
+    mine.observe(STABLE.images[few][:20], STABLE.labels[few][:20])
     learner = engine_of(mine).learner
     for start in range(0, 40, 10):
-        mine.observe(stream.images[start : start + 10], stream.labels[start : start + 10])
+        mine.observe(STABLE.images[start : start + 10], STABLE.labels[start : start + 10])
     learner.restart()
-    mine.observe(stream.images[:10], stream.labels[:10])
-    assert mine.predict_proba(stream.images[:4]).shape == (4, 10)
+    mine.observe(STABLE.images[:10], STABLE.labels[:10])
+    assert mine.predict_proba(STABLE.images[:4]).shape == (4, 10)
     for each in learner.networks:
         shapes = {name: tuple(weight.shape) for name, weight in each.state_dict().items()}
         assert {shape for name, shape in shapes.items() if "head.weight" in name} == {(10, 3)}
@@ -175,10 +171,10 @@ def test_the_layer_that_makes_the_outputs_grows_wherever_it_is_listed(
 @pytest.mark.parametrize(
     ("order", "grown"), list(zip(ORDERS, (False, True, True, False), strict=True)), ids=str
 )
-def test_a_live_learner_taken_up_again_still_knows_what_is_to_grow(
+def test_a_loaded_live_learner_still_knows_which_layer_grows(
     order: tuple[str, ...], grown: bool, tmp_path: Path
 ) -> None:
-    images, network = digits(0).images, Listed(*order)
+    images, network = STABLE.images, Listed(*order)
     with live_learner(network, folder=tmp_path / "kept", momentum=0.9) as mine:
         mine.observe(images[:5], [0, 1, 2, 1, 4 if grown else 2])
     with driftwise.LiveLearner.load(tmp_path / "kept", network) as loaded:
@@ -187,15 +183,15 @@ def test_a_live_learner_taken_up_again_still_knows_what_is_to_grow(
 
 
 class Backbone(Listed):
-    """One that is made by its name, with a layer of the head's size behind it."""
+    """Made by its name, with a layer of the head's size behind it."""
 
     def __init__(self, *, input_shape: tuple[int, ...], num_classes: int) -> None:
         assert (math.prod(input_shape), num_classes) == (64, 3)
         super().__init__("body", "head", "aux")
 
 
-def test_a_backbone_of_ones_own_grows_where_it_makes_its_outputs() -> None:
-    images = digits(0).images
+def test_a_custom_backbone_grows_where_it_makes_its_outputs() -> None:
+    images = STABLE.images
     mine = live_learner(f"{__name__}:Backbone")
     mine.observe(images[:3], [0, 1, 2])
     mine.observe(images[:2], [0, 4])
@@ -204,35 +200,11 @@ def test_a_backbone_of_ones_own_grows_where_it_makes_its_outputs() -> None:
     assert mine.predict_proba(images[:4]).shape == (4, 5)
 
 
-def normed() -> nn.Module:
-    """A head whose weights are made of others."""
-    network = small_network(3)
-    weight_norm(network.get_submodule("3"))
-    return network
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: with_features(Summed("body", "head", "aux"), "body"), normed]
-)
-def test_outputs_that_cannot_be_more_take_their_own_classes_and_no_others(
-    make: Callable[[], nn.Module],
-) -> None:
-    images = digits(0).images
-    mine = live_learner(make())
-    for _ in range(2):
-        assert "labels are at most 2 here; got 4" in complaint(
-            lambda: mine.observe(images[:2], [1, 4])
-        )
-        mine.observe(images[:3], [0, 1, 2])
-    assert mine.classes == (0, 1, 2)
-    assert mine.num_samples == 6
-
-
-def test_to_be_kept_changes_nothing_about_an_ordinary_network() -> None:
+def test_a_live_learner_changes_nothing_about_an_ordinary_network() -> None:
     network = small_network(3)
     mine = live_learner(network)
     chance = torch.get_rng_state()
-    mine.observe(digits(0).images[:3], [0, 1, 2])
+    mine.observe(STABLE.images[:3], [0, 1, 2])
     assert torch.equal(torch.get_rng_state(), chance)
     layers = [vars(each) for each in engine_of(mine).learner.network.modules()]
     more = [

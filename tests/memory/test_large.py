@@ -61,18 +61,18 @@ def drawn(memory: ReplayBuffer, count: int) -> list[Any]:
 
 def history(policy: str) -> list[Any]:
     """Everything a memory says in the course of filling, drawing, dropping, putting and saving."""
-    memory, said = ReplayBuffer(CAPACITY, policy=POLICIES[policy](), seed=0), list[Any]()
+    memory, results = ReplayBuffer(CAPACITY, policy=POLICIES[policy](), seed=0), list[Any]()
     for start in range(0, 300, 25):
         batch = samples(start, 25)
         memory.offer(batch, logits(batch))
-        said += [drawn(memory, 7), drawn(memory, 50)]
-    said += [memory.drop(1), vars(memory.samples_of(0))]
+        results += [drawn(memory, 7), drawn(memory, 50)]
+    results += [memory.drop(1), vars(memory.samples_of(0))]
     fresh = samples(1000, memory.free)
     memory.put(fresh, logits(fresh))
     state = memory.state_dict()
     other = ReplayBuffer(CAPACITY, policy=POLICIES[policy](), seed=1)
     other.load_state_dict(state)
-    return [*said, state, drawn(other, 50), drawn(memory, 50)]
+    return [*results, state, drawn(other, 50), drawn(memory, 50)]
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -43,24 +43,13 @@ def test_widening_adds_zeros_and_leaves_all_else_as_it_was() -> None:
         assert stored.extras["maps"].shape == (5, 2, 2)
 
 
-def test_samples_that_come_after_widening_have_the_new_width() -> None:
-    memory, samples = filled(2)
-    memory.widen(3)
-    more = Samples(
-        images=samples.images[:2],
-        labels=samples.labels[:2],
-        ids=samples.ids[:2] + 50,
-        concepts=samples.ids[:2],
-    )
-    extras = {"logits": torch.ones(2, 3), "age": more.ids, "maps": torch.ones(2, 2, 2)}
-    memory.put(more, extras)
-    assert len(memory) == 7
-
-
-def test_nothing_gets_narrower() -> None:
-    memory, _ = filled(3)
-    memory.widen(2)
-    assert memory.sample(1).extras["logits"].shape == (1, 3)
+def test_samples_that_are_vectors_stay_as_they_are() -> None:
+    memory, ids = ReplayBuffer(4), torch.arange(3)
+    vectors = Samples(images=torch.ones(3, 2), labels=ids, ids=ids, concepts=ids)
+    memory.offer(vectors, {"logits": torch.zeros(3, 3)})
+    memory.widen(5)
+    assert memory.samples_of(1).images.shape == (1, 2)
+    assert memory.sample(1).extras["logits"].shape == (1, 5)
 
 
 def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
@@ -71,12 +60,6 @@ def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
     one, other = memory.sample(5), loaded.sample(5)
     assert torch.equal(one.extras["logits"], other.extras["logits"])
     assert torch.equal(one.samples.ids, other.samples.ids)
-
-
-def test_an_empty_memory_can_be_widened() -> None:
-    memory = ReplayBuffer(4, policy=Reservoir(), seed=0)
-    memory.widen(7)
-    assert len(memory) == 0
 
 
 def test_widening_that_finds_no_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from bench_tools import context, verdicts
 from same_state import same
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.adapt import Realign
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer
 from driftwise.memory.policies import Reservoir
 from driftwise.methods import ER, Method
 from driftwise.models.head import find_head
-from driftwise.protocols import Choose
 from driftwise.types import Samples
 
 CLASSES = 5
@@ -192,14 +189,14 @@ def slow_cross_entropy(
     return total / len(logits)
 
 
-def slow_distance(said: Tensor, target: Tensor) -> Tensor:
+def slow_distance(outputs: Tensor, target: Tensor) -> Tensor:
     """Mean over samples and classes of the squared difference."""
-    assert said.shape == target.shape
+    assert outputs.shape == target.shape
     total = torch.zeros(())
-    for i in range(said.shape[0]):
-        for j in range(said.shape[1]):
-            total = total + (said[i, j] - target[i, j]) ** 2
-    return total / said.numel()
+    for i in range(outputs.shape[0]):
+        for j in range(outputs.shape[1]):
+            total = total + (outputs[i, j] - target[i, j]) ** 2
+    return total / outputs.numel()
 
 
 def stream_alone(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
@@ -286,47 +283,3 @@ def two_tasks_and_a_restart() -> list[Move]:
         observing(9, 0, 4),
         observing(10, 1, 0, 1),  # only old ones
     ]
-
-
-class Granted:
-    """Grants fresh samples of a class, and remembers them."""
-
-    def __init__(self) -> None:
-        self.samples: list[Samples] = []
-
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
-        del choose
-        assert count is not None
-        self.samples.append(labelled(900 + label, *[label] * count))
-        return self.samples[-1]
-
-    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
-        return dict(wanted)
-
-    def unlabelled(self) -> Samples:
-        raise NotImplementedError
-
-
-def assert_realignment_asks_the_network_as_it_is(learner: Learner) -> None:
-    """Fresh samples get the logits that the network gives now; nothing else is touched."""
-    play_tasks(learner, (0, 1), (2,))
-    before = state_of(learner)
-    samples, logits = all_stored(learner.buffer)
-    held = int((samples.labels == 1).sum())
-    assert held >= 2
-    granted = Granted()
-    result = Realign().adapt(verdicts([1]), context(learner.buffer, granted, learner.annotate))
-    assert result.renewed == (1,)
-    assert [len(each) for each in granted.samples] == [held]
-    after = state_of(learner)
-    assert same({**after, "memory": None}, {**before, "memory": None})
-
-    samples_now, logits_now = all_stored(learner.buffer)
-    kept = samples.labels != 1
-    assert torch.equal(
-        samples_now.ids, torch.cat([granted.samples[0].ids, samples.ids[kept]]).sort()[0]
-    )
-    fresh = samples_now.labels == 1
-    assert torch.equal(logits_now[~fresh], logits[kept])
-    said = slow_logits(tiny(learner.network).eval(), as_floats(granted.samples[0])).detach()
-    torch.testing.assert_close(logits_now[fresh], said, rtol=1e-4, atol=1e-6)

@@ -15,7 +15,6 @@ from same_state import same
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import driftwise
 from driftwise.config.registry import CATALOGUE
 from driftwise.methods import ER, Method
 from driftwise.models.inputs import to_input
@@ -33,26 +32,6 @@ def agem() -> Iterator[Any]:
     spec.loader.exec_module(module)
     yield module
     del sys.modules["agem"]
-
-
-def test_the_projection_is_as_defined(agem: Any) -> None:
-    torch.manual_seed(0)
-    sides = set()
-    for _ in range(20):
-        gradient = [torch.randn(3, 4), torch.randn(5)]
-        reference = [torch.randn(3, 4), torch.randn(5)]
-        g = torch.cat([each.reshape(-1) for each in gradient]).double()
-        r = torch.cat([each.reshape(-1) for each in reference]).double()
-        before = [each.clone() for each in gradient]
-        agem.project(gradient, reference)
-        sides.add(bool(g @ r >= 0))
-        if g @ r >= 0:
-            assert same(gradient, before)
-        else:
-            now = torch.cat([each.reshape(-1) for each in gradient]).double()
-            torch.testing.assert_close(now, g - (g @ r) / (r @ r) * r, rtol=1e-5, atol=1e-6)
-            assert abs(float(now @ r)) < 1e-5
-    assert sides == {True, False}
 
 
 def gradients(network: nn.Module, samples: Any) -> torch.Tensor:
@@ -88,43 +67,6 @@ def test_a_step_moves_along_the_projected_gradient(agem: Any) -> None:
         learner.observe(samples)
         torch.testing.assert_close(flat(learner.network), before - LR * g, rtol=1e-4, atol=1e-6)
     assert bent
-
-
-@pytest.mark.parametrize("how", [{"bf16": True}, {"compiled_samples": (5, MINIBATCH)}], ids=str)
-def test_gradients_are_shaped_under_every_way_of_making_steps(
-    agem: Any, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compile_with = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda f, **more: compile_with(f, backend="eager", **more)
-    )
-    projected: list[int] = []
-    project = agem.project
-
-    def noting(gradient: Any, reference: Any) -> None:
-        assert all(each.dtype == torch.float32 for each in (*gradient, *reference))
-        assert any(each.abs().sum() > 0 for each in reference)
-        projected.append(len(gradient))
-        project(gradient, reference)
-
-    monkeypatch.setattr(agem, "project", noting)
-    learner = make_learner(agem.AGEM(samples=MINIBATCH), capacity=20, **how)
-    for step in range(4):
-        learner.observe(batch(step))
-    assert projected == [len(list(learner.network.parameters()))] * len(projected)
-    assert projected
-
-
-def test_it_runs_by_name_with_its_option(
-    agem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = {"method": {"samples": 20}}
-    config = driftwise.RunConfig(
-        method="agem:AGEM", options=options, epochs=1, tasks=((0, 1), (2, 3)), max_per_class=40
-    )
-    result = driftwise.run(config, tmp_path / "run")
-    assert result["config"]["options"]["method"] == {"samples": 20}
-    assert result["gradient_steps"] > 0
 
 
 class Scales(ER):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from driftwise import rng
 from driftwise.methods import ER, DERpp, Method
-from driftwise.models.augment import Augmentation, augment
+from driftwise.models.inputs import Augmentation, augment
 from driftwise.types import Samples
 
 KINDS: tuple[Augmentation, ...] = get_args(Augmentation)
@@ -76,14 +76,6 @@ def test_every_sample_is_shifted_and_mirrored_as_named_and_nothing_else(how: Aug
         assert any(down != right for down, right, _ in found), "both directions of their own"
 
 
-@pytest.mark.parametrize(("height", "margin"), [(8, 1), (15, 1), (32, 4), (7, 0)])
-def test_a_shift_reaches_an_eighth_of_the_height(height: int, margin: int) -> None:
-    x = torch.ones(300, 1, height, height)
-    seen = augment(x, "crop", generator())
-    black = (seen == 0).all(dim=3).sum(dim=2).max(), (seen == 0).all(dim=2).sum(dim=2).max()
-    assert [int(each) for each in black] == [margin, margin]
-
-
 def test_shifts_and_mirrorings_are_all_equally_likely() -> None:
     samples = 4000
     x = torch.zeros(samples, 1, 8, 8)
@@ -102,29 +94,6 @@ def test_shifts_and_mirrorings_are_all_equally_likely() -> None:
         chance = (2 if place % 8 in (3, 4) else 1) / 18
         sigma = (samples * chance * (1 - chance)) ** 0.5
         assert abs(int(places[place]) - samples * chance) < 4 * sigma
-
-
-def test_samples_have_chances_of_their_own() -> None:
-    x = make_images(1).expand(50, -1, -1, -1).contiguous()
-    seen = augment(x, "crop-flip", generator())
-    assert len(torch.unique(seen, dim=0)) > 20
-
-
-@pytest.mark.parametrize("how", KINDS)
-def test_the_generator_is_the_only_randomness(how: Augmentation) -> None:
-    x = make_images(20)
-    before, untouched = torch.get_rng_state(), x.clone()
-    first = augment(x, how, generator(1))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(x, untouched)
-    with torch.random.fork_rng():
-        torch.rand(5)
-        assert torch.equal(augment(x, how, generator(1)), first)
-    if how != "none":
-        assert not torch.equal(augment(x, how, generator(2)), first)
-        going_on = generator(1)
-        augment(x, how, going_on)
-        assert not torch.equal(augment(x, how, going_on), first)
 
 
 @pytest.mark.parametrize("how", KINDS)
@@ -188,19 +157,6 @@ def test_stream_samples_and_drawn_ones_are_augmented_each_time_they_are_seen(
     assert {flipped for _, flipped in replayed} == {True, False}
 
 
-def test_without_augmentation_samples_are_seen_as_they_are() -> None:
-    samples = batch(0, samples=6)
-    (x,) = seen_by("none", [samples], ER())
-    assert torch.equal(x, as_floats(samples))
-
-
-def test_the_memory_keeps_samples_as_they_came() -> None:
-    learner = make_learner(augmentation="crop-flip", capacity=100)
-    learner.observe(batch(0))
-    stored = learner.buffer.sample(5).samples
-    assert torch.equal(stored.images[stored.ids.argsort()], batch(0).images)
-
-
 def test_predictions_are_made_on_samples_as_they_are() -> None:
     learner = make_learner(augmentation="crop-flip")
     learner.observe(batch(0))
@@ -217,14 +173,3 @@ def test_a_pause_keeps_the_augmentations_to_come() -> None:
     assert_pauses_change_nothing(
         lambda: make_learner(augmentation="flip"), two_tasks_and_a_restart()
     )
-
-
-def test_a_seed_decides_what_is_mirrored() -> None:
-    losses = {
-        seed: [
-            make_learner(augmentation="flip", seed=seed).observe(batch(0, samples=30)).loss
-            for _ in range(2)
-        ]
-        for seed in (0, 1)
-    }
-    assert losses[0][0] == losses[0][1] != losses[1][0] == losses[1][1]

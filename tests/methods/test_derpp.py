@@ -10,8 +10,6 @@ from learn_builders import (
     TinyNet,
     all_stored,
     as_floats,
-    assert_pauses_change_nothing,
-    assert_realignment_asks_the_network_as_it_is,
     assert_step_is,
     batch,
     labelled,
@@ -21,7 +19,6 @@ from learn_builders import (
     slow_logits,
     stream_alone,
     tiny,
-    two_tasks_and_a_restart,
 )
 from torch import Tensor
 
@@ -59,8 +56,8 @@ def test_a_step_is_the_stream_and_two_draws_in_forwards_of_their_own(
 def at_once(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
     """Stream and one draw in one forward, the draw for its logits and for its labels."""
     drawn = memory.sample(MINIBATCH)
-    said = slow_logits(net, torch.cat([as_floats(samples), as_floats(drawn.samples)]))
-    logits, again = said[: len(samples)], said[len(samples) :]
+    outputs = slow_logits(net, torch.cat([as_floats(samples), as_floats(drawn.samples)]))
+    logits, again = outputs[: len(samples)], outputs[len(samples) :]
     loss = slow_cross_entropy(logits, samples.labels)
     loss = loss + 0.2 * slow_distance(again, drawn.extras["logits"])
     return loss + 0.5 * slow_cross_entropy(again, drawn.samples.labels)
@@ -115,26 +112,16 @@ def test_the_two_draws_of_a_step_are_independent() -> None:
     assert abs(shared - 0.8 * steps) < 4 * (0.539 * steps) ** 0.5
 
 
-def test_samples_are_kept_with_what_the_network_said_while_training_before_it_moved() -> None:
+def test_samples_are_kept_with_the_logits_of_the_network_while_training_before_it_moved() -> None:
     learner = make_learner(DERpp(), capacity=100)
-    said: list[Tensor] = []
+    outputs: list[Tensor] = []
     for number in range(3):
         samples = batch(number)
-        said.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
+        outputs.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
         learner.observe(samples)
     moved = slow_logits(tiny(learner.network).train(), as_floats(batch(2))).detach()
     samples, logits = all_stored(learner.buffer)
     assert samples.ids.tolist() == [100 * number + i for number in range(3) for i in range(5)]
-    torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits, torch.cat(outputs), rtol=1e-4, atol=1e-5)
     assert float((logits[-5:] - moved).abs().max()) > 1e-2
     assert not logits.requires_grad
-
-
-def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
-    learner = make_learner(DERpp(), capacity=12)
-    assert_realignment_asks_the_network_as_it_is(learner)
-    assert_step_is(learner, batch(5), dark(0.2, 0.5))
-
-
-def test_a_pause_anywhere_changes_nothing() -> None:
-    assert_pauses_change_nothing(lambda: make_learner(DERpp()), two_tasks_and_a_restart())

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import torch
 from learn_builders import CLASSES, LR, batch, labelled, make_learner, make_network
-from run_tools import complaint
 from same_state import same
 from torch import Tensor, nn
 
 from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Method
-from driftwise.models.growth import grow_head, grow_optimiser
-from driftwise.models.head import find_head, growing_head_of, head_of, padded
+from driftwise.models.head import (
+    find_head,
+    grow_head,
+    grow_optimiser,
+    growing_head_of,
+)
 
 METHODS: dict[str, Any] = {
     "er": ER,
@@ -71,42 +74,6 @@ class Noisy(nn.Module):
         return logits + torch.rand_like(logits)
 
 
-@pytest.mark.parametrize("last", ["aux", "body"])
-def test_the_head_is_found_by_what_it_does_and_copies_know_it_too(last: str) -> None:
-    network = Branched(last=last)
-    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
-    find_head(network, x)
-    for each in (network, copy.deepcopy(network), nn.Sequential(copy.deepcopy(network))):
-        inner = each if isinstance(each, Branched) else each[0]
-        assert head_of(each) is inner.head
-        before = each.eval()(x)
-        grow_head(each, 5)
-        assert_same_but_for_rounding(each(x)[:, :3], before)
-        assert not each(x)[:, 3:].any()
-        assert head_of(each) is inner.head
-    find_head(network, x)
-    assert head_of(network) is network.head, "what has grown may be looked at again"
-
-
-def test_a_network_whose_outputs_no_linear_layer_makes_alone_has_no_head() -> None:
-    network = Noisy()
-    find_head(network, torch.zeros(2, 6))
-    for each in (network, copy.deepcopy(network)):
-        assert head_of(each) is None
-        assert "cannot take on new classes" in complaint(lambda: grow_head(each, 5))  # noqa: B023
-
-
-@pytest.mark.parametrize("make", [lambda: Branched(last="aux"), Noisy])
-def test_looking_for_the_head_leaves_the_network_and_chance_as_they_were(make: Any) -> None:
-    network = make().train()
-    weights, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
-    find_head(network, torch.ones(2, 6))
-    assert same(network.state_dict(), weights)
-    assert torch.equal(torch.get_rng_state(), chance)
-    assert all(module.training for module in network.modules())
-    assert not any(module._forward_hooks for module in network.modules())
-
-
 @pytest.mark.parametrize("bias", [True, False])
 def test_new_outputs_begin_at_zero_and_the_weights_of_old_ones_stay(bias: bool) -> None:
     body, head = nn.Linear(6, 5).requires_grad_(False), nn.Linear(5, 3, bias=bias)
@@ -128,15 +95,15 @@ def test_new_outputs_begin_at_zero_and_the_weights_of_old_ones_stay(bias: bool) 
 def test_right_after_growing_old_classes_are_answered_and_predicted_as_before(method: str) -> None:
     learner = two_tasks(METHODS[method]())
     asked = batch(9, samples=7).images
-    before = [learner._ask(network, asked) for network in learner.networks]
-    said = learner.logits(asked)
+    before = [learner._evaluate(network, asked) for network in learner.networks]
+    outputs = learner.logits(asked)
     learner.grow(GROWN)
     for network, was in zip(learner.networks, before, strict=True):
-        now = learner._ask(network, asked)
+        now = learner._evaluate(network, asked)
         assert_same_but_for_rounding(now[:, :CLASSES], was)
         assert torch.equal(now[:, :CLASSES].argmax(dim=1), was.argmax(dim=1))
         assert not now[:, CLASSES:].any()
-    assert_same_but_for_rounding(learner.logits(asked)[:, :CLASSES], said)
+    assert_same_but_for_rounding(learner.logits(asked)[:, :CLASSES], outputs)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -149,26 +116,6 @@ def test_what_has_grown_goes_on_learning_old_classes_and_new(method: str) -> Non
     assert logits.shape == (4, GROWN)
     assert learner.network.head.weight.grad is not None
     assert learner.buffer.counts().get(7, 0) > 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_room_for_new_classes_may_be_made_before_they_come(method: str) -> None:
-    learner = two_tasks(METHODS[method]())
-    learner.observe(labelled(50, 2, 1, 2))
-    learner.grow(GROWN)
-    learner.observe(labelled(51, 2, 1, 2))
-    assert learner.logits(batch(9).images).shape[1] == GROWN
-
-
-@pytest.mark.parametrize("method", ["der++", "ser"])
-def test_logits_kept_in_memory_are_widened_by_zeros(method: str) -> None:
-    learner = two_tasks(METHODS[method]())
-    before = copy.deepcopy(learner.buffer).sample(6)
-    learner.grow(GROWN)
-    after = copy.deepcopy(learner.buffer).sample(6)
-    assert torch.equal(after.samples.ids, before.samples.ids)
-    assert torch.equal(after.extras["logits"][:, :CLASSES], before.extras["logits"])
-    assert not after.extras["logits"][:, CLASSES:].any()
 
 
 @pytest.mark.parametrize("kind", ["momentum", "adam"])
@@ -230,7 +177,3 @@ def test_a_grown_network_made_anew_has_as_many_outputs() -> None:
     learner.grow(GROWN)
     learner.restart()
     assert learner.logits(batch(1).images).shape[1] == GROWN
-
-
-def test_padding_adds_zeros_behind() -> None:
-    assert padded(torch.tensor([[1.0, 2.0]]), 3).tolist() == [[1, 2], [0, 0], [0, 0]]

@@ -8,19 +8,18 @@ import pytest
 import torch
 from learn_builders import (
     CLASSES,
-    assert_pauses_change_nothing,
     batch,
     labelled,
     make_learner,
     play_tasks,
-    two_tasks_and_a_restart,
 )
 from same_state import same
 from torch import Tensor, nn
 
 from driftwise.learner import Learner
 from driftwise.methods import SER
-from driftwise.methods.logit_cache import LogitCache, SampleKeys
+from driftwise.methods.base import SampleKeys
+from driftwise.methods.ser import LogitCache
 from driftwise.models.head import find_head
 from driftwise.types import Samples
 
@@ -53,35 +52,10 @@ def test_logits_are_found_by_sample_in_any_order() -> None:
     ]
 
 
-def test_a_sample_of_another_concept_is_computed_again() -> None:
-    cache = LogitCache()
-    cache.lookup(keys_of((5, 0), (1, 0)), lambda: answers(50, 10))
-    assert cache.lookup(keys_of((5, 2), (1, 0)), lambda: answers(52, 10)).tolist() == [[52], [10]]
-    assert cache.lookup(keys_of((5, 2)), never).tolist() == [[52]]
-    assert cache.lookup(keys_of((5, 0)), never).tolist() == [[50]]
-
-
-def test_a_missing_sample_is_computed() -> None:
-    cache = LogitCache()
-    cache.lookup(keys_of((5, 0)), lambda: answers(50))
-    for missing in (3, 6, 1000):
-        found = cache.lookup(keys_of((5, 0), (missing, 0)), lambda: answers(50, 1))
-        assert found.tolist() == [[50], [1]]
-
-
 def test_one_sample_may_come_in_two_concepts_at_once() -> None:
     cache = LogitCache()
     cache.lookup(keys_of((5, 0), (5, 3)), lambda: answers(50, 53))
     assert cache.lookup(keys_of((5, 3), (5, 0)), never).tolist() == [[53], [50]]
-
-
-def test_a_batch_of_known_and_unknown_samples_keeps_the_unknown_ones() -> None:
-    cache = LogitCache()
-    for _ in range(100):
-        for concept in (0, 1):
-            cache.lookup(keys_of((5, concept), (1, concept)), lambda: answers(50, 10))
-    cache.lookup(keys_of((5, 0), (2, 0)), lambda: answers(50, 20))
-    assert len(cache.state_dict()["answers"]) == 5
 
 
 def test_of_samples_that_come_twice_the_last_answer_stands_also_after_loading() -> None:
@@ -93,24 +67,6 @@ def test_of_samples_that_come_twice_the_last_answer_stands_also_after_loading() 
     once = SampleKeys(ids[:4000], keys.concepts[:4000])
     for each in (cache, twin):
         assert torch.equal(each.lookup(once, never)[:, 0], torch.arange(8000.0, 12000.0))
-
-
-def test_the_cache_holds_copies() -> None:
-    cache, keys = LogitCache(), keys_of((5, 0), (1, 0))
-    logits = answers(50, 10)
-    cache.lookup(keys, lambda: logits)
-    for mine in (*keys, logits):
-        mine.fill_(3)
-    assert cache.lookup(keys_of((5, 0), (1, 0)), never).tolist() == [[50], [10]]
-
-
-def test_answers_are_taken_up_on_the_device_of_the_network() -> None:
-    cache, twin = LogitCache(), LogitCache()
-    cache.lookup(keys_of((5, 0)), lambda: answers(50))
-    twin.load_state_dict(cache.state_dict(), torch.device("meta"))
-    assert twin.lookup(keys_of((5, 0)), never).is_meta
-    assert twin.lookup(keys_of((7, 0)), lambda: torch.empty((1, 1), device="meta")).is_meta
-    assert twin.lookup(keys_of((7, 0), (5, 0)), never).is_meta
 
 
 def test_a_state_holds_everything_and_nothing_is_left_after_clearing() -> None:
@@ -178,21 +134,6 @@ def test_the_frozen_network_is_asked_in_the_first_epoch_only() -> None:
     assert asked == [len(samples) for samples in batches(1)]
 
 
-def test_a_task_of_one_epoch_keeps_nothing() -> None:
-    learner = learner_in_second_task()
-    asked = frozen_samples(learner)
-    learn(learner, epochs=1)
-    assert asked == [len(samples) for samples in batches(1)]
-    assert learner.method.state_dict()["kept"] == {}
-
-
-def test_augmented_images_are_asked_about_every_time() -> None:
-    learner = learner_in_second_task(augmentation="flip")
-    asked = frozen_samples(learner)
-    learn(learner)
-    assert len(asked) == EPOCHS * len(batches(1))
-
-
 def test_a_network_that_mixes_samples_is_asked_every_time() -> None:
     def make(attempt: int) -> nn.Module:
         network = make_plain(attempt)
@@ -215,16 +156,6 @@ def test_cached_logits_are_those_that_would_be_computed(monkeypatch: pytest.Monk
     learn(asking)
     for ours, others in zip(kept.network.parameters(), asking.network.parameters(), strict=True):
         torch.testing.assert_close(ours, others, rtol=1e-4, atol=1e-6)
-
-
-def test_the_next_task_starts_from_another_frozen_network() -> None:
-    learner = learner_in_second_task()
-    learn(learner)
-    learner.end_task()
-    learner.begin_task(())
-    asked = frozen_samples(learner)
-    learn(learner)
-    assert asked == [len(samples) for samples in batches(1)]
 
 
 def test_a_state_taken_within_an_epoch_goes_on_to_the_same_bits() -> None:
@@ -253,20 +184,3 @@ def test_a_head_that_grows_between_epochs_is_asked_again() -> None:
     learner.observe(labelled(20, 2, 3, 4))
     learner.observe(labelled(20, 2, 3, 4))
     assert asked == [3]
-
-
-def test_pauses_change_nothing() -> None:
-    assert_pauses_change_nothing(
-        lambda: make_learner(SER(), make=make_plain), two_tasks_and_a_restart()
-    )
-
-
-def test_after_a_task_nothing_is_kept_until_another_has_several_epochs() -> None:
-    learner = learner_in_second_task()
-    learn(learner)
-    learner.end_task()
-    asked = frozen_samples(learner)
-    for _ in range(2):
-        learner.observe(labelled(20, 2, 3, 4))
-    assert asked == [3, 3]
-    assert learner.method.state_dict()["kept"] == {}

@@ -20,7 +20,7 @@ from driftwise.methods import (
     Method,
 )
 from driftwise.methods.base import Inputs
-from driftwise.models.plain import treats_samples_independently
+from driftwise.models.layers import treats_samples_independently
 
 METHODS: dict[str, Callable[[], Method]] = {
     "er": ER,

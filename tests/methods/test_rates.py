@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-import itertools
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from driftwise.learning_rates import Rate, constant, cosine, steps
+from driftwise.learner import Rate, cosine_rate, step_rate
 
 
 def torchs_factors(
@@ -29,22 +24,13 @@ def factors_of(rate: Rate, epochs: int) -> list[float]:
     return [rate(epoch, epochs) for epoch in range(1, epochs + 1)]
 
 
-def test_a_constant_rate_is_the_full_one() -> None:
-    assert factors_of(constant, 7) == [1.0] * 7
-
-
 @pytest.mark.parametrize("milestones", [(35, 45), (1,), (), (3, 3), (2, 4, 49, 80)])
 @pytest.mark.parametrize("drop", [0.1, 0.5])
 def test_steps_are_torchs_multi_step_schedule(milestones: tuple[int, ...], drop: float) -> None:
     expected = torchs_factors(
         torch.optim.lr_scheduler.MultiStepLR, 50, milestones=milestones, gamma=drop
     )
-    assert factors_of(steps(milestones, drop), 50) == pytest.approx(expected)
-
-
-def test_published_steps_fall_after_epochs_35_and_45() -> None:
-    expected = [1.0] * 35 + [0.1] * 10 + [0.01] * 5
-    assert factors_of(steps((35, 45), 0.1), 50) == pytest.approx(expected)
+    assert factors_of(step_rate(milestones, drop), 50) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.01, 0.5, 1.0])
@@ -55,21 +41,4 @@ def test_a_cosine_is_torchs_annealing_over_the_epochs_of_the_task(
     expected = torchs_factors(
         torch.optim.lr_scheduler.CosineAnnealingLR, epochs, T_max=epochs, eta_min=floor
     )
-    assert factors_of(cosine(floor), epochs) == pytest.approx(expected)
-
-
-@given(floor=st.floats(0, 1), epochs=st.integers(1, 60))
-def test_a_cosine_falls_from_the_full_rate_and_stays_above_its_floor(
-    floor: float, epochs: int
-) -> None:
-    found = factors_of(cosine(floor), epochs)
-    assert found[0] == pytest.approx(1.0)
-    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(found))
-    assert min(found) >= floor - 1e-12
-    last = floor + (1 - floor) * (1 + math.cos(math.pi * (epochs - 1) / epochs)) / 2
-    assert found[-1] == pytest.approx(last)
-
-
-def test_every_task_begins_with_the_full_rate() -> None:
-    for rate in (constant, steps((1, 2), 0.1), cosine(0.01)):
-        assert [rate(1, epochs) for epochs in (1, 5, 50)] == pytest.approx([1.0] * 3)
+    assert factors_of(cosine_rate(floor), epochs) == pytest.approx(expected)

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from learn_builders import (
     MINIBATCH,
     Formula,
     TinyNet,
-    all_stored,
     as_floats,
-    assert_pauses_change_nothing,
-    assert_realignment_asks_the_network_as_it_is,
     assert_step_is,
     labelled,
     make_learner,
@@ -19,7 +15,6 @@ from learn_builders import (
     slow_logits,
     stream_alone,
     tiny,
-    two_tasks_and_a_restart,
     weights_of,
 )
 from same_state import same
@@ -38,8 +33,8 @@ def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> 
     """Stream and a draw as large, each near its own past; the frozen network in evaluation mode."""
 
     def formula(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Tensor:
-        said = slow_logits(net, as_floats(samples))
-        loss = slow_cross_entropy(said, samples.labels)
+        outputs = slow_logits(net, as_floats(samples))
+        loss = slow_cross_entropy(outputs, samples.labels)
         if len(memory):
             replay = memory.sample(len(samples))
             again = slow_logits(net, as_floats(replay.samples))
@@ -48,7 +43,7 @@ def strong(frozen: TinyNet | None, alpha: float = ALPHA, beta: float = BETA) -> 
         if frozen is not None:
             assert not frozen.training
             before = slow_logits(frozen, as_floats(samples)).detach()
-            loss = loss + beta * slow_distance(said, before)
+            loss = loss + beta * slow_distance(outputs, before)
         return loss
 
     return formula
@@ -137,23 +132,6 @@ def test_the_frozen_network_is_the_one_that_ended_the_task_and_never_moves() -> 
     assert not any(module.training for module in frozen.modules())
 
 
-def test_freezing_a_copy_leaves_the_trained_network_trainable() -> None:
-    learner = ser_learner()
-    play_tasks(learner, (0, 1))
-    learner.end_task()
-    assert all(parameter.requires_grad for parameter in learner.network.parameters())
-    assert learner.network.training
-
-
-def test_an_unannounced_task_freezes_the_network_as_the_one_before_left_it() -> None:
-    learner = ser_learner()
-    learner.observe(labelled(1, 0, 1))
-    learner.observe(labelled(2, 1, 0))
-    frozen = tiny(learner.network).eval()
-    assert_step_is(learner, labelled(3, 2, 0, 2), strong(frozen))
-    assert_step_is(learner, labelled(4, 2, 1, 2), strong(frozen))
-
-
 def test_an_empty_memory_leaves_the_frozen_network_alone_to_hold_on() -> None:
     learner = ser_learner()
     play_tasks(learner, (0, 1))
@@ -174,26 +152,3 @@ def test_a_restart_forgets_the_frozen_network_until_a_task_ends_and_goes_on_repl
     learner.end_task()
     learner.begin_task((4,))
     assert_step_is(learner, labelled(2, 4, 4), strong(frozen))
-
-
-def test_samples_are_kept_with_what_the_network_said_from_the_first_task_on() -> None:
-    learner = ser_learner(capacity=100)
-    said = []
-    for number, labels in enumerate([(0, 1, 0), (1, 1, 0), (2, 2, 1)]):
-        samples = labelled(number, *labels)
-        said.append(slow_logits(tiny(learner.network).train(), as_floats(samples)).detach())
-        learner.observe(samples)
-    _, logits = all_stored(learner.buffer)
-    torch.testing.assert_close(logits, torch.cat(said), rtol=1e-4, atol=1e-5)
-
-
-def test_realigned_samples_get_the_logits_of_the_network_as_it_is() -> None:
-    learner = ser_learner()
-    assert_realignment_asks_the_network_as_it_is(learner)
-    (frozen,) = learner.method.copies()
-    learner.begin_task((3,))
-    assert_step_is(learner, labelled(5, 3, 1, 3, 0), strong(tiny(frozen)))
-
-
-def test_a_pause_anywhere_changes_nothing() -> None:
-    assert_pauses_change_nothing(ser_learner, two_tasks_and_a_restart())

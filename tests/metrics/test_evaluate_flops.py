@@ -35,25 +35,40 @@ def conv_net() -> nn.Sequential:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(5 * 6 * 6, 2))
 
 
-def test_a_linear_layer_by_formula() -> None:
-    # Backward: the weights' gradient only, for nobody asks for the gradient of the input.
-    assert per_sample(nn.Linear(8, 4), (8,)) == FlopsPerSample(
-        forward=2 * 8 * 4, backward=2 * 8 * 4
-    )
+class Precise(nn.Module):
+    """Frozen, and in float64 inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 4).double().requires_grad_(False)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        return functional.linear(samples.double(), self.inner.weight, self.inner.bias).float()
 
 
-def test_a_hidden_layer_pays_for_the_gradient_of_its_input_too() -> None:
-    network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
-    first, second = 2 * 8 * 4, 2 * 4 * 3
-    cost = per_sample(network, (8,))
-    assert cost == FlopsPerSample(forward=first + second, backward=first + 2 * second)
+HIDDEN = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
+STRIDED = 2 * (3 * 3 * 3) * 5 * 3 * 3
 
 
-@pytest.mark.parametrize(("stride", "side"), [(1, 6), (2, 3)])
-def test_a_convolution_by_formula(stride: int, side: int) -> None:
-    network = nn.Conv2d(3, 5, kernel_size=3, stride=stride, padding=1)
-    flops = 2 * (3 * 3 * 3) * 5 * side * side
-    assert per_sample(network, (3, 6, 6)) == FlopsPerSample(forward=flops, backward=flops)
+@pytest.mark.parametrize(
+    ("network", "shape", "forward", "backward"),
+    [
+        # The gradient of the weights only: that of the input is not needed.
+        (nn.Linear(8, 4), (8,), 2 * 8 * 4, 2 * 8 * 4),
+        (nn.Linear(8, 4).requires_grad_(False), (8,), 64, 0),
+        # A hidden layer costs the gradient of its input, too.
+        (HIDDEN, (8,), 64 + 24, 64 + 2 * 24),
+        (nn.Conv2d(3, 5, 3, stride=2, padding=1), (3, 6, 6), STRIDED, STRIDED),
+        (Precise(), (8,), 64, 0),
+    ],
+)
+def test_flops_by_formula(
+    network: nn.Module, shape: tuple[int, ...], forward: int, backward: int
+) -> None:
+    expected = FlopsPerSample(forward=forward, backward=backward)
+    assert per_sample(network, shape) == expected
+    with torch.no_grad():
+        assert per_sample(network, shape) == expected
 
 
 def test_attention_is_counted() -> None:
@@ -66,31 +81,6 @@ def test_an_encoder_layer_costs_the_same_in_both_modes() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
     in_training = per_sample(layer.train(), (5, 8))
     assert per_sample(layer.eval().requires_grad_(False), (5, 8)).forward == in_training.forward > 0
-
-
-class Precise(nn.Module):
-    """Frozen, and in float64 inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(8, 4).double().requires_grad_(False)
-
-    def forward(self, samples: Tensor) -> Tensor:
-        return functional.linear(samples.double(), self.inner.weight, self.inner.bias).float()
-
-
-def test_a_network_is_measured_in_its_own_precision() -> None:
-    assert per_sample(Precise(), (8,)) == FlopsPerSample(forward=64, backward=0)
-
-
-def test_a_frozen_network_has_no_backward() -> None:
-    network = nn.Linear(8, 4).requires_grad_(False)
-    assert per_sample(network, (8,)) == FlopsPerSample(forward=64, backward=0)
-
-
-def test_measuring_works_where_gradients_are_off() -> None:
-    with torch.no_grad():
-        assert per_sample(nn.Linear(8, 4), (8,)).backward == 64
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -113,7 +103,7 @@ def test_measuring_leaves_network_and_randomness_bit_identical(training: bool) -
         assert torch.equal(grad, value)
 
 
-def test_a_watched_network_computes_bit_for_bit_what_it_would_have() -> None:
+def test_a_metered_network_computes_bit_for_bit_what_it_would_have() -> None:
     free = conv_net()
     monitored = copy.deepcopy(free)
     booked: list[int] = []
@@ -146,38 +136,21 @@ def test_calls_book_samples_times_cost_and_the_backward_only_when_learning() -> 
     assert booked == [5 * learning, 5 * cost.forward, 7 * cost.forward, cost.forward, 0]
 
 
-def test_flops_land_in_the_phase_of_the_call() -> None:
-    ledger, network = Ledger(), nn.Linear(8, 4)
-    FlopMeter(ledger.add_flops).watch(network, (8,))
-    with ledger.phase("train"):
-        network(torch.zeros(2, 8)).sum().backward()
-    with ledger.phase("evaluate"), torch.no_grad():
-        network(torch.zeros(3, 8))
-    assert ledger.flops == {"train": 2 * 128, "detect": 0, "adapt": 0, "evaluate": 3 * 64}
-
-
-def test_copies_of_a_watched_network_book_to_the_same_ledger() -> None:
+def test_copies_of_a_metered_network_count_in_the_same_ledger() -> None:
     ledger, network = Ledger(), nn.Linear(8, 4)
     meter = FlopMeter(ledger.add_flops)
     meter.watch(network, (8,))
+    second: list[int] = []
+    FlopMeter(second.append).watch(network, (8,))
     average = copy.deepcopy(network)
-    meter.watch(average, (8,))  # it is watched already: nothing may count twice
+    meter.watch(average, (8,))  # already metered: nothing may count twice
     meter.watch(network, (8,))
     assert ledger.flops["detect"] == 0
     with ledger.phase("detect"), torch.no_grad():
         average(torch.zeros(1, 8))
         network(torch.zeros(1, 8))
-    assert ledger.flops["detect"] == 2 * 64
-
-
-def test_two_meters_each_count_the_whole() -> None:
-    network = nn.Linear(8, 4)
-    first: list[int] = []
-    second: list[int] = []
-    FlopMeter(first.append).watch(network, (8,))
-    FlopMeter(second.append).watch(network, (8,))
-    network(torch.zeros(1, 8))
-    assert first == second == [128]
+    assert ledger.flops == {"train": 0, "detect": 2 * 64, "adapt": 0, "evaluate": 0}
+    assert second == [64, 64], "two meters count the whole each"
 
 
 def test_measuring_does_not_run_the_hooks_of_others() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from driftwise import metrics, rng
 from driftwise.errors import RunFailure
-from driftwise.metrics import Calibration, score
+from driftwise.metrics import score
 
 TASK_CLASSES = [[3, 0], [], [1, 5]]
 """three tasks; classes 2 and 4 of the head have not arrived"""
@@ -37,14 +37,14 @@ def test_scores_of_a_case_worked_out_by_hand() -> None:
     assert scores.task == 2
     assert scores.accuracy == (75.0, 50.0)
     assert scores.per_class == {0: 50.0, 1: 100.0, 2: 50.0}
-    # Sample 2 says class 2; told that it belongs to task 1 it falls back on 0 (a tie: the first wins).
+    # Sample 2 is predicted 2; within task 1 it falls back on 0 (a tie: the first wins).
     assert scores.accuracy_til == (100.0, 100.0)
     assert scores.per_class_f1 == {0: 50.0, 1: 100.0, 2: 50.0}
     assert scores.macro_f1 == pytest.approx(200 / 3)
     assert scores.confusion == ((0, 0, 1), (0, 2, 1), (1, 1, 2), (2, 0, 1), (2, 2, 1))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_f1_and_confusion_agree_with_sklearn(seed: int) -> None:
     logits, labels = random_tests(seed)
     scores = score(logits, labels, TASK_CLASSES, task=3)
@@ -58,14 +58,7 @@ def test_f1_and_confusion_agree_with_sklearn(seed: int) -> None:
     assert metrics.confusion_matrix(scores.confusion, 6) == expected.tolist()
 
 
-def test_macro_f1_counts_a_class_that_is_neither_present_nor_predicted_as_zero() -> None:
-    scores = score(one_hot_logits([0, 0], 3), torch.tensor([0, 0]), [[0, 1]], task=1)
-    expected = f1_score([0, 0], [0, 0], average="macro", labels=[0, 1], zero_division=0)
-    assert scores.macro_f1 == pytest.approx(100 * expected)
-    assert scores.per_class == {0: 100.0}
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_accuracies_agree_with_a_slow_literal_count(seed: int) -> None:
     logits, labels = random_tests(seed)
     scores = score(logits, labels, TASK_CLASSES, task=3)
@@ -103,7 +96,7 @@ def slow_calibration(logits: Tensor, labels: Tensor) -> tuple[float, list[int]]:
     return ece, [len(members) for members in bins]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_calibration_agrees_with_its_definition(seed: int) -> None:
     logits, labels = random_tests(seed)
     calibration = score(logits, labels, TASK_CLASSES, task=3).calibration
@@ -114,15 +107,6 @@ def test_calibration_agrees_with_its_definition(seed: int) -> None:
         confidence = calibration.confidence[number]
         assert (confidence is None) == (calibration.accuracy[number] is None) == (count == 0)
         assert confidence is None or number / 15 < confidence <= (number + 1) / 15
-
-
-def test_a_network_that_is_sure_and_right_is_calibrated() -> None:
-    logits = 1000.0 * torch.eye(3)
-    calibration = score(logits, torch.arange(3), [[0, 1, 2]], task=1).calibration
-    empty = (None,) * 14
-    assert calibration == Calibration(
-        ece=0.0, confidence=(*empty, 1.0), accuracy=(*empty, 1.0), count=(*[0] * 14, 3)
-    )
 
 
 def test_without_samples_or_classes_the_answer_is_none_and_never_nan() -> None:
@@ -139,15 +123,11 @@ def test_scores_survive_a_round_trip_through_strict_json() -> None:
     plain = score(logits, labels, TASK_CLASSES, task=3).to_json()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert set(plain["per_class"]) == {"0", "1", "3", "5"}
-
-
-def test_scoring_leaves_its_inputs_alone() -> None:
-    logits, labels = random_tests(0)
-    before = logits.clone(), labels.clone()
-    score(logits.requires_grad_(), labels, TASK_CLASSES, task=3)
-    assert torch.equal(logits, before[0])
-    assert torch.equal(labels, before[1])
-    assert logits.grad is None
+    before = logits.clone()
+    assert score(logits.requires_grad_(), labels, TASK_CLASSES, task=3).to_json() == plain
+    assert torch.equal(logits, before), "the inputs are left alone"
+    absent = score(one_hot_logits([0, 0], 3), torch.tensor([0, 0]), [[0, 1]], task=1)
+    assert (absent.per_class, absent.macro_f1) == ({0: 100.0}, 50.0)
 
 
 def test_masked_logits_are_scored_and_broken_ones_stop_the_run() -> None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
-from driftwise.models.encode import encode
 from driftwise.models.head import (
+    encode,
     find_head,
     growing_head_of,
     has_features,
@@ -22,7 +22,7 @@ from driftwise.models.head import (
     num_outputs,
     with_features,
 )
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared
 
 X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 MAPS = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -126,10 +126,10 @@ def test_the_head_is_the_layer_that_makes_the_outputs(kind: str, wrapped: str) -
     assert (growing_head_of(outer) is not None) is grows
     read: list[Tensor] = []
     head(network).register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
-    said = encode(outer.eval(), X)
+    outputs = encode(outer.eval(), X)
     features = read[-1] if read[-1].ndim == 2 else read[-1].mean(dim=1)
-    assert torch.equal(said.features, features)
-    assert torch.equal(said.logits, outer(X))
+    assert torch.equal(outputs.features, features)
+    assert torch.equal(outputs.logits, outer(X))
 
 
 def test_of_a_head_listed_first_the_features_are_not_the_raw_input() -> None:
@@ -173,7 +173,7 @@ HEADLESS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("kind", HEADLESS)
-def test_a_network_without_a_head_is_refused_and_told_what_to_do(kind: str) -> None:
+def test_a_network_without_a_head_is_refused_and_with_what_to_do(kind: str) -> None:
     network = HEADLESS[kind]()
     find_head(network, X)
     assert head_of(network) is None
@@ -189,9 +189,9 @@ def test_features_can_be_given(features: Any, wrapped: bool) -> None:
     network = with_features(bare, features).eval()
     find_head(network, X)
     outer = copy.deepcopy(nn.Sequential(network)) if wrapped else network
-    said = encode(outer, X)
-    assert torch.equal(said.features, network.get_submodule("body")(X))
-    assert torch.equal(said.logits, bare(X))
+    outputs = encode(outer, X)
+    assert torch.equal(outputs.features, network.get_submodule("body")(X))
+    assert torch.equal(outputs.logits, bare(X))
     assert not has_features(bare), "the network that was given stays as it was"
 
 

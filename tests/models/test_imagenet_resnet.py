@@ -10,12 +10,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from run_tools import complaint
 from safetensors.torch import save_file
-from test_models import layers, make_images, num_parameters
-from test_resnet import Layer, conv, relu, shortcut
+from test_models import make_images
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.metrics import per_sample
 from driftwise.models.imagenet_resnet import (
     ImageNetResNet18,
     digest_of,
@@ -70,61 +68,14 @@ def literal(weights: Weights, x: Tensor) -> Tensor:
     return F.linear(x.mean(dim=(2, 3)), weights["fc.weight"], weights["fc.bias"])
 
 
-def test_resnet18_for_imagenet_layer_by_layer() -> None:
-    def block(channels_in: int, channels: int, size: int) -> list[Layer]:
-        return [
-            *conv(channels_in, channels, size, kernel=3),
-            relu(channels, size),
-            *conv(channels, channels, size, kernel=3),
-            *shortcut(channels_in, channels, size),
-        ]
-
-    network = ImageNetResNet18()
-    assert num_parameters(network) == 11_689_512
-    assert layers(network, (3, 224, 224)) == [
-        ("Conv2d", (64, 112, 112), 9_408),
-        ("BatchNorm2d", (64, 112, 112), 128),
-        ("ReLU", (64, 112, 112), 0),
-        ("MaxPool2d", (64, 56, 56), 0),
-        *block(64, 64, 56),
-        *block(64, 64, 56),
-        *block(64, 128, 28),
-        *block(128, 128, 28),
-        *block(128, 256, 14),
-        *block(256, 256, 14),
-        *block(256, 512, 7),
-        *block(512, 512, 7),
-        ("Linear", (1000,), 513_000),
-    ]
-
-
-def test_it_costs_the_published_1_81_billion_multiplications() -> None:
-    # 224 -> 112: the stem; 56, 28, 14, 7: four convolutions each, of equal cost but for the first
-    # of a stage, which reads half the maps; three 1x1 shortcuts; the head.
-    stem = 112**2 * 64 * 3 * 7**2
-    stage = 56**2 * 64**2 * 9
-    first, other = 4 * stage, 3 * stage + stage // 2
-    shortcuts = 3 * (28**2 * 128 * 64)
-    assert (stem + first + 3 * other + shortcuts + 512 * 1000) * 2 == 3_628_146_688
-    network = ImageNetResNet18().requires_grad_(False)
-    assert per_sample(network, (3, 224, 224)).forward == 3_628_146_688
-
-
 def test_it_says_what_the_literal_version_says_with_the_weights_of_a_file(
     weights: Weights, file: Path
 ) -> None:
     x = make_images(2, 3, 64, 64)
     with torch.no_grad():
-        said = read_resnet18(file).eval()(x)
-        assert torch.allclose(said, literal(weights, x), atol=1e-4)
-    assert said.std() > 0.01, "else anything would be close"
-
-
-def test_reading_draws_nothing_from_the_global_generator(file: Path) -> None:
-    before = torch.get_rng_state()
-    network = read_resnet18(file)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert not any(tensor.is_meta for tensor in network.state_dict().values())
+        logits = read_resnet18(file).eval()(x)
+        assert torch.allclose(logits, literal(weights, x), atol=1e-4)
+    assert logits.std() > 0.01, "else anything would be close"
 
 
 def test_the_digest_goes_by_the_weights_and_not_by_their_file(
@@ -152,18 +103,18 @@ MISTAKES: dict[str, Callable[[Weights], Weights]] = {
 }
 
 
-@pytest.mark.parametrize("said", MISTAKES)
+@pytest.mark.parametrize("message", MISTAKES)
 def test_weights_of_something_else_are_refused_in_one_line(
-    said: str, weights: Weights, tmp_path: Path
+    message: str, weights: Weights, tmp_path: Path
 ) -> None:
     path = tmp_path / "resnet18.safetensors"
-    save_file(MISTAKES[said](weights), path)
+    save_file(MISTAKES[message](weights), path)
     line = complaint(lambda: read_resnet18(path))
-    assert said in line
+    assert message in line
     assert str(path) in line
 
 
-def test_a_file_that_is_cut_off_or_of_another_kind_or_missing_is_told_in_one_line(
+def test_a_file_that_is_cut_off_or_of_another_kind_or_missing_is_reported_in_one_line(
     file: Path, tmp_path: Path
 ) -> None:
     damaged = tmp_path / "resnet18.safetensors"

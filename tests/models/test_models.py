@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.models import MLP, ResNet18, ResNet152, SmallCNN, ViT, seeded
+from driftwise.models import MLP, Bottleneck, ResNet, ResNet18, SmallCNN, ViT, seeded
 from driftwise.models.cnn import CNNOptions
 from driftwise.models.mlp import MLPOptions
 from driftwise.models.resnet import ResNetOptions
@@ -28,13 +28,18 @@ class Network(Protocol):
     def state_dict(self) -> dict[str, Tensor]: ...
 
 
+class Bottlenecks(ResNet):
+    block = Bottleneck
+    depths = (1, 1, 2, 1)
+
+
 Build = Callable[[tuple[int, int, int]], Network]
 
 NETWORKS: dict[str, Build] = {
     "mlp": lambda shape: MLP(input_shape=shape, num_classes=7, hidden=(12, 9)),
     "cnn": lambda shape: SmallCNN(input_shape=shape, num_classes=7, width=4),
     "resnet18": lambda shape: ResNet18(input_shape=shape, num_classes=7, width=4),
-    "resnet152": lambda shape: ResNet152(input_shape=shape, num_classes=7, width=2),
+    "bottlenecks": lambda shape: Bottlenecks(input_shape=shape, num_classes=7, width=2),
     # Patches of one pixel fit every image.
     "vit": lambda shape: ViT(
         input_shape=shape, num_classes=7, patch_size=1, dim=12, depth=2, heads=3
@@ -136,12 +141,6 @@ def test_every_network_can_learn_from_a_single_sample(build: Build, size: int) -
     assert torch.isfinite(gradient).all()
 
 
-def test_no_samples_give_no_logits(build: Build) -> None:
-    network = build((3, 8, 8))
-    network.eval()
-    assert network(torch.zeros(0, 3, 8, 8)).shape == (0, 7)
-
-
 # --- mlp ----------------------------------------------------------------------------------------
 
 
@@ -154,13 +153,6 @@ def test_mlp_layer_by_layer() -> None:
         ("ReLU", (100,), 0),
         ("Linear", (10,), 100 * 10 + 10),
     ]
-
-
-def test_mlp_without_hidden_layers_is_a_linear_model_of_the_pixels() -> None:
-    network = MLP(input_shape=(2, 3, 4), num_classes=5, hidden=())
-    x = make_images(6, 2, 3, 4)
-    assert torch.equal(network.features(x), x.reshape(6, 24))
-    assert num_parameters(network) == 24 * 5 + 5
 
 
 # --- small cnn ----------------------------------------------------------------------------------

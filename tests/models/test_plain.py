@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.metrics.flops import FlopMeter
 from driftwise.models import MLP, ResNet18, SmallCNN, ViTTiny
-from driftwise.models.plain import draws_nothing, treats_samples_independently
+from driftwise.models.layers import draws_nothing, treats_samples_independently
 
 
 class Own(nn.Module):
@@ -25,7 +25,7 @@ class OwnLinear(nn.Linear):
 
 def hooked_layer() -> nn.Module:
     linear = nn.Linear(16, 2)
-    linear.register_forward_hook(lambda _, __, said: said + torch.rand_like(said))
+    linear.register_forward_hook(lambda _, __, outputs: outputs + torch.rand_like(outputs))
     return nn.Sequential(linear)
 
 
@@ -37,7 +37,7 @@ def counted() -> nn.Module:
 
 def centred() -> nn.Module:
     network = nn.Sequential(nn.Linear(16, 2))
-    network.register_forward_hook(lambda _, __, said: said - said.mean(dim=0))
+    network.register_forward_hook(lambda _, __, outputs: outputs - outputs.mean(dim=0))
     return network
 
 

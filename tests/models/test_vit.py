@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
 from scipy import stats
-from test_models import layers, make_images, num_parameters
+from test_models import make_images
 from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.errors import UserError
-from driftwise.metrics import per_sample
-from driftwise.models import ViT, ViTSmall, ViTTiny
-from driftwise.models.vit import Attention, ViTOptions, ViTTinyOptions
+from driftwise.models import ViT
+from driftwise.models.vit import ViTOptions
 
 Shape = tuple[int, int, int]
 
@@ -40,107 +37,6 @@ def woken(network: ViT) -> ViT:
 
 
 # --- the published tables -----------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Table:
-    """Parameters and multiply-accumulates by formula, for images of 32x32x3 and 10 classes."""
-
-    dim: int
-    patch_size: int = 4
-    depth: int = 12
-
-    @property
-    def tokens(self) -> int:
-        return (32 // self.patch_size) ** 2 + 1
-
-    def parameters(self) -> dict[str, int]:
-        d = self.dim
-        return {
-            "embed": 3 * self.patch_size**2 * d + d,
-            "class_token": d,
-            "positions": self.tokens * d,
-            # qkv 3dd + 3d, projection dd + d, the MLP's two layers 4dd + 4d and 4dd + d, norms 4d
-            "blocks": self.depth * (12 * d * d + 13 * d),
-            "norm": 2 * d,
-            "head": 10 * d + 10,
-        }
-
-    def flops(self) -> int:
-        d, tokens = self.dim, self.tokens
-        embed = (tokens - 1) * 3 * self.patch_size**2 * d
-        # Queries with keys, weights with values: all heads together are as wide as the token.
-        block = tokens * 12 * d * d + 2 * tokens * tokens * d
-        return 2 * (embed + self.depth * block + 10 * d)
-
-
-@pytest.mark.parametrize(
-    ("network", "table", "expected"),
-    [(ViTSmall, Table(dim=384), 21_342_346), (ViTTiny, Table(dim=192), 5_362_762)],
-)
-def test_the_published_sizes_part_by_part(network: type[ViT], table: Table, expected: int) -> None:
-    with torch.device("meta"):
-        made = network(input_shape=(3, 32, 32), num_classes=10)
-    found = dict.fromkeys(table.parameters(), 0)
-    for name, parameter in made.named_parameters():
-        found[name.partition(".")[0]] += parameter.numel()
-    assert found == table.parameters()
-    assert sum(found.values()) == expected
-
-
-@pytest.mark.parametrize(
-    ("network", "table", "expected"),
-    [(ViTSmall, Table(dim=384), 2_840_618_496), (ViTTiny, Table(dim=192), 730_215_168)],
-)
-def test_the_published_sizes_cost_what_their_table_says(
-    network: type[ViT], table: Table, expected: int
-) -> None:
-    made = network(input_shape=(3, 32, 32), num_classes=10)
-    assert per_sample(made, (3, 32, 32)).forward == table.flops() == expected
-
-
-def test_vit_layer_by_layer() -> None:
-    tokens = (65, 24)
-    block = [
-        ("LayerNorm", tokens, 48),
-        ("Linear", (65, 72), 24 * 72 + 72),
-        ("Linear", tokens, 24 * 24 + 24),
-        ("Dropout", tokens, 0),
-        ("LayerNorm", tokens, 48),
-        ("Linear", (65, 96), 24 * 96 + 96),
-        ("GELU", (65, 96), 0),
-        ("Dropout", (65, 96), 0),
-        ("Linear", tokens, 96 * 24 + 24),
-        ("Dropout", tokens, 0),
-    ]
-    network = ViT(input_shape=(3, 32, 32), dim=24, depth=2, heads=3)
-    assert layers(network, (3, 32, 32)) == [
-        ("Conv2d", (24, 8, 8), 3 * 4 * 4 * 24 + 24),
-        ("Dropout", tokens, 0),
-        *block,
-        *block,
-        ("LayerNorm", (24,), 48),
-        ("Linear", (10,), 250),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("shape", "patch_size", "num_patches"),
-    [
-        ((1, 8, 8), 4, 4),
-        ((1, 28, 28), 4, 49),
-        ((3, 64, 64), 4, 256),
-        ((3, 64, 64), 8, 64),
-        ((3, 224, 224), 16, 196),
-        ((2, 6, 10), 2, 15),
-    ],
-)
-def test_every_patch_becomes_a_token(shape: Shape, patch_size: int, num_patches: int) -> None:
-    network = small(shape, patch_size=patch_size, depth=1)
-    assert network.positions.shape == (1, 1 + num_patches, 12)
-    x = make_images(2, *shape)
-    assert network.features(x).shape == (2, 12)
-    assert network(x).shape == (2, 7)
 
 
 # --- the computation ----------------------------------------------------------------------------
@@ -196,47 +92,7 @@ def test_the_forward_is_its_matrix_products(
     torch.testing.assert_close(network(x), by_hand, atol=1e-5, rtol=1e-5)
 
 
-def test_the_features_are_the_class_token_after_the_last_norm() -> None:
-    network = small().eval()  # the norm's own scale and shift are still 1 and 0
-    features = network.features(make_images(4, 3, 8, 8))
-    torch.testing.assert_close(features.mean(dim=1), torch.zeros(4), atol=1e-6, rtol=0)
-    torch.testing.assert_close(features.var(dim=1, unbiased=False), torch.ones(4), atol=0.1, rtol=0)
-
-
-def test_attention_does_not_know_the_order_of_its_tokens() -> None:
-    attention = Attention(dim=12, heads=3).eval()
-    tokens = torch.randn(2, 5, 12, generator=rng.fork(0, "tokens"))
-    order = torch.tensor([3, 0, 4, 1, 2])
-    torch.testing.assert_close(attention(tokens[:, order]), attention(tokens)[:, order])
-
-
-def test_the_positions_tell_the_network_where_a_patch_lies() -> None:
-    network = woken(small()).eval()
-    x = make_images(1, 3, 8, 8)
-    moved = x.roll(4, dims=3)  # the same patches, in other places
-    assert not torch.allclose(network(x), network(moved), atol=1e-3)
-    with torch.no_grad():
-        network.positions.zero_()
-    torch.testing.assert_close(network(x), network(moved))
-
-
 # --- learning -----------------------------------------------------------------------------------
-
-
-def test_a_gradient_reaches_every_weight() -> None:
-    network = woken(small(dropout=0.0)).double()
-    x = make_images(4, 3, 8, 8).double()
-    torch.autograd.backward(F.cross_entropy(network(x), torch.arange(4)))
-    for name, parameter in network.named_parameters():
-        gradient = parameter.grad
-        assert gradient is not None, name
-        reached = gradient.abs() > 1e-14
-        if name.endswith("qkv.bias"):
-            # A shift of all keys adds the same to all similarities, which the softmax removes.
-            queries, keys, values = reached.chunk(3)
-            assert not keys.any()
-            reached = torch.cat([queries, values])
-        assert reached.all(), name
 
 
 def test_weights_start_normal_and_biases_at_zero() -> None:
@@ -280,20 +136,6 @@ def test_dropout_draws_in_training_only() -> None:
     assert torch.equal(in_eval, draws(network.eval(), seed=1)[0])
 
 
-def test_the_lent_generator_decides_what_is_dropped() -> None:
-    network = woken(small(dropout=0.5)).train()
-    first, again, other = (draws(network, seed)[0] for seed in (0, 0, 1))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
-def test_without_dropout_training_computes_what_evaluation_does() -> None:
-    network = woken(small(dropout=0.0))
-    in_training, drew = draws(network.train())
-    assert not drew
-    assert torch.equal(in_training, draws(network.eval())[0])
-
-
 def test_dropout_falls_after_positions_projection_and_both_layers_of_the_mlp() -> None:
     network = small(dropout=0.25).train()
     found = {n: m.p for n, m in network.named_modules() if isinstance(m, nn.Dropout)}
@@ -302,45 +144,7 @@ def test_dropout_falls_after_positions_projection_and_both_layers_of_the_mlp() -
     assert found == dict.fromkeys(expected, 0.25)
 
 
-def test_what_enters_the_blocks_has_lost_its_share_and_is_scaled_to_make_up_for_it() -> None:
-    network = woken(small((3, 32, 32), dropout=0.25))
-    entered: list[Tensor] = []
-    network.blocks.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
-    with rng.as_global(rng.fork(0, "dropout")), torch.no_grad():
-        for training in (True, False):
-            network.train(training)(make_images(4, 3, 32, 32))
-    in_training, whole = entered
-    kept = in_training != 0
-    assert float(kept.float().mean()) == pytest.approx(0.75, abs=0.03)  # 3,120 values
-    torch.testing.assert_close(in_training[kept], whole[kept] / 0.75)
-
-
 # --- options ------------------------------------------------------------------------------------
-
-
-def test_the_sizes_differ_in_their_defaults_alone() -> None:
-    small_size = dataclasses.asdict(ViTOptions())
-    tiny_size = dataclasses.asdict(ViTTinyOptions())
-    assert small_size == {
-        "patch_size": 4,
-        "dim": 384,
-        "depth": 12,
-        "heads": 6,
-        "mlp_ratio": 4,
-        "dropout": 0.1,
-    }
-    assert tiny_size == small_size | {"dim": 192, "heads": 3}
-    with torch.device("meta"):
-        options = small_size | {"depth": 1, "dim": 12, "heads": 3}
-        made = [size(input_shape=(3, 8, 8), **options) for size in (ViT, ViTSmall, ViTTiny)]
-    assert len({num_parameters(network) for network in made}) == 1
-
-
-@pytest.mark.parametrize(("mlp_ratio", "hidden"), [(4, 48), (1.5, 18), (0.3, 4)])
-def test_the_mlp_ratio_is_the_hidden_units_by_the_width(mlp_ratio: float, hidden: int) -> None:
-    weights = small(mlp_ratio=mlp_ratio).state_dict()
-    assert weights["blocks.0.mlp.1.weight"].shape == (hidden, 12)
-    assert weights["blocks.0.mlp.4.weight"].shape == (12, hidden)
 
 
 @pytest.mark.parametrize(

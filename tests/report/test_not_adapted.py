@@ -13,19 +13,16 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from paper_sweep_builders import places_of, write_sweep
-from report_builders import small_result, write_run
+from report_builders import settings_in, small_result, write_run
 
 from driftwise.adaptation_counts import Adapted, count_adapted
 from driftwise.report import facets, write_report
-from driftwise.report.comparison import comparison_text
+from driftwise.report.columns import comparison_text
 from driftwise.report.index_page import write_index
-from driftwise.report.read import find_runs
-from driftwise.report.settings import group
 from driftwise.report.words import overview
 from driftwise.reproduce.claims import claims
 from driftwise.reproduce.figures import draw_paper_figures
-from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
-from driftwise.reproduce.paper_table import paper_table
+from driftwise.reproduce.paper_table import cell_by_cell, like_the_paper, paper_table
 
 UNTESTABLE = [{"task": 2, "class": label, "drifted": None} for label in (0, 1)]
 NOTE = "not adapted: 2 of 2 checks untestable"
@@ -68,6 +65,7 @@ def test_counts_of_several_runs_add_up() -> None:
     assert one + one == Adapted(checks=4, untestable=2, drifted=2, spared=2, adapted=0)
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_every_table_figure_and_page_of_a_report_says_so(tmp_path: Path) -> None:
     for adaptation in ("vanilla", "amr"):
         result = small_result(adaptation=adaptation, faa=50.0, **idle())
@@ -84,7 +82,7 @@ def test_every_table_figure_and_page_of_a_report_says_so(tmp_path: Path) -> None
     assert {row["adaptation"]: row["not_adapted"] for row in rows} == {"vanilla": "", "amr": NOTE}
     assert "amr*" in page  # in every figure's words
     write_run(tmp_path / "b", small_result())
-    plain = comparison_text(group(find_runs([tmp_path / "b"]).runs).settings)
+    plain = comparison_text(settings_in(tmp_path / "b"))
     assert "not adapted" not in plain
     assert "*" not in plain
 
@@ -104,7 +102,7 @@ def test_the_note_is_part_of_the_figure_itself() -> None:
 def test_some_seeds_without_adaptation_are_told_from_all(tmp_path: Path) -> None:
     write_run(tmp_path / "0", small_result(seed=0))
     write_run(tmp_path / "1", small_result(seed=1, **idle()))
-    (setting,) = group(find_runs([tmp_path]).runs).settings
+    (setting,) = settings_in(tmp_path)
     assert setting.cells[0].not_adapted == (
         "not adapted with 1 of 2 seeds: 2 of 2 checks untestable"
     )
@@ -116,7 +114,7 @@ def test_who_was_not_adapted_wins_no_comparison(tmp_path: Path) -> None:
             changes = idle() if benchmark == "a-cd" else {}
             result = small_result(benchmark=benchmark, adaptation=name, faa=faa, **changes)
             write_run(tmp_path / benchmark / name, result)
-    told = overview(group(find_runs([tmp_path]).runs).settings)
+    told = overview(settings_in(tmp_path))
     assert "amr ends at or above fr in 1 of 1 settings." in told
     assert "1 setting cannot be compared: amr or fr was not adapted there." in told
 

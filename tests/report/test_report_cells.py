@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from report_builders import small_result, write_run, write_small_comparison
+from report_builders import settings_in, small_result, write_run, write_small_comparison
 
-from driftwise.report.cells import stat_of
+from driftwise.report.cells import LONGEST_VALUE, Grouped, group, stat_of
 from driftwise.report.costs import relative_costs
 from driftwise.report.read import find_runs
-from driftwise.report.settings import LONGEST_VALUE, Grouped, group
 from driftwise.report.words import cautions, overview, summary
 
 
@@ -17,22 +17,25 @@ def grouped(folder: Path) -> Grouped:
 
 
 def test_mean_and_sample_deviation_are_those_worked_by_hand() -> None:
-    stat = stat_of([88.0, 90.0, 95.0])
+    stat, one = stat_of([88.0, 90.0, 95.0]), stat_of([None, 88.0])
     assert stat is not None
+    assert one is not None
     assert stat.mean == 91.0
     assert stat.sd == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
-
-
-def test_one_seed_has_no_spread_and_no_value_no_stat() -> None:
-    one = stat_of([None, 88.0])
-    assert one is not None
     assert (one.mean, one.sd, one.count) == (88.0, None, 1)
     assert stat_of([None]) is None
 
 
 def test_runs_that_differ_in_seed_and_threads_only_make_one_cell(tmp_path: Path) -> None:
-    for seed in (2, 0, 1):
-        write_run(tmp_path / f"{seed}", small_result(seed=seed, config={"threads": seed + 1}))
+    spelled: dict[str, object] = {"lr": 1.0, "data": None, "events": [], "options": {"method": {}}}
+    for seed, config in (
+        (2, spelled),
+        (0, {"lr": 1}),
+        (1, {"lr": 1}),
+    ):  # not set is as good as None
+        write_run(
+            tmp_path / f"{seed}", small_result(seed=seed, config={**config, "threads": seed + 1})
+        )
     (cell,) = grouped(tmp_path).cells
     assert [run.seed for run in cell.runs] == [0, 1, 2]
 
@@ -62,37 +65,23 @@ def test_a_seed_counts_once_per_cell(tmp_path: Path) -> None:
     write_run(tmp_path / "copy", small_result())
     result = grouped(tmp_path)
     assert [len(cell.runs) for cell in result.cells] == [1]
-    (warning,) = result.warnings
-    assert "copy" in warning
-    assert "same configuration and seed" in warning
+    assert "copy: same configuration and seed" in result.warnings[0]
 
 
-def test_a_setting_compares_adaptations_and_keeps_their_order(tmp_path: Path) -> None:
+def test_a_setting_compares_adaptations_in_order_and_distinguishes_twins(tmp_path: Path) -> None:
     write_small_comparison(tmp_path)
     write_run(tmp_path / "new", small_result(adaptation="a-new-one"))
-    (setting,) = grouped(tmp_path).settings
-    assert setting.labels == ("vanilla", "fr", "amr", "a-new-one")
+    write_run(tmp_path / "mmd", small_result(detector="mmd"))
+    (setting,) = settings_in(tmp_path)
+    assert setting.labels == ("vanilla", "fr", "amr, ks", "amr, mmd", "a-new-one")
     assert setting.title == "toy-cd, er, buffer 20, 1 drift"
-
-
-def test_a_config_value_that_tells_cells_apart_splits_the_setting_for_all(tmp_path: Path) -> None:
-    for severity in (3, 5):
-        config = {"drift": {"severity": severity}}
-        write_run(tmp_path / f"amr-{severity}", small_result(config=config))
-    config = {"drift": {"severity": 3}}
-    write_run(tmp_path / "vanilla", small_result(adaptation="vanilla", config=config))
-    three, five = grouped(tmp_path).settings
-    assert (three.variant, three.labels) == ("drift.severity 3", ("vanilla", "amr"))
-    assert (five.variant, five.labels) == ("drift.severity 5", ("amr",))
 
 
 @pytest.mark.parametrize(
     ("key", "value", "variant"),
     [
-        ("transform", "rotation", "transform rotation"),
-        ("severity", 1, "severity 1"),
+        ("drift", {"severity": 3}, "drift.severity 3"),
         ("epochs", 1, "epochs 1"),
-        ("encoder", "pixels", "encoder pixels"),
         ("data", "my/data", "data my/data"),
         ("domains", ["photo", "art"], 'domains ["photo", "art"]'),
         ("events", [{"task": 2, "share": 0.5}], 'events [{"share": 0.5, "task": 2}]'),
@@ -104,7 +93,7 @@ def test_adaptations_are_compared_only_where_everything_else_is_equal(
 ) -> None:
     write_run(tmp_path / "amr", small_result())
     write_run(tmp_path / "vanilla", small_result(adaptation="vanilla", config={key: value}))
-    settings = {setting.variant: setting for setting in grouped(tmp_path).settings}
+    settings = {setting.variant: setting for setting in settings_in(tmp_path)}
     assert len(settings) == 2
     assert settings[variant].labels == ("vanilla",)
     assert all(setting.title.endswith(name) for name, setting in settings.items())
@@ -119,31 +108,23 @@ def test_adaptations_are_compared_only_where_everything_else_is_equal(
         ({"options": {"detector": {"level": 0.01}}}, "detector.level 0.01"),
     ],
 )
-def test_what_belongs_to_finding_and_meeting_drift_does_not_part_a_setting(
+def test_options_of_detection_and_adaptation_do_not_split_a_setting(
     tmp_path: Path, config: dict[str, object], trait: str
 ) -> None:
     write_run(tmp_path / "vanilla", small_result(adaptation="vanilla"))
     write_run(tmp_path / "amr", small_result())
     write_run(tmp_path / "other", small_result(config=config))
-    (setting,) = grouped(tmp_path).settings
+    (setting,) = settings_in(tmp_path)
     key = trait.partition(" ")[0]
     assert setting.labels == ("vanilla", f"amr, {key} not set", f"amr, {trait}")
     assert setting.variant == ""
 
 
-def test_what_is_not_set_and_numbers_written_otherwise_make_no_difference(tmp_path: Path) -> None:
-    said: dict[str, object] = {"lr": 1.0, "data": None, "events": [], "options": {"method": {}}}
-    write_run(tmp_path / "a", small_result(config=said))
-    write_run(tmp_path / "b", small_result(seed=1, config={"lr": 1}))
-    (cell,) = grouped(tmp_path).cells
-    assert len(cell.runs) == 2
-
-
-def test_long_values_are_cut_in_titles_and_still_told_apart(tmp_path: Path) -> None:
+def test_long_values_are_cut_in_titles_and_stay_different(tmp_path: Path) -> None:
     for share in (0.25, 0.5, 0.75):
         events = [{"task": 2, "classes": [0, 1]}, {"task": 3, "share": share}, {"task": 4}]
         write_run(tmp_path / f"{share}", small_result(config={"events": events}))
-    variants = [setting.variant for setting in grouped(tmp_path).settings]
+    variants = [setting.variant for setting in settings_in(tmp_path)]
     assert len(set(variants)) == 3
     for variant in variants:
         assert "…" in variant
@@ -157,7 +138,7 @@ def test_settings_of_different_title_show_what_else_differs_but_not_foreign_opti
     write_run(tmp_path / "a", small_result(buffer_size=20, config={"epochs": 1}))
     write_run(tmp_path / "b", small_result(buffer_size=50, config={"epochs": 5}))
     write_run(tmp_path / "c", small_result(method="der++", config={"epochs": 5, **alpha}))
-    assert [setting.title for setting in grouped(tmp_path).settings] == [
+    assert [setting.title for setting in settings_in(tmp_path)] == [
         "toy-cd, der++, buffer 20, 1 drift, epochs 5",
         "toy-cd, er, buffer 20, 1 drift, epochs 1",
         "toy-cd, er, buffer 50, 1 drift, epochs 5",
@@ -169,36 +150,26 @@ def test_variants_and_traits_stand_in_the_order_of_their_numbers(tmp_path: Path)
         for budget in (100, 20, None):
             config = {"lr": lr, "label_budget": budget}
             write_run(tmp_path / f"{lr}-{budget}", small_result(config=config))
-    nine, ten = grouped(tmp_path).settings
+    nine, ten = settings_in(tmp_path)
     assert (nine.variant, ten.variant) == ("lr 9", "lr 10")
     traits = [cell.trait for cell in nine.cells]
     assert traits == ["label_budget not set", "label_budget 20", "label_budget 100"]
 
 
-def test_two_detectors_of_one_adaptation_are_told_apart_by_label(tmp_path: Path) -> None:
-    for detector in ("ks", "mmd"):
-        write_run(tmp_path / detector, small_result(detector=detector))
-    (setting,) = grouped(tmp_path).settings
-    assert setting.labels == ("amr, ks", "amr, mmd")
-
-
-def test_costs_are_multiples_of_full_relearning(tmp_path: Path) -> None:
-    write_small_comparison(tmp_path)
-    relative = relative_costs(grouped(tmp_path).settings[0])
+def test_costs_are_multiples_of_full_relearning_or_else_of_the_largest(tmp_path: Path) -> None:
+    write_small_comparison(tmp_path / "a")
+    relative = relative_costs(settings_in(tmp_path / "a")[0])
     assert relative.basis == ("fr", "fr", "fr")
     assert relative.values == ((0.0, 1.0, 1.0), (1.0, 1.0, 1.0), (0.25, 1.0, 1.0))
-
-
-def test_without_full_relearning_the_largest_cost_is_one(tmp_path: Path) -> None:
     seconds = {"train": 11.0, "detect": 0.0, "adapt": 0.0}
-    write_run(tmp_path / "vanilla", small_result(adaptation="vanilla"))
-    write_run(tmp_path / "amr", small_result(seconds=seconds))
-    relative = relative_costs(grouped(tmp_path).settings[0])
+    write_run(tmp_path / "b" / "vanilla", small_result(adaptation="vanilla"))
+    write_run(tmp_path / "b" / "amr", small_result(seconds=seconds))
+    relative = relative_costs(settings_in(tmp_path / "b")[0])
     assert relative.basis == ("the largest",) * 3
     assert relative.values == ((1.0, 0.25, 1.0), (1.0, 1.0, 1.0))
 
 
-def test_what_several_runs_warn_of_is_told_once(tmp_path: Path) -> None:
+def test_a_warning_of_several_runs_is_reported_once(tmp_path: Path) -> None:
     for seed, warnings in enumerate((["a", "b", "a"], ["b"], [])):
         write_run(tmp_path / f"{seed}", small_result(seed=seed, warnings=warnings))
     assert cautions(grouped(tmp_path).runs) == (
@@ -207,28 +178,24 @@ def test_what_several_runs_warn_of_is_told_once(tmp_path: Path) -> None:
     )
 
 
-def test_the_summary_says_what_the_numbers_say(tmp_path: Path) -> None:
-    write_small_comparison(tmp_path)
-    assert summary(grouped(tmp_path).settings[0]) == (
+ONE_RUN: dict[str, Any] = {"detection": {"tpr": 1.0, "fpr": 0.25}}
+
+
+def test_summary_and_overview_state_the_numbers_and_no_spread_of_one_run(tmp_path: Path) -> None:
+    write_small_comparison(tmp_path / "all" / "er")
+    assert summary(settings_in(tmp_path / "all")[0]) == (
         "Over 2 seeds, amr ends at 90.0 ± 2.8 where vanilla ends at 52.0 and fr at 92.0, with 100 "
         "adaptation labels against fr's 400. The detector (ks) found 50% of the drifted classes at "
         "once."
     )
-
-
-def test_a_summary_of_one_run_does_not_pretend_to_know_the_spread(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", small_result(detection={"tpr": 1.0, "fpr": 0.25}))
-    assert summary(grouped(tmp_path).settings[0]) == (
+    write_small_comparison(tmp_path / "all" / "der", method="der++")
+    assert overview(settings_in(tmp_path / "all")) == (
+        "12 runs in 6 configurations and 2 settings. amr ends above vanilla in 2 of 2 settings. "
+        "amr ends at or above fr in 0 of 2 settings."
+    )
+    write_run(tmp_path / "run", small_result(**ONE_RUN))
+    assert summary(settings_in(tmp_path / "run")[0]) == (
         "With one seed, amr ends at 80.0 percent final average accuracy, with 10 adaptation "
         "labels. The detector (ks) found 100% of the drifted classes at once. One seed has "
         "no spread."
-    )
-
-
-def test_the_overview_of_several_settings_counts_who_wins(tmp_path: Path) -> None:
-    write_small_comparison(tmp_path / "er")
-    write_small_comparison(tmp_path / "der", method="der++")
-    assert overview(grouped(tmp_path).settings) == (
-        "12 runs in 6 configurations and 2 settings. amr ends above vanilla in 2 of 2 settings. "
-        "amr ends at or above fr in 0 of 2 settings."
     )

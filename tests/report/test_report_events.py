@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from report_builders import small_result, write_run
+from report_builders import settings_in, small_result, write_run
 
 from driftwise.report.events import Outcome, changes, describe_events, outcomes_of
 from driftwise.report.read import find_runs
+from driftwise.report.words import summary
 
 
 def test_a_claim_is_right_from_the_drift_until_the_class_is_renewed(tmp_path: Path) -> None:
@@ -154,3 +156,123 @@ def test_where_rows_are_not_told_apart_an_alarm_beside_drift_is_not_false(
     of_class_0 = slice(None, None, 2)
     assert list(outcomes_of(given)[of_class_0]) == [WRONG, WRONG, WRONG]
     assert list(outcomes_of(mixed)[of_class_0]) == [WRONG, Outcome.BESIDE, WRONG]
+
+
+# --- false alarms --------------------------------------------------------------------------------
+
+Flags = dict[int, str]
+"""Task -> one letter per class: F flagged, - not flagged, ? not testable."""
+
+CALM: Flags = {2: "---", 3: "---", 4: "---"}
+"""Class 2 drifts at task 3 and is never renewed: only the check at task 2 meets no drift."""
+
+
+def false_alarms(folder: Path, *runs: Flags, labels: str = "given", **options: Any) -> str:
+    """The sentence of the summary about false alarms in runs with these verdicts."""
+    answers = {"F": True, "-": False, "?": None}
+    for seed, flags in enumerate(runs):
+        result = small_result(
+            seed=seed,
+            accuracy_matrix=[[50.0] * 4] * 4,
+            verdicts=[
+                {"task": task, "class": label, "drifted": answers[letter]}
+                for task, letters in flags.items()
+                for label, letter in enumerate(letters)
+            ],
+            drift_events=[{"task": 3, "classes": [2], "transform": "blur", "severity": 1}],
+            renewals=[],
+            detection={},
+            config={
+                "monitor_labels": labels,
+                "options": {"detector": {"level": 0.05, **options}},
+            },
+        )
+        write_run(folder / str(seed), result)
+    sentences = summary(settings_in(folder)[0]).rstrip(".").split(". ")
+    return next((each for each in sentences if "false" in each), "")
+
+
+SHARED, GROUPED = (
+    [CALM, {2: "FF-", 3: "--F", 4: "F-F"}, CALM],
+    [{2: "F--", 3: "FFF", 4: "FF?"}, CALM],
+)
+STREAM = {"spending": "inverse-square"}
+CASES: dict[str, tuple[list[Flags], dict[str, Any], list[str]]] = {
+    "all classes of a check together: checks": (
+        [{2: "---", 3: "FFF", 4: "--F"}, CALM],
+        {"correction": "holm"},
+        ["in 1 of 6 checks at which unchanged classes were tested (16.7%;", "at most 5%$"],
+    ),
+    # 3 checks of class 0 and of class 1, and one of class 2 before it drifts; one is not testable.
+    "each class alone: classes": (
+        [{2: "-?-", 3: "FFF", 4: "--F"}],
+        {"correction": "none"},
+        ["in 2 of 6 checks of single unchanged classes (33.3%;", "5% for each class alone$"],
+    ),
+    # Fractions of false alarms: 0 (no alarm), 2 of 3, 0 of 1.
+    "a fraction of alarms: its mean over checks": (
+        [{2: "---", 3: "FFF", 4: "--F"}],
+        {"correction": "benjamini-hochberg"},
+        ["22.2% were false on average over 3 checks with unchanged classes; promised: at most 5%$"],
+    ),
+    "labels by prediction: while nothing has drifted": (
+        GROUPED,
+        {"labels": "predicted", "correction": "holm"},
+        ["in 1 of 2 checks at which all classes were unchanged (50.0%;", "at most 5%$"],
+    ),
+    "labels by prediction, each class": (
+        GROUPED,
+        {"labels": "predicted", "correction": "none"},
+        ["in 1 of 6 verdicts on single classes while all classes were unchanged (16.7%;"],
+    ),
+    "a stream: runs": (
+        SHARED,
+        {"correction": "holm", **STREAM},
+        ["It raised false alarms in 1 of 3 runs (33.3%;", "at most 5% over all checks of a run$"],
+    ),
+    "a stream, each class": (
+        SHARED,
+        {"correction": "none", **STREAM},
+        ["in 2 of 9 classes followed through a run (22.2%;", "alone over all checks of a run$"],
+    ),
+    "a stream, a fraction of alarms: 1 + 1/2, and nothing": (
+        [{2: "F--", 3: "F-F", 4: "---"}, CALM],
+        {"correction": "benjamini-hochberg", **STREAM},
+        ["added over a run, came to 75.0% on average over 2 runs; promised: at most 5%"],
+    ),
+    "a stream without labels": (
+        [{2: "---", 3: "FFF", 4: "FFF"}],
+        {"labels": "unknown", "correction": "holm", **STREAM},
+        ["in 0 of 1 runs at checks at which all classes were unchanged (0.0%;"],
+    ),
+    "a gap chosen by hand promises nothing": (
+        [{2: "F--"}],
+        {"correction": "holm", "max_statistic": 0.3},
+        ["in 1 of 3 checks of single unchanged classes", "interval 6.1% to 79.2%)$"],
+    ),
+    "a small level": ([CALM], {"correction": "holm", "level": 0.001}, ["at most 0.1%"]),
+    "no check that the promise is for": (
+        [{3: "FFF", 4: "FFF"}],
+        {"labels": "predicted", "correction": "holm"},
+        ["^$"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_false_alarms_are_counted_in_the_unit_of_their_promise(tmp_path: Path, name: str) -> None:
+    runs, options, expected = CASES[name]
+    words = f"^{false_alarms(tmp_path, *runs, **options)}$"
+    for part in expected:
+        assert part in words
+
+
+@pytest.mark.parametrize("correction", ["holm", "benjamini-hochberg", "none"])
+def test_one_answer_for_all_classes_counts_once_and_only_while_nothing_has_drifted(
+    tmp_path: Path, correction: str
+) -> None:
+    runs: list[Flags] = [{2: "FFF", 3: "FFF", 4: "FFF"}, {2: "---", 3: "FFF", 4: "FFF"}]
+    words = false_alarms(tmp_path, *runs, labels="unknown", correction=correction)
+    assert "in 1 of 2 checks at which all classes were unchanged (50.0%;" in words
+    assert "; promised: at most 5%" in words
+    assert "each class" not in words

@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from report_builders import small_result, write_run
+from report_builders import settings_in, small_result, write_run
 
 from driftwise.report import write_report
 from driftwise.report.cells import Setting
-from driftwise.report.comparison import comparison_text
+from driftwise.report.columns import comparison_text
 from driftwise.report.events import Outcome, outcomes_of
-from driftwise.report.harms import MAX_ROWS, harm_dots
-from driftwise.report.read import find_runs
-from driftwise.report.settings import group
-from driftwise.report.verdict_table import MAX_VERDICTS, verdict_table
-from driftwise.report.verdicts import verdict_grid
+from driftwise.report.run_page import MAX_VERDICTS, verdict_table
+from driftwise.report.verdicts import MAX_ROWS, harm_dots, verdict_grid
 
 HARMLESS: dict[str, Any] = {"harm": 2.0, "harm_error": 3.0, "harm_unlabelled": -1.0, "spared": True}
 
@@ -31,7 +28,7 @@ def verdict(label: int, *, drifted: bool | None = True, **facts: Any) -> dict[st
 
 def setting_of(folder: Path, verdicts: list[dict[str, Any]], **changes: Any) -> Setting:
     write_run(folder / "run", small_result(verdicts=verdicts, **changes))
-    (setting,) = group(find_runs([folder]).runs).settings
+    (setting,) = settings_in(folder)
     return setting
 
 
@@ -131,6 +128,7 @@ def test_a_runs_table_tells_what_each_verdict_rests_on(tmp_path: Path) -> None:
     assert "Of 4 verdicts in all, 1 found an unchanged class unchanged" in table.about[0]
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_spared_verdicts_are_counted_in_the_comparison_where_harm_was_weighed(
     tmp_path: Path,
 ) -> None:

@@ -4,19 +4,17 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from report_builders import small_result, write_run, write_small_comparison
+from report_builders import PageReader, small_result, write_run, write_small_comparison
 from run_tools import snapshot
 
 import driftwise.report
 from driftwise.errors import UserError
 from driftwise.report import Report, figures, page, write_report
-from driftwise.report.costs import cost_radar
 
 HOSTILE = "<script>alert('1')</script>\"&$title"
 
@@ -30,33 +28,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return write_report([folder / "runs"], folder / "out")
 
 
-class Reader(HTMLParser):
-    """Collects tags with their attributes, and the text outside of style and script."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.inside = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self.inside = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self.inside not in ("style", "script"):
-            self.text += data
-
-
-def read(page: Path) -> Reader:
-    reader = Reader()
-    reader.feed(page.read_text(encoding="utf-8"))
-    return reader
-
-
 def test_the_report_leaves_page_figures_and_tables(report: Report) -> None:
     out = report.page.parent
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
@@ -64,72 +35,69 @@ def test_the_report_leaves_page_figures_and_tables(report: Report) -> None:
     assert files == {"index.html", "table.csv", "table.md", ".written.json", *figures}
     assert len(figures) == 20
     assert "figures/toy-cd-er-b20-d1-accuracy.svg" in figures
+    mask = os.umask(0)
+    os.umask(mask)
+    assert report.page.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_the_page_tells_the_summary_the_table_and_every_run(report: Report) -> None:
-    text = read(report.page).text
+def test_the_page_holds_summary_table_every_run_and_what_was_left_out(report: Report) -> None:
+    text = PageReader(report.page).text
     assert "Over 2 seeds, amr ends at 90.0 ± 2.8 where vanilla ends at 52.0 and fr at 92.0" in text
     assert text.count("± 2.8") >= 3
     for adaptation in ("vanilla", "fr", "amr"):
         for seed in (0, 1):
             assert f"er, {adaptation}, ks, seed {seed}: FAA" in text
-    assert "task 2: class 0 realigned with 10 samples" in text
-    assert '"severity": 5' in text
-    assert "driftwise 0.1.0" in text
-
-
-def test_runs_that_were_left_out_are_named_on_the_page_and_to_the_caller(report: Report) -> None:
+    for words in ("task 2: class 0 realigned with 10 samples", '"severity": 5', "driftwise 0.1.0"):
+        assert words in text
     (warning,) = report.warnings
     assert "stopped: unfinished" in warning
-    assert warning in read(report.page).text
+    assert warning in text
 
 
-def test_the_page_asks_nobody_for_anything(report: Report) -> None:
-    page = report.page.read_text(encoding="utf-8")
-    assert re.findall(r"https?://", page) == []
-    reader = read(report.page)
-    policies = [a["content"] for _, a in reader.tags if "http-equiv" in a]
-    assert policies == [
+def test_the_page_loads_nothing_and_describes_every_figure(report: Report) -> None:
+    assert re.findall(r"https?://", report.page.read_text(encoding="utf-8")) == []
+    reader = PageReader(report.page)
+    assert reader.all("meta", "content")[1:] == [
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     ]
     for _, attributes in reader.tags:
         assert "href" not in attributes
         assert (attributes.get("src") or "data:").startswith("data:")
+    alternatives = reader.all("img", "alt")
+    assert len(alternatives) == len(report.figures) / 2
+    assert min(map(len, alternatives)) > 20
 
 
-def test_every_figure_is_inlined_with_words_for_those_who_cannot_see(report: Report) -> None:
-    images = [attributes for tag, attributes in read(report.page).tags if tag == "img"]
-    assert len(images) == len(report.figures) / 2
-    for image in images:
-        assert len(image["alt"] or "") > 20
-
-
+@pytest.mark.usefixtures("one_figure")
 def test_nothing_from_a_run_becomes_markup(tmp_path: Path) -> None:
+    names = ("benchmark", "method", "adaptation", "detector")
     result = small_result(
-        benchmark=HOSTILE,
-        method=HOSTILE,
-        adaptation=HOSTILE,
-        detector=HOSTILE,
+        **dict.fromkeys(names, HOSTILE),
         class_names=[HOSTILE] * 4,
         notes=[{"task": 1, "text": HOSTILE}],
+        warnings=[f"beware: {HOSTILE}"],
         versions={HOSTILE: HOSTILE},
         config={HOSTILE: HOSTILE},
         drift_events=[{"task": 2, "classes": [0], "transform": HOSTILE, "severity": 1}],
     )
-    write_run(tmp_path / "run", result)
+    for seed in (0, 1):
+        write_run(tmp_path / f"{seed}", result | {"seed": seed})
     report = write_report([tmp_path], tmp_path / "out")
-    reader = read(report.page)
+    reader = PageReader(report.page)
     assert [tag for tag, _ in reader.tags].count("script") == 1
     assert "<script>alert" not in report.page.read_text(encoding="utf-8")
     assert reader.text.count("alert('1')</script>\"&$title") >= 8
+    (warning,) = report.warnings
+    assert warning == f"{tmp_path / '0'} and 1 other run: beware: {HOSTILE}"
+    assert f"What to know about these runs:{warning}" in reader.text
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_many_settings_get_a_button_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     for method in ("er", "der++"):
         write_run(tmp_path / method, small_result(method=method))
     report = write_report([tmp_path], tmp_path / "out")
-    reader = read(report.page)
+    reader = PageReader(report.page)
     pressed = [a for tag, a in reader.tags if tag == "button" and "aria-pressed" in a]
     assert len(pressed) == 2
     sections = [a["aria-label"] for tag, a in reader.tags if tag == "section"]
@@ -137,24 +105,10 @@ def test_many_settings_get_a_button_each(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(set(report.figures)) == len(report.figures)
 
 
-def test_what_runs_warn_of_stands_escaped_on_the_page_and_goes_to_the_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
-    for seed in (0, 1):
-        write_run(tmp_path / f"{seed}", small_result(seed=seed, warnings=[f"beware: {HOSTILE}"]))
-    report = write_report([tmp_path], tmp_path / "out")
-    (warning,) = report.warnings
-    assert warning == f"{tmp_path / '0'} and 1 other run: beware: {HOSTILE}"
-    reader = read(report.page)
-    assert f"What to know about these runs:{warning}" in reader.text
-    assert [tag for tag, _ in reader.tags].count("script") == 1
-
-
+@pytest.mark.usefixtures("one_figure")
 def test_figures_of_an_earlier_report_go_and_whatever_else_is_there_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     out = tmp_path / "out"
     long_name = "a name that goes on and on, " * 5
     write_run(tmp_path / "old" / "a", small_result(benchmark=long_name))
@@ -175,10 +129,10 @@ def test_figures_of_an_earlier_report_go_and_whatever_else_is_there_stays(
     assert (out / "old-b20-d1-radar.png").is_file()
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_a_strangers_links_lead_no_report_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     write_run(tmp_path / "run", small_result())
     write_run(tmp_path / "other", small_result(method="der++"))
     report = write_report([tmp_path / "other"], tmp_path / "whole")
@@ -208,10 +162,10 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path: Path)
         write_report([tmp_path / "run"], occupied)
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_an_interrupted_report_leaves_the_old_page_and_no_scraps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     out = tmp_path / "out"
     out.mkdir()
     (out / "index.html").write_text("the old page")
@@ -232,12 +186,6 @@ def test_an_interrupted_report_leaves_the_old_page_and_no_scraps(
     assert list(out.rglob(".*.tmp")) == []
 
 
-def test_files_can_be_read_by_whom_the_umask_allows(report: Report) -> None:
-    mask = os.umask(0)
-    os.umask(mask)
-    assert report.page.stat().st_mode & 0o777 == 0o666 & ~mask
-
-
 def test_reading_results_needs_neither_torch_nor_a_plotting_library_until_it_draws() -> None:
     code = (
         "import sys; from driftwise.report import write_report; "
@@ -255,19 +203,14 @@ def test_reading_results_needs_neither_torch_nor_a_plotting_library_until_it_dra
     assert done.stdout.split("\n")[:2] == ["[]", "False"]
 
 
-@pytest.mark.parametrize("how", ["a text", "texts", "a path", "an iterator"])
-def test_folders_may_be_texts_or_paths_one_or_several(how: str, tmp_path: Path) -> None:
-    write_run(tmp_path / "run", small_result())
-    runs = tmp_path / "run"
-    given: Any = {
-        "a text": str(runs),
-        "texts": [str(runs)],
-        "a path": runs,
-        "an iterator": iter([runs]),
-    }
-    report = write_report(given[how], str(tmp_path / "out"))
-    assert report.page == tmp_path / "out" / "index.html"
-    assert report.page.is_file()
+@pytest.mark.usefixtures("one_figure")
+def test_folders_may_be_texts_or_paths_one_or_several(tmp_path: Path) -> None:
+    runs = write_run(tmp_path / "run", small_result())
+    given: list[Any] = [str(runs), [str(runs)], runs, iter([runs])]
+    for number, paths in enumerate(given):
+        report = write_report(paths, str(tmp_path / f"{number}"))
+        assert report.page == tmp_path / f"{number}" / "index.html"
+        assert report.page.is_file()
 
 
 def test_a_run_more_adds_little_to_the_page(
@@ -280,7 +223,7 @@ def test_a_run_more_adds_little_to_the_page(
             folder = tmp_path / f"{num_runs}" / f"{seed:05}"
             write_run(folder, small_result(seed=seed, config={"words": "long " * 300}))
         report = write_report([tmp_path / f"{num_runs}"], tmp_path / f"out-{num_runs}")
-        text = read(report.page).text
+        text = PageReader(report.page).text
         assert text.count("long long") > 100, "the configuration is told"
         assert f"As seed 0, but for: seed {num_runs - 1}." in text
         return report.page.stat().st_size
@@ -291,15 +234,15 @@ def test_a_run_more_adds_little_to_the_page(
     assert (size_of(110) - few) / 100 < 700, "of many runs, verdicts are counted only"
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_figures_that_would_make_a_page_heavy_are_taken_from_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     monkeypatch.setattr(page, "MOST_EMBEDDED", 1000)
     for method in ("er", "der++"):
         write_run(tmp_path / method, small_result(method=method))
     report = write_report([tmp_path], tmp_path / "out")
-    reader = read(report.page)
+    reader = PageReader(report.page)
     first, second = [a["src"] or "" for tag, a in reader.tags if tag == "img"]
     assert first.startswith("data:image/svg+xml;base64,")
     assert (tmp_path / "out" / unquote(second)).is_file()
@@ -307,16 +250,16 @@ def test_figures_that_would_make_a_page_heavy_are_taken_from_beside_it(
     assert "img-src data: 'self' file:;" in policy
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_of_very_many_settings_the_first_have_figures_and_the_page_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
     monkeypatch.setattr(driftwise.report, "MOST_SETTINGS", 2)
     for number in range(4):
         write_run(tmp_path / f"{number}", small_result(method=f"er{number}"))
     report = write_report([tmp_path], tmp_path / "out")
     assert len(report.figures) == 4
     assert any("first 2 of 4 settings" in line for line in report.warnings)
-    text = read(report.page).text
+    text = PageReader(report.page).text
     assert "first 2 of 4 settings" in text
     assert all(f"er{number}" in text for number in range(4)), "all are in the table"

@@ -1,3 +1,5 @@
+"""Figures of a sweep: what they show, their gaps, and that nothing is cut or overlaps."""
+
 from __future__ import annotations
 
 import json
@@ -18,11 +20,15 @@ from driftwise.report.facets import Drawing, lay_out
 from driftwise.report.style import DRIFT, RC, Styles, styles_of
 from driftwise.report.sweeps import Sweep, read_sweep
 from driftwise.reproduce.cost_figures import cost_scatter, radar_grid, spread_out
-from driftwise.reproduce.curve_figures import accuracy_grid, severity_panels
-from driftwise.reproduce.detector_map import detector_map
 from driftwise.reproduce.feature_maps import FeatureMap, draw_feature_maps
-from driftwise.reproduce.figures import draw_paper_figures
-from driftwise.reproduce.gain import gain_bars, paired_gain
+from driftwise.reproduce.figures import (
+    accuracy_grid,
+    detector_map,
+    draw_paper_figures,
+    gain_bars,
+    paired_gain,
+    severity_panels,
+)
 from driftwise.reproduce.places import MAX_COLUMNS, Group, grid_points, groups_of
 
 Place = dict[str, Any]
@@ -146,7 +152,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return sweep_of(tmp_path_factory.mktemp("sweep"), grid())
 
 
-def test_a_table_gives_curves_gains_and_costs_with_scale_and_buffers_told(whole: Sweep) -> None:
+def test_a_table_gives_curves_gains_and_costs_with_scale_and_buffers(whole: Sweep) -> None:
     images = draw_paper_figures(whole)
     kinds = ["accuracy-toy-cd-d1", "gain-toy-cd", "cost-toy-cd-d1", "radar-toy-cd-d1"]
     assert [image.kind for image in images] == kinds
@@ -181,63 +187,51 @@ def test_every_figure_has_the_scale_printed_on_it_and_no_texts_overlap(
             check_no_overlap(drawing.figure)
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_done"),
-    [
-        ({"buffers": [500]}, lambda p: (p["method"], p["adaptation"]) != ("er", "vanilla")),
-        ({}, lambda place: place["buffer_size"] == 500 and place["adaptation"] == "amr"),
-        ({"seeds": 1, "buffers": [500]}, lambda p: p["method"] == "er"),
-        ({"adaptations": ["amr"], "methods": ["er"]}, lambda _: True),
-        ({"methods": ["er"], "buffers": [500]}, lambda place: place["num_drifts"] == 0),
-    ],
-    ids=["no-floor", "one-corner", "one-seed", "one-adaptation", "undrifted-only"],
-)
+UNFINISHED: list[tuple[dict[str, Any], Callable[[Place], bool], list[str]]] = [
+    ({"methods": ["er"]}, lambda p: p["adaptation"] != "vanilla", ["accuracy", "cost", "radar"]),
+    (
+        {},
+        lambda p: (p["buffer_size"], p["adaptation"]) == (500, "amr"),
+        ["accuracy", "cost", "radar"],
+    ),
+    (
+        {"seeds": 1, "buffers": [500]},
+        lambda p: p["method"] == "er",
+        ["accuracy", "gain", "cost", "radar"],
+    ),
+    ({"methods": ["er"]}, lambda p: not p["num_drifts"], []),
+    ({}, lambda _: False, []),
+    ({"drifts": []}, lambda _: True, ["accuracy"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "is_done", "kinds"), UNFINISHED)
 def test_unfinished_sweeps_are_drawn_with_gaps(
-    tmp_path: Path, changes: dict[str, Any], is_done: Callable[[Place], bool]
+    tmp_path: Path, changes: dict[str, Any], is_done: Callable[[Place], bool], kinds: list[str]
 ) -> None:
-    places = grid(**changes)
-    images = draw_paper_figures(sweep_of(tmp_path, places, is_done=is_done))
+    images = draw_paper_figures(sweep_of(tmp_path, grid(**changes), is_done=is_done))
     check_drawn_and_uncut(*images)
-    done = [place for place in places if is_done(place) and place["num_drifts"]]
-    kinds = {image.kind.split("-")[0] for image in images}
-    assert kinds == ({"accuracy", "cost", "radar"} | kinds if done else set())
-    if {place["adaptation"] for place in done} == {"amr"}:
-        assert "gain" not in kinds
-
-
-def test_a_sweep_without_results_draws_nothing(tmp_path: Path) -> None:
-    assert draw_paper_figures(sweep_of(tmp_path, grid(), is_done=lambda _: False)) == ()
-
-
-def test_a_sweep_without_drift_shows_curves_alone(tmp_path: Path) -> None:
-    sweep = sweep_of(tmp_path, grid(drifts=[]))
-    (image,) = draw_paper_figures(sweep)
-    assert image.kind == "accuracy-toy-cd-d0"
-    assert "Nothing drifts" in image.caption
-
-
-def test_a_panel_of_which_nothing_has_run_stays_where_its_method_and_its_buffer_have_others(
-    tmp_path: Path,
-) -> None:
-    sweep = sweep_of(
-        tmp_path, grid(), is_done=lambda p: (p["method"], p["buffer_size"]) != ("der++", 500)
-    )
-    drawing = accuracy_grid(only_group(sweep), sweep, STYLES)
-    remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
-    assert remarks == [[], ["not run yet"], [], []]
+    assert [image.kind.split("-")[0] for image in images] == kinds
+    if changes.get("drifts") == []:
+        assert images[0].kind == "accuracy-toy-cd-d0"
+        assert "Nothing drifts" in images[0].caption
 
 
 def test_missing_cells_are_named_where_they_are_missing(tmp_path: Path) -> None:
-    sweep = sweep_of(
-        tmp_path,
-        grid(),
-        is_done=lambda p: (
-            p["method"] == "er" and (p["adaptation"], p["buffer_size"]) != ("fr", 500)
-        ),
+    """A panel of which nothing has run stays where its method and its buffer have others."""
+
+    def remarks(name: str, is_done: Callable[[Place], bool]) -> tuple[Drawing, list[list[str]]]:
+        sweep = sweep_of(tmp_path / name, grid(), is_done=is_done)
+        drawing = accuracy_grid(only_group(sweep), sweep, STYLES)
+        return drawing, [[text.get_text() for text in p.texts] for p in drawing.figure.axes]
+
+    _, found = remarks("panel", lambda p: (p["method"], p["buffer_size"]) != ("der++", 500))
+    assert found == [[], ["not run yet"], [], []]
+    drawing, found = remarks(
+        "cell",
+        lambda p: p["method"] == "er" and (p["adaptation"], p["buffer_size"]) != ("fr", 500),
     )
-    drawing = accuracy_grid(only_group(sweep), sweep, STYLES)
-    remarks = [[text.get_text() for text in panel.texts] for panel in drawing.figure.axes]
-    assert remarks == [["not yet: fr"], []]
+    assert found == [["not yet: fr"], []]
     assert "Not run yet: der++." in drawing.notes
     assert "er, buffer 500: vanilla 50.5, fr missing, amr 75.5" in drawing.alt
 
@@ -247,12 +241,13 @@ def test_drift_is_marked_between_the_tasks_and_the_undrifted_level_is_there(whol
     panel = drawing.figure.axes[0]
     (mark,) = [line for line in panel.lines if to_hex(line.get_color()) == DRIFT.lower()]
     assert set(np.asarray(mark.get_xdata()).tolist()) == {1.5}
-    curves = [line for line in panel.lines if line is not mark]
-    assert len(curves) == 4
+    assert len(panel.lines) == 1 + 4
     assert "Grey: the same without drift." in drawing.caption
 
 
-def test_gains_are_differences_within_seeds_that_both_have(tmp_path: Path) -> None:
+def test_gains_are_differences_within_seeds_beside_the_published_ones(
+    whole: Sweep, tmp_path: Path
+) -> None:
     faa = {("vanilla", 0): 50.0, ("vanilla", 1): 60.0, ("amr", 1): 75.0, ("amr", 2): 99.0}
     sweep = sweep_of(
         tmp_path,
@@ -265,9 +260,6 @@ def test_gains_are_differences_within_seeds_that_both_have(tmp_path: Path) -> No
     assert gain is not None
     assert (gain.mean, gain.sd, gain.count) == (15.0, None, 1)
     assert paired_gain(None, floor) is None
-
-
-def test_published_gains_stand_beside_ours_as_hollow_diamonds(whole: Sweep) -> None:
     published = {"vanilla": 40.0, "amr": 71.5}
     drawing = gain_bars(
         [only_group(whole)],
@@ -283,7 +275,9 @@ def test_published_gains_stand_beside_ours_as_hollow_diamonds(whole: Sweep) -> N
     assert "amr +25.0±0.0" in texts(drawing)
 
 
-def test_zero_labels_have_a_place_on_the_axis_of_labels(whole: Sweep) -> None:
+def test_costs_have_a_place_for_zero_and_radars_absolute_labels(
+    whole: Sweep, tmp_path: Path
+) -> None:
     drawing = cost_scatter(only_group(whole), whole, STYLES)
     assert drawing is not None
     panel = drawing.figure.axes[0]
@@ -292,6 +286,11 @@ def test_zero_labels_have_a_place_on_the_axis_of_labels(whole: Sweep) -> None:
     assert left < 0 < 400 < right
     assert 0 in panel.get_xticks()
     assert panel.get_title(loc="left") == "vanilla 0, fr 400, amr 20"
+    radar = radar_grid(only_group(whole), whole, STYLES)
+    assert texts(radar).count("labels: vanilla 0, fr 400, amr 20") == 4
+    assert "amr 0.05, 1.00, 1.00" in radar.alt
+    without = sweep_of(tmp_path, grid(adaptations=["amr"]))
+    assert "largest = 1" in texts(radar_grid(only_group(without), without, STYLES))
 
 
 @given(
@@ -308,14 +307,6 @@ def test_spread_out_names_keep_their_order_their_distance_and_their_centre(
     assert sum(placed) == pytest.approx(sum(values), abs=1e-6)
     if (np.diff(sorted(values)) >= gap).all():
         assert placed == pytest.approx(values)
-
-
-def test_radars_carry_absolute_labels_and_say_what_one_is(tmp_path: Path, whole: Sweep) -> None:
-    drawing = radar_grid(only_group(whole), whole, STYLES)
-    assert texts(drawing).count("labels: vanilla 0, fr 400, amr 20") == 4
-    assert "amr 0.05, 1.00, 1.00" in drawing.alt
-    without = sweep_of(tmp_path, grid(adaptations=["amr"]))
-    assert "largest = 1" in texts(radar_grid(only_group(without), without, STYLES))
 
 
 def test_severities_have_a_panel_per_transform_gaps_and_the_undrifted_level(
@@ -369,12 +360,6 @@ def test_detector_errors_make_a_map_with_labels_gaps_and_the_level_without_a_det
     assert "78.5 ±0.7\n20 labels" in texts(drawing)
 
 
-def test_constant_settings_do_not_make_a_sweep_over_severities(tmp_path: Path) -> None:
-    places = grid(methods=["er"], buffers=[500], transform="rotation", severity=5)
-    kinds = [p.kind for p in draw_paper_figures(sweep_of(tmp_path, places))]
-    assert kinds[0] == "accuracy-toy-cd-d1"
-
-
 def test_settings_that_differ_head_panels_and_wide_grids_become_several_figures(
     tmp_path: Path,
 ) -> None:
@@ -399,10 +384,14 @@ def test_what_the_grid_does_not_name_is_read_from_a_finished_run(tmp_path: Path)
     assert [point.cell is None for point in group.at("er", 50)] == [True, False]
 
 
-def test_drawing_again_gives_equal_files(tmp_path: Path) -> None:
-    sweep = sweep_of(tmp_path, grid(methods=["er"], buffers=[500], drifts=[]))
-    first, second = draw_paper_figures(sweep), draw_paper_figures(sweep, STYLES)
-    assert [(p.svg, p.png) for p in first] == [(p.svg, p.png) for p in second]
+def test_constant_settings_make_no_sweep_over_severities_and_drawing_repeats(
+    tmp_path: Path,
+) -> None:
+    places = grid(methods=["er"], buffers=[500], drifts=[], transform="rotation", severity=5)
+    sweep = sweep_of(tmp_path, places)
+    first, again = draw_paper_figures(sweep), draw_paper_figures(sweep)
+    assert first[0].kind == "accuracy-toy-cd-d0"
+    assert [(p.svg, p.png) for p in first] == [(p.svg, p.png) for p in again]
 
 
 def feature_row(*, drifts_at: int | None, tasks: int = 3) -> list[FeatureMap]:

@@ -101,12 +101,6 @@ states = st.recursive(
 )
 
 
-@given(states)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_state_comes_back_bit_for_bit(state: object) -> None:
-    assert_same(state, state_file.unflatten(*state_file.flatten(state)))
-
-
 @given(state=states)
 @settings(
     max_examples=60,
@@ -142,7 +136,9 @@ def test_bytes_do_not_depend_on_the_process(tmp_path: Path) -> None:
 def test_safetensors_itself_reads_what_was_written(tmp_path: Path) -> None:
     tensors = {f"ü{i}": random_bits(5, dtype, i) for i, dtype in enumerate(DTYPES)}
     tensors["transposed"] = torch.arange(6.0).view(2, 3).T
+    tensors["empty"] = torch.empty(0, 3)
     state_file.write(tmp_path / "x", tensors, format=1)
+    assert_same(tensors, state_file.read(tmp_path / "x", format=1))
     found = load_file(tmp_path / "x")
     assert_same(tensors, {name: found.pop(f"state[{name!r}]") for name in tensors})
     assert found == {}
@@ -168,65 +164,6 @@ def test_writing_copies_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(written) == {tensor.data_ptr() for tensor in state.values()}
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype_comes_back_with_its_bits(tmp_path: Path, dtype: torch.dtype) -> None:
-    state = [
-        random_bits(6, dtype, 0),
-        random_bits(1, dtype, 1).reshape(()),
-        torch.empty(0, 3).to(dtype),
-    ]
-    state_file.write(tmp_path / "x", state, format=1)
-    assert_same(state, state_file.read(tmp_path / "x", format=1))
-
-
-def test_keys_that_look_alike_stay_apart() -> None:
-    one, two, three, four = torch.arange(4)
-    state = {1: one, "1": two, "a": {"b": three}, "a']['b": four}
-    names, _ = state_file.flatten(state)
-    assert len(names) == 4
-    assert_same(state, state_file.unflatten(*state_file.flatten(state)))
-
-
-def test_containers_that_look_like_marks_of_the_tree_are_taken_literally() -> None:
-    state = {"tensor": "state", "dict": {"list": [{"tuple": []}]}}
-    assert_same(state, state_file.unflatten(*state_file.flatten(state)))
-
-
-def test_state_dicts_of_network_and_optimiser_go_on_as_if_never_stopped(tmp_path: Path) -> None:
-    def fresh() -> tuple[nn.Module, torch.optim.Optimizer]:
-        with rng.as_global(rng.fork(0, "network")):
-            network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-        return network, torch.optim.AdamW(network.parameters(), lr=0.1)
-
-    def step(network: nn.Module, optimiser: torch.optim.Optimizer, x: Tensor) -> None:
-        optimiser.zero_grad()
-        network(x).square().sum().backward()
-        optimiser.step()
-
-    x = torch.randn(8, 3, generator=rng.fork(0, "x"))
-    network, optimiser = fresh()
-    step(network, optimiser, x)
-    state = {"network": network.state_dict(), "optimiser": optimiser.state_dict()}
-    state_file.write(tmp_path / "x", state, format=1)
-    step(network, optimiser, x)
-
-    other, other_optimiser = fresh()
-    saved = state_file.read(tmp_path / "x", format=1)
-    other.load_state_dict(saved["network"])
-    other_optimiser.load_state_dict(saved["optimiser"])
-    step(other, other_optimiser, x)
-    assert_same(dict(network.state_dict()), dict(other.state_dict()))
-
-
-def test_a_generator_goes_on_with_the_same_draws(tmp_path: Path) -> None:
-    generator = rng.fork(3, "memory")
-    state_file.write(tmp_path / "x", {"rng": generator.get_state()}, format=1)
-    expected = torch.randint(1000, (5,), generator=generator)
-    other = torch.Generator()
-    other.set_state(state_file.read(tmp_path / "x", format=1)["rng"])
-    assert torch.randint(1000, (5,), generator=other).equal(expected)
-
-
 def test_nothing_shares_memory_with_what_was_saved_or_with_one_another(tmp_path: Path) -> None:
     base = torch.arange(6.0)
     state = {"all": base, "same": base, "view": base[2:4], "every_other": base[::2]}
@@ -245,16 +182,18 @@ def test_nothing_shares_memory_with_what_was_saved_or_with_one_another(tmp_path:
     assert read["view"].untyped_storage().nbytes() == 8  # nor does a view drag its base along
 
 
+def test_keys_that_look_alike_stay_apart_and_marks_of_the_tree_are_taken_literally() -> None:
+    one, two, three, four = torch.arange(4)
+    state = {1: one, "1": two, "a": {"b": three}, "a']['b": four, "tensor": "state"}
+    state |= {"dict": {"list": [{"tuple": []}]}}
+    assert_same(state, state_file.unflatten(*state_file.flatten(OrderedDict(state))))
+
+
 def test_parameters_come_back_as_plain_tensors_and_keep_no_graph() -> None:
     tensors, _ = state_file.flatten({"w": nn.Parameter(torch.ones(2)) * 2})
     (tensor,) = tensors.values()
     assert type(tensor) is Tensor
     assert not tensor.requires_grad
-
-
-def test_subclasses_of_dict_come_back_as_dict_in_their_order() -> None:
-    state = OrderedDict(b=1, a=2)
-    assert_same({"b": 1, "a": 2}, state_file.unflatten(*state_file.flatten(state)))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -280,23 +219,11 @@ def test_numbers_that_json_cannot_say_are_refused_by_path(value: float) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else None,
 )
-def test_anything_else_is_refused_by_path(state: object, message: str) -> None:
+def test_anything_else_is_refused_by_path(tmp_path: Path, state: object, message: str) -> None:
     with pytest.raises(TypeError) as refusal:
-        state_file.flatten(state)
-    assert str(refusal.value).startswith(message)
-
-
-def test_a_refused_state_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
-        state_file.write(tmp_path / "x", {"a": torch.ones(2), "b": object()}, format=1)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("theirs", [0, 2, 17])
-def test_another_format_is_refused_with_both_numbers(tmp_path: Path, theirs: int) -> None:
-    state_file.write(tmp_path / "x", [], format=theirs)
-    with pytest.raises(UserError, match=rf"x has format {theirs}, this version reads format 1$"):
-        state_file.read(tmp_path / "x", format=1)
+        state_file.write(tmp_path / "x", [torch.ones(2), state], format=1)
+    assert str(refusal.value).startswith(message.replace("state", "state[1]", 1))
+    assert list(tmp_path.iterdir()) == [], "nothing is written"
 
 
 def test_a_file_cut_anywhere_is_told_as_damaged(tmp_path: Path) -> None:
@@ -316,10 +243,8 @@ def test_a_file_cut_anywhere_is_told_as_damaged(tmp_path: Path) -> None:
         {"other": "1"},
         {"driftwise": "not json"},
         {"driftwise": "[]"},
-        {"driftwise": "{}"},
         {"driftwise": '{"format": 1}'},
         {"driftwise": '{"format": 1, "tree": {"tensor": "gone"}}'},
-        {"driftwise": '{"format": 1, "tree": {"tensor": ["a"]}}'},
         {"driftwise": '{"format": 1, "tree": {"set": []}}'},
         {"driftwise": '{"format": 1, "tree": {"dict": [1]}}'},
         {"driftwise": '{"format": 1, "tree": [1]}'},

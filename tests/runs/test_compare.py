@@ -133,13 +133,6 @@ def test_a_run_of_its_own_is_not_a_place_for_a_comparison(finished: Path) -> Non
     assert snapshot(finished) == before
 
 
-@pytest.mark.usefixtures("no_training")
-def test_an_impossible_config_leaves_no_trace(tmp_path: Path) -> None:
-    comparison = Comparison(base=RunConfig(num_drifts=9))
-    complaint(lambda: carry_out(comparison, tmp_path / "out"))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_should_be_known_before_is_said_once(tmp_path: Path) -> None:
     base = RunConfig(epochs=1, tasks=((0,), (1,)), reference="memory")
     shown = carry_out(Comparison(base=base, adaptations=("vanilla", "amr"), num_seeds=1), tmp_path)

@@ -78,14 +78,14 @@ def test_elsewhere_than_on_a_terminal_every_task_leaves_one_plain_line(clock: Cl
     display, written = make(terminal=False)
     with display:
         listener = begin(display)
-        for number, accuracy in ((1, [90.0]), (2, [80.0, 70.0])):
+        for number, accuracy in ((1, [None]), (2, [80.0, 70.0])):
             check(listener, number, samples=20)
             for _ in range(4):
                 clock.now += 1
                 listener.stepped(1, STEP)
             end(listener, number, *accuracy)
     assert written.getvalue().splitlines() == [
-        "amr: task 1/2 done, accuracy so far 90.0 %, loss 0.500, 4 s left",
+        "amr: task 1/2 done, accuracy so far unknown, loss 0.500, 4 s left",
         "amr: task 2/2 done, accuracy so far 75.0 %, loss 0.500, 0 s left",
     ]
 
@@ -106,15 +106,6 @@ def test_drifted_classes_and_notes_are_told_at_once(clock: Clock) -> None:
         "amr: task 2/2: not testable: 1",
         "amr: task 2/2: 3 fresh samples [for] 5 slots",
     ]
-
-
-def test_a_task_with_nothing_to_test_has_no_accuracy(clock: Clock) -> None:
-    display, written = make(terminal=False)
-    with display:
-        listener = begin(display)
-        check(listener, 1, samples=0)
-        end(listener, 1, None)
-    assert "accuracy so far unknown" in written.getvalue()
 
 
 def test_a_quiet_display_prints_nothing(clock: Clock) -> None:
@@ -140,22 +131,14 @@ def test_the_bar_shows_task_epoch_step_loss_and_accuracy(clock: Clock) -> None:
     # 25 samples in batches of 10 are 3 steps an epoch, twice over.
     assert "amr task 1/2" in written.getvalue()
     assert "epoch 1/2 step 1/6 loss 0.500 acc 30 %" in written.getvalue()
-
-
-def test_before_its_first_step_a_task_shows_no_loss_of_the_last_one(clock: Clock) -> None:
-    display, written = make(terminal=True)
     with display:
-        listener = begin(display)
-        check(listener, 1, samples=20)
-        clock.now += 1
-        listener.stepped(1, STEP)
         end(listener, 1, 50.0)
         written.truncate(0)
         check(listener, 2, samples=20)
         display._bar.refresh()
     shown = written.getvalue().partition("task 2/2")[2]
     assert "checking" in shown
-    assert "loss 0.500" not in shown
+    assert "loss 0.500" not in shown, "of the task before"
 
 
 def test_the_bar_moves_at_most_ten_times_a_second(
@@ -183,6 +166,23 @@ def test_the_running_loss_begins_with_the_first_step_and_then_moves_slowly(clock
         end(listener, 1, 50.0)
     expected = 0.95 * (0.95 * 2 + 0.05) + 0.05
     assert f"loss {expected:.3f}" in written.getvalue()
+
+
+def test_stages_are_a_line_each_where_there_is_no_terminal_and_a_bar_on_one() -> None:
+    display, written = make(terminal=False)
+    with display:
+        for done in range(5):
+            display.progress("downloading [a]", done, 4)
+        display.progress("unpacking a", 0, None)
+        display.say("done")
+    assert written.getvalue().splitlines() == ["downloading [a]", "unpacking a", "done"]
+    display, written = make(terminal=True)
+    with display:
+        display.progress("decoding x", 1, 2)
+        display.progress("decoding x", 2, 2)
+    assert "decoding x" in written.getvalue()
+    assert "100%" in written.getvalue()
+    assert "\x1b[2K" in written.getvalue(), "the line is cleared at the end"
 
 
 def test_the_time_left_is_what_the_pace_so_far_says(clock: Clock) -> None:

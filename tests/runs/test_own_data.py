@@ -6,7 +6,6 @@ import dataclasses
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,22 +35,6 @@ def test_own_data_get_settings_of_their_own_and_their_own_name(tmp_path: Path) -
     assert result["benchmark"] == "own"
     for name in ("backbone", "buffer_size", "batch_size", "minibatch_size", "lr"):
         assert result["config"][name] == getattr(generic, name)
-
-
-def test_a_named_benchmark_keeps_its_stream_on_data_given_for_it(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, benchmark="cifar10-cd")
-    assert run(config, tmp_path / "own", data=make_images())["benchmark"] == "cifar10-cd"
-
-
-def test_going_on_with_other_data_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    out = tmp_path / "own"
-    with pytest.raises(Stop):
-        run(CONFIG, out, data=make_images(), listener=StopAt(2, 1))
-    told = complaint(lambda: run(CONFIG, out, data=make_images(seed=1), resume=True))
-    assert "data_identity" in told
-    assert not (out / "result.json").exists()
-    run(CONFIG, out, data=make_images(), resume=True)
-    assert (out / "result.json").exists()
 
 
 def many_images() -> Dataset:
@@ -144,13 +127,6 @@ def test_a_saved_config_is_not_run_on_other_data(
     assert not (tmp_path / "again").exists()
 
 
-def test_a_folder_given_to_the_embedded_benchmark_is_told_the_way(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.command(["run", "--data", str(tmp_path), "--out", str(tmp_path / "x")]) == cli.USAGE
-    assert f"--benchmark folder --data {tmp_path}" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("kind", "other"), [("folder", "npz"), ("npz", "folder")])
 def test_a_file_where_a_folder_belongs_is_refused_and_the_reverse(
     kind: str, other: str, tmp_path: Path
@@ -163,36 +139,6 @@ def test_a_file_where_a_folder_belongs_is_refused_and_the_reverse(
         path.mkdir()
     config = dataclasses.replace(CONFIG, benchmark=kind, data=str(path))
     assert complaint(lambda: run(config, tmp_path / "x")).endswith(other)
-
-
-# --- natural drift or a transform ---------------------------------------------------------------
-
-
-def test_a_transform_takes_the_place_of_a_benchmarks_natural_drift() -> None:
-    natural, turned = (
-        resolve(RunConfig(benchmark="pacs-cd", **settings))  # type: ignore[arg-type]
-        for settings in ({}, {"transform": "rotation"})
-    )
-    assert (natural.transform, natural.severity) == (None, None)
-    assert natural.domains == ("art_painting", "cartoon", "sketch")
-    assert (turned.transform, turned.severity, turned.domains) == ("rotation", 5, None)
-    assert turned.first_domain == "photo"
-    for each in (natural, turned):
-        assert resolve(each) == each
-
-
-@pytest.mark.parametrize("setting", [{"transform": "rotation"}, {"severity": 2}])
-def test_domains_beside_a_transform_are_refused(setting: dict[str, Any]) -> None:
-    told = complaint(lambda: resolve(RunConfig(domains=("winter",), **setting)))
-    assert told.startswith("natural drift shows images of other domains as they are")
-
-
-def test_a_shorter_stream_gets_no_more_drifts_than_it_has_room_for() -> None:
-    assert resolve(RunConfig(benchmark="yearbook-cd", num_tasks=2)).num_drifts == 1
-    assert resolve(RunConfig(benchmark="pacs-cd", num_tasks=7)).num_drifts == 3
-
-
-# --- what the result says about events ----------------------------------------------------------
 
 
 def test_concepts_of_single_classes_do_not_read_like_a_compound(tmp_path: Path) -> None:
@@ -215,10 +161,3 @@ def test_concepts_of_single_classes_do_not_read_like_a_compound(tmp_path: Path) 
     assert "+" not in apart["transform"]
     assert compound["transform"].endswith("rotation+shot-noise")
     assert (apart["over_steps"], compound["over_steps"]) == (None, 4)
-
-
-def test_an_event_that_names_no_class_is_refused(tmp_path: Path) -> None:
-    events = ({"task": 2, "classes": [], "transforms": [["rotation", 2]]},)
-    config = dataclasses.replace(CONFIG, events=events)
-    told = complaint(lambda: run(config, tmp_path / "own", data=make_images()))
-    assert told == "event 1: classes is empty, so that nothing would drift; name some"

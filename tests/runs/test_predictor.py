@@ -49,6 +49,10 @@ def test_a_loaded_run_predicts_as_well_as_its_result_says(
     samples = scoring_samples(finished, 5)
     found = [accuracy(predictor, samples, classes) for classes in result["tasks"]]
     assert found == pytest.approx(result["accuracy_matrix"][-1])
+    before = torch.get_rng_state()
+    first = predictor.logits(samples.images)
+    assert torch.equal(predictor.logits(samples.images), first), "predicting changes nothing"
+    assert torch.equal(torch.get_rng_state(), before)
     for label, expected in result["per_class_accuracy"][-1].items():
         assert accuracy(predictor, samples, [int(label)]) == pytest.approx(expected)
 
@@ -62,16 +66,6 @@ def test_an_unfinished_run_predicts_as_its_last_complete_task_left_it(tmp_path: 
     predictor = driftwise.load(tmp_path / "run")
     found = [accuracy(predictor, samples, classes) for classes in ([0, 1], [2, 3])]
     assert found == pytest.approx(told[-1]["accuracy"])
-
-
-def test_a_restarted_and_an_odd_network_are_loaded_too(tmp_path: Path) -> None:
-    config = RunConfig(
-        epochs=1, adaptation="fr-scratch", detector="always", options={"backbone": {"hidden": [7]}}
-    )
-    result = driftwise.run(config, str(tmp_path / "run"))
-    predictor = driftwise.load(str(tmp_path / "run"))
-    found = accuracy(predictor, scoring_samples(tmp_path / "run", 5), [8, 9])
-    assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
 
 
 def test_probabilities_classes_and_logits_say_the_same(predictor: Predictor) -> None:
@@ -106,11 +100,7 @@ def test_images_may_come_in_any_memory_layout(predictor: Predictor) -> None:
     ("images", "came"),
     [
         (np.zeros((2, 8, 8, 1), np.float32), "float32 (2, 8, 8, 1)"),
-        (np.zeros((2, 8, 8, 1), np.int64), "int64 (2, 8, 8, 1)"),
-        (np.zeros((2, 8, 8, 1), np.bool_), "bool (2, 8, 8, 1)"),
         (np.zeros((8, 8, 1), np.uint8), "uint8 (8, 8, 1)"),
-        (np.zeros((2, 8, 8), np.uint8), "uint8 (2, 8, 8)"),
-        (np.zeros((2, 1, 8, 8), np.uint8), "uint8 (2, 1, 8, 8)"),
         (np.zeros((2, 8, 8, 3), np.uint8), "uint8 (2, 8, 8, 3)"),
         (np.zeros((), np.uint8), "uint8 ()"),
         (np.array([["cat"]]), "<U3 (1, 1)"),
@@ -180,7 +170,7 @@ def two_tones(channels: int) -> Dataset:
 
 @pytest.mark.parametrize(
     ("channels", "settings"),
-    [(3, {"normalise": True}), (1, {"channels": 3}), (1, {"normalise": True, "channels": 3})],
+    [(3, {"normalise": True}), (1, {"channels": 3})],
     ids=str,
 )
 def test_what_images_are_prepared_with_is_loaded_with_the_weights(
@@ -239,11 +229,3 @@ def test_cls_er_answers_with_the_network_that_was_asked_for(predict: str, tmp_pa
     assert same(dict(predictor.network.state_dict()), stable if predict == "stable" else working)
     found = accuracy(predictor, scoring_samples(tmp_path / "run", 5), [8, 9])
     assert found == pytest.approx(result["accuracy_matrix"][-1][-1])
-
-
-def test_predicting_changes_nothing(finished: Path, predictor: Predictor) -> None:
-    before = torch.get_rng_state()
-    images = scoring_samples(finished, 5).images
-    first = predictor.logits(images)
-    assert torch.equal(predictor.logits(images), first)
-    assert torch.equal(torch.get_rng_state(), before)

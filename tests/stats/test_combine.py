@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
@@ -44,6 +44,7 @@ def rate(name: str, p_values: Floats, level: float = 0.05) -> float:
 # Known answers
 
 
+@settings(max_examples=40)
 @given(p_lists)
 def test_combinations_are_their_formulas(values: list[float]) -> None:
     p_values = np.array(values)
@@ -57,12 +58,7 @@ def test_combinations_are_their_formulas(values: list[float]) -> None:
 
 
 @every_combination
-def test_a_single_test_keeps_its_p_value(name: str) -> None:
-    p_values = np.array([[0.0], [0.003], [0.4], [0.98]])
-    assert COMBINATIONS[name](p_values) == pytest.approx(p_values[:, 0])
-
-
-@every_combination
+@settings(max_examples=30)
 @given(values=p_lists, place=st.integers(0, 5), share=st.floats(0, 1))
 def test_stronger_evidence_never_raises_the_p_value(
     name: str, values: list[float], place: int, share: float
@@ -75,29 +71,25 @@ def test_stronger_evidence_never_raises_the_p_value(
 
 
 @every_combination
-def test_a_test_that_says_exactly_one_does_not_silence_the_others(name: str) -> None:
-    assert COMBINATIONS[name](np.array([1e-6, 1.0])) < 1e-4
-
-
-@every_combination
 def test_classes_are_combined_one_by_one(name: str) -> None:
     p_values = dependent(3, 0.5)[:4]
     samples = [COMBINATIONS[name](sample).item() for sample in p_values]
     assert COMBINATIONS[name](p_values).tolist() == pytest.approx(samples)
+    single = np.array([[0.0], [0.003], [0.4], [0.98]])
+    assert COMBINATIONS[name](single) == pytest.approx(single[:, 0]), "a single test keeps its own"
+    assert COMBINATIONS[name](np.array([1e-6, 1.0])) < 1e-4, "a p-value of 1 does not decide alone"
 
 
 # Promises under dependence
 
 
 @pytest.mark.parametrize("name", ["bonferroni", "harmonic"])
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("tests", [2, 5])
+@pytest.mark.parametrize(("correlation", "tests"), [(0.0, 5), (0.5, 2), (0.9, 5), (1.0, 2)])
 def test_the_level_holds_under_every_correlation(name: str, correlation: float, tests: int) -> None:
     assert rate(name, dependent(tests, correlation)) <= 0.05 + 3 * SIGMA
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.9, 1.0])
-@pytest.mark.parametrize("tests", [2, 3, 5])
+@pytest.mark.parametrize(("correlation", "tests"), [(0.0, 2), (0.9, 3), (1.0, 5)])
 def test_cauchy_is_near_its_level_however_strong_the_correlation(
     correlation: float, tests: int
 ) -> None:
@@ -107,7 +99,7 @@ def test_cauchy_is_near_its_level_however_strong_the_correlation(
     assert tail <= 0.005 + 3 * math.sqrt(0.005 / NUM_DRAWS)
 
 
-@pytest.mark.parametrize("tests", [3, 4, 5, 10, 50])
+@pytest.mark.parametrize("tests", [3, 5, 50])
 def test_the_harmonic_factor_is_the_smallest_that_holds_in_the_worst_case(tests: int) -> None:
     """A proof in numbers: a function of one p-value whose mean over tests bounds the alarms.
 
@@ -142,13 +134,6 @@ def test_what_promises_less_finds_more_when_all_tests_see_the_drift() -> None:
     single = float((p_values[:, 0] <= 0.05).mean())
     assert powers["cauchy"] > powers["bonferroni"] > powers["harmonic"] > 0.5
     assert powers["cauchy"] > single + 0.1
-
-
-@pytest.mark.parametrize("name", ["bonferroni", "cauchy", "harmonic"])
-def test_one_test_that_sees_the_drift_among_blind_ones_is_heard(name: str) -> None:
-    p_values = dependent(4, 0.5)
-    p_values[:, 0] = dependent(1, 0.0, shift=4.5, seed=1)[:, 0]
-    assert rate(name, p_values) > 0.85
 
 
 @pytest.mark.parametrize("bad", [[], 0.5, [0.1, 1.5], [-0.1], [math.nan, 0.5]])

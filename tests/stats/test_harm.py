@@ -46,31 +46,18 @@ def test_with_labels_harm_is_the_difference_of_the_counted_accuracies() -> None:
     # one more right and one more wrong: 4 of 6 and 3 of 7
     variance = (4 / 6) * (2 / 6) / 6 + (3 / 7) * (4 / 7) / 7
     assert harm.error == pytest.approx(100 * math.sqrt(variance))
-
-
-def test_a_gain_is_a_negative_harm() -> None:
-    reference, current = predicting([0, 1]), predicting([0, 0])
-    harm = one_class(reference, current, torch.zeros(2).long(), torch.zeros(2).long())
-    assert harm.with_labels == -50
-    assert harm.without_labels < 0
-
-
-def test_perfect_samples_have_an_error_that_shrinks_with_their_samples() -> None:
-    errors = []
-    for samples in (5, 50, 500):
-        logits, labels = predicting([0] * samples), torch.zeros(samples).long()
-        harm = one_class(logits, logits, labels, labels)
-        assert harm.with_labels == 0
-        assert harm.error is not None
-        errors.append(harm.error)
-    assert errors[0] > errors[1] > errors[2] > 0
+    gain = one_class(
+        predicting([0, 1]), predicting([0, 0]), torch.zeros(2).long(), torch.zeros(2).long()
+    )
+    assert gain.with_labels == -50
+    assert gain.without_labels < 0
 
 
 def test_two_standard_errors_hold_the_truth_in_19_of_20_samples() -> None:
     draw = torch.Generator().manual_seed(0)
     zeros = torch.zeros(100).long()
     inside = 0
-    for _ in range(400):
+    for _ in range(200):
         right = torch.rand(150, generator=draw) < torch.cat(
             [torch.full((50,), 0.95), torch.full((100,), 0.8)]
         )
@@ -79,7 +66,7 @@ def test_two_standard_errors_hold_the_truth_in_19_of_20_samples() -> None:
         assert harm.with_labels is not None
         assert harm.error is not None
         inside += abs(harm.with_labels - 15) <= 2 * harm.error
-    assert 0.93 <= inside / 400 <= 0.98
+    assert 0.92 <= inside / 200 <= 0.99
 
 
 def test_samples_that_have_not_changed_have_lost_nothing() -> None:
@@ -93,7 +80,7 @@ def test_samples_that_have_not_changed_have_lost_nothing() -> None:
         assert harm.error is None
 
 
-def test_transport_deals_samples_to_the_reference_mix_at_the_least_cost() -> None:
+def test_transport_assigns_samples_to_the_reference_mix_at_the_least_cost() -> None:
     """Two samples must be class 1's although only one looks like it: the cheaper of the others."""
     reference = logits_of([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
     current = logits_of([[0.99, 0.01], [0.7, 0.3], [0.2, 0.8], [0.8, 0.2]])
@@ -116,21 +103,13 @@ def test_where_probabilities_are_true_the_loss_is_found_without_labels() -> None
     assert inferred == pytest.approx(sum(counted) / 4, abs=4)
 
 
-def test_by_class_the_one_that_has_drifted_is_named() -> None:
-    labels = torch.tensor([0, 1, 2] * 20)
-    current = predicting([0, 1, 1] * 20)
-    harms = estimate_harm_by_class(predicting(labels.tolist()), current, labels, labels)
-    assert [round(harms[c].without_labels) for c in range(3)] == [0, 0, 99]
-    assert [harms[c].with_labels for c in range(3)] == [0, 0, 100]
-
-
-def test_a_mix_that_is_told_is_no_harm() -> None:
+def test_a_known_mix_is_no_harm() -> None:
     labels = torch.tensor([0, 1] * 30)
     reference, current = predicting(labels.tolist(), 2), predicting([0] * 30 + [1] * 10, 2)
     assumed = estimate_harm_by_class(reference, current, labels)
     assert assumed[1].without_labels > 40
-    told = estimate_harm_by_class(reference, current, labels, mix={0: 3, 1: 1})
-    assert [told[c].without_labels for c in (0, 1)] == pytest.approx([0, 0], abs=1e-9)
+    known = estimate_harm_by_class(reference, current, labels, mix={0: 3, 1: 1})
+    assert [known[c].without_labels for c in (0, 1)] == pytest.approx([0, 0], abs=1e-9)
     absent = estimate_harm_by_class(reference, current[:30], labels, mix={0: 1.0})
     assert list(absent) == [0]
 
@@ -146,11 +125,11 @@ def test_samples_of_a_class_without_a_reference_are_not_forced_on_the_others() -
 
 
 @pytest.mark.parametrize("order", ["sorted", "in turn"])
-def test_more_samples_than_are_dealt_at_once_say_the_same_in_any_order(
+def test_more_samples_than_are_assigned_at_once_give_the_same_in_any_order(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels in turn must not fall into step with the parts."""
-    monkeypatch.setattr(harm_module, "_MAX_DEALT", 100)
+    monkeypatch.setattr(harm_module, "_MAX_ASSIGNED", 100)
     labels = torch.arange(400) % 4
     if order == "sorted":
         labels = labels.sort().values
@@ -167,27 +146,13 @@ def test_a_class_without_an_output_is_never_right() -> None:
     by_class = estimate_harm_by_class(logits, logits, labels)
     assert by_class[5].before == 0
     assert by_class[5].without_labels == 0
-
-
-def test_what_is_inferred_leaves_an_accuracy_that_exists() -> None:
+    # What is inferred leaves an accuracy that exists.
     torn_and_wrong, sure_and_wrong = predicting([1] * 6, by=0.01), predicting([1] * 6)
     harm = one_class(torn_and_wrong, sure_and_wrong, torch.zeros(6).long())
     assert (harm.before, harm.without_labels) == (0, 0)
-
-
-def test_without_samples_on_a_side_there_is_no_answer() -> None:
-    logits, none = predicting([0, 1]), torch.empty(0, 3)
-    labels, no_labels = torch.tensor([0, 1]), torch.empty(0, dtype=torch.int64)
+    none, no_labels = torch.empty(0, 3), torch.empty(0, dtype=torch.int64)
     assert estimate_harm_by_class(logits, none, labels) == {}
     assert estimate_harm_by_class(none, logits, no_labels) == {}
-
-
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_logits_that_are_no_numbers_are_refused(bad: float) -> None:
-    logits = predicting([0, 1])
-    logits[1, 2] = bad
-    with pytest.raises(UserError, match="NaN or infinity"):
-        estimate_harm_by_class(predicting([0]), logits, torch.tensor([0]))
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
@@ -201,5 +166,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
     for mix in ({}, {0: 0.0}, {0: -1.0}, {-1: 1.0}):
         with pytest.raises(UserError, match="expected a mix"):
             estimate_harm_by_class(logits, logits, labels, mix=mix)
+    for bad in (torch.nan, -torch.inf):
+        with pytest.raises(UserError, match="NaN or infinity"):
+            estimate_harm_by_class(logits, logits.clone().fill_(bad), labels)
     with pytest.raises(UserError, match="expected logits"):
         estimate_harm_by_class(logits[0], logits, labels)

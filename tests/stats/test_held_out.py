@@ -36,19 +36,19 @@ def p_values(learn: Learn, repeats: int, by: float, sizes: tuple[int, int]) -> n
 @BOTH
 @pytest.mark.parametrize("sizes", [(100, 50), (12, 9)])
 def test_false_alarms_stay_at_their_level(learn: Learn, sizes: tuple[int, int]) -> None:
-    found = p_values(learn, 800, 0.0, sizes)
+    found = p_values(learn, 400, 0.0, sizes)
     for level in (0.01, 0.05, 0.2):
         most = stats.binom.ppf(0.999, len(found), level)
         assert (found <= level).sum() <= most
 
 
 @BOTH
-def test_what_has_moved_is_found_at_levels_that_no_permutation_reaches(learn: Learn) -> None:
+def test_drift_is_found_at_levels_that_no_permutation_reaches(learn: Learn) -> None:
     assert np.median(p_values(learn, 20, 1.0, (100, 50))) < 1e-8
 
 
 @BOTH
-@pytest.mark.parametrize("sizes", [(9, 9), (31, 14), (5, 5)])
+@pytest.mark.parametrize("sizes", [(31, 14), (5, 5)])
 def test_samples_that_do_not_overlap_have_the_smallest_p_value(
     learn: Learn, sizes: tuple[int, int]
 ) -> None:
@@ -61,7 +61,7 @@ def test_samples_that_do_not_overlap_have_the_smallest_p_value(
 
 
 @BOTH
-def test_samples_that_are_all_the_same_say_nothing(learn: Learn) -> None:
+def test_samples_that_are_all_the_same_are_no_evidence(learn: Learn) -> None:
     same = torch.ones(20, 3), torch.ones(15, 3)
     (found,) = by_held_out_samples([same], learn=learn, generator=torch.Generator())
     assert found == (0, 1)

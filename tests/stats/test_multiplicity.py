@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftwise.stats.multiplicity import CORRECTIONS
+from driftwise.errors import UserError
+from driftwise.stats.multiplicity import CORRECTIONS, inverse_square
 
 LEVEL = 0.05
 
@@ -48,23 +51,13 @@ def benjamini_hochberg_stepwise(p_values: list[float], level: float) -> list[boo
 
 
 @given(p_lists)
-def test_holm_flags_what_its_steps_flag(p_values: list[float]) -> None:
+def test_each_correction_flags_what_its_steps_flag_and_what_a_stricter_one_does(
+    p_values: list[float],
+) -> None:
     assert flagged("holm", p_values) == holm_stepwise(p_values, LEVEL)
-
-
-@given(p_lists)
-def test_benjamini_hochberg_flags_what_its_steps_flag(p_values: list[float]) -> None:
     assert flagged("benjamini-hochberg", p_values) == benjamini_hochberg_stepwise(p_values, LEVEL)
-
-
-@given(p_lists)
-def test_bonferroni_shares_the_level_and_none_gives_it_to_every_test(p_values: list[float]) -> None:
     assert flagged("bonferroni", p_values) == [p <= LEVEL / len(p_values) for p in p_values]
     assert flagged("none", p_values) == [p <= LEVEL for p in p_values]
-
-
-@given(p_lists)
-def test_each_correction_flags_at_least_what_the_stricter_one_does(p_values: list[float]) -> None:
     verdicts = [
         flagged(name, p_values) for name in ("bonferroni", "holm", "benjamini-hochberg", "none")
     ]
@@ -89,3 +82,41 @@ def test_a_hand_worked_family(name: str, expected: list[bool]) -> None:
 def test_a_single_test_gets_the_whole_level_and_a_check_of_nothing_is_no_error(name: str) -> None:
     assert CORRECTIONS[name]([0.5], LEVEL) == LEVEL
     assert 0 < CORRECTIONS[name]([], LEVEL) <= LEVEL
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(0.001, 0.5), st.integers(1, 3000))
+def test_a_stream_without_end_spends_all_of_its_level_and_never_more(
+    level: float, num: int
+) -> None:
+    spent = [inverse_square(level, check) for check in range(1, num + 1)]
+    assert spent[0] == pytest.approx(level * 6 / math.pi**2)
+    assert all(later < earlier for earlier, later in pairwise(spent))
+    # What is left after k checks is the tail of the series: between its integrals.
+    left = level - math.fsum(spent)
+    tail = 6 * level / math.pi**2
+    assert tail / (num + 1) < left < tail / num
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_false_alarms_of_fifty_checks_together_stay_at_the_level(correlation: float) -> None:
+    """Streams without drift; checks that share their reference are alike."""
+    draw = torch.Generator().manual_seed(0)
+    streams = 20_000
+    shared, own = torch.randn(streams, 1, generator=draw), torch.randn(streams, 50, generator=draw)
+    z = math.sqrt(correlation) * shared + math.sqrt(1 - correlation) * own
+    p_values = torch.special.erfc(z.double().abs() / math.sqrt(2))
+    thresholds = torch.tensor([inverse_square(0.05, check) for check in range(1, 51)])
+    rate = (p_values <= thresholds).any(dim=1).double().mean().item()
+    sigma = math.sqrt(0.05 * 0.95 / streams)
+    assert rate <= 0.05 + 3 * sigma
+    if correlation == 0:
+        assert rate > 0.04  # the promise is kept without waste
+    uncorrected = (p_values <= 0.05).any(dim=1).double().mean().item()
+    assert uncorrected > 0.15
+
+
+def test_impossible_levels_and_checks_are_refused() -> None:
+    for level, check in ((0.05, 0), (1.5, 1)):
+        with pytest.raises(UserError, match="level between 0 and 1, and checks counted from 1"):
+            inverse_square(level, check)

@@ -52,7 +52,7 @@ def test_every_score_of_the_table_is_checked_here() -> None:
 def test_a_score_is_its_definition_sample_by_sample(
     score: Callable[[Tensor], Tensor], literal: Callable[[list[float]], float]
 ) -> None:
-    @settings(deadline=None, max_examples=50)
+    @settings(deadline=None, max_examples=25)
     @given(logit_samples)
     def check(samples: list[list[float]]) -> None:
         found = score(torch.tensor(samples))
@@ -70,14 +70,7 @@ def test_scores_meet_their_bounds_and_keep_a_hopeless_class_finite() -> None:
     assert energy(logits).tolist() == pytest.approx([-math.log(3), -1e4])
 
 
-def test_only_energy_sees_the_size_of_the_logits() -> None:
-    logits = torch.tensor([[1.0, 2.0, 4.0]])
-    for score in (entropy, margin, max_probability):
-        assert score(logits + 3).item() == pytest.approx(score(logits).item())
-    assert energy(logits + 3).item() == pytest.approx(energy(logits).item() - 3)
-
-
-def test_scores_tell_apart_what_single_precision_would_tie() -> None:
+def test_scores_differ_where_single_precision_would_tie() -> None:
     # an untrained network's logits, a hair from uniform
     logits = torch.tensor([[0.0, 1e-4], [0.0, 2e-4]])
     single = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)

@@ -1,4 +1,4 @@
-"""Tiny images of several domains, and streams that play events over them."""
+"""Tiny images of several domains, and streams with events over them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ NUM_CLASSES = 4
 PAIRS = tuple((2 * i, 2 * i + 1) for i in range(5))
 """five tasks of two classes, as in the benchmarks of ten"""
 TURNED = (("rotation", 2),)
+BLURRED = (("defocus-blur", 5),)
 
 every_part = pytest.mark.parametrize("part", PARTS)
 
@@ -72,9 +73,16 @@ def script(*events: EventSpec, seed: int = 0, **changes: Any) -> Schedule:
     return make_script(TASKS, events, seed=seed, **changes)
 
 
-def stream_of(schedule: Schedule, *, dataset: Dataset | None = None, seed: int = 0) -> Stream:
+def stream_of(
+    schedule: Schedule,
+    *,
+    dataset: Dataset | None = None,
+    like: Dataset | None = None,
+    seed: int = 0,
+) -> Stream:
+    """A stream of a data set, with the parts of another one `like` it."""
     dataset = dataset or make_images()
-    return Stream(dataset, parts_of(dataset), schedule, batch_size=4, seed=seed)
+    return Stream(dataset, parts_of(like or dataset), schedule, batch_size=4, seed=seed)
 
 
 def played(*events: EventSpec, **changes: Any) -> Stream:

@@ -10,7 +10,6 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from driftwise.errors import UserError
 from driftwise.streams import transforms
 from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
 
@@ -174,6 +173,19 @@ def test_noise_has_the_distribution_of_its_clipped_and_truncated_definition(
             assert scipy.stats.chi2_contingency(pooled).pvalue > 1e-6
 
 
+def test_noise_has_the_stated_mean_and_sigma_where_nothing_is_clipped() -> None:
+    for transform, severity, level, sigma in (
+        ("gaussian-noise", 1, 128, 255 * GAUSSIAN_SIGMA[1]),
+        ("speckle-noise", 5, 120, 120 * SPECKLE_SIGMA[5]),
+        ("speckle-noise", 5, 40, 40 * SPECKLE_SIGMA[5]),
+    ):
+        drifted = apply(flat_images(level, 50_000), transform, severity, seed=5).flatten()
+        noise = drifted.numpy().astype(np.float64) - level
+        # truncation takes half a level off
+        assert noise.mean() == pytest.approx(-0.5, abs=5 * sigma / math.sqrt(len(noise)))
+        assert noise.std() == pytest.approx(math.hypot(sigma, 1 / math.sqrt(12)), rel=0.016)
+
+
 @pytest.mark.parametrize("transform", NOISES)
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_the_alias_table_holds_exactly_the_chances_of_the_noise(
@@ -186,43 +198,6 @@ def test_the_alias_table_holds_exactly_the_chances_of_the_noise(
     np.testing.assert_allclose(
         held, transforms.noise_chances(transform, severity), rtol=0, atol=2**-24
     )
-
-
-@pytest.mark.parametrize("severity", [1, 2])
-def test_gaussian_noise_on_mid_grey_has_mean_zero_and_the_stated_sigma(severity: int) -> None:
-    # Sigmas at which mid-grey is practically never clipped. Truncation takes half a level off.
-    sigma = 255 * GAUSSIAN_SIGMA[severity]
-    noise = _noise_on(128, "gaussian-noise", severity)
-    assert noise.mean() == pytest.approx(-0.5, abs=5 * sigma / math.sqrt(len(noise)))
-    assert noise.std() == pytest.approx(math.hypot(sigma, 1 / math.sqrt(12)), rel=0.016)
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_shot_noise_has_the_mean_and_variance_of_a_poisson_count(severity: int) -> None:
-    rate = SHOT_RATE[severity]
-    sigma = math.sqrt(100 / 255 / rate) * 255
-    noise = _noise_on(100, "shot-noise", severity)
-    assert abs(noise.std() - sigma) < 0.5  # truncation moves a level by less than 1
-    counts = np.arange(3 * rate)
-    chance = scipy.stats.poisson.pmf(counts, 100 / 255 * rate)
-    truncated = np.minimum(counts * 255 // rate, 255) - 100
-    mean = chance @ truncated
-    assert noise.mean() == pytest.approx(mean, abs=5 * sigma / math.sqrt(len(noise)))
-    assert noise.std() == pytest.approx(math.sqrt(chance @ (truncated - mean) ** 2), rel=0.016)
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_speckle_noise_grows_in_proportion_to_the_pixel(severity: int) -> None:
-    for level in (40, 80, 120):
-        sigma = level * SPECKLE_SIGMA[severity]
-        noise = _noise_on(level, "speckle-noise", severity)
-        assert noise.mean() == pytest.approx(-0.5, abs=5 * sigma / math.sqrt(len(noise)))
-        assert noise.std() == pytest.approx(math.hypot(sigma, 1 / math.sqrt(12)), rel=0.016)
-
-
-def _noise_on(level: int, transform: str, severity: int) -> np.ndarray:
-    drifted = apply(flat_images(level, 50_000), transform, severity, seed=5)
-    return drifted.flatten().numpy().astype(np.float64) - level
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
@@ -310,45 +285,7 @@ def test_higher_severity_changes_more(transform: str) -> None:
 # Contracts of every transform
 
 
-@pytest.fixture(params=[(t, 3) for t in TRANSFORMS], ids=str)
-def drift(request: pytest.FixtureRequest) -> tuple[str, int]:
-    chosen: tuple[str, int] = request.param
-    return chosen
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shape_and_dtype_stay_and_the_input_is_untouched(
-    drift: tuple[str, int], shape: tuple[int, ...]
-) -> None:
-    images = random_images(*shape)
-    before = images.clone()
-    drifted = apply(images, *drift, seed=0)
-    assert drifted.shape == images.shape
-    assert drifted.dtype == torch.uint8
-    assert torch.equal(images, before)
-
-
-def test_equal_seeds_give_equal_pixels(drift: tuple[str, int]) -> None:
-    images = random_images(5, 8, 8, 3)
-    assert torch.equal(apply(images, *drift, seed=9), apply(images, *drift, seed=9))
-
-
-def test_other_seeds_give_other_pixels_where_there_is_chance(drift: tuple[str, int]) -> None:
-    images = random_images(5, 16, 16, 3)
-    equal = torch.equal(apply(images, *drift, seed=9), apply(images, *drift, seed=10))
-    assert equal == (drift[0] in ("identity", "rotation", "defocus-blur"))
-
-
-@pytest.mark.parametrize("shape", [(11, 1, 1, 1), (11, 7, 5, 3)])
-def test_neither_chunks_nor_later_rows_change_a_row(
-    drift: tuple[str, int], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = random_images(*shape)
-    whole = apply(images, *drift, seed=2)
-    assert torch.equal(apply(images[:4], *drift, seed=2), whole[:4])
-    for chunk_rows in (1, 3, 11):
-        monkeypatch.setattr(transforms, "_CHUNK_SAMPLES", chunk_rows)
-        assert torch.equal(apply(images, *drift, seed=2), whole)
+every_transform = pytest.mark.parametrize("name", TRANSFORMS)
 
 
 @pytest.fixture
@@ -358,25 +295,37 @@ def _threads_restored() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@every_transform
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shape_and_dtype_stay_and_input_and_global_random_state_are_untouched(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    images, state = random_images(*shape), torch.get_rng_state()
+    before = images.clone()
+    drifted = apply(images, name, 3, seed=0)
+    assert drifted.shape == images.shape
+    assert drifted.dtype == torch.uint8
+    assert torch.equal(images, before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@every_transform
 @pytest.mark.usefixtures("_threads_restored")
-def test_the_number_of_threads_changes_nothing(drift: tuple[str, int]) -> None:
+def test_seed_and_pixels_alone_decide(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     images = random_images(30, 32, 32, 3)  # large enough for torch to split the work
     torch.set_num_threads(1)
-    alone = apply(images, *drift, seed=2)
+    whole = apply(images, name, 3, seed=2)
     torch.set_num_threads(2)
-    assert torch.equal(apply(images, *drift, seed=2), alone)
-
-
-def test_the_global_random_state_stays_as_it_was(drift: tuple[str, int]) -> None:
-    before = torch.get_rng_state()
-    apply(random_images(2, 8, 8, 1), *drift, seed=0)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_memory_layout_does_not_matter(drift: tuple[str, int]) -> None:
-    images = random_images(3, 8, 6, 3)
+    assert torch.equal(apply(images, name, 3, seed=2), whole)
     strided = images.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
-    assert torch.equal(apply(strided, *drift, seed=0), apply(images, *drift, seed=0))
+    assert torch.equal(apply(strided, name, 3, seed=2), whole)
+    # neither chunks nor the samples that follow change a sample
+    assert torch.equal(apply(images[:4], name, 3, seed=2), whole[:4])
+    for samples in (1, 7, 30):
+        monkeypatch.setattr(transforms, "_CHUNK_SAMPLES", samples)
+        assert torch.equal(apply(images, name, 3, seed=2), whole)
+    other = torch.equal(apply(images, name, 3, seed=3), whole)
+    assert other == (name in ("identity", "rotation", "defocus-blur"))
 
 
 def test_identity_is_equal_at_every_severity() -> None:
@@ -385,33 +334,23 @@ def test_identity_is_equal_at_every_severity() -> None:
         assert torch.equal(apply(images, "identity", severity, seed=0), images)
 
 
-# Mistakes
-
-
-def test_an_unknown_transform_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(UserError, match="unknown transform 'rotate'; did you mean 'rotation'"):
-        apply(random_images(1, 2, 2, 1), "rotate", 1, seed=0)
-
-
-def test_an_unknown_unit_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(UserError, match="unknown unit 'rows'; did you mean 'row'"):
-        apply(random_images(1, 2, 2, 1), "permutation", 1, seed=0, unit="rows")
-
-
-@pytest.mark.parametrize("severity", [-1, 0, 6])
-def test_a_severity_outside_one_to_five_is_refused(severity: int) -> None:
-    with pytest.raises(UserError, match=f"^severity must be 1 to 5; got {severity}$"):
-        apply(random_images(1, 2, 2, 1), "identity", severity, seed=0)
+ONE = random_images(1, 2, 2, 1)
 
 
 @pytest.mark.parametrize(
-    ("images", "got"),
+    ("images", "name", "severity", "unit", "message"),
     [
-        (torch.zeros(1, 2, 2, 1), r"got float32 \(1, 2, 2, 1\)"),
-        (torch.zeros(2, 2, 1, dtype=torch.uint8), r"got uint8 \(2, 2, 1\)"),
-        (torch.zeros(2, 0, 2, 1, dtype=torch.uint8), r"got uint8 \(2, 0, 2, 1\)"),
+        (ONE, "rotate", 1, "pixel", "unknown transform 'rotate'; did you mean 'rotation'"),
+        (ONE, "permutation", 1, "rows", "unknown unit 'rows'; did you mean 'row'"),
+        (ONE, "identity", 0, "pixel", "^severity must be 1 to 5; got 0$"),
+        (ONE, "identity", 6, "pixel", "^severity must be 1 to 5; got 6$"),
+        (ONE.float(), "rotation", 1, "pixel", r"uint8 \(samples, .*got float32 \(1, 2, 2, 1\)"),
+        (ONE[0], "rotation", 1, "pixel", r"got uint8 \(2, 2, 1\)"),
+        (ONE[:, :0], "rotation", 1, "pixel", r"got uint8 \(1, 0, 2, 1\)"),
     ],
 )
-def test_what_is_no_batch_of_images_is_refused(images: Tensor, got: str) -> None:
-    with pytest.raises(ValueError, match=r"images must be uint8 \(samples, height, .*" + got):
-        apply(images, "rotation", 1, seed=0)
+def test_invalid_arguments_are_refused(
+    images: Tensor, name: str, severity: int, unit: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        apply(images, name, severity, seed=0, unit=unit)

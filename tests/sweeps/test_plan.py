@@ -1,8 +1,11 @@
+"""Plans: runs and their ids, files and their damage, the selection by `--only`."""
+
 from __future__ import annotations
 
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +21,20 @@ from driftwise.config.presets import resolve
 from driftwise.datasets import paths
 from driftwise.datasets.catalogue import KNOWN
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.notes import scale_words
+from driftwise.reproduce.charts import scale_words
 from driftwise.reproduce.paper_table import paper_table
 from driftwise.sweeps import plan as plans
 from driftwise.sweeps.grid import Grid
-from driftwise.sweeps.plan import Plan, make_plan, run_id, write_plan
+from driftwise.sweeps.plan import Plan, chosen, make_plan, run_id, write_plan
 from driftwise.sweeps.scale import SCALES
 
 
 def tiny(**axes: Any) -> Plan:
     return tiny_plan(axes=axes)
+
+
+def based(**base: Any) -> Plan:
+    return make_plan("p", Grid(axes={"seed": [0]}, base=base))
 
 
 def test_every_place_of_the_grid_has_a_run_that_is_resolved() -> None:
@@ -36,39 +43,48 @@ def test_every_place_of_the_grid_has_a_run_that_is_resolved() -> None:
     assert [(run.place["method"], run.place["buffer_size"]) for run in plan.runs] == expected
     assert all(run.config == resolve(run.config) for run in plan.runs)
     assert len({run.id for run in plan.runs}) == 4
+    # One thread unless the grid sets another number.
+    threads = [based(benchmark="cifar10-cd", **more).runs[0] for more in ({}, {"threads": 4})]
+    assert [run.config.threads for run in threads] == [1, 4]
 
 
-def test_runs_get_one_thread_unless_the_grid_says_otherwise() -> None:
-    generic: dict[str, Any] = {"benchmark": "cifar10-cd"}
-    one, four = (
-        make_plan("p", Grid(axes={"seed": [0]}, base={**generic, **extra})).runs[0]
-        for extra in ({}, {"threads": 4})
-    )
-    assert (one.config.threads, four.config.threads) == (1, 4)
+def test_a_place_names_what_tables_need_and_options_without_their_part_if_unique() -> None:
+    standing = {"benchmark": "digits-cd", "method": "er", "buffer_size": 100, "num_drifts": 1}
+    standing |= {"adaptation": "vanilla", "seed": 0}
+    assert tiny(epochs=[1]).runs[0].place == {**standing, "epochs": 1}
+    clear = tiny(**{"detector.level": [0.01, 0.1]})
+    assert [run.place["level"] for run in clear.runs] == [0.01, 0.1]
+    axes = {"detector": ["oracle"], "detector.tpr": [0.5], "method": ["er"]}
+    assert set(tiny(**axes).runs[0].place) == {*plans.ALWAYS, "detector", "tpr"}
+    grid = Grid(axes={"backbone.width": [8], "method.width": [1]})
+    assert plans.names_in_places(grid) == {key: key for key in grid.axes}
+    seed = Grid(axes={"detector.seed": [1], "detector.level": [0.1]})
+    names = {"detector.seed": "detector.seed", "detector.level": "level"}
+    assert plans.names_in_places(seed) == names
 
 
-def test_a_setting_that_cannot_run_is_refused_before_anything_begins() -> None:
-    assert "did you mean 'er'" in complaint(lambda: tiny(method=["er", "err"]))
-    assert "unknown key 'epoch'" in complaint(
-        lambda: make_plan("p", Grid(axes={"seed": [0]}, base={"epoch": 1}))
-    )
-    assert "num_drifts" in complaint(lambda: tiny(num_drifts=[-1]))
-    assert "level" in complaint(lambda: tiny(**{"detector.level": [float("nan")]}))
+REFUSED: list[tuple[Callable[[], Plan], str]] = [
+    (lambda: tiny(method=["er", "err"]), "did you mean 'er'"),
+    (lambda: based(epoch=1), "unknown key 'epoch'"),
+    (lambda: tiny(num_drifts=[-1]), "num_drifts"),
+    (lambda: tiny(**{"detector.level": [float("nan")]}), "level"),
+    (lambda: tiny(buffer_size=[None, 100]), "one run at two places"),  # 100 is the preset's
+]
+BAD_NAMES = ("", "a b", "../up", "a/b", "-flag", ".hidden", "x" * 81, "é")
+TAKEN = ("index.html", "runs", "sweeps", "claims", "pages", "failures", "theory-digits-cd", "Runs")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "../up", "a/b", "-flag", ".hidden", "x" * 81, "é"])
-def test_a_sweep_has_a_name_that_can_be_a_file(name: str) -> None:
-    assert "a sweep's name" in complaint(lambda: tiny_plan(name, axes={"seed": [0]}))
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_a_setting_that_cannot_run_is_refused_before_anything_starts(
+    make: Callable[[], Plan], message: str
+) -> None:
+    assert message in complaint(make)
 
 
-TAKEN = ["index.html", "runs", "sweeps", "claims", "pages", "failures", "theory-digits-cd", "Runs"]
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_a_sweep_is_not_called_like_something_else_in_its_folder(name: str) -> None:
+@pytest.mark.parametrize("name", [*BAD_NAMES, *TAKEN])
+def test_a_sweeps_name_can_be_a_file_and_is_not_taken(name: str) -> None:
     line = complaint(lambda: tiny_plan(name, axes={"seed": [0]}))
-    assert f"cannot be called {name}" in line
-    assert "--name" in line
+    assert ("a sweep's name" if name in BAD_NAMES else f"cannot be called {name}") in line
 
 
 def test_a_grid_that_is_far_too_large_is_refused_with_its_size(
@@ -82,50 +98,13 @@ def test_a_grid_that_is_far_too_large_is_refused_with_its_size(
     assert len(make_plan("p", Grid(axes={"seed": range(9)}, base=TINY, without=rule)).runs) == 2
 
 
-def test_one_run_at_two_places_is_refused() -> None:
-    line = complaint(lambda: tiny(buffer_size=[None, 100]))  # 100 is the preset's
-    assert "one run at two places" in line
-    assert "without" in line
-
-
-def test_an_option_is_named_without_its_part_where_that_is_clear() -> None:
-    clear = tiny(**{"detector.level": [0.01, 0.1]})
-    assert [run.place["level"] for run in clear.runs] == [0.01, 0.1]
-    axes = {"detector": ["oracle"], "detector.tpr": [0.5], "method": ["er"]}
-    assert set(tiny(**axes).runs[0].place) == {*plans.ALWAYS, "detector", "tpr"}
-
-
-def test_a_place_says_what_tables_ask_for_also_where_the_grid_does_not() -> None:
-    place = tiny(epochs=[1]).runs[0].place
-    assert place == {
-        "benchmark": "digits-cd",
-        "method": "er",
-        "buffer_size": 100,
-        "num_drifts": 1,
-        "adaptation": "vanilla",
-        "seed": 0,
-        "epochs": 1,
-    }
-
-
-def test_options_of_two_parts_by_the_same_name_keep_their_parts() -> None:
-    grid = Grid(axes={"backbone.width": [8], "method.width": [1]})
-    assert plans.names_in_places(grid) == {key: key for key in grid.axes}
-    seed = Grid(axes={"detector.seed": [1], "detector.level": [0.1]})
-    assert plans.names_in_places(seed) == {
-        "detector.seed": "detector.seed",
-        "detector.level": "level",
-    }
-
-
 # Ids
 
 
 def test_the_same_config_has_the_same_id_whatever_grid_it_comes_from() -> None:
     by_axes = tiny(method=["er"], buffer_size=[30], seed=[2]).runs[0]
     by_base = tiny_plan("other", axes={"seed": [2]}, method="er", buffer_size=30).runs[0]
-    assert by_axes.id == by_base.id
-    assert by_axes.config == by_base.config
+    assert (by_axes.id, by_axes.config) == (by_base.id, by_base.config)
 
 
 CHANGES: list[dict[str, Any]] = [
@@ -144,55 +123,41 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: "-".join(change))
-def test_every_setting_that_decides_the_result_is_in_the_id(change: dict[str, Any]) -> None:
+def test_every_setting_that_decides_the_result_is_in_the_id() -> None:
     base = RunConfig(epochs=1, tasks=((0, 1), (2, 3)))
-    assert run_id(resolve(replace(base, **change))) != run_id(resolve(base))
-
-
-def test_where_a_benchmark_lies_makes_no_other_run() -> None:
-    config = resolve(RunConfig(benchmark="cifar10-cd"))
-    moved = replace(config, data="elsewhere", data_identity="0" * 64)
-    assert run_id(moved) == run_id(config)
-
-
-@pytest.mark.parametrize("kind", ["npz", "folder", "my_parts:Pictures"])
-def test_other_data_of_ones_own_make_another_run(kind: str) -> None:
-    config = RunConfig(benchmark=kind, data="here.npz")
-    assert run_id(replace(config, data="there.npz")) != run_id(config)
-
-
-def test_an_id_is_a_folder_name_that_says_what_runs() -> None:
-    config = RunConfig(method="my.parts:Own", buffer_size=5, num_drifts=2, seed=3)
-    assert run_id(config)[:-11] == "digits-cd-my-parts-Own-amr-b5-d2-s3"
-    assert "/" not in run_id(replace(config, benchmark="a/../b"))
-
-
-def test_a_setting_left_as_it_is_does_not_enter_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = resolve(RunConfig())
-    before = run_id(config)
-    plain = RunConfig.to_json
-    monkeypatch.setattr(RunConfig, "to_json", lambda self: {**plain(self), "later": None})
-    defaults = plans._defaults()
-    monkeypatch.setattr(plans, "_defaults", lambda: {**defaults, "later": None})
-    assert run_id(config) == before
-
-
-def test_ids_of_runs_made_before_presets_chose_detectors_stay() -> None:
-    assert run_id(resolve(RunConfig())) == "digits-cd-er-amr-b100-d1-s0-523b54793a"
-    assert run_id(resolve(RunConfig(detector="mmd"))).endswith("-2072ec5aed")
+    ids = {run_id(resolve(replace(base, **change))) for change in ({}, *CHANGES)}
+    assert len(ids) == 1 + len(CHANGES)
+    for kind in ("npz", "folder", "my_parts:Pictures"):  # a user's own data
+        config = RunConfig(benchmark=kind, data="here.npz")
+        assert run_id(replace(config, data="there.npz")) != run_id(config)
 
 
 @pytest.mark.parametrize(
-    ("method", "adaptation", "other"),
+    ("method", "adaptation", "differs"),
     [("der++", "amr", True), ("ser", "amr-plus", True), ("er", "amr", False), ("ser", "fr", False)],
 )
 def test_how_logits_are_recomputed_makes_another_run_only_where_any_are(
-    method: str, adaptation: str, other: bool
+    method: str, adaptation: str, differs: bool
 ) -> None:
     config = resolve(RunConfig(method=method, adaptation=adaptation))
     published = replace(config, realigned_logits="training")
-    assert (run_id(config) != run_id(published)) == other
+    assert (run_id(config) != run_id(published)) == differs
+
+
+def test_what_does_not_decide_the_result_is_not_in_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve(RunConfig(benchmark="cifar10-cd"))
+    assert run_id(replace(config, data="elsewhere", data_identity="0" * 64)) == run_id(config)
+    own = RunConfig(method="my.parts:Own", buffer_size=5, num_drifts=2, seed=3)
+    assert run_id(own)[:-11] == "digits-cd-my-parts-Own-amr-b5-d2-s3"
+    assert "/" not in run_id(replace(own, benchmark="a/../b"))
+    # Ids made before presets chose detectors stay.
+    assert run_id(resolve(RunConfig())) == "digits-cd-er-amr-b100-d1-s0-523b54793a"
+    assert run_id(resolve(RunConfig(detector="mmd"))).endswith("-2072ec5aed")
+    # A setting that a later version adds does not rename the runs that leave it as it is.
+    before, plain, defaults = run_id(config), RunConfig.to_json, plans._defaults()
+    monkeypatch.setattr(RunConfig, "to_json", lambda self: {**plain(self), "later": None})
+    monkeypatch.setattr(plans, "_defaults", lambda: {**defaults, "later": None})
+    assert run_id(config) == before
 
 
 def test_data_that_are_read_in_another_way_make_another_run(
@@ -206,10 +171,23 @@ def test_data_that_are_read_in_another_way_make_another_run(
     assert KNOWN["tiny-imagenet"].version > 1, "1 numbered its classes by sorted ids"
 
 
+def test_ids_of_runs_without_custom_parts_are_those_of_committed_results() -> None:
+    folder = Path(__file__).parents[2] / "results" / "table1-small"
+    files = sorted(folder.rglob("sweeps/*.json"))
+    runs = [run for file in files for run in json.loads(file.read_text())["runs"]]
+    assert runs
+    for run in runs:
+        assert run_id(RunConfig(**run["config"])) == run["id"]
+        today = resolve(RunConfig(**run["config"]))
+        # The published preset has come to recompute logits as the published code does.
+        is_new = today.realigned_logits == "training" and today.adaptation == "amr"
+        assert (run_id(today) == run["id"]) or (is_new and today.method in ("der++", "ser"))
+
+
 # Files
 
 
-def test_a_plan_is_what_the_report_reads(tmp_path: Path) -> None:
+def test_a_plan_is_what_the_report_reads_and_is_written_once(tmp_path: Path) -> None:
     plan = tiny(method=["er", "ser"], seed=[0, 1])
     file = write_plan(plan, tmp_path)
     assert file == tmp_path / "sweeps" / "tiny.json"
@@ -217,19 +195,36 @@ def test_a_plan_is_what_the_report_reads(tmp_path: Path) -> None:
     assert (sweep.name, sweep.scale, sweep.num_done) == ("tiny", "own", 0)
     assert [entry.id for entry in sweep.entries] == [run.id for run in plan.runs]
     assert [entry.seed for entry in sweep.entries] == [0, 1, 0, 1]
-
-
-def test_the_same_plan_again_leaves_the_file_alone(tmp_path: Path) -> None:
     # From Python a base may hold tuples, which a file holds as lists.
     grid = Grid(axes={"seed": range(2)}, base={**TINY, "tasks": ((0, 1), (2, 3))})
     file = write_plan(make_plan("p", grid), tmp_path)
     before = file.stat().st_mtime_ns
     assert write_plan(make_plan("p", grid), tmp_path) == file
     assert file.stat().st_mtime_ns == before
-    assert [path.name for path in file.parent.iterdir()] == ["p.json"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["p.json", "tiny.json"]
 
 
-def test_a_sweep_planned_with_weights_is_not_taken_up_without_them(
+def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path: Path) -> None:
+    file = write_plan(tiny(seed=[0]), tmp_path)
+    before = file.read_bytes()
+    other = tiny(seed=[0, 1])
+    line = complaint(lambda: write_plan(other, tmp_path))
+    assert "another grid" in line
+    assert "--overwrite" in line
+    assert file.read_bytes() == before
+    write_plan(other, tmp_path, overwrite=True)
+    assert len(json.loads(file.read_text())["runs"]) == 2
+    for unknown in ({"format": 99, "runs": ["?"]}, {"name": "tiny"}):
+        file.write_text(json.dumps(unknown))
+        assert "of another version" in complaint(lambda: write_plan(other, tmp_path))
+        write_plan(other, tmp_path, overwrite=True)
+        assert read_sweep(file).name == "tiny"
+    (tmp_path / "file").write_text("")
+    line = complaint(lambda: write_plan(other, tmp_path / "file"))
+    assert "choose another --out" in line
+
+
+def test_a_sweep_planned_with_weights_is_not_resumed_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = tmp_path / "resnet18.safetensors"
@@ -243,107 +238,124 @@ def test_a_sweep_planned_with_weights_is_not_taken_up_without_them(
     assert "(2 runs differ, as in encoder: resnet18-imagenet there, random here)" in line
 
 
-def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path: Path) -> None:
-    file = write_plan(tiny(seed=[0]), tmp_path)
-    before = file.read_bytes()
-    other = tiny(seed=[0, 1])
-    line = complaint(lambda: write_plan(other, tmp_path))
-    assert "another grid" in line
-    assert "--overwrite" in line
-    assert file.read_bytes() == before
-    write_plan(other, tmp_path, overwrite=True)
-    assert len(json.loads(file.read_text())["runs"]) == 2
-
-
-def test_data_that_have_moved_are_no_other_plan(tmp_path: Path) -> None:
-    def plan(**base: Any) -> Plan:
-        return make_plan("p", Grid(axes={"seed": [0]}, base={"benchmark": "cifar10-cd", **base}))
-
+def test_data_in_another_folder_make_no_other_plan(tmp_path: Path) -> None:
     places: list[dict[str, Any]] = [{"data": "/mnt/a"}, {"data": "/home/b"}, {}]
-    for base in places:
-        written = json.loads(write_plan(plan(**base), tmp_path).read_text())
-        assert written["runs"][0]["config"]["data"] == base.get("data")
-    own = [
-        make_plan("own", Grid(axes={"seed": [0]}, base={"benchmark": "npz", "data": name}))
-        for name in ("here.npz", "there.npz")
-    ]
-    write_plan(own[0], tmp_path)
-    assert "another grid" in complaint(lambda: write_plan(own[1], tmp_path))
+    for place in places:
+        plan = based(benchmark="cifar10-cd", **place)
+        written = json.loads(write_plan(plan, tmp_path).read_text())
+        assert written["runs"][0]["config"]["data"] == place.get("data")
+    out = tmp_path / "own"
+    write_plan(based(benchmark="npz", data="here.npz"), out)
+    other = based(benchmark="npz", data="there.npz")
+    assert "another grid" in complaint(lambda: write_plan(other, out))
 
 
-def test_a_note_in_other_words_is_no_other_plan_and_is_replaced(tmp_path: Path) -> None:
+def older(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Rewrite a plan as an earlier version left it, without a digest."""
+    plan = json.loads(file.read_text())
+    del plan["sha256"]
+    change(plan)
+    file.write_text(json.dumps(plan))
+
+
+def test_plans_of_older_versions_are_compared_by_their_runs(tmp_path: Path) -> None:
     plan = make_plan("p", Grid(axes={"seed": [0]}), scale=SCALES["smoke"])
     file = write_plan(plan, tmp_path)
-    there = json.loads(file.read_text())
-    del there["sha256"]  # as earlier versions left it
-    there["scale"]["note"] = "as an older version put it"
-    file.write_text(json.dumps(there))
+    older(file, lambda plan: plan["scale"].update(note="as an older version put it"))
     assert read_sweep(file).scale_note == "as an older version put it"
     write_plan(plan, tmp_path)
     assert read_sweep(file).scale_note == plan.scale_note
+    older(file, lambda plan: plan["runs"][0]["config"].pop("lr_floor"))
+    write_plan(plan, tmp_path)
+    assert "lr_floor" in json.loads(file.read_text())["runs"][0]["config"]
     other = make_plan("p", Grid(axes={"seed": [0]}), scale=SCALES["small"])
-    assert other.runs == plan.runs  # digits are small as they are
+    assert other.runs == plan.runs  # digits are small enough
     assert "another scale: smoke" in complaint(lambda: write_plan(other, tmp_path))
+    older(file, lambda plan: plan["runs"][0].update(id="digits-cd-of-another-version"))
+    line = complaint(lambda: write_plan(plan, tmp_path))
+    assert "other settings behind the same grid (1 runs differ)" in line
 
 
-def test_what_was_changed_by_hand_stands_on_table_and_figures(tmp_path: Path) -> None:
+def test_changed_settings_are_named_on_table_and_figures(tmp_path: Path) -> None:
     changed = {"detector": "oracle", "backbone": {"name": "mlp", "hidden": [8]}}
     grid = Grid(axes={"seed": [0]}, base=changed)
     plan = make_plan("p", grid, scale=SCALES["smoke"], changed=changed)
     sweep = read_sweep(write_plan(plan, tmp_path))
-    told = 'changed by --set: detector=oracle, backbone={"name": "mlp", "hidden": [8]}'
-    assert told in " ".join(paper_table(sweep).about)
-    assert told in scale_words(sweep, [])
+    words = 'changed by --set: detector=oracle, backbone={"name": "mlp", "hidden": [8]}'
+    assert words in " ".join(paper_table(sweep).about)
+    assert words in scale_words(sweep, [])
 
 
-def test_a_plan_with_other_runs_behind_the_same_grid_is_refused(tmp_path: Path) -> None:
-    file = write_plan(tiny(seed=[0]), tmp_path)
-    there = json.loads(file.read_text())
-    del there["sha256"]  # as earlier versions left it
-    there["runs"][0]["id"] = "digits-cd-of-another-version"
-    file.write_text(json.dumps(there))
-    line = complaint(lambda: write_plan(tiny(seed=[0]), tmp_path))
-    assert "other settings behind the same grid (1 runs differ)" in line
+DAMAGE: list[Callable[[dict[str, Any]], object]] = [
+    lambda plan: plan.pop("runs"),
+    lambda plan: plan.update(runs=0),
+    lambda plan: plan.update(runs=["x"]),
+    lambda plan: plan["runs"][0].pop("id"),
+    lambda plan: plan["runs"][0].update(id={}),
+    lambda plan: plan["runs"][0]["place"].update(buffer_size=7),
+]
 
 
-def test_a_setting_that_an_older_version_did_not_know_is_no_other_plan(tmp_path: Path) -> None:
-    file = write_plan(tiny(seed=[0]), tmp_path)
-    there = json.loads(file.read_text())
-    del there["sha256"]  # as earlier versions left it
-    del there["runs"][0]["config"]["lr_floor"]
-    file.write_text(json.dumps(there))
-    write_plan(tiny(seed=[0]), tmp_path)
-    assert "lr_floor" in json.loads(file.read_text())["runs"][0]["config"]
-
-
-@pytest.mark.parametrize("there", [{"format": 99, "runs": ["?"]}, {"name": "tiny"}])
-def test_a_plan_of_another_format_is_refused_unless_it_may_be_replaced(
-    tmp_path: Path, there: dict[str, Any]
+@pytest.mark.parametrize("change", DAMAGE)
+def test_a_damaged_plan_is_not_read_and_is_written_anew(
+    change: Callable[[dict[str, Any]], object], tmp_path: Path
 ) -> None:
-    file = tmp_path / "sweeps" / "tiny.json"
-    file.parent.mkdir()
-    file.write_text(json.dumps(there))
-    assert "of another version" in complaint(lambda: write_plan(tiny(seed=[0]), tmp_path))
-    write_plan(tiny(seed=[0]), tmp_path, overwrite=True)
-    assert read_sweep(file).name == "tiny"
+    plan = tiny(seed=[0, 1])
+    file = write_plan(plan, tmp_path)
+    content = file.read_bytes()
+    changed = json.loads(content)
+    change(changed)
+    halves = ("", '{"format": 1, "runs": [', "[1]") if change is DAMAGE[0] else ()
+    for text in (json.dumps(changed), *halves):
+        file.write_text(text)
+        assert "start the sweep again" in complaint(lambda: read_sweep(file)) or text == "[1]"
+        warnings: list[str] = []
+        write_plan(plan, tmp_path, warn=warnings.append)
+        assert warnings == [f"{file} was damaged, and is written anew from the grid"]
+        assert file.read_bytes() == content
 
 
-@pytest.mark.parametrize("half", ["", '{"format": 1, "runs": [', "[1]"])
-def test_half_a_plan_is_written_anew(tmp_path: Path, half: str) -> None:
-    file = write_plan(tiny(seed=[0]), tmp_path)
-    whole = file.read_bytes()
-    file.write_text(half)
-    write_plan(tiny(seed=[0]), tmp_path)
-    assert file.read_bytes() == whole
+# The selection
+
+SELECTED = tiny_plan(
+    axes={
+        "detector.tpr": [0.5, 1.0],
+        "concept_per_class": [False, True],
+        "drift_seed": [None, 1],
+    },
+    detector="oracle",
+)
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    line = complaint(lambda: write_plan(tiny(seed=[0]), tmp_path / "file"))
-    assert "choose another --out" in line
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("tpr=1", "tpr", {1.0}),
+        ("detector.tpr=1.0", "tpr", {1.0}),
+        ("tpr=1.0,.5", "tpr", {0.5, 1.0}),
+        ("concept_per_class=true", "concept_per_class", {True}),
+        ("concept-per-class=False", "concept_per_class", {False}),
+        ("drift_seed=null", "drift_seed", {None}),
+        ("drift_seed=None", "drift_seed", {None}),
+        ("seed=0", "seed", {0}),
+    ],
+)
+def test_a_value_may_be_written_as_in_yaml_and_a_setting_as_in_the_grid(
+    text: str, name: str, values: set[object]
+) -> None:
+    expected = [run.id for run in SELECTED.runs if run.place[name] in values]
+    assert [run.id for run in chosen(SELECTED, [text])] == expected
 
 
-# --- custom parts -------------------------------------------------------------------------------
+def test_settings_narrow_each_other_values_of_one_add_up_and_unknown_ones_are_refused() -> None:
+    both = chosen(SELECTED, ["tpr=1", "detector.tpr=0.5", "drift_seed=1"])
+    assert [run.place["tpr"] for run in both] == [0.5, 0.5, 1.0, 1.0]
+    assert {run.place["drift_seed"] for run in both} == {1}
+    for text in ("drift_seed=true", "concept_per_class=1", "tpr=2", "tpr=["):
+        assert "unknown value of" in complaint(lambda: chosen(SELECTED, [text]))  # noqa: B023
+
+
+# Custom parts
 
 EDITED = """
 from driftwise.adapt.vanilla import Vanilla
@@ -374,8 +386,8 @@ def test_a_sweep_with_an_edited_part_is_run_anew_and_one_without_edits_is_not(
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
         assert cli.command(["sweep", "grid.json", "--engine", "in-process", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert (told["total"], told["done"]) == (2, 2)
+        printed = json.loads(capsys.readouterr().out)
+        assert (printed["total"], printed["done"]) == (2, 2)
         plan = json.loads((tmp_path / "runs/grid/sweeps/grid.json").read_text())
         folders = [tmp_path / "runs/grid/runs" / run["id"] for run in plan["runs"]]
         results = [json.loads((folder / "result.json").read_text()) for folder in folders]
@@ -413,16 +425,3 @@ def test_options_of_custom_parts_vary_in_grids() -> None:
     assert "did you mean weight?" in complaint(
         lambda: tiny_plan(axes=axes, adaptation=f"{__name__}:Weighted")
     )
-
-
-def test_ids_of_runs_without_custom_parts_are_those_of_committed_results() -> None:
-    folder = Path(__file__).parents[2] / "results" / "table1-small"
-    plans = sorted(folder.rglob("sweeps/*.json"))
-    runs = [run for plan in plans for run in json.loads(plan.read_text())["runs"]]
-    assert runs
-    for run in runs:
-        assert run_id(RunConfig(**run["config"])) == run["id"]
-        today = resolve(RunConfig(**run["config"]))
-        # The published preset has come to recompute logits as the published code does.
-        is_new = today.realigned_logits == "training" and today.adaptation == "amr"
-        assert (run_id(today) == run["id"]) or (is_new and today.method in ("der++", "ser"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -24,8 +24,9 @@ import pytest
 from run_tools import complaint, lasting
 from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 
-from driftwise.runs.interrupt import Terminated
+from driftwise.runs.saving import Terminated
 from driftwise.runs.store import CHECKPOINT, LOCK, is_busy
+from driftwise.sweeps import ray_executor
 from driftwise.sweeps.plan import FAILURES, RUNS
 from driftwise.sweeps.ray_executor import OnRay
 from driftwise.sweeps.sweep import Summary, carry_out
@@ -92,36 +93,37 @@ def test_a_cluster_that_nothing_fits_on_is_refused_and_stays(cluster: Any) -> No
         assert engine.slots == 2
 
 
-@pytest.mark.parametrize(
-    ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
-)
 def test_a_signal_while_ray_works_ends_the_sweep_as_itself(
-    cluster: Any, orders: Path, tmp_path: Path, number: int, error: type[BaseException]
+    cluster: Any, orders: Path, tmp_path: Path
 ) -> None:
-    def handle(*_: object) -> None:
-        raise error
-
     (run,) = tiny_plan(axes={"seed": [0]}, adaptation="own_parts:Counting").runs
     (orders / "gate").touch()  # the run waits before its second task
-    before = signal.signal(number, handle)
+    errors = {signal.SIGTERM: Terminated, signal.SIGINT: KeyboardInterrupt}
+
+    def handle(number: int, _: object) -> None:
+        raise errors[signal.Signals(number)]
+
+    before = {number: signal.signal(number, handle) for number in errors}
     try:
         with OnRay(cluster.address) as engine:
             engine.submit(job_of(run, tmp_path))
             until(lambda: (tmp_path / RUNS / run.id / CHECKPOINT).exists(), seconds=180)
-            threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
-            with pytest.raises(error):
-                engine.wait(1.0)
+            for number, error in errors.items():
+                threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+                with pytest.raises(error):
+                    engine.wait(1.0)
     finally:
-        signal.signal(number, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         (orders / "gate").unlink()
 
 
 def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_path: Path) -> None:
-    plan = tiny_plan(axes={"seed": list(range(8))}, adaptation="own_parts:Counting")
+    plan = tiny_plan(axes={"seed": list(range(4))}, adaptation="own_parts:Counting")
     node = cluster.add_node(**ONE_CPU)
     raylet = node.all_processes["raylet"][0].process.pid
     killed: list[int] = []
-    (orders / "begun").unlink(missing_ok=True)  # by sweeps of other tests
+    (orders / "begun").unlink(missing_ok=True)  # of other tests
     (orders / "gate").touch()
 
     def learned_on_it() -> list[Path]:
@@ -139,7 +141,7 @@ def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_pa
         try:
             until(lambda: bool(learned_on_it()), seconds=180)
             until(lambda: own_parts.tasks_begun().count(2) == 2)  # a run on each machine
-            # The raylet first: it must not tell anybody that its workers have died.
+            # The raylet first: it must not report that its workers have died.
             killed.extend([raylet, *children_of(raylet)])
             for pid in killed:
                 with contextlib.suppress(ProcessLookupError):
@@ -161,30 +163,15 @@ def test_a_sweep_loses_nothing_with_a_machine(cluster: Any, orders: Path, tmp_pa
         thread.join()
     assert len(killed) > 1
     assert all(map(is_dead, killed))
-    assert summary == Summary(total=8, done=8)
+    assert summary == Summary(total=4, done=4)
     assert not (tmp_path / FAILURES).exists()
     done = Counter(outcome.id for outcome, _ in notes.ends if outcome.state == "done")
     assert done == Counter(run.id for run in plan.runs)
     # Every task was learned once, but for the one that was lost in the middle.
-    assert Counter(own_parts.tasks_begun()) == {0: 8, 2: 9}
+    assert Counter(own_parts.tasks_begun()) == {0: 4, 2: 5}
     plain = undisturbed(plan, tmp_path / "plain")
     for run in plan.runs:
         assert lasting(tmp_path / RUNS / run.id) == lasting(plain / RUNS / run.id)
-
-
-def test_a_fault_is_told_in_one_line_and_the_cluster_outlives_its_sweeps(
-    cluster: Any, orders: Path, tmp_path: Path
-) -> None:
-    run = tiny_plan(axes={"adaptation": ["own_parts:Broken"]}).runs[0]
-    (orders / "broken").touch()
-    with OnRay(cluster.address) as engine:
-        engine.submit(job_of(run, tmp_path))
-        outcome = engine.wait(90)
-    (orders / "broken").unlink()
-    assert outcome is not None
-    assert (outcome.id, outcome.state) == (run.id, "failed")
-    where = r"\(.*own_parts.py, line \d+\)"
-    assert re.fullmatch(rf"ZeroDivisionError: it broke in two lines {where}", outcome.error)
 
 
 def test_machines_that_join_a_cluster_are_used_and_those_that_leave_are_not(cluster: Any) -> None:
@@ -200,8 +187,9 @@ def test_machines_that_join_a_cluster_are_used_and_those_that_leave_are_not(clus
         until(lambda: slots() == 1)
 
 
-LISTENERS = """
-import os, pathlib, sys
+STARTED_HERE = """
+import json, os, pathlib, sys
+from driftwise.sweeps.job import Job
 from driftwise.sweeps.ray_executor import OnRay
 
 def descendants(pid):
@@ -209,7 +197,9 @@ def descendants(pid):
         yield child
         yield from descendants(child)
 
-with OnRay():
+with OnRay() as engine:
+    engine.submit(Job(**json.loads(sys.argv[1])))
+    print("state", engine.wait(90).state)
     held = set()
     for pid in [os.getpid(), *descendants(os.getpid())]:
         for file in pathlib.Path(f"/proc/{pid}/fd").iterdir():
@@ -222,31 +212,28 @@ with OnRay():
             _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A" and f"socket:[{inode}]" in held:
                 print("listens at", local.split(":")[0])
+print("left", sys.modules["ray"].is_initialized())
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_ray_started_here_listens_on_loopback_only(orders: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LISTENERS], capture_output=True, text=True, timeout=120, check=False
-    )
-    heard = {line for line in done.stdout.splitlines() if line.startswith("listens at")}
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_without_an_address_ray_is_started_here_on_loopback_only_and_ended(
+    orders: Path, tmp_path: Path
+) -> None:
+    plan = tiny_plan(axes={"seed": [0]})
+    (run,) = plan.runs
+    words = [sys.executable, "-c", STARTED_HERE, json.dumps(job_of(run, tmp_path).to_json())]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    printed = done.stdout.splitlines()
+    assert "state done" in printed, done.stderr
+    assert "left False" in printed
     loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
-    assert heard, done.stderr
-    assert heard <= {f"listens at {address}" for address in loopback}
-
-
-def test_without_an_address_ray_is_started_here_and_ended(orders: Path, tmp_path: Path) -> None:
-    run = tiny_plan(axes={"seed": [0]}).runs[0]
-    with OnRay() as engine:
-        engine.submit(job_of(run, tmp_path))
-        outcome = engine.wait(90)
-    assert outcome is not None
-    assert outcome.state == "done"
-    assert not ray.is_initialized()
+    addresses = {line.removeprefix("listens at ") for line in printed if "listens" in line}
+    assert addresses
+    assert addresses <= loopback
     worker = int((tmp_path / RUNS / run.id / LOCK).read_text())
     until(partial(is_dead, worker), seconds=20)
-    plain = undisturbed(tiny_plan(axes={"seed": [0]}), tmp_path / "plain")
+    plain = undisturbed(plan, tmp_path / "plain")
     assert lasting(tmp_path / RUNS / run.id) == lasting(plain / RUNS / run.id)
 
 
@@ -261,7 +248,11 @@ def test_an_address_where_nobody_answers_is_refused_soon() -> None:
 
 
 @pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_a_port_that_is_not_rays_is_refused_soon(says: bytes) -> None:
+def test_a_port_that_is_not_rays_is_refused_soon(
+    says: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_executor, "REACH", 0.5)
+
     def answer() -> None:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(ConnectionResetError):
@@ -282,17 +273,13 @@ def test_a_port_that_is_not_rays_is_refused_soon(says: bytes) -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("address", ["here", ":6379", "host:", "host:port", ""])
-def test_an_address_is_a_host_and_a_port(address: str) -> None:
-    assert "host:port, auto or local" in complaint(lambda: OnRay(address))
-
-
-@pytest.mark.parametrize(("cpus", "gpus"), [(0, 0), (-1, 0), (1, -1)])
-def test_a_run_takes_something_up(cpus: float, gpus: float) -> None:
-    line = complaint(lambda: OnRay(cpus_per_run=cpus, gpus_per_run=gpus))
-    assert "needs CPUs or GPUs" in line
-
-
-def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_address_no_resources_and_no_ray_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for address in ("here", ":6379", "host:", "host:port", ""):
+        assert "host:port, auto or local" in complaint(partial(OnRay, address))
+    for cpus, gpus in ((0, 0), (-1, 0), (1, -1)):
+        line = complaint(partial(OnRay, cpus_per_run=cpus, gpus_per_run=gpus))
+        assert "needs CPUs or GPUs" in line
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'driftwise[ray]'" in complaint(lambda: OnRay())
+    assert "pip install 'driftwise[ray]'" in complaint(OnRay)

@@ -1,16 +1,19 @@
+"""Performing a plan: what is skipped, tried again, shared, refused; the progress that is shown."""
+
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from run_tools import complaint, lasting, snapshot
 from sweep_tools import Notes, job_of, tiny_plan, undisturbed
 
@@ -19,6 +22,7 @@ from driftwise.errors import RunFailure
 from driftwise.report.sweeps import read_sweep
 from driftwise.runs.store import RunFolder, is_finished
 from driftwise.sweeps import sweep as sweeps
+from driftwise.sweeps.display import Overview
 from driftwise.sweeps.executors import Engine, InProcess
 from driftwise.sweeps.job import Job, Outcome, State
 from driftwise.sweeps.plan import FAILURES, RUNS, Plan, write_plan
@@ -53,7 +57,7 @@ class Scripted(Engine):
 
 
 def finish(folder: Path) -> None:
-    """What a finished run leaves, as far as a sweep looks."""
+    """Write what a sweep reads of a finished run."""
     with RunFolder.open(folder, {}, resume=True) as held:
         held.write_result({"faa": 50.0})
 
@@ -75,23 +79,18 @@ def failures(out: Path, run_id: str) -> list[dict[str, Any]]:
     return attempts
 
 
-def test_every_run_is_handed_out_once_and_never_more_than_fit(plan: Plan, tmp_path: Path) -> None:
-    engine, notes = Scripted(slots=3), Notes()
-    assert carry_out(plan.runs, tmp_path, engine, notes) == Summary(total=4, done=4)
-    assert engine.jobs == notes.starts == [run.id for run in plan.runs]
-    assert engine.most_at_once == 3
-    assert notes.begun == (4, 0, 3)
-    assert [outcome.state for outcome, _ in notes.ends] == ["done"] * 4
-
-
-def test_finished_runs_are_skipped_and_left_as_they_are(plan: Plan, tmp_path: Path) -> None:
+def test_every_run_is_performed_once_never_more_than_fit_and_finished_ones_are_skipped(
+    plan: Plan, tmp_path: Path
+) -> None:
     first, *others = [run.id for run in plan.runs]
     finish(tmp_path / RUNS / first)
     before = snapshot(tmp_path / RUNS / first)
-    engine, notes = Scripted(), Notes()
-    assert carry_out(plan.runs, tmp_path, engine, notes).done == 4
-    assert engine.jobs == others
+    engine, notes = Scripted(slots=2), Notes()
+    assert carry_out(plan.runs, tmp_path, engine, notes) == Summary(total=4, done=4)
+    assert engine.jobs == notes.starts == others
+    assert engine.most_at_once == 2
     assert notes.begun == (4, 1, 2)
+    assert [outcome.state for outcome, _ in notes.ends] == ["done"] * 3
     assert snapshot(tmp_path / RUNS / first) == before
     again = Scripted()
     assert carry_out(plan.runs, tmp_path, again, Notes()).done == 4
@@ -149,33 +148,25 @@ def test_swapped_folders_are_named_and_left_out(tmp_path: Path) -> None:
     second.rename(first)
     (tmp_path / "aside").rename(second)
     after = snapshot(tmp_path / RUNS)
-    assert {name: value for name, value in after.items() if not name.endswith(".lock")} == {
-        name: value for name, value in before.items() if not name.endswith(".lock")
-    }
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert all(name.endswith(".lock") for name in changed)
     assert read_sweep(file).num_done == 4
 
 
-@pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a_broken_run_is_tried_so_often_and_every_attempt_is_noted(
-    plan: Plan, tmp_path: Path, retries: int
+@pytest.mark.parametrize(
+    ("retries", "state", "attempts"), [(0, "failed", 1), (3, "failed", 4), (5, "hopeless", 1)]
+)
+def test_a_failed_run_is_tried_again_and_every_attempt_is_noted_until_it_succeeds(
+    plan: Plan, tmp_path: Path, retries: int, state: State, attempts: int
 ) -> None:
     broken = plan.runs[1].id
-    engine, notes = Scripted({broken: ["failed"] * 9}), Notes()
+    engine, notes = Scripted({broken: [state] * 9}), Notes()
     summary = carry_out(plan.runs, tmp_path, engine, notes, retries=retries)
-    assert (summary.done, summary.failed) == (3, {broken: "it is failed"})
-    assert engine.jobs.count(broken) == 1 + retries
+    assert (summary.done, summary.failed) == (3, {broken: f"it is {state}"})
+    assert engine.jobs.count(broken) == attempts
     again = [again for outcome, again in notes.ends if outcome.id == broken]
-    assert again == [True] * retries + [False]
-    assert [attempt["error"] for attempt in failures(tmp_path, broken)] == ["it is failed"] * (
-        1 + retries
-    )
-
-
-def test_what_succeeds_in_the_end_leaves_no_note_of_failure(plan: Plan, tmp_path: Path) -> None:
-    broken = plan.runs[2].id
-    once = Scripted({broken: ["failed"]})
-    assert carry_out(plan.runs, tmp_path, once, Notes(), retries=0).failed
-    assert len(failures(tmp_path, broken)) == 1
+    assert again == [True] * (attempts - 1) + [False]
+    assert [each["error"] for each in failures(tmp_path, broken)] == [f"it is {state}"] * attempts
     assert carry_out(plan.runs, tmp_path, Scripted(), Notes()).done == 4
     assert list((tmp_path / FAILURES).iterdir()) == []
 
@@ -229,45 +220,27 @@ def test_a_damaged_note_does_not_end_a_sweep(plan: Plan, tmp_path: Path, half: s
     assert len(failures(tmp_path, broken)) == 1
 
 
-def test_what_a_user_must_mend_is_not_tried_again(plan: Plan, tmp_path: Path) -> None:
-    hopeless = plan.runs[0].id
-    engine = Scripted({hopeless: ["hopeless"] * 9})
-    summary = carry_out(plan.runs, tmp_path, engine, Notes(), retries=5)
-    assert summary.failed == {hopeless: "it is hopeless"}
-    assert engine.jobs.count(hopeless) == 1
-
-
-def test_a_run_of_another_process_is_waited_for_not_repeated(plan: Plan, tmp_path: Path) -> None:
-    taken = plan.runs[0]
-    folder = tmp_path / RUNS / taken.id
+@pytest.mark.parametrize("finishes", [True, False])
+def test_a_run_of_another_process_is_waited_for_and_taken_if_it_is_released_unfinished(
+    plan: Plan, tmp_path: Path, finishes: bool
+) -> None:
+    taken = plan.runs[0].id
+    held = RunFolder.open(tmp_path / RUNS / taken, {})
 
     class Elsewhere(Notes):
-        """Stands for another process, which finishes its run once this one waits for it."""
+        """Stands for another process, which releases its run once this one waits for it."""
 
         def waits(self, elsewhere: int) -> None:
-            super().waits(elsewhere)
-            if not is_finished(folder):
-                held.write_result({"faa": 60.0})
+            if not self.waited:
+                if finishes:
+                    held.write_result({"faa": 60.0})
                 held.close()
+            super().waits(elsewhere)
 
-    held = RunFolder.open(folder, {})
     engine, notes = Scripted(), Elsewhere()
     assert carry_out(plan.runs, tmp_path, engine, notes) == Summary(total=4, done=4)
-    assert taken.id not in engine.jobs
+    assert (taken in engine.jobs) == (not finishes)
     assert set(notes.waited) == {1}
-
-
-def test_a_run_that_another_process_lets_go_unfinished_is_taken(plan: Plan, tmp_path: Path) -> None:
-    folder = tmp_path / RUNS / plan.runs[0].id
-
-    class Elsewhere(Notes):
-        def waits(self, elsewhere: int) -> None:
-            held.close()
-
-    held = RunFolder.open(folder, {})
-    engine = Scripted()
-    assert carry_out(plan.runs, tmp_path, engine, Elsewhere()).done == 4
-    assert engine.jobs[-1] == plan.runs[0].id
 
 
 def test_losing_the_race_for_a_run_is_no_failure(plan: Plan, tmp_path: Path) -> None:
@@ -301,7 +274,7 @@ def full_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     monkeypatch.setattr(os, "fsync", fsync)
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+@pytest.mark.parametrize("writes", [0, 2])
 def test_a_full_disk_ends_the_sweep_in_one_line_and_leaves_nothing_half_written(
     writes: int, tmp_path: Path
 ) -> None:
@@ -320,9 +293,7 @@ def test_a_full_disk_ends_the_sweep_in_one_line_and_leaves_nothing_half_written(
     assert lasting(out / folder) == lasting(plain / folder)
 
 
-def test_a_folder_for_notes_that_cannot_be_made_is_told_in_one_line(
-    plan: Plan, tmp_path: Path
-) -> None:
+def test_a_folder_for_notes_that_cannot_be_made_is_one_line(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / FAILURES).write_text("")
     engine = Scripted({plan.runs[0].id: ["failed"]})
     line = complaint(lambda: carry_out(plan.runs, tmp_path, engine, Notes()), RunFailure)
@@ -342,4 +313,32 @@ def test_a_relative_folder_reaches_workers_as_an_absolute_one(
 
     carry_out(plan.runs[:1], Path("out"), Noting(), Notes())
     assert folders == [job_of(plan.runs[0], tmp_path / "out").folder]
-    assert replace(plan, runs=()).to_json()["runs"] == []
+
+
+# The progress
+
+
+def lines_after(
+    seconds: Sequence[float], *, total: int, slots: int, running: int = 0, **more: Any
+) -> list[str]:
+    """What is printed when runs have taken these times."""
+    page = io.StringIO()
+    overview = Overview(Console(file=page, width=200))
+    overview.begins(total, 0, slots)
+    for number in range(running):
+        overview.started(f"other-{number}")
+    for number, spent in enumerate(seconds):
+        overview.started(f"run-{number}")
+        outcome = Outcome(id=f"run-{number}", state="done", faa=50.0, seconds=spent, **more)
+        overview.ended(outcome, again=False)
+    return page.getvalue().splitlines()
+
+
+def test_the_time_left_counts_on_all_that_run_at_once_and_warnings_come_first() -> None:
+    assert "about 15 s left" in lines_after([6.0, 6.0], total=7, slots=2)[-1]
+    assert "about 30 s left" in lines_after([8.0, 4.0], total=7, slots=1)[-1]
+    assert "about 10 s left" in lines_after([1.0, 1.0], total=12, slots=1)[-1]
+    assert "about 2 s left" in lines_after([1.0, 1.0], total=12, slots=1, running=5)[-1]
+    *_, warning, end = lines_after([1.0], total=1, slots=1, warnings=("half a file",))
+    assert warning == "run-0: warning: half a file"
+    assert end.startswith("run-0: FAA 50.0")

@@ -69,13 +69,13 @@ def test_a_sweep_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
             worker = int((out / RUNS / first / LOCK).read_text())
             assert (worker == parent.pid) == (engine == "in-process")
             parent.send_signal(how)
-            _, told = parent.communicate()
+            _, errors = parent.communicate()
         until(partial(is_dead, worker), seconds=10)
         assert not is_busy(out / RUNS / first)
         if how == signal.SIGINT:
             assert parent.returncode == 130
-            assert told.splitlines()[-1].endswith("run it again to go on")
-            assert "Traceback" not in told
+            assert errors.splitlines()[-1].endswith("run it again to go on")
+            assert "Traceback" not in errors
     (orders / "gate").unlink()
     assert command(["sweep", str(file), "--out", str(out), "--engine", "in-process"]) == 0
     # One first task for each run; the second task of the first run was begun four times.
@@ -86,21 +86,21 @@ def test_a_sweep_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
 
 
 def test_two_processes_share_the_work_of_one_folder(orders: Path, tmp_path: Path) -> None:
-    seeds = tuple(range(6))
+    seeds = tuple(range(4))
     out, file = tmp_path / "out", grid_file(tmp_path, seeds=seeds)
     words = ("sweep", file, "--out", out, "--engine", "in-process")
     both = [start(*words, orders=orders) for _ in range(2)]
     for process in both:
-        printed, told = process.communicate(timeout=240)
-        assert process.returncode == 0, told
-        assert "6 of 6 runs done" in printed
-    assert Counter(own_parts.tasks_begun()) == {0: 6, 2: 6}
+        printed, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+        assert "4 of 4 runs done" in printed
+    assert Counter(own_parts.tasks_begun()) == {0: 4, 2: 4}
     plain = undisturbed(plan_of(seeds=seeds), tmp_path / "plain")
     for run in plan_of(seeds=seeds).runs:
         assert lasting(out / RUNS / run.id) == lasting(plain / RUNS / run.id)
 
 
-def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
+def test_exit_codes_distinguish_done_from_failed_and_a_second_call_repairs(
     orders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, file = tmp_path / "out", grid_file(tmp_path, "Broken")
@@ -109,8 +109,8 @@ def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
     assert command([*words, "--only", "seed=0", "--retries", "2"]) == 1
     printed = capsys.readouterr()
     failed = plan_of("Broken").runs[0].id
-    told: dict[str, Any] = json.loads(printed.out)
-    assert (told["total"], told["done"], list(told["failed"])) == (1, 0, [failed])
+    summary: dict[str, Any] = json.loads(printed.out)
+    assert (summary["total"], summary["done"], list(summary["failed"])) == (1, 0, [failed])
     last = printed.err.splitlines()[-1]
     assert last.startswith(f"driftwise: failed: 1 of 1 runs failed, the first of them {failed}: ")
     assert "it broke in two lines (" in last
@@ -119,9 +119,9 @@ def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
     assert len(json.loads(note.read_text())["attempts"]) == 3
     (orders / "broken").unlink()
     assert command(words) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["total"], told["done"], told["failed"]) == (2, 2, {})
-    assert all(Path(name).exists() for name in [told["page"], *told["files"]])
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["total"], summary["done"], summary["failed"]) == (2, 2, {})
+    assert all(Path(name).exists() for name in [summary["page"], *summary["files"]])
     assert not note.exists()
 
 
@@ -136,9 +136,10 @@ def test_exit_codes_tell_done_from_failed_and_a_second_try_mends(
         (["--engine", "rays"], "did you mean ray?"),
         (["--detector.level", "0.1"], "detector"),
         (["--retries", "-1"], "--retries must be at least 0"),
+        (["--engine", "pool"], "cannot be called runs"),
     ],
 )
-def test_what_a_user_must_mend_is_one_line_and_leaves_no_run(
+def test_what_a_user_must_fix_is_one_line_and_leaves_no_run(
     words: list[str],
     complaint: str,
     orders: Path,
@@ -147,14 +148,16 @@ def test_what_a_user_must_mend_is_one_line_and_leaves_no_run(
 ) -> None:
     out = tmp_path / "out"
     file = grid_file(tmp_path) if words else tmp_path / "nothing.yaml"
+    if "called runs" in complaint:
+        file = file.rename(tmp_path / "runs.json")
     assert command(["sweep", str(file), "--out", str(out), *words]) == 2
-    told = capsys.readouterr().err
-    assert told.count("driftwise: error: ") == 1
-    assert complaint in told.splitlines()[-1]
+    errors = capsys.readouterr().err
+    assert errors.count("driftwise: error: ") == 1
+    assert complaint in errors.splitlines()[-1]
     assert not (out / RUNS).exists()
 
 
-def test_a_dry_run_lists_the_runs_and_touches_nothing(
+def test_a_dry_run_lists_the_runs_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -185,35 +188,22 @@ def test_reproducing_refuses_what_it_cannot_in_one_line(
 ) -> None:
     asked = ["reproduce", "table1", "--scale", "smoke", "--benchmark", "digits-cd"]
     assert command([*asked, "--out", str(tmp_path / "out"), *words]) == 2
-    told = capsys.readouterr().err
-    assert complaint in told
-    assert told.count("\n") == 1
-    assert "--benchmark digits-cd" not in told  # it was given
+    errors = capsys.readouterr().err
+    assert complaint in errors
+    assert errors.count("\n") == 1
+    assert "--benchmark digits-cd" not in errors  # it was given
     assert not (tmp_path / "out").exists()
-
-
-def test_a_file_called_like_a_folder_of_sweeps_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    grid_file(tmp_path).rename(tmp_path / "runs.json")
-    assert command(["sweep", "runs.json"]) == 2
-    assert "cannot be called runs" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
 
 
 UNHEEDED = [
     ("theory", ["--scale", "paper", "--only", "x=1", "--dry-run"], "--scale"),
-    ("theory", ["--scale", "small"], "--scale"),
     ("theory", ["--only", "x=1", "--seeds", "1"], "--only"),
     ("theory", ["--dry-run", "--benchmark", "digits-cd"], "--dry-run"),
     ("theory", ["--data", "here"], "--data"),
     ("claims", ["--set", "foo=1"], "--set"),
     ("claims", ["--name", "mine", "--quiet"], "--name"),
     ("claims", ["--seeds", "3"], "--seeds"),
-    ("claims", ["--benchmark", "digits-cd"], "--benchmark"),
     ("claims", ["--engine", "ray"], "--engine"),
-    ("claims", ["--workers", "2"], "--workers"),
     ("claims", ["--overwrite"], "--overwrite"),
 ]
 
@@ -240,7 +230,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
     return plans[0]
 
 
-def test_what_is_set_by_hand_reaches_every_run_and_is_told_but_for_where_data_lie(
+def test_settings_of_the_command_line_reach_every_run_and_the_note(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["own-concepts", "--set", "detector.level=0.2", "--set", "epochs=3", "--data", "here"]
@@ -253,18 +243,13 @@ def test_what_is_set_by_hand_reaches_every_run_and_is_told_but_for_where_data_li
     assert "--set" not in planned(monkeypatch, "own-concepts", "--data", "here").scale_note
 
 
-@pytest.mark.parametrize(("threads", "workers"), [(1, 8), (3, 2), (64, 1)])
-def test_the_pool_has_as_many_workers_as_there_are_cores_for_their_threads(
-    threads: int, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_get_their_workers_and_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "cores", lambda: 8)
-    runs = tiny_plan(axes={"seed": [0], "threads": sorted({1, threads})}).runs
     asked = argparse.Namespace(engine="pool", workers=None)
-    with sweep_command._engine(asked, runs, lambda *_: None) as pool:
-        assert pool.slots == workers
-
-
-def test_ray_tries_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads, workers in ((1, 8), (3, 2), (64, 1)):
+        runs = tiny_plan(axes={"seed": [0], "threads": sorted({1, threads})}).runs
+        with sweep_command._engine(asked, runs, lambda *_: None) as pool:
+            assert pool.slots == workers
     given: dict[str, Any] = {}
     monkeypatch.setattr(ray_executor, "OnRay", lambda *_, **settings: given.update(settings))
     asked = argparse.Namespace(
@@ -274,7 +259,9 @@ def test_ray_tries_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert given == {"cpus_per_run": 2.0, "gpus_per_run": 0.0, "retries": 5}
 
 
-def test_a_sweep_whose_runs_are_done_needs_no_data(tmp_path: Path) -> None:
+def test_finished_runs_need_no_data_and_damage_is_reported_to_the_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = write_digits(tmp_path / "digits.npz")
     base = {**TINY, "benchmark": "npz", "backbone": "mlp", "data": str(data)}
     file = tmp_path / "mine.json"
@@ -282,16 +269,6 @@ def test_a_sweep_whose_runs_are_done_needs_no_data(tmp_path: Path) -> None:
     words = ["sweep", str(file), "--out", str(tmp_path / "out"), "--quiet"]
     assert command([*words, "--engine", "in-process"]) == 0
     data.unlink()
-    assert command(words) == 0
-
-
-def test_damage_is_reported_to_whoever_asked_for_quiet(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps({"base": TINY, "grid": {"seed": [0]}}))
-    words = ["sweep", str(file), "--out", str(tmp_path / "out"), "--quiet"]
-    assert command([*words, "--engine", "in-process"]) == 0
     plan = tmp_path / "out" / "sweeps" / "mine.json"
     plan.write_bytes(plan.read_bytes()[:-100])
     capsys.readouterr()
@@ -299,7 +276,7 @@ def test_damage_is_reported_to_whoever_asked_for_quiet(
     assert f"{plan} was damaged" in " ".join(capsys.readouterr().err.split("\n"))
 
 
-def test_missing_data_are_told_of_before_anything_begins(
+def test_missing_data_are_reported_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = tmp_path / "gone"

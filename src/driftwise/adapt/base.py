@@ -1,4 +1,4 @@
-"""The base class of adaptations."""
+"""The base class of adaptations, and the samples that they compare."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from driftwise.protocols import AdaptationContext
-from driftwise.types import AdaptationResult, Verdict
+from driftwise.types import AdaptationResult, Samples, Verdict
+
+FEWEST = 5
+"""samples of a class below which two sets of them are not compared"""
 
 
 class Adaptation(ABC):
@@ -20,7 +25,7 @@ class Adaptation(ABC):
 
     @abstractmethod
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
-        """Adapt the buffer now; the result says what the coming task has to do.
+        """Adapt the buffer now; the result holds what the coming task has to do.
 
         Args:
             drifted: the verdicts on the drifted classes, one per class; possibly none.
@@ -40,3 +45,51 @@ class Adaptation(ABC):
         """Continue from `state_dict`."""
         if state:
             raise ValueError(f"expected no state for {type(self).__name__}; got {sorted(state)}")
+
+
+class Wrapper(Adaptation):
+    """An adaptation around another one, `inner`, which it lets follow up and saves with itself."""
+
+    def __init__(self, inner: Adaptation) -> None:
+        self._inner = inner
+
+    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
+        """Continue what `inner` has begun."""
+        return self._inner.follow_up(context)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {"inner": self._inner.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        self._inner.load_state_dict(state["inner"])
+
+
+def current_samples(label: int, context: AdaptationContext) -> Samples:
+    """The monitored samples of a class: by their labels, or else by the learner's predictions."""
+    monitored = context.monitored()
+    if not len(monitored):
+        return monitored
+    if bool((monitored.labels >= 0).any()):
+        return monitored.of_class(label)
+    return monitored[context.encode(monitored.images).logits.argmax(dim=1) == label]
+
+
+def has_labels(samples: Samples) -> bool:
+    """Whether all of these samples are labelled, and there are any."""
+    return bool(torch.all(samples.labels >= 0)) and len(samples) > 0
+
+
+def first_of_each(samples: Samples, most: int = 100) -> Samples:
+    """The first samples of each class, `most` at most: enough to estimate its accuracy.
+
+    >>> labels = torch.tensor([1, 1, 0, 1])
+    >>> images, ids = torch.zeros(4, 2), torch.arange(4)
+    >>> samples = Samples(images=images, labels=labels, ids=ids, concepts=labels)
+    >>> first_of_each(samples, 2).ids.tolist()
+    [0, 1, 2]
+    """
+    present = sorted(set(samples.labels.tolist()))
+    of_each = [(samples.labels == label).nonzero().flatten()[:most] for label in present]
+    return samples[torch.cat(of_each).sort().values] if of_each else samples

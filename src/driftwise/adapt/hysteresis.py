@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from driftwise.adapt.base import Adaptation
-from driftwise.adapt.current_samples import FEWEST, current_samples
+from driftwise.adapt.base import FEWEST, Adaptation, Wrapper, current_samples
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Verdict
 
 
-class Hysteresis(Adaptation):
+class Hysteresis(Wrapper):
     """Passes on a class once a clear fraction of it has drifted, and then until hardly any does."""
 
     def __init__(self, inner: Adaptation, *, begin: float = 0.3, end: float = 0.15) -> None:
@@ -23,7 +22,7 @@ class Hysteresis(Adaptation):
             begin: fraction from which on a class is adapted.
             end: fraction below which a class that was being adapted no longer is.
         """
-        self._inner = inner
+        super().__init__(inner)
         self._begin = begin
         self._end = end
         self._drifting: set[int] = set()
@@ -46,18 +45,14 @@ class Hysteresis(Adaptation):
         result = self._inner.adapt(passed, context)
         return dataclasses.replace(result, notes=(*notes, *result.notes))
 
-    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
-        """Continue what `inner` has begun."""
-        return self._inner.follow_up(context)
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return {"moving": sorted(self._drifting), "inner": self._inner.state_dict()}
+        return {"moving": sorted(self._drifting), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self._drifting = set(state["moving"])
-        self._inner.load_state_dict(state["inner"])
+        super().load_state_dict(state)
 
 
 def _fraction_drifted(verdict: Verdict, context: AdaptationContext) -> float | None:

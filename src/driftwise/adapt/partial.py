@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from driftwise.adapt.current_samples import FEWEST, current_samples
+from driftwise.adapt.base import FEWEST, current_samples
 from driftwise.adapt.realign import Choice, Realign
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import Samples, Verdict

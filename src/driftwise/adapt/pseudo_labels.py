@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from driftwise import rng
-from driftwise.adapt.current_samples import first_of_each, has_labels
+from driftwise.adapt.base import first_of_each, has_labels
 from driftwise.protocols import AdaptationContext
 from driftwise.types import Samples
 
@@ -44,18 +45,18 @@ class PseudoLabels:
                 None,
                 "no pseudo-labels: there are no labelled samples to measure their precision",
             )
-        known = _predict(monitored, classes, context)
+        known, known_confidence, positions = _predict(monitored, classes, context)
+        is_right = known.labels == monitored.labels[positions]
         for confidence in CONFIDENCES:
-            is_confident = known.confidence >= confidence
-            right = (known.samples.labels == monitored.labels[known.positions])[is_confident]
+            right = is_right[known_confidence >= confidence]
             if len(right) and float(right.float().mean()) >= self._precision:
                 break
         else:
             required = f"{100 * self._precision:.0f} %"
             return None, f"no pseudo-labels: fewer than {required} of them would be right"
         unlabelled = _unlabelled(classes, context, most=most, seed=seed)
-        predicted = _predict(unlabelled, classes, context)
-        samples = predicted.samples[predicted.confidence >= confidence]
+        predicted, predicted_confidence, _ = _predict(unlabelled, classes, context)
+        samples = predicted[predicted_confidence >= confidence]
         if not len(samples):
             return None, "no pseudo-labels: no sample is predicted to be of the renewed classes"
         percent = 100 * float(right.float().mean())
@@ -75,23 +76,11 @@ def _unlabelled(
     return samples[chosen.sort().values]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Predicted:
-    samples: Samples
-    """with the predicted labels"""
-    confidence: torch.Tensor
-    """the predicted probability of each, (samples,)"""
-    positions: torch.Tensor
-    """of each among the samples that were predicted, (samples,)"""
-
-
-def _predict(samples: Samples, classes: Sequence[int], context: AdaptationContext) -> _Predicted:
-    """The samples that are predicted to be of one of the classes."""
-    p = context.encode(samples.images).logits.softmax(dim=1)
-    confidence, labels = p.max(dim=1)
+def _predict(
+    samples: Samples, classes: Sequence[int], context: AdaptationContext
+) -> tuple[Samples, Tensor, Tensor]:
+    """The samples predicted to be of the classes, so labelled; their confidences and positions."""
+    confidence, labels = context.encode(samples.images).logits.softmax(dim=1).max(dim=1)
     (positions,) = torch.isin(labels, torch.tensor(classes)).nonzero(as_tuple=True)
-    return _Predicted(
-        samples=dataclasses.replace(samples, labels=labels)[positions],
-        confidence=confidence[positions],
-        positions=positions,
-    )
+    predicted = dataclasses.replace(samples, labels=labels)[positions]
+    return predicted, confidence[positions], positions

@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from driftwise.adapt.base import Adaptation
-from driftwise.adapt.current_samples import FEWEST, current_samples
+from driftwise.adapt.base import FEWEST, Adaptation, Wrapper, current_samples
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Samples, Verdict
 
 
-class RecurringConcepts(Adaptation):
+class RecurringConcepts(Wrapper):
     """Archives the samples that a realignment replaces; restores them when their concept returns."""
 
     def __init__(self, inner: Adaptation, *, concepts: int = 3, same_below: float = 0.4) -> None:
@@ -24,7 +23,7 @@ class RecurringConcepts(Adaptation):
             same_below: a concept has returned if a smaller fraction of the class's current samples
                 has drifted from it.
         """
-        self._inner = inner
+        super().__init__(inner)
         self._concepts = concepts
         self._same_below = same_below
         self._archive: dict[int, list[Samples]] = {}
@@ -60,10 +59,6 @@ class RecurringConcepts(Adaptation):
             notes=(*notes, *result.notes),
         )
 
-    def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
-        """Continue what `inner` has begun."""
-        return self._inner.follow_up(context)
-
     def _take_returned(self, label: int, slots: int, context: AdaptationContext) -> Samples | None:
         """Take the samples of the concept that has returned, `slots` at most, from the archive."""
         archived = self._archive.get(label, [])
@@ -92,7 +87,7 @@ class RecurringConcepts(Adaptation):
             str(label): [dict(vars(samples)) for samples in archived]
             for label, archived in self._archive.items()
         }
-        return {"archive": archive, "inner": self._inner.state_dict()}
+        return {"archive": archive, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
@@ -100,4 +95,4 @@ class RecurringConcepts(Adaptation):
             int(label): [Samples.restored(samples) for samples in archived]
             for label, archived in state["archive"].items()
         }
-        self._inner.load_state_dict(state["inner"])
+        super().load_state_dict(state)

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from driftwise import rng
-from driftwise.adapt.base import Adaptation
-from driftwise.adapt.current_samples import first_of_each, has_labels
+from driftwise.adapt.base import Adaptation, Wrapper, first_of_each, has_labels
 from driftwise.adapt.pseudo_labels import PseudoLabels
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Samples, Verdict
@@ -32,7 +31,7 @@ Accuracies = Mapping[int, float]
 """percent, by class"""
 
 
-class Rehearsal(Adaptation):
+class Rehearsal(Wrapper):
     """Rehearses until renewed classes stop gaining, and again after the tasks that follow.
 
     Steps use samples from the buffer; after tasks also pseudo-labelled samples, one of each renewed
@@ -59,7 +58,7 @@ class Rehearsal(Adaptation):
             follow_up_share: steps after each of them, as a fraction of the task's own.
             pseudo_labels: what labels samples for the steps after tasks; None: nothing.
         """
-        self._inner = inner
+        super().__init__(inner)
         self._steps_per_class = steps_per_class
         self._patience = patience
         self._follow_ups = follow_ups
@@ -153,7 +152,7 @@ class Rehearsal(Adaptation):
             "phases": self._phases,
             "steps": self._steps,
             "may_guess": self._may_pseudo_label,
-            "inner": self._inner.state_dict(),
+            **super().state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -162,7 +161,7 @@ class Rehearsal(Adaptation):
         self._left, self._phases = state["left"], state["phases"]
         self._steps = state["steps"]
         self._may_pseudo_label = state["may_guess"]
-        self._inner.load_state_dict(state["inner"])
+        super().load_state_dict(state)
 
 
 def _one_of_each(samples: Samples, *, seed: int) -> Iterator[Samples]:

@@ -1,16 +1,21 @@
-"""A contact sheet of a data set: what each transform makes of a few classes, and how domains differ."""
+"""Rows of image tiles under headings; a contact sheet of a data set made of them.
+
+Everything is placed in whole pixels, so that no image is resampled. Ink is black and grey only: the
+colours on the sheet are the images' own.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
-from driftwise.cli.tile_page import Block, Group, draw
 from driftwise.errors import UserError
 from driftwise.files import replacing, writing
 from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, apply
@@ -27,6 +32,12 @@ MAX_ACROSS = 16
 
 _BLANK = 235
 """grey where a domain has no image of a class"""
+_HAIRLINE = 200
+_GAP, _GROUP_GAP, _MARGIN = 4, 18, 20
+_LINE = 20
+"""pixels from one line of text to the next"""
+_LABEL_WIDTH = 180
+"""the largest width of a row's name"""
 
 
 def contact_sheet(dataset: Dataset, *, classes: int = 10, seed: int = 0, out: Path) -> Path:
@@ -39,15 +50,14 @@ def contact_sheet(dataset: Dataset, *, classes: int = 10, seed: int = 0, out: Pa
     if classes < 1:
         raise UserError(f"a contact sheet needs at least one class; got {classes}")
     chosen = _spread(np.unique(dataset.labels), classes)
-    blocks = [*_domain_blocks(dataset, chosen), *_transform_blocks(dataset, chosen, seed)]
-    figure = draw(blocks)
+    names = [dataset.class_names[label] for label in chosen]
+    sheet = draw(
+        [*_domain_blocks(dataset, chosen, names), *_transform_blocks(dataset, chosen, names, seed)]
+    )
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as file, warnings.catch_warnings():
-        # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
-        warnings.filterwarnings("ignore", message="Glyph")
-        # Without the version of matplotlib equal images are equal files.
-        figure.savefig(file, format="png", dpi="figure", metadata={"Software": None})
+    with replacing(out) as file:
+        sheet.save(file, format="PNG")
     return out
 
 
@@ -59,11 +69,13 @@ def _spread(values: np.ndarray, count: int) -> np.ndarray:
     return picked
 
 
-def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterator[Block]:
+def _transform_blocks(
+    dataset: Dataset, chosen: np.ndarray, names: Sequence[str], seed: int
+) -> Iterator[Block]:
     """The first image of each class as it is and under every transform."""
     samples = [int(np.argmax(dataset.labels == label)) for label in chosen]
     originals = torch.from_numpy(dataset.images[samples])
-    original = Group(heading="original", captions=("",), columns=(tiles_of(originals.numpy()),))
+    original = Group(heading="original", columns=(tiles_of(originals.numpy()),))
     transforms = [name for name in TRANSFORMS if name != "identity"]
     for start in range(0, len(transforms), PER_BLOCK):
         groups = [
@@ -80,40 +92,29 @@ def _transform_blocks(dataset: Dataset, chosen: np.ndarray, seed: int) -> Iterat
         yield Block(
             title="Transforms" if start == 0 else "",
             captions_mean="severity",
-            row_names=tuple(dataset.class_names[label] for label in chosen),
+            row_names=names,
             groups=(original, *groups),
         )
 
 
-def _domain_blocks(dataset: Dataset, chosen: np.ndarray) -> Iterator[Block]:
+def _domain_blocks(dataset: Dataset, chosen: np.ndarray, names: Sequence[str]) -> Iterator[Block]:
     """Some images of each class in each domain; nothing for a data set without domains."""
     if dataset.domains is None:
         return
     shown = _spread(np.arange(len(dataset.domain_names)), MAX_ACROSS)
-    columns_each = min(MAX_PER_DOMAIN, MAX_ACROSS // len(shown))
+    count = min(MAX_PER_DOMAIN, MAX_ACROSS // len(shown))
+    blank = np.full_like(tiles_of(dataset.images[:1])[0], _BLANK)
     groups = []
     for domain in shown:
-        name = dataset.domain_names[domain]
-        tiles = [_examples(dataset, label, domain, columns_each) for label in chosen]
-        columns = tuple(np.stack([row[k] for row in tiles]) for k in range(columns_each))
-        groups.append(Group(heading=name, captions=("",) * columns_each, columns=columns))
-    yield Block(
-        title="Domains",
-        row_names=tuple(dataset.class_names[label] for label in chosen),
-        groups=tuple(groups),
-    )
-
-
-def _examples(dataset: Dataset, label: int, domain: int, count: int) -> np.ndarray:
-    """Tiles of one class in one domain, blank ones where there are too few images."""
-    assert dataset.domains is not None
-    mine = (dataset.labels == label) & (dataset.domains == domain)
-    samples = _spread(np.flatnonzero(mine), count)
-    shape = tiles_of(dataset.images[:1]).shape[1:]
-    tiles = np.full((count, *shape), _BLANK, dtype=np.uint8)
-    if len(samples):
-        tiles[: len(samples)] = tiles_of(dataset.images[samples])
-    return tiles
+        columns = [[blank] * len(chosen) for _ in range(count)]
+        for row, label in enumerate(chosen):
+            mine = np.flatnonzero((dataset.labels == label) & (dataset.domains == domain))
+            for column, sample in zip(columns, _spread(mine, count), strict=False):
+                column[row] = tiles_of(dataset.images[sample][None])[0]
+        groups.append(
+            Group(heading=dataset.domain_names[domain], columns=tuple(map(np.stack, columns)))
+        )
+    yield Block(title="Domains", row_names=names, groups=groups)
 
 
 def tiles_of(images: np.ndarray, longer_side: int = TILE) -> np.ndarray:
@@ -128,3 +129,119 @@ def tiles_of(images: np.ndarray, longer_side: int = TILE) -> np.ndarray:
     size = (max(1, round(width * longer_side / side)), max(1, round(height * longer_side / side)))
     shrunk = [Image.fromarray(image).resize(size, Image.Resampling.BOX) for image in coloured]
     return np.stack([np.asarray(image) for image in shrunk])
+
+
+# Drawing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Columns under one heading."""
+
+    heading: str
+    captions: Sequence[str] = ()
+    """one per column, below the heading; empty: none"""
+    columns: Sequence[np.ndarray]
+    """uint8 (rows, height, width, 3) each: a tile per row of the sheet"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Named rows under one or more groups of columns; all tiles of one size."""
+
+    title: str
+    captions_mean: str = ""
+    """what the captions are, written at the left of their line"""
+    row_names: Sequence[str]
+    groups: Sequence[Group]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text on the sheet."""
+
+    x: int
+    y: int
+    """the top of its line of `_LINE` pixels"""
+    text: str
+    bold: bool = False
+    size: int = 12
+
+
+def draw(blocks: Sequence[Block]) -> Image.Image:
+    """All blocks one below the other."""
+    texts, tiles = place(blocks)
+    width = max(
+        *(x + tile.shape[1] for x, _, tile in tiles),
+        *(text.x + _width(text.text, text.bold, text.size) for text in texts),
+    )
+    height = max(y + max(tile.shape[0], _LINE) for _, y, tile in tiles)
+    canvas = np.full((height + _MARGIN, width + _MARGIN, 3), 255, dtype=np.uint8)
+    for x, y, tile in tiles:
+        bottom, right = y + tile.shape[0], x + tile.shape[1]
+        # A hairline, so that a white image has an edge on white paper.
+        canvas[y - 1 : bottom + 1, x - 1 : right + 1] = _HAIRLINE
+        canvas[y:bottom, x:right] = tile
+    sheet = Image.fromarray(canvas)
+    pen = ImageDraw.Draw(sheet)
+    for text in texts:
+        ink = (0, 0, 0) if text.bold else (77, 77, 77)
+        font = _font(text.bold, text.size)
+        pen.text((text.x, text.y + _LINE // 2), text.text, font=font, fill=ink, anchor="lm")
+    return sheet
+
+
+def place(blocks: Sequence[Block]) -> tuple[list[Text], list[tuple[int, int, np.ndarray]]]:
+    """Where every text and every tile goes, in pixels from the upper left corner."""
+    names = [name for block in blocks for name in (block.captions_mean, *block.row_names)]
+    left = _MARGIN + max(_width(_fit(name, _LABEL_WIDTH)) for name in names) + 3 * _GAP
+    texts: list[Text] = []
+    tiles: list[tuple[int, int, np.ndarray]] = []
+    top = _MARGIN
+    for block in blocks:
+        if block.title:
+            texts.append(Text(_MARGIN, top, block.title, bold=True, size=15))
+            top += _LINE + _GAP
+        height, width = block.groups[0].columns[0].shape[1:3]
+        first_row = top + _LINE * (2 if any(group.captions for group in block.groups) else 1)
+        row_height = max(height, _LINE)  # names must not overlap beside flat tiles
+        pitch = row_height + _GAP
+        x = left
+        for group in block.groups:
+            group_width = len(group.columns) * (width + _GAP) + _GROUP_GAP - 2 * _GAP
+            texts.append(Text(x, top, _fit(group.heading, group_width, bold=True), bold=True))
+            for number, column in enumerate(group.columns):
+                if group.captions:
+                    caption = _fit(group.captions[number], width)
+                    centred = x + (width - _width(caption)) // 2
+                    texts.append(Text(centred, top + _LINE, caption))
+                for row, tile in enumerate(column):
+                    tiles.append((x, first_row + row * pitch + (row_height - height) // 2, tile))
+                x += width + _GAP
+            x += _GROUP_GAP - _GAP
+        texts.append(Text(_MARGIN, top + _LINE, _fit(block.captions_mean, left - _MARGIN)))
+        for row, name in enumerate(block.row_names):
+            y = first_row + row * pitch + (row_height - _LINE) // 2
+            texts.append(Text(_MARGIN, y, _fit(name, _LABEL_WIDTH)))
+        top = first_row + len(block.row_names) * pitch + _MARGIN
+    return [text for text in texts if text.text], tiles
+
+
+@cache
+def _font(bold: bool, size: int) -> ImageFont.FreeTypeFont:
+    """DejaVu Sans, which comes with matplotlib and has most scripts' letters."""
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts", "ttf", name), size)
+
+
+def _width(text: str, bold: bool = False, size: int = 12) -> int:
+    return int(np.ceil(_font(bold, size).getlength(text)))
+
+
+def _fit(text: str, width: int, *, bold: bool = False) -> str:
+    """The text in one line, or as much of its beginning as leaves room for dots, or nothing."""
+    text = " ".join(text.encode(errors="replace").decode().split())  # "?" for an odd byte
+    if _width(text, bold) <= width:
+        return text
+    shortened = (f"{text[:end].rstrip()}…" for end in range(min(len(text), width) - 1, -1, -1))
+    return next((short for short in shortened if _width(short, bold) <= width), "")

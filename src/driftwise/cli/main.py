@@ -13,117 +13,71 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import driftwise
+from driftwise.cli.common import (
+    add_command,
+    add_output_flags,
+    display,
+    folder,
+    print_outcome,
+    refuse_part_options,
+)
 from driftwise.cli.data import add_data_command
 from driftwise.cli.detect import add_detect_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
-from driftwise.config.custom_source import in_one_line, place_of
+from driftwise.config.custom import in_one_line, place_of
 from driftwise.config.fields import field_docs
-from driftwise.config.files import (
-    from_mapping,
-    read_config_file,
-    split_parts,
-    unfold_data,
-)
-from driftwise.config.flags import (
-    OneLineParser,
-    add_flags,
-    as_flags,
-    coerce,
-    refuse_part_options,
-    split_part_options,
-)
-from driftwise.config.schema import PARTS, RunConfig, Settings
+from driftwise.config.files import from_mapping, read_config_file, split_parts, unfold_data
+from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
+from driftwise.config.schema import PARTS, RunConfig, Settings, changed
 from driftwise.errors import RunFailure, UserError
-from driftwise.runs.interrupt import Terminated
+from driftwise.runs.saving import Saving, Terminated
 
 if TYPE_CHECKING:
-    from driftwise.runs.display import Display
-    from driftwise.runs.saving import Saving
-    from driftwise.runs.stages import Stages
+    from driftwise.drift_loop import DriftLoop
+    from driftwise.protocols import Listener
+    from driftwise.runs.compare import Comparison
 
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 GROUPS = {
-    "what runs": [
-        "benchmark",
-        "data",
-        "max_per_class",
-        "method",
-        "adaptation",
-        "backbone",
-        "keep_features",
-        "preset",
-        "seed",
-    ],
-    "memory": ["buffer_size", "buffer_policy"],
-    "the stream": [
-        "num_tasks",
-        "class_order",
-        "tasks",
-        "num_drifts",
-        "transform",
-        "severity",
-        "domains",
-        "first_domain",
-        "scope",
-        "max_classes_per_drift",
-        "sequential",
-        "permutation_unit",
-        "drift_share",
-        "drift_over_tasks",
-        "concept_per_class",
-        "drift_seed",
-        "recurring_in_training",
-    ],
-    "detection": [
-        "detector",
-        "encoder",
-        "reference",
-        "fingerprint_size",
-        "monitor",
-        "monitor_labels",
-        "checked",
-    ],
-    "labels": ["min_harm", "realigned_logits", "label_budget"],
-    "training": [
-        "epochs",
-        "batch_size",
-        "minibatch_size",
-        "optimiser",
-        "lr",
-        "scheduler",
-        "lr_milestones",
-        "lr_drop",
-        "lr_floor",
-        "momentum",
-        "weight_decay",
-        "augmentation",
-        "normalise",
-        "channels",
-        "precision",
-        "memory_format",
-        "compile",
-        "device",
-        "threads",
-    ],
+    heading: names.split()
+    for heading, names in {
+        "what runs": (
+            "benchmark data max_per_class method adaptation backbone keep_features preset seed"
+        ),
+        "memory": "buffer_size buffer_policy",
+        "the stream": (
+            "num_tasks class_order tasks num_drifts transform severity domains first_domain scope "
+            "max_classes_per_drift sequential permutation_unit drift_share drift_over_tasks "
+            "concept_per_class drift_seed recurring_in_training"
+        ),
+        "detection": ("detector encoder reference fingerprint_size monitor monitor_labels checked"),
+        "labels": "min_harm realigned_logits label_budget",
+        "training": (
+            "epochs batch_size minibatch_size optimiser lr scheduler lr_milestones lr_drop "
+            "lr_floor momentum weight_decay augmentation normalise channels precision "
+            "memory_format compile device threads"
+        ),
+    }.items()
 }
+"""The settings beneath each heading of the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without a sign gets a question mark
+            stream.reconfigure(errors="replace")  # "?" where a terminal lacks a character
     code = command(sys.argv[1:] if argv is None else list(argv))
-    # While Python shuts down nobody is left to tell of an interruption but by a traceback.
+    # While Python shuts down, an interruption would end in a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code)
 
 
 def command(argv: list[str]) -> int:
-    """Run a command; its exit code. What a user can mend is told in one line."""
+    """Run a command; its exit code. A user's mistake is reported in one line."""
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _call(argv)
@@ -131,32 +85,34 @@ def command(argv: list[str]) -> int:
         return _complain(f"error: {error}", USAGE)
     except RunFailure as error:
         return _complain(f"failed: {error}", FAILED)
-    except MemoryError as error:
-        return _complain(f"failed: out of memory: {error}", FAILED)
-    except RuntimeError as error:
-        from driftwise.allocation import (
-            is_out_of_memory,  # torch is loaded: nothing else says it so
-        )
-
-        if not is_out_of_memory(error):
-            raise
-        return _complain(f"failed: out of memory: {' '.join(str(error).split())[:300]}", FAILED)
     except KeyboardInterrupt:
         return _complain(f"interrupted{_how_to_go_on(argv)}", INTERRUPTED)
     except Terminated:
         return _complain(f"terminated{_how_to_go_on(argv)}", TERMINATED)
     except BrokenPipeError:
-        # Whoever read our output has gone; Python must not complain again when it flushes.
+        # The reader of our output is gone; Python must not complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
-        if place_of(error) is not None:  # in a custom part
-            return _complain(f"failed: {in_one_line(error)}", FAILED)
-        if isinstance(error, OSError):
-            return _complain(f"failed: {error}", FAILED)
-        raise
+        if _is_out_of_memory(error):
+            line = f"out of memory: {' '.join(str(error).split())[:300]}"
+        elif place_of(error) is not None:  # in a custom component
+            line = in_one_line(error)
+        elif isinstance(error, OSError):
+            line = str(error)
+        else:
+            raise
+        return _complain(f"failed: {line}", FAILED)
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if not isinstance(error, RuntimeError):
+        return isinstance(error, MemoryError)
+    from driftwise.allocation import is_out_of_memory  # torch is loaded: it raised the error
+
+    return is_out_of_memory(error)
 
 
 def _call(argv: list[str]) -> int:
@@ -164,16 +120,15 @@ def _call(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(words)
         arguments.options = options
-        code = _work(arguments)
+        return _work(arguments)
     finally:
-        sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
-    return code
+        sys.stdout.flush()  # here, where a broken pipe can still be handled
 
 
 def _work(arguments: argparse.Namespace) -> int:
     try:
         code: int = arguments.call(arguments)
-    except SystemExit as error:  # nobody's but a custom part's
+    except SystemExit as error:  # only a custom component calls exit
         raise RunFailure(f"a custom part ended the run: {in_one_line(error)}") from error
     return code
 
@@ -187,22 +142,40 @@ def _how_to_go_on(argv: list[str]) -> str:
     return ""
 
 
+def _terminate(*_: object) -> None:
+    raise Terminated
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"driftwise: {as_flags(message)}", file=sys.stderr)
+    return code
+
+
 def parser() -> OneLineParser:
     """All commands and their flags."""
     top = OneLineParser(
         prog="driftwise",
-        description="Class-incremental learning in which seen classes come back looking different.",
+        description="Class-incremental learning in which known classes drift.",
     )
     top.add_argument("--version", action="version", version=f"driftwise {driftwise.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    out: dict[str, Any] = {
+        "type": folder,
+        "metavar": "FOLDER",
+        "help": "folder for what is written (default: under runs/)",
+    }
+    overwrite: dict[str, Any] = {"action": "store_true", "help": "throw earlier runs away"}
 
-    demo = _add(commands, "demo", _demo, "the embedded benchmark, three adaptations side by side")
-    demo.add_argument("--out", type=_folder, default=Path("runs/demo"), metavar="FOLDER", help=_OUT)
-    demo.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
-    _add_output_flags(demo)
+    demo = add_command(
+        commands, "demo", _demo, "the embedded benchmark, three adaptations side by side"
+    )
+    demo.add_argument("--out", default=Path("runs/demo"), **out)
+    demo.add_argument("--overwrite", **overwrite)
 
-    run = _add(commands, "run", _run, "one run: a benchmark, a method, an adaptation")
-    compare = _add(commands, "compare", _compare, "one method under several adaptations and seeds")
+    run = add_command(commands, "run", _run, "one run: a benchmark, a method, an adaptation")
+    compare = add_command(
+        commands, "compare", _compare, "one method under several adaptations and seeds"
+    )
     add_flags(run, Settings, groups=GROUPS)
     add_flags(compare, Settings, groups=GROUPS, leave_out=["adaptation"])
     for each in (run, compare):
@@ -212,18 +185,18 @@ def parser() -> OneLineParser:
             metavar="FILE",
             help="settings from a YAML or JSON file, e.g. the config.json of another run",
         )
-        each.add_argument("--out", type=_folder, metavar="FOLDER", help=_OUT)
+        each.add_argument("--out", **out)
         each.add_argument(
             "--resume",
             action="store_true",
-            help="go on where it stopped; --out says where, and nothing else is needed",
+            help="go on where it stopped; only --out is needed",
         )
         each.add_argument(
             "--trust",
             action="store_true",
             help="with --resume: import the code and read the data that the folder names",
         )
-        each.add_argument("--overwrite", action="store_true", help="throw earlier runs away")
+        each.add_argument("--overwrite", **overwrite)
         each.add_argument(
             "--checkpoint-seconds",
             type=float,
@@ -238,7 +211,6 @@ def parser() -> OneLineParser:
             "Parts take options of their own, e.g. --detector.level 0.01 or --backbone.width 32; "
             "`driftwise list` names them."
         )
-        _add_output_flags(each)
     compare.add_argument(
         "--adaptations",
         metavar="TEXT,...",
@@ -248,98 +220,62 @@ def parser() -> OneLineParser:
         "--num-seeds", type=int, metavar="N", help="seeds, from --seed on (default: 3)"
     )
 
-    report = _add(commands, "report", _report, "the page, tables and figures of finished runs")
+    report = add_command(
+        commands, "report", _report, "the page, tables and figures of finished runs"
+    )
     report.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders with runs")
     report.add_argument(
         "--out", type=Path, metavar="FOLDER", help="where to write (default: the first folder)"
     )
-    _add_output_flags(report)
+    for each in (demo, run, compare, report):
+        add_output_flags(each)
 
     add_sweep_commands(commands)
     add_detect_command(commands)
     add_data_command(commands)
 
-    listing = _add(commands, "list", _list, "every part there is, by kind")
+    listing = add_command(commands, "list", _list, "every part there is, by kind")
     listing.add_argument("--json", action="store_true", help="as JSON")
     return top
 
 
-_OUT = "folder for what is written (default: under runs/)"
-
-
-def _folder(text: str) -> Path:
-    """A folder by name; an empty name would mean the working folder, which nobody means."""
-    if not text:
-        raise UserError("--out needs the name of a folder; got an empty text")
-    return Path(text)
-
-
-def _add(commands: Any, name: str, call: Any, summary: str) -> argparse.ArgumentParser:
-    added: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
-    added.set_defaults(call=call)
-    return added
-
-
-def _add_output_flags(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--quiet", action="store_true", help="print errors and damage only")
-    command.add_argument("--json", action="store_true", help="print the outcome as JSON")
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from driftwise.runs.compare import Comparison
-
-    refuse_part_options(arguments)
-    # A second `demo` shows the page again at once instead of refusing its own folder.
-    return _run_comparison(
-        Comparison(base=RunConfig()),
-        arguments,
-        arguments.out,
-        resume=not arguments.overwrite,
-    )
+# --- run ----------------------------------------------------------------------------------------
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from driftwise.config.benchmarks import Tell
-    from driftwise.config.build import as_begun, assemble
+    from driftwise.config.benchmarks import Notify
     from driftwise.config.presets import preset_of, resolve
-    from driftwise.runs.run import run_in
-    from driftwise.runs.store import RunFolder
+    from driftwise.runs.run import start
 
     _refuse_contradictions(arguments)
-    given = _resumed(arguments) if arguments.resume else None
-    given = given or _config(arguments)
+    given = (_resumed(arguments) if arguments.resume else None) or _config(arguments)
     config = resolve(given)
     out = arguments.out or _default_folder(config)
-    if arguments.resume:
-        config = as_begun(config, out)
-    with _stages(arguments) as stages:
-        tell = Tell(progress=stages.progress, warn=stages.warn)
-        assembly = assemble(config, tell=tell)
-    flags = {"resume": arguments.resume, "overwrite": arguments.overwrite}
-    with (
-        RunFolder.open(out, assembly.config.to_json(), **flags) as folder,
-        _display(arguments) as display,
-    ):
-        display.say(f"preset {config.preset}: {preset_of(given).source}")
-        for warning in assembly.warnings:
-            display.say(f"warning: {warning}")
-        listener = display.run(config.adaptation, config, len(assembly.stream))
-        result = run_in(
-            folder,
-            assembly,
-            listener=listener,
+    with display(arguments) as shown:
+
+        def begin(loop: DriftLoop) -> Listener:
+            shown.say(f"preset {config.preset}: {preset_of(given).source}")
+            for warning in loop.warnings:
+                shown.say(f"warning: {warning}")
+            return shown.run(config.adaptation, config, len(loop.stream))
+
+        result = start(
+            config,
+            out,
+            begin,
+            resume=arguments.resume,
+            overwrite=arguments.overwrite,
             saving=_saving(arguments),
-            warn=display.warn,
+            notify=Notify(progress=shown.progress, warn=shown.warn),
         )
-    if arguments.json:
-        print(json.dumps(result, indent=1))
-    elif not arguments.quiet:
-        note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
-        print(
-            f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
-            f"{result['labels']['adaptation']} labels for adaptation"
-            f"{f'; {note}' if note else ''}; in {out}"
-        )
+    note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
+    print_outcome(
+        arguments,
+        result,
+        f"FAA {result['faa']:.1f} %, forgetting {result['forgetting']:.1f}, "
+        f"{result['labels']['adaptation']} labels for adaptation"
+        f"{f'; {note}' if note else ''}; in {out}",
+    )
     return DONE
 
 
@@ -356,9 +292,9 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 
 
 def _resumed(arguments: argparse.Namespace) -> RunConfig | None:
-    """The config of the run that is to go on; None: there is none yet, and flags say what it is."""
+    """The config of the run to resume; None: there is no run yet, and the flags describe it."""
     from driftwise.config.presets import resolve
-    from driftwise.runs.resume import saved_config, with_given
+    from driftwise.runs.run import saved_config, with_given
     from driftwise.runs.store import is_run
 
     values, options = _given(arguments)
@@ -371,9 +307,19 @@ def _resumed(arguments: argparse.Namespace) -> RunConfig | None:
 
 
 def _saving(arguments: argparse.Namespace) -> Saving:
-    from driftwise.runs.saving import Saving
-
     return Saving(seconds=arguments.checkpoint_seconds, steps=arguments.checkpoint_steps)
+
+
+# --- demo, compare, report, list ----------------------------------------------------------------
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from driftwise.runs.compare import Comparison
+
+    refuse_part_options(arguments)
+    # A second `demo` shows the page again at once instead of refusing its own folder.
+    resume = not arguments.overwrite
+    return _run_comparison(Comparison(base=RunConfig()), arguments, arguments.out, resume=resume)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -395,10 +341,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     )
 
 
-def _saved_comparison(arguments: argparse.Namespace, out: Path) -> Any:
-    """The comparison that a folder holds runs of; None: it holds none, and flags say what it is."""
+def _saved_comparison(arguments: argparse.Namespace, out: Path) -> Comparison | None:
+    """The comparison whose runs a folder holds; None: there are none, and the flags describe it."""
     from driftwise.runs.compare import comparison_of
-    from driftwise.runs.resume import saved_runs, with_given
+    from driftwise.runs.run import saved_runs, with_given
 
     values, options = _given(arguments)
     saved = saved_runs(out, given=values.keys(), trust=arguments.trust)
@@ -415,29 +361,15 @@ def _saved_comparison(arguments: argparse.Namespace, out: Path) -> Any:
 
 
 def _run_comparison(
-    comparison: Any,
-    arguments: argparse.Namespace,
-    out: Path,
-    *,
-    resume: bool,
-    saving: Saving | None = None,
+    comparison: Comparison, arguments: argparse.Namespace, out: Path, **how: Any
 ) -> int:
-    from driftwise.config.benchmarks import Tell
     from driftwise.report import write_report
     from driftwise.runs.compare import compare
 
     num_runs = len(comparison.adaptations) * comparison.num_seeds
-    with _display(arguments, num_runs=num_runs) as display:
-        paths = compare(
-            comparison,
-            out,
-            resume=resume,
-            overwrite=arguments.overwrite,
-            display=display,
-            tell=Tell(warn=display.warn),
-            saving=saving,
-        )
-        display.say("drawing the page")
+    with display(arguments, num_runs=num_runs) as shown:
+        paths = compare(comparison, out, overwrite=arguments.overwrite, display=shown, **how)
+        shown.say("drawing the page")
     return _print_report(arguments, write_report(paths, out))
 
 
@@ -453,12 +385,8 @@ def _report(arguments: argparse.Namespace) -> int:
 def _print_report(arguments: argparse.Namespace, report: Any) -> int:
     for warning in report.warnings:
         _complain(f"warning: {warning}", DONE)
-    if arguments.json:
-        figures = [str(path) for path in report.figures]
-        print(json.dumps({"page": str(report.page), "figures": figures}, indent=1))
-    elif not arguments.quiet:
-        print(report.table)
-        print(f"\nthe page: {report.page}")
+    outcome = {"page": str(report.page), "figures": [str(path) for path in report.figures]}
+    print_outcome(arguments, outcome, f"{report.table}\n\nthe page: {report.page}")
     return DONE
 
 
@@ -488,10 +416,13 @@ def _describe(kind: str, entry: registry.Entry) -> dict[str, Any]:
     }
 
 
-def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings that the file and the flags name, and the file's options of parts.
+# --- settings from flags and files --------------------------------------------------------------
 
-    A flag has the last word.
+
+def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings in the file and the flags, and the file's options of components.
+
+    A flag overrides the file.
     """
     values: dict[str, Any] = {}
     options: dict[str, Any] = {}
@@ -503,21 +434,21 @@ def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     given = {name: getattr(arguments, name) for name in vars(Settings()) if name in arguments}
     for part in options.keys() & given.keys():
         if given[part] != values.get(part):
-            del options[part]  # they belong to the part that the flag puts another one for
+            del options[part]  # they belong to the component that the flag replaces
     return values | given, options
 
 
 def _config(arguments: argparse.Namespace) -> RunConfig:
     """The config that the file and the flags describe together."""
     values, options = _given(arguments)
-    named = RunConfig(**values)
-    return RunConfig(**values, options=_options(arguments, named, options))
+    config = RunConfig(**values)
+    return changed(config, options=_options(arguments, config, options))
 
 
 def _options(
     arguments: argparse.Namespace, config: RunConfig, in_file: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Options of the parts that a config names, from the file and from flags."""
+    """Options of the components that a config names, from the file and from flags."""
     from driftwise.config.presets import options_type
 
     options = {}
@@ -526,30 +457,3 @@ def _options(
         written = from_mapping(kind, in_file.get(part, {}), source=f"{arguments.config}: {part}")
         options[part] = written | coerce(kind, arguments.options.get(part, {}), part=part)
     return options
-
-
-def _stages(arguments: argparse.Namespace) -> Stages:
-    from rich.console import Console
-
-    from driftwise.runs.stages import Stages
-
-    return Stages(Console(stderr=True, quiet=arguments.quiet))
-
-
-def _display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:
-    from rich.console import Console
-
-    from driftwise.runs.display import Display
-
-    # Progress goes to the error stream, so that the outcome can be piped.
-    console = Console(stderr=True, quiet=arguments.quiet)
-    return Display(console, num_runs=num_runs)
-
-
-def _terminate(*_: object) -> None:
-    raise Terminated
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"driftwise: {as_flags(message)}", file=sys.stderr)
-    return code

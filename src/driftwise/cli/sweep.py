@@ -6,16 +6,20 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftwise.config.flags import refuse_part_options
+from driftwise.cli.common import (
+    add_command,
+    add_output_flags,
+    display,
+    print_outcome,
+    refuse_part_options,
+)
 from driftwise.errors import RunFailure, UserError
 
 if TYPE_CHECKING:
     from driftwise.config.schema import RunConfig
-    from driftwise.runs.stages import Stages
     from driftwise.sweeps.executors import Engine
     from driftwise.sweeps.job import Progress
     from driftwise.sweeps.plan import Plan, PlannedRun
@@ -25,7 +29,7 @@ AT_HAND = "digits-cd"
 ENGINES = ("pool", "in-process", "ray")
 SCALE = "small"
 SEEDS = {"smoke": 1, "small": 3, "paper": 3}
-"""how many, where nobody says"""
+"""the default number"""
 THEORY_SEEDS = 5
 SIZES = (
     *("max_per_class", "num_tasks", "class_order", "tasks", "num_drifts", "events", "scope"),
@@ -34,9 +38,9 @@ SIZES = (
 )
 """Settings that decide how many samples a check compares."""
 NAMED = ("buffer_size", "num_drifts")
-"""Those of them by which a person is told which runs are meant."""
+"""Those of them that name the runs in a warning."""
 DRAWN_ONLY = {"theory": ("benchmark", "seeds"), "claims": ()}
-"""What is no sweep, and the flags that it heeds beside those of the output."""
+"""What is no sweep, and its flags beside those of the output."""
 
 
 def add_sweep_commands(commands: Any) -> None:
@@ -44,23 +48,25 @@ def add_sweep_commands(commands: Any) -> None:
     from driftwise.reproduce.grids import TARGETS
     from driftwise.sweeps.scale import SCALES
 
-    sweep = commands.add_parser(
+    sweep = add_command(
+        commands,
         "sweep",
-        help="every combination of a grid of settings",
+        _sweep,
+        "every combination of a grid of settings",
         description="Run every combination of a grid of settings; going on is the same command.",
     )
-    sweep.set_defaults(call=_sweep)
     sweep.add_argument("file", type=Path, metavar="FILE", help="the grid, YAML or JSON")
     sweep.add_argument("--out", type=Path, metavar="FOLDER", help="(default: runs/NAME)")
 
     known = "; ".join(f"{name}: {target.summary}" for name, target in TARGETS.items())
-    reproduce = commands.add_parser(
+    reproduce = add_command(
+        commands,
         "reproduce",
-        help="a table or figure of the paper, beside its published numbers",
+        lambda arguments: _reproduce(reproduce, arguments),
+        "a table or figure of the paper, beside its published numbers",
         description=f"Redraw a table or figure of the paper. {known}; theory: the theorems, "
         "measured; claims: what the text claims beside what was measured in the same folder.",
     )
-    reproduce.set_defaults(call=partial(_reproduce, reproduce))
     names = (*TARGETS, *DRAWN_ONLY)
     reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
     reproduce.add_argument("--scale", choices=tuple(SCALES), help=f"how large (default: {SCALE})")
@@ -109,8 +115,7 @@ def add_sweep_commands(commands: Any) -> None:
             "--overwrite", action="store_true", help="replace a plan of this name; runs stay"
         )
         each.add_argument("--dry-run", action="store_true", help="list the runs and stop")
-        each.add_argument("--quiet", action="store_true", help="print errors and damage only")
-        each.add_argument("--json", action="store_true", help="print the outcome as JSON")
+        add_output_flags(each)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
@@ -134,7 +139,7 @@ def _reproduce(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -
     if arguments.seeds is not None and arguments.seeds < 1:
         raise UserError(f"--seeds must be at least 1; got {arguments.seeds}")
     if arguments.name in DRAWN_ONLY:
-        _refuse_unheeded(parser, arguments)
+        _refuse_unused(parser, arguments)
         return _drawn_only(arguments)
     target = TARGETS[arguments.name]
     scale = scale_named(arguments.scale or SCALE)
@@ -175,8 +180,7 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     from driftwise.reproduce.draw import draw
     from driftwise.runs.store import is_finished
     from driftwise.sweeps.display import Overview
-    from driftwise.sweeps.plan import RUNS, write_plan
-    from driftwise.sweeps.selection import chosen
+    from driftwise.sweeps.plan import RUNS, chosen, write_plan
     from driftwise.sweeps.sweep import carry_out
 
     if arguments.retries < 0:
@@ -191,22 +195,18 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     file = write_plan(plan, out, overwrite=arguments.overwrite, warn=damage.append)
     console = Console(stderr=True, quiet=arguments.quiet)
     with Overview(console) as overview:
-        overview.say(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
+        overview.log(f"{plan.name}: scale {plan.scale} ({plan.scale_note})")
         for line in damage:
             overview.warn(line)
         for line in warnings:
-            overview.say(f"warning: {line}")
+            overview.log(f"warning: {line}")
         with _engine(arguments, runs, overview.progress) as engine:
             summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
-        overview.say("drawing")
+        overview.log("drawing")
         drawn = draw(file, overview.warn)
-    if arguments.json:
-        told = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}
-        files = [str(path) for path in drawn.files]
-        print(json.dumps({**told, "page": str(drawn.page), "files": files}, indent=1))
-    elif not arguments.quiet:
-        print(drawn.text)
-        print(f"\nthe page: {drawn.page}")
+    outcome = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}
+    outcome |= {"page": str(drawn.page), "files": [str(path) for path in drawn.files]}
+    print_outcome(arguments, outcome, f"{drawn.text}\n\nthe page: {drawn.page}")
     if summary.failed:
         first, error = next(iter(summary.failed.items()))
         raise RunFailure(
@@ -217,25 +217,21 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
 
 
 def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
-    """Find, fetch and decode the data once, before many runs look for them at once.
+    """Find, fetch and decode the data once, before many runs need them at once.
 
-    Returns warnings, each once: about the data, and what their sizes foretell of the runs' checks.
+    Returns warnings, each once: about the data, and about checks that cannot be made.
     """
-    from driftwise.config.benchmarks import Tell
+    from driftwise.config.benchmarks import Notify
     from driftwise.config.build import foreseen, load_data
 
     by_data: defaultdict[tuple[str, str | None], list[PlannedRun]] = defaultdict(list)
     for run in runs:
         by_data[run.config.benchmark, run.config.data].append(run)
     warnings: dict[str, str] = {}
-
-    def note(text: str) -> None:
-        warnings.setdefault(text, text)
-
     for members in by_data.values():
         run = members[0]
         try:
-            data = load_data(run.config, Tell(warn=note))
+            data = load_data(run.config, Notify(warn=lambda text: warnings.update({text: text})))
         except UserError as error:
             if plan.reproduces is None or run.config.benchmark == AT_HAND:
                 raise
@@ -277,12 +273,12 @@ def _engine(
     )
 
 
-def _refuse_unheeded(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def _refuse_unused(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """A flag that would do nothing is a mistake."""
-    heeded = ("name", "options", "out", "json", "quiet", *DRAWN_ONLY[arguments.name])
+    used = ("name", "options", "out", "json", "quiet", "call", *DRAWN_ONLY[arguments.name])
     flags = {"settings": "--set", "sweep_name": "--name"}
     for name, value in vars(arguments).items():
-        if name not in heeded and value != parser.get_default(name):
+        if name not in used and value != parser.get_default(name):
             flag = flags.get(name, f"--{name.replace('_', '-')}")
             raise UserError(f"reproduce {arguments.name} takes no {flag}; leave it out")
 
@@ -291,27 +287,15 @@ def _drawn_only(arguments: argparse.Namespace) -> int:
     """What is no sweep: the theorems, measured anew, and the claims, from what is there."""
     from driftwise.reproduce import draw
 
-    if arguments.name == "claims":
-        with _stages(arguments) as stages:
-            drawn = draw.draw_claims(arguments.out, stages.say)
-    else:
-        with _stages(arguments) as stages:
+    with display(arguments) as shown:
+        if arguments.name == "claims":
+            drawn = draw.draw_claims(arguments.out, shown.say)
+        else:
             drawn = draw.draw_theory(
                 arguments.out,
                 arguments.benchmark or AT_HAND,
                 range(arguments.seeds or THEORY_SEEDS),
-                stages.progress,
+                shown.progress,
             )
-    if arguments.json:
-        print(json.dumps({"files": [str(path) for path in drawn.files]}, indent=1))
-    elif not arguments.quiet:
-        print(drawn.text)
+    print_outcome(arguments, {"files": [str(path) for path in drawn.files]}, drawn.text)
     return 0
-
-
-def _stages(arguments: argparse.Namespace) -> Stages:
-    from rich.console import Console
-
-    from driftwise.runs.stages import Stages
-
-    return Stages(Console(stderr=True, quiet=arguments.quiet))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from driftwise.datasets import library
 from driftwise.datasets.catalogue import known_set
@@ -17,17 +18,17 @@ from driftwise.types import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tell:
+class Notify:
     """What is called while data are downloaded, unpacked and decoded."""
 
     progress: Progress | None = None
     warn: Warn | None = None
 
 
-QUIET = Tell()
+QUIET = Notify()
 
 
-def known(path: Path | None = None, *, name: str, tell: Tell = QUIET) -> Dataset:
+def known(path: Path | None = None, *, name: str, notify: Notify = QUIET) -> Dataset:
     """The data of the benchmark that is made of a known data set."""
     found = known_set(name)
     if found.is_embedded and path is not None:
@@ -35,7 +36,7 @@ def known(path: Path | None = None, *, name: str, tell: Tell = QUIET) -> Dataset
             f"{found.benchmark} comes inside a package and is read from nowhere else; for images "
             f'of your own: benchmark="{"npz" if path.is_file() else "folder"}", data="{path}"'
         )
-    dataset = library.load(found.name, path, progress=tell.progress, warn=tell.warn)
+    dataset = library.load(found.name, path, progress=notify.progress, warn=notify.warn)
     return group_domains(dataset, found.domain_groups) if found.domain_groups else dataset
 
 
@@ -53,29 +54,14 @@ class FolderOptions:
     """how an image is brought to the size"""
 
 
-def folder(
-    path: Path | None = None,
-    *,
-    tell: Tell = QUIET,
-    size: int | None = None,
-    channels: int | None = None,
-    layout: Layout = "auto",
-    fit: Fit = "crop",
-) -> Dataset:
-    """Images of one's own in folders."""
+def folder(path: Path | None = None, *, notify: Notify = QUIET, **options: Any) -> Dataset:
+    """Your own images in folders."""
     if path is None:
         raise UserError('benchmark folder needs data="FOLDER", the folder with your images')
     if path.is_file():
         raise UserError(f"benchmark folder reads folders and {path} is a file; for .npz: npz")
-    return load_own(
-        path,
-        size=size,
-        channels=channels,
-        layout=layout,
-        fit=fit,
-        progress=tell.progress,
-        warn=tell.warn,
-    )
+    given = asdict(FolderOptions(**options))
+    return load_own(path, **given, progress=notify.progress, warn=notify.warn)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +72,19 @@ class NpzOptions:
     """years that make one domain, where the file has years (10: decades)"""
 
 
-def npz(path: Path | None = None, *, tell: Tell = QUIET, group_years: int | None = None) -> Dataset:
-    """Images of one's own in an .npz file."""
+def npz(path: Path | None = None, *, notify: Notify = QUIET, **options: Any) -> Dataset:
+    """Your own images in an .npz file."""
     if path is None:
         raise UserError('benchmark npz needs data="FILE.npz", the file with your images')
     if path.is_dir():
         raise UserError(f"benchmark npz reads a file and {path} is a folder; for folders: folder")
-    return load_own(path, group_years=group_years, progress=tell.progress, warn=tell.warn)
+    given = asdict(NpzOptions(**options))
+    return load_own(path, **given, progress=notify.progress, warn=notify.warn)
 
 
-def own(path: Path | None = None, *, tell: Tell = QUIET) -> Dataset:
-    """Stands for a data set that only the Python that made the run has."""
-    del path, tell
+def own(path: Path | None = None, *, notify: Notify = QUIET) -> Dataset:
+    """Stands for a data set that was given from Python."""
+    del path, notify
     raise UserError(
         "the run was made with a data set given from Python: give it again, as "
         'driftwise.run(config, out, data=...), or read yours with benchmark="folder", data="FOLDER"'

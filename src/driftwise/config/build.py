@@ -1,19 +1,23 @@
-"""From a config to the parts of a run."""
+"""From a config to the objects of a run."""
 
 from __future__ import annotations
 
+import functools
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
-from driftwise.config.benchmarks import QUIET, Tell
+from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.custom import CustomPart, is_import_path
-from driftwise.config.learners import channel_statistics, make_learner
-from driftwise.config.own_network import refuse_without_features
+from driftwise.config.learners import (
+    Statistics,
+    channel_statistics,
+    make_learner,
+    refuse_without_features,
+)
 from driftwise.config.presets import (
     PUBLISHED_ENCODER,
     TELL_NO_HARM,
@@ -23,7 +27,7 @@ from driftwise.config.presets import (
     settled,
     with_code_identity,
 )
-from driftwise.config.schema import RunConfig
+from driftwise.config.schema import RunConfig, changed
 from driftwise.config.untestable import untestable_checks
 from driftwise.datasets.cache import verified_sha256
 from driftwise.datasets.readers.tiny_imagenet import difference_from_published
@@ -49,28 +53,30 @@ def assemble(
     data: Dataset | None = None,
     network: nn.Module | None = None,
     *,
-    tell: Tell = QUIET,
+    notify: Notify = QUIET,
 ) -> DriftLoop:
     """The loop that a config describes, bound to its stream; `presets.resolve` has completed it.
 
     `data` takes the place of the benchmark's own, `network` that of the config's backbone.
     """
     config = with_code_identity(config, network_given=network is not None)
-    dataset = load_data(config, tell) if data is None else check_dataset(data, source="data")
-    # What comes from Python may have been written to since it was read.
+    dataset = load_data(config, notify) if data is None else check_dataset(data, source="data")
+    # A data set from Python may have been changed since it was read.
     is_ours = data is None and not is_import_path(config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
-    config = with_data_identity(config, dataset, images_sha256=digest, warn=tell.warn)
+    config = with_data_identity(config, dataset, images_sha256=digest, warn=notify.warn)
     stream = make_stream(config, dataset)
-    measured = None
-    if config.normalise:  # by the first task that brings images
+
+    @functools.cache
+    def statistics() -> Statistics:
         first = next(task for task in stream.tasks() if task.new_classes)
-        measured = channel_statistics(first.train())
+        return channel_statistics(first.train())
+
     learner = make_learner(
         config,
         stream.image_shape,
         stream.num_classes,
-        statistics=None if measured is None else lambda: measured,
+        statistics=statistics if config.normalise else None,
         network=network,
     )
     refuse_without_features(learner, stream.image_shape)
@@ -100,13 +106,13 @@ def assemble(
 
 
 def foreseen(config: RunConfig, dataset: Dataset) -> str:
-    """What is known about the checks of a run before it is put together; see `foresight`."""
+    """`untestable_checks` of a run before it is assembled."""
     if is_import_path(settled(config.detector)):
-        return ""  # what one's own takes its encoder for is not known
+        return ""  # how a custom detector uses its encoder is not known
     stream = make_stream(config, dataset)
 
     def never(_: Tensor) -> Encoding:
-        raise AssertionError("nothing is compared to know the sizes")
+        raise AssertionError("sizes are known without encoding")
 
     around = Surroundings(learner=never, image_shape=stream.image_shape, seed=config.seed)
     blind = Setting(
@@ -124,58 +130,52 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
 
 
 def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tuple[str, ...]:
-    """What a person should know before such a run begins, and when its result is read."""
-    warnings = []
+    """What makes the result of such a run doubtful; shown before it begins and kept with it."""
     fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
-    learns = not fixed and not looks_at_pixels(config)
-    if detector.watches and learns and config.reference == "memory":
-        warnings.append(
-            "the encoder has trained on the memory's samples, so they look more certain to it than "
-            'fresh ones although nothing drifted: expect false alarms (use reference="held-out")'
-        )
-    if detector.watches and fixed and config.reference == "memory" and asks_learner(config):
-        warnings.append(
-            "the learner has trained on the memory's samples, so it is better at them than at fresh "
-            "ones although nothing drifted: expect false alarms, and harm where there is none (use "
-            'reference="held-out")'
-        )
-    if (
-        detector.watches
-        and config.monitor_labels == "unknown"
-        and config.reference == "memory"
-        and config.buffer_policy == "balanced"
-    ):
-        warnings.append(
-            "the memory holds all classes equally often, the stream may not: their mix alone can "
-            'raise the alarm (use reference="held-out" or reference="fingerprint")'
-        )
-    if detector.watches and config.monitor == "test":
-        warnings.append(
-            "the detector watches the samples that score the run, as the published experiments did: "
-            'what is adapted to them is also scored on them (use monitor="holdout")'
-        )
-    if (
-        config.preset == "published"
-        and config.encoder == WITHOUT_WEIGHTS
-        and config.detector not in TELL_NO_HARM
-    ):
-        warnings.append(
-            f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
-            f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
-            f" where data lie, or choose encoder {PUBLISHED_ENCODER}"
-        )
+    on_buffer = detector.watches and config.reference == "memory"
     draw = method.samples_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
     )
-    if draw > settled(config.buffer_size):
-        warnings.append(
-            f"a draw of {draw} samples is larger than the memory, which holds "
-            f"{config.buffer_size}: every step draws all there are"
-        )
-    return tuple(warnings)
+    warnings = (
+        (
+            on_buffer and not fixed and not looks_at_pixels(config),
+            "the encoder has trained on the buffer's samples, so it is more certain of them than of "
+            'fresh ones although nothing drifted: expect false alarms (use reference="held-out")',
+        ),
+        (
+            on_buffer and fixed and asks_learner(config),
+            "the learner has trained on the buffer's samples, so it is better at them than at fresh "
+            "ones although nothing drifted: expect false alarms, and harm where there is none (use "
+            'reference="held-out")',
+        ),
+        (
+            on_buffer and config.monitor_labels == "unknown" and config.buffer_policy == "balanced",
+            "the buffer holds all classes equally often, the stream may not: their mix alone can "
+            'raise the alarm (use reference="held-out" or reference="fingerprint")',
+        ),
+        (
+            detector.watches and config.monitor == "test",
+            "the detector watches the samples that score the run, as the published experiments did: "
+            'what is adapted to them is also scored on them (use monitor="holdout")',
+        ),
+        (
+            config.preset == "published"
+            and config.encoder == WITHOUT_WEIGHTS
+            and config.detector not in TELL_NO_HARM,
+            f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
+            f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
+            f" where data lie, or choose encoder {PUBLISHED_ENCODER}",
+        ),
+        (
+            draw > settled(config.buffer_size),
+            f"a draw of {draw} samples is larger than the buffer, which holds "
+            f"{config.buffer_size}: every step draws all there are",
+        ),
+    )
+    return tuple(message for applies, message in warnings if applies)
 
 
-def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
+def load_data(config: RunConfig, notify: Notify = QUIET) -> Dataset:
     """The data set of the config's benchmark."""
     entry = registry.find("benchmark", config.benchmark)
     where = [] if config.data is None else [Path(config.data)]
@@ -183,13 +183,13 @@ def load_data(config: RunConfig, tell: Tell = QUIET) -> Dataset:
     if isinstance(entry, CustomPart):
         dataset = entry.make(*where, options=options)
     else:
-        dataset = entry.factory()(*where, tell=tell, **entry.fixed, **options)
+        dataset = entry.factory()(*where, notify=notify, **entry.fixed, **options)
     _refuse_unpublished_order(config, dataset)
     return check_dataset(dataset, source=config.benchmark)
 
 
 def _refuse_unpublished_order(config: RunConfig, dataset: Dataset) -> None:
-    """Published numbers belong to one order of classes; in another one, tasks are other tasks."""
+    """Published numbers hold for one order of classes; another order makes other tasks."""
     if config.preset != "published" or config.benchmark != "tinyimagenet-cd":
         return
     if config.class_order is not None or config.tasks is not None:
@@ -226,17 +226,17 @@ def with_data_identity(
             f"the data identity {identity} was made by an earlier version and covers all labels "
             "but at most 1,000 images: these are as they were, the others were not compared"
         )
-    return replace(config, data_identity=identity)
+    return changed(config, data_identity=identity)
 
 
 def as_begun(config: RunConfig, folder: str | os.PathLike[str]) -> RunConfig:
-    """The config to go on with in a folder: a run keeps the kind of data identity it began with."""
+    """The config to resume with in a folder: a run keeps its first kind of data identity."""
     try:
         begun = read_config(folder).get("data_identity")
     except UserError:
-        return config  # there is no run yet, or none that can be gone on with
+        return config  # there is no run yet, or none that can be resumed
     if config.data_identity is None and isinstance(begun, str) and is_sampled(begun):
-        return replace(config, data_identity=begun)
+        return changed(config, data_identity=begun)
     return config
 
 

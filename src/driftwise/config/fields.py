@@ -197,28 +197,23 @@ def _convert(kind: Any, value: object) -> object:
 
 
 def _expected(kind: Any, is_text: bool) -> str:
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, get_args(kind)))}"
-    if get_origin(kind) is tuple:
+    if get_origin(kind) is tuple and is_text:
         item = get_args(kind)[0]
-        if not is_text:
-            return f"a list of {_several(item)}"
         if get_origin(item) is tuple:
-            return f"a JSON list of {_several(item)}"
-        return f"{_several(item)} separated by commas"
-    if get_origin(kind) is Mapping:
-        return "a mapping"
-    return _WORDS[kind][0]
+            return f"a JSON list of {_words(item, many=True)}"
+        return f"{_words(item, many=True)} separated by commas"
+    return _words(kind, many=False)
 
 
-def _several(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return f"lists of {_several(get_args(kind)[0])}"
+def _words(kind: Any, *, many: bool) -> str:
+    """A type in words, one value or several."""
     if get_origin(kind) is Literal:
-        return f"values out of {', '.join(map(str, get_args(kind)))}"
+        return f"{'values out' if many else 'one'} of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) is tuple:
+        return f"{'lists' if many else 'a list'} of {_words(get_args(kind)[0], many=True)}"
     if get_origin(kind) is Mapping:
-        return "mappings"
-    return _WORDS[kind][1]
+        return "mappings" if many else "a mapping"
+    return _WORDS[kind][many]
 
 
 def settle(config: DataclassInstance) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftwise.config.fields import did_you_mean, fields_of, known_names, read, shown
 from driftwise.errors import UserError
-from driftwise.regular_files import MAX_DIGITS, parse_json, too_long
+from driftwise.files import MAX_DIGITS, parse_json, too_long
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -22,8 +22,6 @@ def read_config_file(path: str | Path) -> dict[str, object]:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such config file") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a folder; expected a YAML or JSON file") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: not UTF-8 text; expected a YAML or JSON file") from None
@@ -57,7 +55,7 @@ def unfold_data(mapping: Mapping[str, object], *, source: str) -> dict[str, obje
 
 
 OWN_DATA = ("folder", "npz")
-"""The benchmarks that read data of one's own."""
+"""The benchmarks that read the user's data."""
 
 
 def split_parts(

@@ -227,9 +227,3 @@ def coerce(
         field = flags[flag]
         result[field.name] = read(field, text, name=flag, is_text=True)
     return result
-
-
-def refuse_part_options(arguments: argparse.Namespace) -> None:
-    """For commands whose parts take no options: such a flag is unknown there."""
-    for part, options in arguments.options.items():
-        raise UserError(f"unknown flag --{part}.{next(iter(options))}; see --help")

@@ -48,7 +48,7 @@ def best_encoder(surroundings: Surroundings) -> Encoder:
 
 
 def find_resnet18() -> Path:
-    """The file that the variable names, the first one where data are looked for, or the hub's."""
+    """The file that the variable names, the first one in a data folder, or the hub's."""
     if (found := resnet18_at_hand()) is not None:
         return found
     try:
@@ -63,7 +63,7 @@ def find_resnet18() -> Path:
 
 
 def resnet18_at_hand() -> Path | None:
-    """The file that the variable names, or the first one where data are looked for."""
+    """The file that the variable names, or the first one in a data folder."""
     if chosen := environment(VARIABLE):
         named = Path(chosen).expanduser()
         file = named / FILE if named.is_dir() else named

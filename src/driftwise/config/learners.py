@@ -1,25 +1,37 @@
-"""From a config to a learner: network, optimiser, memory, method and how steps are made."""
+"""From a config to a learner: network, optimiser, buffer, method; and checks of a network."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
-from driftwise import learning_rates, rng
+from driftwise import rng
 from driftwise.compiled import refuse_without_compiler
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart
-from driftwise.config.own_network import check_head, taken_over
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
-from driftwise.learner import Learner, TrainSettings
+from driftwise.learner import (
+    Learner,
+    Rate,
+    TrainSettings,
+    constant_rate,
+    cosine_rate,
+    step_rate,
+)
 from driftwise.memory import ReplayBuffer
 from driftwise.models.head import find_head
-from driftwise.models.inputs import input_shape_of, to_input
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, input_shape_of, to_input
+from driftwise.models.layers import take_single_samples
+from driftwise.runs.checkpoint import flatten
 from driftwise.types import Samples
 
 _MEMORY_FORMATS = {
@@ -31,7 +43,7 @@ Statistics = tuple[Tensor, Tensor]
 """Mean and standard deviation of what networks are given, by channel or feature, (channels,)."""
 
 FARTHEST = 10.0
-"""deviations from the mean beyond which a value of a vector says no more"""
+"""deviations from the mean at which values of a vector are clipped"""
 
 
 def make_learner(
@@ -168,29 +180,26 @@ def _check_layout(learner: Learner) -> None:
 
 def optimiser_maker(config: RunConfig) -> Callable[[nn.Module], torch.optim.Optimizer]:
     """What makes the config's optimiser for a network."""
-    lr, weight_decay = settled(config.lr), config.weight_decay
-
-    def make_optimiser(network: nn.Module) -> torch.optim.Optimizer:
-        parameters = network.parameters()
-        match config.optimiser:
-            case "adam":
-                return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
-            case "adamw":
-                return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay)
-        return torch.optim.SGD(
-            parameters, lr=lr, weight_decay=weight_decay, momentum=config.momentum
-        )
-
-    return make_optimiser
+    settings: dict[str, Any] = {
+        "lr": settled(config.lr),
+        "weight_decay": config.weight_decay,
+    }
+    match config.optimiser:
+        case "adam":
+            return lambda network: torch.optim.Adam(network.parameters(), **settings)
+        case "adamw":
+            return lambda network: torch.optim.AdamW(network.parameters(), **settings)
+    settings["momentum"] = config.momentum
+    return lambda network: torch.optim.SGD(network.parameters(), **settings)
 
 
-def _rate(config: RunConfig) -> learning_rates.Rate:
+def _rate(config: RunConfig) -> Rate:
     match config.scheduler:
         case "steps":
-            return learning_rates.steps(settled(config.lr_milestones), config.lr_drop)
+            return step_rate(settled(config.lr_milestones), config.lr_drop)
         case "cosine":
-            return learning_rates.cosine(config.lr_floor)
-    return learning_rates.constant
+            return cosine_rate(config.lr_floor)
+    return constant_rate
 
 
 def channel_statistics(samples: Samples) -> Statistics:
@@ -231,3 +240,90 @@ def pick_device(name: str) -> torch.device:
     if device is None or device.type not in there:
         raise UserError(f"device {name!r} is not available; this machine has {', '.join(there)}")
     return device
+
+
+# Checks of a network, before anything is trained
+
+
+def taken_over(network: object, name: str) -> nn.Module:
+    """A copy that can be trained, copied and saved; UserError for a network that cannot be."""
+    if not isinstance(network, nn.Module):
+        raise UserError(f"{name} must be a torch module; got {type(network).__name__}")
+    for module in network.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UserError(f"{name} is compiled by torch.jit; give the module it was made from")
+        if hasattr(module, "_orig_mod"):
+            raise UserError(
+                f"{name} is compiled by torch.compile; give the module it was made from, and set "
+                "compile=True"
+            )
+        if any(
+            isinstance(h, WeightNorm | SpectralNorm) for h in module._forward_pre_hooks.values()
+        ):
+            raise UserError(
+                f"{name} has a norm of torch.nn.utils on its weights, which cannot be copied; use "
+                "the norm of that name in torch.nn.utils.parametrizations"
+            )
+    for key, weight in network.named_parameters():
+        if is_lazy(weight):
+            raise UserError(
+                f"{name} does not know the shape of {key} yet; pass it a batch of images first"
+            )
+        if weight.requires_grad and weight.dtype != torch.float32:
+            raise UserError(
+                f"{name} has weights of {weight.dtype} ({key}); expected torch.float32: call "
+                ".float() on it"
+            )
+    if not any(weight.requires_grad for weight in network.parameters()):
+        raise UserError(f"{name} has no weights that can be trained; unfreeze some")
+    try:
+        taken = copy.deepcopy(network)
+        flatten(taken.state_dict())
+    except Exception as error:  # the user's code may raise anything
+        raise UserError(
+            f"{name} cannot be copied and saved, as it must: {first_line(error)}"
+        ) from error
+    take_single_samples(taken)
+    return taken
+
+
+def check_head(network: nn.Module, images: Tensor, num_classes: int) -> None:
+    """Refuse a network that does not give each image a logit per class, in either mode.
+
+    `num_classes` 0: unknown.
+    """
+    samples, *shape = images.shape
+    probe = copy.deepcopy(network)
+    for training in (False, True):
+        when = " in training" if training else ""
+        try:
+            with torch.no_grad(), rng.as_global(rng.fork(0, "probe")):
+                logits = probe.train(training)(images)
+        except Exception as error:  # the user's code may raise anything
+            raise UserError(
+                f"the network cannot take images of shape {tuple(shape)} "
+                f"(channels, height, width){when}: {first_line(error)}"
+            ) from error
+        if not isinstance(logits, Tensor):
+            raise UserError(
+                f"the network must return a tensor of logits, ({samples}, {num_classes or 'classes'}) "
+                f"for {samples} images; it returned a {type(logits).__name__}{when}: wrap it "
+                "in a module that picks out the logits"
+            )
+        if logits.shape != (samples, num_classes):
+            raise UserError(
+                f"the network's head must give {num_classes or 'a sample of'} logits, one per class "
+                f"of the stream; for {samples} images{when} it gave the shape {tuple(logits.shape)}"
+            )
+
+
+def refuse_without_features(
+    learner: Learner, image_shape: tuple[int, ...], dtype: torch.dtype = torch.uint8
+) -> None:
+    """Refuse a network whose features cannot be found, before it is trained."""
+    learner.encode(torch.zeros(2, *image_shape, dtype=dtype))
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error and the first line of its message."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

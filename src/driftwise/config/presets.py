@@ -1,20 +1,18 @@
-"""Settings that are not given: by benchmark, method and buffer size."""
+"""Settings that a config leaves open, by benchmark, method and buffer size; and `resolve`."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from driftwise.config import registry
-from driftwise.config.custom import CustomPart
-from driftwise.config.custom_source import code_identity
+from driftwise.config.custom import CustomPart, code_identity
 from driftwise.config.fields import fields_of
 from driftwise.config.files import from_mapping
-from driftwise.config.paper_settings import SIZES, PaperRow, paper_rows
-from driftwise.config.schema import PARTS, RunConfig
+from driftwise.config.schema import PARTS, RunConfig, changed
 from driftwise.errors import UserError, unknown_name
 
 T = TypeVar("T")
@@ -27,7 +25,7 @@ class Preset:
     source: str
     values: Mapping[str, Any]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """options of single parts, by part"""
+    """options of components, by kind"""
 
 
 RULE: Mapping[str, Any] = {
@@ -44,7 +42,7 @@ RULE: Mapping[str, Any] = {
     "scheduler": "constant",
     "realigned_logits": "evaluation",
 }
-"""What holds where nobody says otherwise, chosen because it is scientifically right."""
+"""The default of each setting, chosen because it is scientifically right."""
 
 BENCHMARKS: Mapping[str, Mapping[str, Any]] = {
     "digits-cd": {"num_tasks": 5},
@@ -98,6 +96,9 @@ STORE_NO_LOGITS = ("er", "er-ace", "cls-er", "finetune", "joint")
 REALIGN_NOTHING = ("vanilla", "fr", "fr-flush", "fr-scratch")
 """Methods and adaptations to which `realigned_logits` makes no difference."""
 
+TELL_NO_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
+"""Detectors that do not use the learner, and so cannot measure what a drift costs it."""
+
 PUBLISHED_ENCODER, WITHOUT_WEIGHTS = "resnet18-imagenet", "random"
 """The published detector's encoder, and what takes its place where its weights are not found."""
 
@@ -106,7 +107,19 @@ PUBLISHED_OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("detector", "mmd"): {"correction": "none", "min_rows": 2},
     ("method", "cls-er"): {"predict": "working"},
 }
-"""Options of parts, where that part runs."""
+"""Options of components, where that component runs."""
+
+GENERIC = Preset(
+    source="this project's choice for a benchmark or method that has no preset",
+    values={
+        "buffer_size": 500,
+        "backbone": "cnn",
+        "epochs": 5,
+        "batch_size": 32,
+        "minibatch_size": 32,
+        "lr": 0.1,
+    },
+)
 
 DIGITS = Preset(
     source="chosen by this project on development seeds 1000-1004, see docs/log.md",
@@ -122,44 +135,93 @@ DIGITS = Preset(
     },
 )
 
-GENERIC = Preset(
-    source="this project's choice for a benchmark or method that has no preset",
-    values={
-        "buffer_size": 500,
-        "backbone": "cnn",
-        "epochs": 5,
-        "batch_size": 32,
-        "minibatch_size": 32,
-        "lr": 0.1,
-    },
+_AVERAGING = (
+    *("reg_weight", "stable_update_freq", "stable_alpha"),
+    *("plastic_update_freq", "plastic_alpha"),
 )
+_OPTION_NAMES = {"der++": ("alpha", "beta"), "ser": ("alpha", "beta"), "cls-er": _AVERAGING}
 
-DIGITS_METHODS: Mapping[str, tuple[float, Mapping[str, float]]] = {
-    "er": (0.3, {}),
-    "er-ace": (0.3, {}),
-    "der++": (0.1, {"alpha": 0.2, "beta": 1.0}),
-    "ser": (0.1, {"alpha": 0.2, "beta": 0.2}),
-    "cls-er": (
-        0.3,
-        {
-            "reg_weight": 0.15,
-            "stable_update_freq": 0.9,
-            "stable_alpha": 0.99,
-            "plastic_update_freq": 1.0,
-            "plastic_alpha": 0.99,
-        },
-    ),
-    "finetune": (0.1, {}),
-    "joint": (0.1, {}),
+
+def _named_options(method: str, values: tuple[float, ...]) -> dict[str, float]:
+    return dict(zip(_OPTION_NAMES.get(method, ()), values, strict=True))
+
+
+_DIGITS_METHODS: Mapping[str, tuple[float, tuple[float, ...]]] = {
+    "er": (0.3, ()),
+    "er-ace": (0.3, ()),
+    "der++": (0.1, (0.2, 1.0)),
+    "ser": (0.1, (0.2, 0.2)),
+    "cls-er": (0.3, (0.15, 0.9, 0.99, 1.0, 0.99)),
+    "finetune": (0.1, ()),
+    "joint": (0.1, ()),
 }
 """The rate and the options of each method on digits-cd (benchmarks/tune_digits.py)."""
 
-PAPER: Mapping[tuple[str, str, int], PaperRow] = {
-    (row.benchmark, row.method, row.buffer_size): row for row in paper_rows()
-}
+SIZES = (500, 5000)
+"""The buffer sizes that settings were published for."""
 
-NAMES = ("auto", "published", *("/".join(map(str, key)) for key in PAPER))
-"""What `--preset` takes: a line of the paper's table can be named for data of one's own."""
+# The paper's table: by benchmark and method, the rate and the options at 500 and 5,000 samples.
+_PAPER: Mapping[str, Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]] = {
+    "fmnist-cd": {
+        "er": ((0.1,), (0.1,)),
+        "er-ace": ((0.03,), (0.03,)),
+        "der++": ((0.1, 0.2, 0.5), (0.1, 0.2, 0.5)),
+        "ser": ((0.1, 0.2, 0.2), (0.1, 0.2, 0.2)),
+        "cls-er": ((0.1, 1.0, 0.9, 0.99, 1.0, 0.99), (0.1, 1.0, 0.8, 0.99, 1.0, 0.99)),
+    },
+    "cifar10-cd": {
+        "er": ((0.1,), (0.1,)),
+        "er-ace": ((0.03,), (0.03,)),
+        "der++": ((0.03, 0.2, 0.5), (0.03, 0.1, 1.0)),
+        "ser": ((0.03, 0.2, 0.2), (0.03, 0.2, 0.2)),
+        "cls-er": ((0.1, 0.15, 0.1, 0.999, 0.9, 0.999), (0.1, 0.15, 0.8, 0.999, 1.0, 0.999)),
+    },
+    "cifar100-cd": {
+        "er": ((0.1,), (0.1,)),
+        "er-ace": ((0.03,), (0.03,)),
+        "der++": ((0.03, 0.1, 0.5), (0.03, 0.1, 0.5)),
+        "ser": ((0.03, 0.5, 0.5), (0.03, 0.5, 0.5)),
+        "cls-er": ((0.1, 0.15, 0.1, 0.999, 0.9, 0.999), (0.1, 0.15, 0.8, 0.999, 1.0, 0.999)),
+    },
+    "tinyimagenet-cd": {
+        "er": ((0.03,), (0.1,)),
+        "er-ace": ((0.03,), (0.03,)),
+        "der++": ((0.03, 0.2, 0.5), (0.03, 0.1, 0.5)),
+        "ser": ((0.03, 0.2, 1.0), (0.03, 0.2, 1.0)),
+        "cls-er": ((0.05, 0.1, 0.05, 0.999, 0.08, 0.999), (0.05, 0.1, 0.07, 0.999, 0.08, 0.999)),
+    },
+}
+_EPOCHS = {"fmnist-cd": 1, "cifar10-cd": 50, "cifar100-cd": 50, "tinyimagenet-cd": 100}
+
+
+def _paper_presets() -> Iterator[tuple[tuple[str, str, int], Preset]]:
+    """Every line of the paper's table by benchmark, method and buffer size."""
+    for benchmark, methods in _PAPER.items():
+        batch = 10 if benchmark == "fmnist-cd" else 32
+        values = {
+            "backbone": "resnet18",
+            "epochs": _EPOCHS[benchmark],
+            "batch_size": batch,
+            "minibatch_size": batch,
+        }
+        if benchmark == "cifar100-cd":  # the only one whose rate drops within a task
+            values |= {"scheduler": "steps", "lr_milestones": (35, 45)}
+        for method, by_size in methods.items():
+            for size, (rate, *options) in zip(SIZES, by_size, strict=True):
+                yield (
+                    (benchmark, method, size),
+                    Preset(
+                        source=f"{benchmark}/{method}/{size}",
+                        values={**values, "lr": rate, "buffer_size": size},
+                        options={"method": _named_options(method, tuple(options))},
+                    ),
+                )
+
+
+PAPER: Mapping[tuple[str, str, int], Preset] = dict(_paper_presets())
+
+NAMES = ("auto", "published", *(preset.source for preset in PAPER.values()))
+"""What `--preset` takes: a line of the paper's table can be named for your own data."""
 
 
 def preset_of(config: RunConfig) -> Preset:
@@ -168,9 +230,9 @@ def preset_of(config: RunConfig) -> Preset:
     registry.find("method", config.method)
     if config.preset not in NAMES:
         raise unknown_name("preset", config.preset, NAMES)
-    training = _named(config) if "/" in config.preset else _training(config)
+    training = _training(config)
     values = {**RULE, **training.values, **BENCHMARKS.get(config.benchmark, {})}
-    source, options = training.source, training.options
+    source, options = training.source, dict(training.options)
     if config.preset == "published":
         values |= {**PUBLISHED_STREAM, **PUBLISHED_BENCHMARKS.get(config.benchmark, {})}
         source = f"the stream as the published numbers were made; training: {source}"
@@ -178,88 +240,81 @@ def preset_of(config: RunConfig) -> Preset:
         if config.encoder is None:
             values["encoder"], remark = _published_encoder(config, detector)
             source += remark
-        options = {part: {**given} for part, given in options.items()}
-        for (part, name), chosen in PUBLISHED_OPTIONS.items():
-            if name == (detector if part == "detector" else getattr(config, part)):
-                options[part] = {**options.get(part, {}), **chosen}
+        for (kind, name), chosen in PUBLISHED_OPTIONS.items():
+            if name == (detector if kind == "detector" else getattr(config, kind)):
+                options[kind] = {**options.get(kind, {}), **chosen}
     if "/" in config.preset:  # a line of the table by name, its buffer size included
         values["buffer_size"] = training.values["buffer_size"]
     return Preset(source=source, values=values, options=options)
 
 
 def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
-    """The encoder of the preset published on this machine, and what to say about it.
+    """The encoder of the preset published on this machine, and a remark about it.
 
-    It is settled here, by name, so that the config says what runs: the same config elsewhere runs
-    with the same encoder or not at all.
+    It is chosen here, by name, so that the same config elsewhere runs with the same encoder or not
+    at all.
     """
     if detector in TELL_NO_HARM:
-        return WITHOUT_WEIGHTS, ""  # which is asked nothing
+        return WITHOUT_WEIGHTS, ""  # which encodes nothing
     if config.benchmark not in BENCHMARKS:
         return WITHOUT_WEIGHTS, (
-            f"; encoder {WITHOUT_WEIGHTS}, as data of one's own need not be images (the published"
+            f"; encoder {WITHOUT_WEIGHTS}, as your own data need not be images (the published"
             f' one: encoder="{PUBLISHED_ENCODER}")'
         )
     from driftwise.config.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
 
-    found = resnet18_at_hand()
-    if found is not None:
+    if (found := resnet18_at_hand()) is not None:
         return PUBLISHED_ENCODER, f"; encoder {PUBLISHED_ENCODER}, its weights from {found}"
     return WITHOUT_WEIGHTS, (
         f"; encoder {WITHOUT_WEIGHTS}, as the weights of the published {PUBLISHED_ENCODER} are not"
-        f" here (put {FILE} where data lie, or let {VARIABLE} name it)"
+        f" here (put {FILE} into a data folder, or let {VARIABLE} name it)"
     )
-
-
-def _named(config: RunConfig) -> Preset:
-    """A line of the paper's table by name."""
-    benchmark, method, size = config.preset.split("/")
-    if method != config.method:
-        raise UserError(
-            f"preset {config.preset} is for method {method}; got method {config.method}"
-        )
-    row = PAPER[benchmark, method, int(size)]
-    return _of_row(row, f"the paper's table, {config.preset}", backbone=config.backbone)
 
 
 def _training(config: RunConfig) -> Preset:
     """How to train, by benchmark, method and buffer size."""
+    if "/" in config.preset:
+        benchmark, method, text = config.preset.split("/")
+        if method != config.method:
+            raise UserError(
+                f"preset {config.preset} is for method {method}; got method {config.method}"
+            )
+        return _of_paper(config, (benchmark, method, int(text)), "the paper's table,")
     if config.benchmark == "digits-cd":
-        # A method of one's own starts from the settings of plain replay.
-        like = config.method if config.method in DIGITS_METHODS else "er"
-        rate, options = DIGITS_METHODS[like]
+        # A custom method starts from the settings of plain replay.
+        like = config.method if config.method in _DIGITS_METHODS else "er"
+        rate, options = _DIGITS_METHODS[like]
         source = DIGITS.source
         if like != config.method or config.backbone not in (None, DIGITS.values["backbone"]):
             source = f"this project's choice: its settings of {like} with an mlp, not tuned anew"
         return Preset(
-            source=source, values={**DIGITS.values, "lr": rate}, options={"method": options}
+            source=source,
+            values={**DIGITS.values, "lr": rate},
+            options={"method": _named_options(like, options)},
         )
-    # What the paper does not publish is this project's choice, and says so.
+    # What the paper does not publish is this project's choice, and is marked so.
     benchmark = "cifar10-cd" if config.benchmark == "clear10-cd" else config.benchmark
     method = "er" if config.method in ("finetune", "joint") else config.method
     given = config.buffer_size or BENCHMARKS.get(config.benchmark, {}).get("buffer_size", SIZES[0])
     size = min(SIZES, key=lambda published: abs(math.log(given / published)))
-    row = PAPER.get((benchmark, method, size))
-    if row is None:
+    if (benchmark, method, size) not in PAPER:
         return GENERIC
-    key = f"{benchmark}/{method}/{size}"
+    source = "this project's choice where the paper has none: its settings of"
     if (benchmark, method, size) == (config.benchmark, config.method, given):
-        return _of_row(row, f"the paper's table, {key}", backbone=config.backbone)
-    return _of_row(
-        row,
-        f"this project's choice where the paper has none: its settings of {key}",
-        backbone=config.backbone,
-    )
+        source = "the paper's table,"
+    return _of_paper(config, (benchmark, method, size), source)
 
 
-def _of_row(row: PaperRow, source: str, *, backbone: str | None = None) -> Preset:
-    values = {**row.training, "buffer_size": row.buffer_size}
-    if backbone is not None and backbone.startswith("vit"):
+def _of_paper(config: RunConfig, key: tuple[str, str, int], source: str) -> Preset:
+    """A line of the paper's table, for the config's backbone."""
+    row = PAPER[key]
+    values = dict(row.values)
+    if config.backbone is not None and config.backbone.startswith("vit"):
         # The paper trains its transformer longer, and on CIFAR-100 along a cosine.
         values["epochs"] = 100
         if values.pop("lr_milestones", None):
             values["scheduler"] = "cosine"
-    return Preset(source=source, values=values, options={"method": row.options})
+    return Preset(source=f"{source} {row.source}", values=values, options=row.options)
 
 
 def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
@@ -271,8 +326,7 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     preset = preset_of(config)
     values = dict(preset.values)
     if config.tasks is not None or config.num_tasks is not None or config.class_order is not None:
-        # The user has cut the classes: a benchmark's own tasks no longer apply.
-        values.pop("tasks", None)
+        values.pop("tasks", None)  # the user has split the classes
     if config.tasks is not None or "tasks" in values:
         values.pop("num_tasks", None)
     _settle_drift(config, values)
@@ -281,46 +335,76 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     if goes_on(config):
         values["encoder"] = "random"
     open_fields = {name: value for name, value in values.items() if getattr(config, name) is None}
-    config = dataclasses.replace(config, **open_fields)
+    config = changed(config, **open_fields)
     for kind in ("adaptation", "detector", "encoder", "buffer_policy"):
         registry.find(kind, getattr(config, kind))
     if config.transform is not None:
         registry.find("transform", config.transform)
-    fixed = registry.find("encoder", config.encoder or "").factory().fixed
+    encoder_is_fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
     if config.reference is None:
-        unmoved = fixed or looks_at_pixels(config)
-        trained_rows_will_do = unmoved and not asks_learner(config)
-        config = dataclasses.replace(
-            config, reference="memory" if trained_rows_will_do else "held-out"
-        )
-    _refuse_what_the_detector_cannot(config)
-    if config.reference == "fingerprint" and not fixed:
-        raise UserError(
-            f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
-            'encoder="random", or reference="held-out"'
-        )
-    if config.monitor_labels != "given" and config.checked == "just-drifted":
-        raise UserError(
-            f"monitor_labels {config.monitor_labels} cannot go with checked just-drifted, which"
-            ' picks rows by their true classes; use checked="all-known"'
-        )
-    if config.reference == "fingerprint":
-        _refuse_questions_about_images(config)
-    if config.scheduler != "steps" and config.lr_milestones:
-        raise UserError(
-            f"lr_milestones belong to scheduler steps; leave them out with {config.scheduler}"
-        )
-    if config.scheduler == "steps" and not config.lr_milestones:
-        raise UserError(
-            "scheduler steps needs lr_milestones: the epochs after which the rate drops"
-        )
+        # Samples that something was trained on give false alarms.
+        trained = asks_learner(config) or not (encoder_is_fixed or looks_at_pixels(config))
+        config = changed(config, reference="held-out" if trained else "memory")
+    _refuse_contradictions(config, encoder_is_fixed=encoder_is_fixed)
     options = _complete_options(config, preset.options, network_given=network_given)
-    config = dataclasses.replace(config, options=options)
-    return with_code_identity(config, network_given=network_given)
+    return with_code_identity(changed(config, options=options), network_given=network_given)
+
+
+def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None:
+    """UserError for settings that would do nothing, or fail, together with others."""
+    fingerprint = config.reference == "fingerprint"
+    problems = (
+        (
+            config.min_harm is not None and config.detector in TELL_NO_HARM,
+            f"min_harm needs a detector that measures harm, and {config.detector} does not; use "
+            "the detector ks, mmd, c2st or combined, or leave out min_harm",
+        ),
+        (
+            goes_on(config) and not encoder_is_fixed,
+            f"the detector {config.detector} needs an encoder that never learns, and "
+            f'{config.encoder} does: use encoder="random", or another detector',
+        ),
+        (
+            fingerprint and looks_at_pixels(config),
+            f"the detector {config.detector} learns from images, and a fingerprint holds none; "
+            'use reference="held-out" or reference="memory"',
+        ),
+        (
+            fingerprint and not encoder_is_fixed,
+            f"a fingerprint needs an encoder that never learns, and {config.encoder} does: use "
+            'encoder="random", or reference="held-out"',
+        ),
+        (
+            config.monitor_labels != "given" and config.checked == "just-drifted",
+            f"monitor_labels {config.monitor_labels} cannot go with checked just-drifted, which "
+            'selects samples by their true classes; use checked="all-known"',
+        ),
+        (
+            fingerprint and config.monitor_labels == "predicted",
+            "a fingerprint holds no images whose labels could be predicted; use "
+            'reference="held-out", or monitor_labels="unknown"',
+        ),
+        (
+            fingerprint and config.min_harm is not None,
+            "a fingerprint holds no images on which the learner's accuracy could be measured, "
+            'and min_harm compares with it; use reference="held-out"',
+        ),
+        (
+            config.scheduler != "steps" and config.lr_milestones,
+            f"lr_milestones belong to scheduler steps; leave them out with {config.scheduler}",
+        ),
+        (
+            config.scheduler == "steps" and not config.lr_milestones,
+            "scheduler steps needs lr_milestones: the epochs after which the rate drops",
+        ),
+    )
+    for is_wrong, message in problems:
+        if is_wrong:
+            raise UserError(message)
 
 
 def with_code_identity(config: RunConfig, *, network_given: bool = False) -> RunConfig:
-    """The config with a digest of its custom parts; refused if it was made with other source."""
+    """The config with a digest of its custom components; refused if their source has changed."""
     parts = [
         part
         for kind in registry.OWN
@@ -336,23 +420,23 @@ def with_code_identity(config: RunConfig, *, network_given: bool = False) -> Run
             "imported there, is not what the config was made with; put that source back, or remove "
             "code_identity from the config to begin anew"
         )
-    return dataclasses.replace(config, code_identity=identity)
+    return changed(config, code_identity=identity)
 
 
 def with_detector(config: RunConfig) -> RunConfig:
-    """The config with the preset's detector, where none is named: much else goes by it."""
+    """The config with the preset's detector where none is named: other settings depend on it."""
     if config.detector is not None:
         return config
-    return dataclasses.replace(config, detector=preset_of(config).values["detector"])
+    return changed(config, detector=preset_of(config).values["detector"])
 
 
 def asks_learner(config: RunConfig) -> bool:
-    """Whether a check is to ask the learner what it makes of rows, whoever encodes them."""
+    """Whether a check needs the learner's predictions, whatever the encoder."""
     return config.monitor_labels == "predicted" or config.min_harm is not None
 
 
 def looks_at_pixels(config: RunConfig) -> bool:
-    """Whether the detector learns from images itself: nobody's encodings matter to it."""
+    """Whether the detector learns from images itself and uses no encoder."""
     return config.detector == "reconstruction"
 
 
@@ -361,62 +445,25 @@ def goes_on(config: RunConfig) -> bool:
     return config.detector == "sequential"
 
 
-TELL_NO_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
-"""Detectors that ask the learner nothing, and so cannot say what a change costs it."""
-
-
-def _refuse_what_the_detector_cannot(config: RunConfig) -> None:
-    """A setting that would do nothing is a mistake; one that must fail fails before the run."""
-    if config.min_harm is not None and config.detector in TELL_NO_HARM:
-        raise UserError(
-            f"min_harm needs a detector that tells harm, and {config.detector} does not; use"
-            " the detector ks, mmd, c2st or combined, or leave out min_harm"
-        )
-    if goes_on(config) and not registry.find("encoder", config.encoder or "").factory().fixed:
-        raise UserError(
-            f"the detector {config.detector} needs an encoder that never learns, and "
-            f'{config.encoder} does: use encoder="random", or another detector'
-        )
-    if config.reference == "fingerprint" and looks_at_pixels(config):
-        raise UserError(
-            f"the detector {config.detector} learns from images, and a fingerprint holds none;"
-            ' use reference="held-out" or reference="memory"'
-        )
-
-
-def _refuse_questions_about_images(config: RunConfig) -> None:
-    """A fingerprint holds encodings only: the learner cannot be asked about what it was made of."""
-    if config.monitor_labels == "predicted":
-        raise UserError(
-            "a fingerprint holds no images whose labels could be predicted; use "
-            'reference="held-out", or monitor_labels="unknown"'
-        )
-    if config.min_harm is not None:
-        raise UserError(
-            "a fingerprint holds no images on which the learner's accuracy could be measured,"
-            ' and min_harm compares with it; use reference="held-out"'
-        )
-
-
 def _settle_drift(config: RunConfig, values: dict[str, Any]) -> None:
-    """Drift is natural or by a transform, and there is no more of it than there are tasks for."""
-    if config.domains is None and (config.transform or config.severity) is not None:
+    """Drift is natural or by a transform, and there are at most as many events as tasks."""
+    by_transform = (config.transform or config.severity) is not None
+    if config.domains is None and by_transform:
         values.pop("domains", None)
-    if config.domains is not None or "domains" in values:
-        if (config.transform or config.severity) is not None:
-            raise UserError(
-                "natural drift shows images of other domains as they are: leave out either "
-                "domains, or transform and severity"
-            )
-    else:
+    if config.domains is None and "domains" not in values:
         values |= {"transform": "permutation", "severity": 5}
+    elif by_transform:
+        raise UserError(
+            "natural drift shows images of other domains as they are: leave out either domains, or "
+            "transform and severity"
+        )
     num_tasks = config.num_tasks or len(config.tasks or values.get("tasks", ()))
     if num_tasks:
         values["num_drifts"] = min(values["num_drifts"], num_tasks - 1)
 
 
 def options_type(config: RunConfig, part: str) -> Any:
-    """The dataclass that lists the options of a part; UserError where there are none."""
+    """The dataclass that lists the options of a component; UserError where there are none."""
     if part not in PARTS:
         raise unknown_name("part with options", part, PARTS)
     name = getattr(config, part)
@@ -431,32 +478,32 @@ def options_type(config: RunConfig, part: str) -> Any:
 def _complete_options(
     config: RunConfig, chosen: Mapping[str, Mapping[str, Any]], *, network_given: bool
 ) -> dict[str, dict[str, Any]]:
-    """Every option of every part that has any: given, `chosen` by the preset, or default."""
+    """Every option of every component: given, `chosen` by the preset, or default."""
     if network_given and "backbone" in config.options:
         raise UserError("a network that is given as an object takes no options of a backbone")
     for part in config.options:
         options_type(config, part)
     complete = {}
     for part in PARTS:
+        name = getattr(config, part)
         if network_given and part == "backbone":
             continue
-        name = getattr(config, part)
-        options = registry.find(part, name).options_type()
-        if options is not None:
-            given = from_mapping(options, config.options.get(part, {}), source=f"{part} {name}")
-            values = {**chosen.get(part, {}), **given}
-            for option, field in fields_of(options).items():
-                if field.default is dataclasses.MISSING and option not in values:
-                    raise UserError(
-                        f"{part} {name} needs a value for {option}, which has no default: set the "
-                        f"option {part}.{option}"
-                    )
-            made = options(**values)
-            complete[part] = {option: getattr(made, option) for option in fields_of(options)}
+        if (options := registry.find(part, name).options_type()) is None:
+            continue
+        given = from_mapping(options, config.options.get(part, {}), source=f"{part} {name}")
+        values = {**chosen.get(part, {}), **given}
+        for option, known in fields_of(options).items():
+            if known.default is dataclasses.MISSING and option not in values:
+                raise UserError(
+                    f"{part} {name} needs a value for {option}, which has no default: set the "
+                    f"option {part}.{option}"
+                )
+        made = options(**values)
+        complete[part] = {option: getattr(made, option) for option in fields_of(options)}
     return complete
 
 
 def settled(value: T | None) -> T:
-    """A setting that `resolve` leaves to nobody else."""
+    """A setting of a resolved config, which is never None."""
     assert value is not None, "the config has not been resolved"
     return value

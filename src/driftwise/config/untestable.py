@@ -13,8 +13,8 @@ from driftwise.config.schema import RunConfig
 from driftwise.detect.base import Detector, Foresees
 from driftwise.streams import Stream
 
-WORTH_TELLING = 0.1
-"""The share of checks from which on a person is warned."""
+WORTH_A_WARNING = 0.1
+"""The fraction of checks from which on the user is warned."""
 
 SELDOM = 0.05
 """The chance that a class cannot be tested with a buffer that is recommended."""
@@ -43,13 +43,14 @@ def untestable_checks(
     """
     if not isinstance(detector, Foresees):
         return ""
+    tasks = sorted({event.task for event in stream.schedule.events}) or [len(stream)]
     checks = [
         check
-        for task in _tasks(stream)
+        for task in tasks
         for check in _checks(config, stream, detector, task, rehearses=rehearses)
     ]
     many = sum(check.chance for check in checks)
-    if not checks or many < max(0.5, WORTH_TELLING * len(checks)):
+    if not checks or many < max(0.5, WORTH_A_WARNING * len(checks)):
         return ""
     worst = max(checks, key=lambda check: check.chance)
     about = "" if all(check.chance in (0, 1) for check in checks) else "about "
@@ -59,10 +60,6 @@ def untestable_checks(
         f"of {checked} at {where} {about}{many:.0f} will be untestable: "
         f"{_why(config, stream, detector, worst)}"
     )
-
-
-def _tasks(stream: Stream) -> Sequence[int]:
-    return sorted({event.task for event in stream.schedule.events}) or [len(stream)]
 
 
 def _checked(config: RunConfig, stream: Stream, task: int) -> tuple[int, ...]:
@@ -77,37 +74,30 @@ def _checks(
     if not classes:
         return
     now = stream.counts("monitored", classes, task)
-    kept: Mapping[int, float] = dict.fromkeys(classes, 0)
-    if config.reference != "memory":
-        kept = _kept(config, stream, task, classes)
-    elif rehearses:
-        kept = _expected_in_buffer(config, stream, task)
-        if config.monitor_labels != "unknown":  # which compares all classes as one
-            needed = _needed(detector, task, now, most=settled(config.buffer_size))
-            for label in classes:
-                chance = _chance_below(config, needed[label], kept[label])
-                yield _Check(task, kept[label], now[label], chance)
-            return
-        kept = {label: round(mean) for label, mean in kept.items()}
-    obstacles = detector.obstacles(
-        task, {label: (int(kept[label]), now[label]) for label in classes}
-    )
-    for label in classes:
-        yield _Check(task, kept[label], now[label], float(label in obstacles))
+    kept = _expected_reference(config, stream, task, classes, rehearses=rehearses)
+    if config.reference == "memory" and rehearses and config.monitor_labels != "unknown":
+        needed = _needed(detector, task, now, most=settled(config.buffer_size))
+        for label in classes:
+            chance = _chance_below(config, needed[label], kept[label])
+            yield _Check(task, kept[label], now[label], chance)
+        return
+    sizes = {label: (round(kept[label]), now[label]) for label in classes}
+    obstacles = detector.obstacles(task, sizes)
+    for label, (reference, current) in sizes.items():
+        yield _Check(task, reference, current, float(label in obstacles))
 
 
-def _kept(
-    config: RunConfig, stream: Stream, task: int, classes: Sequence[int]
-) -> Mapping[int, int]:
-    """Samples of each class in a reference of its own, as the class was before the task."""
+def _expected_reference(
+    config: RunConfig, stream: Stream, task: int, classes: Sequence[int], *, rehearses: bool
+) -> Mapping[int, float]:
+    """Distinct reference samples of each class, on average, when a task begins."""
     if config.reference == "held-out":
         return stream.counts("reference", classes, task - 1)
-    learned = stream.counts("train", classes, task - 1)
-    return {label: min(config.fingerprint_size, count) for label, count in learned.items()}
-
-
-def _expected_in_buffer(config: RunConfig, stream: Stream, task: int) -> Mapping[int, float]:
-    """Distinct samples of each class that the buffer holds on average when a task begins."""
+    if config.reference == "fingerprint":
+        learned = stream.counts("train", classes, task - 1)
+        return {label: min(config.fingerprint_size, count) for label, count in learned.items()}
+    if not rehearses:
+        return dict.fromkeys(classes, 0)
     learned = stream.counts("train", stream.schedule.known(task), task - 1)
     size, epochs = settled(config.buffer_size), settled(config.epochs)
     if config.buffer_policy == "balanced":
@@ -136,9 +126,9 @@ def _chance_below(config: RunConfig, needed: int, mean: float) -> float:
 def _needed(
     detector: Foresees, task: int, now: Mapping[int, int], *, most: int
 ) -> Mapping[int, int]:
-    """The fewest reference samples by which each class can be tested; one more than `most`: none.
+    """The fewest reference samples by which each class can be tested; `most` + 1: none.
 
-    All classes are halved in on at once, since how many there are decides what each needs.
+    A bisection of all classes at once, since their number decides what each needs.
     """
     low, high = dict.fromkeys(now, 0), dict.fromkeys(now, most + 1)
     while any(high[label] - low[label] > 1 for label in now):
@@ -165,9 +155,10 @@ def _why(config: RunConfig, stream: Stream, detector: Foresees, check: _Check) -
         )
         advice = _buffer_advice(config, detector, check, len(classes)) or more
     else:
-        name = {"held-out": "held-out samples"}.get(config.reference or "", "samples in the print")
+        held_out = config.reference == "held-out"
+        name = "held-out samples" if held_out else "samples in the print"
         short = f"a class has {check.reference:.0f} {name} and {check.current} to compare with them"
-        advice = more if config.reference == "held-out" else f"a larger fingerprint_size or {more}"
+        advice = more if held_out else f"a larger fingerprint_size or {more}"
     return f"at task {check.task} {short} ({reason}); use {advice}"
 
 
@@ -177,23 +168,14 @@ def _buffer_advice(config: RunConfig, detector: Foresees, check: _Check, checked
     advice = []
     needed = _needed(detector, check.task, now, most=LARGEST_BUFFER)[0]
     if needed <= LARGEST_BUFFER and check.reference > 0:
-        share = check.reference / settled(config.buffer_size)
-        size = math.ceil(needed / share)
+        fraction = check.reference / settled(config.buffer_size)
+        size = math.ceil(needed / fraction)
         if config.buffer_policy != "balanced":
-            while binom.cdf(needed - 1, size, share) > SELDOM:
+            while binom.cdf(needed - 1, size, fraction) > SELDOM:
                 size = math.ceil(1.1 * size)
-        advice.append(f"a buffer_size of {_rounded(size)} or more")
+        unit = 10 ** max(0, len(str(size)) - 2)  # two digits will do
+        advice.append(f"a buffer_size of {-(-size // unit) * unit} or more")
     half = check.current // 2
     if half and not detector.obstacles(check.task, dict.fromkeys(now, (half, half))):
         advice.append("the reference held-out")
     return " or ".join(advice)
-
-
-def _rounded(count: int) -> int:
-    """Up to two digits.
-
-    >>> _rounded(312)
-    320
-    """
-    unit: int = 10 ** max(0, len(str(count)) - 2)
-    return -(-count // unit) * unit

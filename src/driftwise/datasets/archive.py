@@ -12,22 +12,21 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO
+from typing import IO, NamedTuple
 
-from driftwise.datasets.reading import StageProgress
+from driftwise.datasets.reading import StageProgress, silent
 from driftwise.errors import RunFailure, UserError
 
 MAX_BYTES = 64 * 2**30
-"""The most that an archive may unpack to: several times the largest set that is known here."""
+"""The most that an archive may unpack to: several times the largest known data set."""
 MAX_MEMBERS = 2_000_000
 """The most files and folders in it: empty ones cost nothing in an archive, but do on a disk."""
 
 _CHUNK = 2**20  # bytes
 
-# What zipfile and tarfile let through on damaged or crafted bytes.
+# What zipfile and tarfile raise on damaged or crafted bytes.
 _DAMAGE = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -43,17 +42,14 @@ _DAMAGE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Member:
-    """A folder or a file in an archive, under the name it gives itself."""
-
+class _Member(NamedTuple):
     name: str
     size: int
     """as declared"""
-    open: Callable[[], IO[bytes]] | None
+    open: Callable[[], IO[bytes] | None] | None
     """None: a folder"""
     refused: str | None
-    """what it is, if it is neither a folder nor a file that can be read"""
+    """what it is, if it is neither a folder nor a readable file"""
     done: int
     """bytes of the archive that are done once this member is"""
 
@@ -63,27 +59,38 @@ def extract(
     folder: Path,
     *,
     max_bytes: int = MAX_BYTES,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> None:
     """Unpack a zip or tar (plain, gz, bz2, xz) into a folder that does not exist yet.
 
     Everything is written to a hidden folder beside it that becomes `folder` in one step at the
-    end; after an error nothing is left. Owners, permissions and times are not taken over.
+    end; after an error nothing is left. Owners, permissions and times are not restored.
     """
     if folder.exists() or folder.is_symlink():
         raise UserError(f"{folder} exists already; remove it to unpack {archive} there")
     if not archive.is_file():
-        came = "a folder" if archive.is_dir() else "nothing"
-        raise UserError(f"expected an archive at {archive}, found {came}; check the path")
+        found = "a folder" if archive.is_dir() else "nothing"
+        raise UserError(f"expected an archive at {archive}, found {found}; check the path")
     total = archive.stat().st_size
+    declared = 0
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+        with (
+            tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside,
+            archive.open("rb") as handle,
+        ):
             # An inner folder: the temporary one is closed to other users, and would stay so.
             content = Path(beside) / "content"
             content.mkdir()
-            with archive.open("rb") as handle:
-                _write_all(archive, handle, content, max_bytes, total, progress)
+            for number, member in enumerate(_members(handle), start=1):
+                declared += member.size
+                if member.size < 0 or declared > max_bytes or number > MAX_MEMBERS:
+                    raise UserError(
+                        f"{archive} unpacks to more than {max_bytes:,} bytes"
+                        f" or {MAX_MEMBERS:,} files; refused"
+                    )
+                _write(archive, member, content)
+                progress(min(member.done, total), total)
             content.rename(folder)
     except UserError:
         raise
@@ -92,52 +99,15 @@ def extract(
             f"{archive} is damaged or no known zip or tar ({_one_line(error)}); get it again"
         ) from error
     except OSError as error:
-        # Without a number it is how gzip and bz2 report damage; EINVAL is a seek to nowhere.
+        # gzip and bz2 report damage without a number; EINVAL is a seek to nowhere.
         if error.errno in (None, errno.EINVAL):
             raise UserError(f"{archive} is damaged ({_one_line(error)}); get it again") from error
         raise RunFailure(f"cannot unpack {archive} to {folder}: {error.strerror}") from error
-    if progress is not None:
-        progress(total, total)
+    progress(total, total)
 
 
-def _write_all(
-    archive: Path,
-    handle: IO[bytes],
-    content: Path,
-    max_bytes: int,
-    total: int,
-    progress: StageProgress | None,
-) -> None:
-    declared = 0
-    for number, member in enumerate(_members(handle), start=1):
-        declared += member.size
-        if member.size < 0 or declared > max_bytes or number > MAX_MEMBERS:
-            raise UserError(
-                f"{archive} unpacks to more than {max_bytes:,} bytes"
-                f" or {MAX_MEMBERS:,} files; refused"
-            )
-        target = content / _checked_name(archive, member)
-        _write(archive, member, target)
-        if progress is not None:
-            progress(min(member.done, total), total)
-
-
-def _write(archive: Path, member: _Member, target: Path) -> None:
-    try:
-        if member.open is None:
-            target.mkdir(parents=True, exist_ok=True)
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as out, member.open() as source:
-            shutil.copyfileobj(source, out, _CHUNK)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UserError(f"{archive} holds {member.name!r} twice; refused") from error
-    if target.stat().st_size != member.size:
-        raise UserError(f"{archive} is damaged: {member.name!r} is cut short; get it again")
-
-
-def _checked_name(archive: Path, member: _Member) -> PurePosixPath:
-    """The member's path if it stays in the folder wherever it is unpacked, Windows included."""
+def _write(archive: Path, member: _Member, content: Path) -> None:
+    """Write a member under its name, if that is inside the folder on every system."""
     name = member.name
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
     if posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts:
@@ -148,7 +118,20 @@ def _checked_name(archive: Path, member: _Member) -> PurePosixPath:
         raise UserError(
             f"{archive} holds {name!r}, {member.refused}; only files and folders are unpacked"
         )
-    return posix
+    target = content / posix
+    try:
+        if member.open is None:
+            target.mkdir(parents=True, exist_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = member.open()
+        assert source is not None  # only folders and devices have none
+        with target.open("xb") as out, source:
+            shutil.copyfileobj(source, out, _CHUNK)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"{archive} holds {name!r} twice; refused") from error
+    if target.stat().st_size != member.size:
+        raise UserError(f"{archive} is damaged: {name!r} is cut short; get it again")
 
 
 def _members(handle: IO[bytes]) -> Iterator[_Member]:
@@ -167,51 +150,28 @@ def _zip_members(opened: zipfile.ZipFile) -> Iterator[_Member]:
     done = 0
     for info in opened.infolist():
         done += info.compress_size
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        refused = None
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        refused = "which is encrypted" if info.flag_bits & 1 else None
+        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
             refused = "a link or a device"
-        elif info.flag_bits & 1:
-            refused = "which is encrypted"
-        yield _Member(
-            name=info.filename,
-            size=info.file_size,
-            open=None if info.is_dir() else partial(opened.open, info),
-            refused=refused,
-            done=done,
-        )
+        opener = None if info.is_dir() else partial(opened.open, info)
+        yield _Member(info.filename, info.file_size, opener, refused, done)
 
 
 def _tar_members(opened: tarfile.TarFile, handle: IO[bytes]) -> Iterator[_Member]:
     for info in opened:
-        yield _Member(
-            name=info.name,
-            size=info.size,
-            open=None if info.isdir() else partial(_tar_file, opened, info),
-            refused=None if info.isdir() or info.isreg() else "a link or a device",
-            done=handle.tell(),
-        )
-    _expect_end(opened)
-
-
-def _expect_end(opened: tarfile.TarFile) -> None:
-    """Two blocks of zeros end a tar; tarfile takes whatever it cannot read for its end as well."""
+        refused = None if info.isdir() or info.isreg() else "a link or a device"
+        opener = None if info.isdir() else partial(opened.extractfile, info)
+        yield _Member(info.name, info.size, opener, refused, handle.tell())
+    # Two blocks of zeros end a tar, one with some tools; tarfile accepts anything unreadable.
     stream = opened.fileobj
     assert stream is not None  # it is open
     stream.seek(opened.offset)
     ending = stream.read(2 * tarfile.BLOCKSIZE)
-    # Some tools write one block alone.
     if len(ending) < tarfile.BLOCKSIZE or any(ending):
         raise tarfile.ReadError("it does not end as a tar does")
     # Only at its end does a compressed stream compare its checksum.
     while stream.read(_CHUNK):
         pass
-
-
-def _tar_file(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-    found = opened.extractfile(info)
-    assert found is not None  # only folders and devices have none
-    return found
 
 
 def _one_line(error: Exception) -> str:

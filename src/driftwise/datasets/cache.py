@@ -7,7 +7,7 @@ A cache is a folder that appears whole or not at all, with every byte under a ch
     meta.json     shape, names, what it was made from, size and checksum of the files above
 
 Every byte is compared with its checksum when a cache is opened, once in a process: a damaged cache
-is built anew, never trained on.
+is built again, never trained on.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ META = "meta.json"
 COLUMNS = ("labels", "is_test", "domains")
 REMEDY = "free some space or let DRIFTWISE_CACHE name another folder"
 
+_VERIFIED: dict[Path, tuple[object, ...]] = {}
+"""Files whose content was compared with their checksum in this process, and their state then."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -55,14 +58,29 @@ class Source:
     def sha256(self) -> str:
         """Of the names and the content of all files."""
         digest = hashlib.sha256()
-        for path in self.paths:
-            with _as_user_error():
-                for file in _files_of(path):
-                    # A link to nothing has none.
-                    regular = stat.S_ISREG(file.state.st_mode)
-                    content = _sha256(Path(file.path)) if regular else None
-                    digest.update(os.fsencode(f"{file.name}\0{content}\n"))
+        for file in (file for path in self.paths for file in _files_of(path)):
+            with _readable():
+                # A link to nothing has no content.
+                regular = stat.S_ISREG(file.state.st_mode)
+                content = _sha256(Path(file.path)) if regular else None
+                digest.update(os.fsencode(f"{file.name}\0{content}\n"))
         return digest.hexdigest()
+
+
+def source_of(paths: Iterable[Path], *, tag: str = "") -> Source:
+    """The state of some files and folders.
+
+    Names are taken relative to each path, so that a data set may be moved as a whole. The tag is
+    for whatever else determines the outcome, such as the version of a reader.
+    """
+    paths = tuple(paths)
+    digest, touched = hashlib.sha256(tag.encode()), hashlib.sha256()
+    for path in paths:
+        files = _files_of(path)
+        lines = [f"{file.name}\0{file.state.st_size}\0{file.state.st_mtime_ns}" for file in files]
+        digest.update(os.fsencode("\n".join(["", *lines])))
+        touched.update(" ".join(str(file.state.st_ctime_ns) for file in files).encode())
+    return Source(fingerprint=digest.hexdigest(), touched=touched.hexdigest(), paths=paths)
 
 
 def cached(
@@ -73,30 +91,33 @@ def cached(
     home: Path | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Dataset:
-    """What `read` gives, read only the first time and mapped from a file ever after.
+    """What `read` returns, read only the first time and mapped from a file from then on.
 
     Another fingerprint of the source replaces the cache of that name. Where the source was touched
-    since, its content decides. A cache that does not hold what it should is built anew, and `warn`
-    is called.
+    since, its content decides. A damaged or outdated cache is built again, and `warn` is called.
     """
     fingerprint = source.fingerprint
     assert re.fullmatch(r"[\w.+-]+", name), name
     assert re.fullmatch(r"[0-9a-f]{16,}", fingerprint), fingerprint
-    shelf = (cache_home() if home is None else home) / "datasets"
-    folder = shelf / f"{name}-{fingerprint[:16]}"
+    caches = (cache_home() if home is None else home) / "datasets"
+    folder = caches / f"{name}-{fingerprint[:16]}"
     try:
         return _open(folder, source)
     except _Unusable:
-        with writing(shelf, REMEDY):
-            shelf.mkdir(parents=True, exist_ok=True)
-    with alone(shelf / name):
+        with writing(caches, REMEDY):
+            caches.mkdir(parents=True, exist_ok=True)
+    with alone(caches / name):
         try:  # another process may have built it while this one waited
             return _open(folder, source)
         except _Unusable as problem:
             if warn is not None and folder.exists():
                 warn(f"the cached {name} is {problem.kind} and built anew: {folder}: {problem}")
         _build(folder, source, read)
-        _remove_others(folder, name)
+        # What was made, or begun, from a source that is no more.
+        old = re.compile(rf"\.?{re.escape(name)}-[0-9a-f]{{16}}(\.building)?")
+        for path in caches.iterdir():
+            if path != folder and old.fullmatch(path.name):
+                _remove(path)
         return _open(folder, source)
 
 
@@ -117,33 +138,12 @@ def verify_cache(path: Path) -> list[str]:
         return [str(problem)]
 
 
-def source_of(paths: Iterable[Path], *, tag: str = "") -> Source:
-    """The state of some files and folders.
-
-    Names are taken relative to each path, so that a data set may be moved as a whole. The tag is
-    for what else decides the outcome, such as the version of a reader.
-    """
-    paths = tuple(paths)
-    digest, touched = hashlib.sha256(tag.encode()), hashlib.sha256()
-    for path in paths:
-        with _as_user_error():
-            files = _files_of(path)
-        lines = [f"{file.name}\0{file.state.st_size}\0{file.state.st_mtime_ns}" for file in files]
-        digest.update(os.fsencode("\n".join(["", *lines])))
-        touched.update(" ".join(str(file.state.st_ctime_ns) for file in files).encode())
-    return Source(fingerprint=digest.hexdigest(), touched=touched.hexdigest(), paths=paths)
-
-
 class _Unusable(Exception):
     """Why a cache cannot be opened."""
 
-    kind = "damaged"
-
-
-class _Outdated(_Unusable):
-    """It is whole, and not of what is there now."""
-
-    kind = "outdated"
+    def __init__(self, reason: str, kind: str = "damaged") -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 class _Pixels(np.memmap):
@@ -160,9 +160,18 @@ def _open(folder: Path, source: Source) -> Dataset:
     if problems := _problems(folder, meta, _VERIFIED):
         raise _Unusable("; ".join(problems))
     if meta["fingerprint"] != source.fingerprint:
-        raise _Outdated(f"made from {meta['fingerprint']}, expected {source.fingerprint}")
+        raise _Unusable(
+            f"made from {meta['fingerprint']}, expected {source.fingerprint}", "outdated"
+        )
     if meta["touched"] != source.touched:
-        _compare_content(folder, meta, source)
+        if source.sha256() != meta["content"]:
+            raise _Unusable(
+                "the files it was made from have changed, though not their sizes and times",
+                "outdated",
+            )
+        touched = {**meta, "touched": source.touched}
+        with contextlib.suppress(RunFailure):  # they will be read again the next time
+            write_json(folder / META, {**touched, "sha256": _seal(touched)})
     try:
         columns = {
             column: np.load(folder / f"{column}.npy", allow_pickle=False)
@@ -183,19 +192,6 @@ def _open(folder: Path, source: Source) -> Dataset:
     )
 
 
-def _compare_content(folder: Path, meta: dict[str, Any], source: Source) -> None:
-    """_Outdated if files of the same names, sizes and times hold something else by now."""
-    if source.sha256() != meta["content"]:
-        raise _Outdated("the files it was made from have changed, though not their sizes and times")
-    meta = {**meta, "touched": source.touched}
-    with contextlib.suppress(RunFailure):  # they will be read again the next time
-        write_json(folder / META, {**meta, "sha256": _seal(meta)})
-
-
-_VERIFIED: dict[Path, tuple[object, ...]] = {}
-"""Files whose content was compared with their checksum in this process, and their state then."""
-
-
 def _problems(
     folder: Path, meta: dict[str, Any], known: dict[Path, tuple[object, ...]]
 ) -> list[str]:
@@ -208,9 +204,7 @@ def _problems(
             state = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, expected["sha256"])
             if found.st_size != expected["bytes"]:
                 problems.append(f"{name}: expected {expected['bytes']} bytes, got {found.st_size}")
-            elif known.get(file) == state:
-                continue
-            elif _sha256(file) != expected["sha256"]:
+            elif known.get(file) != state and _sha256(file) != expected["sha256"]:
                 problems.append(f"{name}: its checksum differs")
             else:
                 known[file] = state
@@ -222,18 +216,39 @@ def _problems(
 def _build(folder: Path, source: Source, read: Callable[[Allocate], Dataset]) -> None:
     """Read into a folder beside the cache's own, which it becomes in one step."""
     scratch = folder.with_name(f".{folder.name}.building")
+    given: list[tuple[Path, np.memmap]] = []
+
+    def allocate(shape: tuple[int, ...]) -> np.ndarray:
+        """A uint8 array in a file of its own."""
+        if not math.prod(shape):
+            raise UserError(f"expected at least one image to cache, got the shape {shape}")
+        file = scratch / f"given-{len(given)}.u8"
+        with writing(file, REMEDY), file.open("wb") as handle:
+            # Space that turns out to be missing at a write to mapped memory would end the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle.fileno(), 0, math.prod(shape))
+            handle.truncate(math.prod(shape))
+        given.append((file, np.memmap(file, dtype=np.uint8, mode="r+", shape=shape)))
+        return given[-1][1]
+
     _remove(scratch)  # of a process that was killed: the lock is ours
     try:
         with writing(scratch, REMEDY):
             scratch.mkdir()
-        # Before it is read: what changes in between is noticed the next time.
+        # Before it is read: a change in between is noticed the next time.
         content = source.sha256()
-        desk = _Desk(scratch)
-        dataset = read(desk.allocate)
+        dataset = read(allocate)
         with writing(scratch, REMEDY):
-            desk.keep(dataset.images)
+            for file, pixels in given:
+                if _is_same(dataset.images, pixels):  # no copy needed
+                    pixels.flush()
+                    file.rename(scratch / IMAGES)
+                else:
+                    file.unlink()
+            if not (scratch / IMAGES).exists():
+                dataset.images.tofile(scratch / IMAGES)
             _write_rest(scratch, dataset, source, content)
-            _remove(folder)  # a damaged one gives way
+            _remove(folder)  # a damaged one
             scratch.rename(folder)
             sync(folder.parent)
     except BaseException:
@@ -241,48 +256,14 @@ def _build(folder: Path, source: Source, read: Callable[[Allocate], Dataset]) ->
         raise
 
 
-class _Desk:
-    """Hands out arrays that are files of a folder, and keeps the one that became the pixels."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._given: list[tuple[Path, np.memmap]] = []
-
-    def allocate(self, shape: tuple[int, ...]) -> np.ndarray:
-        """A uint8 array in a file of its own."""
-        if not math.prod(shape):
-            raise UserError(f"expected at least one image to cache, got the shape {shape}")
-        file = self._folder / f"given-{len(self._given)}.u8"
-        with writing(file, REMEDY), file.open("wb") as handle:
-            # Space that turns out to be missing at a write to mapped memory would end the process.
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(handle.fileno(), 0, math.prod(shape))
-            handle.truncate(math.prod(shape))
-        pixels = np.memmap(file, dtype=np.uint8, mode="r+", shape=shape)
-        self._given.append((file, pixels))
-        return pixels
-
-    def keep(self, images: np.ndarray) -> None:
-        """Make a file of the images: without a copy if they are an array that was handed out."""
-        target = self._folder / IMAGES
-        for file, pixels in self._given:
-            if _is_same(images, pixels):
-                pixels.flush()
-                file.rename(target)
-            else:
-                file.unlink()
-        if not target.exists():
-            images.tofile(target)
-
-
 def _write_rest(folder: Path, dataset: Dataset, source: Source, content: str) -> None:
     """Everything but the pixels, and wait until all of it is on the disk."""
     columns = {column: getattr(dataset, column) for column in COLUMNS}
-    present = {column: samples for column, samples in columns.items() if samples is not None}
+    present = {column: values for column, values in columns.items() if values is not None}
     assert dataset.images.dtype == np.uint8, dataset.images.dtype
-    assert all(len(samples) == len(dataset.images) for samples in present.values())
-    for column, samples in present.items():
-        np.save(folder / f"{column}.npy", samples, allow_pickle=False)
+    assert all(len(values) == len(dataset.images) for values in present.values())
+    for column, values in present.items():
+        np.save(folder / f"{column}.npy", values, allow_pickle=False)
     files = [folder / IMAGES, *(folder / f"{column}.npy" for column in present)]
     meta = {
         "format": FORMAT,
@@ -313,7 +294,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     if not isinstance(meta, dict) or meta.pop("sha256", None) != _seal(meta):
         raise _Unusable(f"{META}: its checksum differs")
     if meta["format"] != FORMAT:
-        raise _Outdated(f"expected format {FORMAT}, got {meta['format']}")
+        raise _Unusable(f"expected format {FORMAT}, got {meta['format']}", "outdated")
     return meta
 
 
@@ -333,21 +314,8 @@ def _is_same(images: np.ndarray, pixels: np.ndarray) -> bool:
     return all(one[key] == other[key] for key in ("data", "shape", "strides", "typestr"))
 
 
-def _remove_others(folder: Path, name: str) -> None:
-    """Remove what was made, or begun, from a source that is no more."""
-    of_name = re.compile(
-        rf"{re.escape(name)}-[0-9a-f]{{16}}|\.{re.escape(name)}-[0-9a-f]{{16}}\.building"
-    )
-    for path in folder.parent.iterdir():
-        if path != folder and of_name.fullmatch(path.name):
-            _remove(path)
-
-
 def _remove(folder: Path) -> None:
-    """Remove a folder as far as possible; a process that has mapped a file of it keeps that.
-
-    A file or a link in its place is removed, too.
-    """
+    """Remove a folder, file or link as far as possible; whoever has mapped a file keeps it."""
     if folder.is_symlink() or folder.is_file():
         quietly(folder.unlink)
     else:
@@ -355,7 +323,7 @@ def _remove(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _as_user_error() -> Iterator[None]:
+def _readable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -363,14 +331,13 @@ def _as_user_error() -> Iterator[None]:
 
 
 class _File(NamedTuple):
-    """A file of a source."""
-
     name: str
     """relative to the path that was given"""
     path: str
     state: os.stat_result
 
 
+@_readable()
 def _files_of(path: Path) -> list[_File]:
     """The file at a path, or every file below it, by name."""
     state = path.stat()

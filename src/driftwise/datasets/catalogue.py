@@ -9,14 +9,13 @@ and Renate check them, SHA-256 sums as Keras does. What has none must be fetched
 
 from __future__ import annotations
 
-import importlib
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftwise.datasets.reading import Allocate, StageProgress
+from driftwise.datasets.reading import Allocate, StageProgress, read_with, silent
 from driftwise.errors import UserError, unknown_name
 
 if TYPE_CHECKING:  # they import torch, which looking a data set up should not cost
@@ -60,9 +59,12 @@ class KnownSet:
     domain_groups: Mapping[str, str] = field(default_factory=dict)
     """what the benchmark calls its domains, several under one name; none: as they are"""
     hints: tuple[str, ...] = ()
-    """names it goes by in a folder of data sets; none: it comes inside a package"""
-    looks_right: Callable[[Path], bool] = lambda _: False
-    """whether a path that exists is it, by names alone"""
+    """its names in a folder of data sets; none: it comes inside a package"""
+    marks: tuple[str, ...] = ()
+    """files and folders in it; one is enough, since the reader of an incomplete set reports what
+    is missing"""
+    is_at: Callable[[Path], bool] | None = None
+    """whether an existing path is the data set, where `marks` cannot decide it"""
     inner: tuple[str, ...] = ()
     """what it is called one level further down, in the folder that an official archive makes"""
     sources: tuple[str, ...] = ("",)
@@ -92,17 +94,15 @@ class KnownSet:
 
     def within(self, path: Path) -> Path | None:
         """The path of it that readers expect: this one or one just below; None: it is not here."""
-        below = (path / name for name in self.inner)
-        return next((it for it in (path, *below) if it.exists() and self.looks_right(it)), None)
+        for place in (path, *(path / name for name in self.inner)):
+            marked = any((place / name).exists() for name in self.marks)
+            if marked or (self.is_at is not None and place.exists() and self.is_at(place)):
+                return place
+        return None
 
-    def read(
-        self, path: Path, allocate: Allocate, progress: StageProgress | None = None
-    ) -> Dataset:
+    def read(self, path: Path, allocate: Allocate, progress: StageProgress = silent) -> Dataset:
         """Read it from where it lies; `progress` counts images."""
-        module, _, name = self.reader.partition(":")
-        read = getattr(importlib.import_module(f"driftwise.datasets.readers.{module}"), name)
-        dataset: Dataset = read(path, allocate=allocate, progress=progress, **self.settings)
-        return dataset
+        return read_with(self.reader, path, allocate, progress, **self.settings)
 
 
 def known_set(name: str) -> KnownSet:
@@ -131,20 +131,6 @@ def recognise(path: Path) -> KnownSet | None:
     return None
 
 
-# One of several entries is enough: an incomplete set is still meant to be that set, and its reader
-# reports what is missing.
-
-
-def _holds_file(*names: str) -> Callable[[Path], bool]:
-    """Whether a folder has one of these files."""
-    return lambda path: any((path / name).is_file() for name in names)
-
-
-def _holds_folder(*names: str) -> Callable[[Path], bool]:
-    """Whether a folder has one of these folders in it."""
-    return lambda path: any((path / name).is_dir() for name in names)
-
-
 def _holds_cifar100(path: Path) -> bool:
     """Whether a folder has all files of one layout, or one of them and the layout's own name."""
     layouts = {
@@ -165,15 +151,11 @@ def _holds_portraits(path: Path) -> bool:
         with zipfile.ZipFile(path) as archive:
             if not {"images.npy", "labels.npy", "year.npy"} <= set(archive.namelist()):
                 return False
-    except (OSError, zipfile.BadZipFile):
-        return False
-    from driftwise.datasets.readers.npz import (
-        distinct_values,  # it imports numpy, which few files are worth
-    )
+        # Here, since few files are worth the import of numpy.
+        from driftwise.datasets.readers.npz import distinct_values
 
-    try:
         classes, years = (distinct_values(path, key) for key in ("labels", "year"))
-    except UserError:
+    except (OSError, zipfile.BadZipFile, UserError):
         return False
     return (classes <= {0, 1} or classes <= {*YEARBOOK_CLASSES}) and years <= {*_YEARBOOK_YEARS}
 
@@ -218,7 +200,7 @@ _ALL = (
         reader="idx:read_idx",
         settings={"class_names": FASHION_CLASSES},
         hints=("fashion-mnist", "FashionMNIST/raw", "fashion_mnist", "fmnist"),
-        looks_right=_holds_file(
+        marks=(
             "train-images-idx3-ubyte",
             "train-images-idx3-ubyte.gz",
             "train-images.idx3-ubyte",
@@ -266,7 +248,7 @@ _ALL = (
         reader="cifar:read_cifar10",
         hints=("cifar-10", "cifar-10-batches-py", "cifar-10-batches-bin", "cifar10", "CIFAR10"),
         inner=("cifar-10-batches-py", "cifar-10-batches-bin"),
-        looks_right=_holds_file("data_batch_1", "test_batch", "data_batch_1.bin", "test_batch.bin"),
+        marks=("data_batch_1", "test_batch", "data_batch_1.bin", "test_batch.bin"),
         files=(
             RemoteFile(
                 url=f"{_CIFAR_URL}/cifar-10-python.tar.gz",
@@ -297,7 +279,7 @@ _ALL = (
         reader="cifar:read_cifar100",
         hints=("cifar-100", "cifar-100-python", "cifar-100-binary", "cifar100", "CIFAR100"),
         inner=("cifar-100-python", "cifar-100-binary"),
-        looks_right=_holds_cifar100,
+        is_at=_holds_cifar100,
         files=(
             RemoteFile(
                 url=f"{_CIFAR_URL}/cifar-100-python.tar.gz",
@@ -324,7 +306,7 @@ _ALL = (
         reader="tiny_imagenet:read_tiny_imagenet",
         hints=("tiny-imagenet", "tiny-imagenet-200"),
         inner=("tiny-imagenet-200",),
-        looks_right=_holds_file("wnids.txt"),
+        marks=("wnids.txt",),
         sources=("wnids.txt", "words.txt", "train", "val"),
         version=2,  # 1 numbered the classes by sorted ids
         files=(
@@ -353,7 +335,7 @@ _ALL = (
             "10": "buckets 9-10",
         },
         hints=("clear-10", "clear10", "CLEAR10", "CLEAR-10"),
-        looks_right=_holds_folder("train_image_only/labeled_images", "test/labeled_images"),
+        marks=("train_image_only/labeled_images", "test/labeled_images"),
         sources=("train_image_only/labeled_images", "test/labeled_images"),
         files=(
             RemoteFile(
@@ -380,7 +362,7 @@ _ALL = (
         settings={"size": 64, "channels": 3, "layout": "domain/class"},
         hints=("pacs", "PACS"),
         inner=("kfold",),
-        looks_right=_holds_folder("photo/giraffe", "sketch/giraffe"),
+        marks=("photo/giraffe", "sketch/giraffe"),
         sources=("art_painting", "cartoon", "photo", "sketch"),
         num_samples=(9_991, 0),
         by_hand=(
@@ -400,7 +382,7 @@ _ALL = (
         # a stream of decades is scored decade by decade.
         settings={"class_names": YEARBOOK_CLASSES, "group_years": 10, "keep_test": False},
         hints=("yearbook", "yearbook.npz", "yearbook_32.npz"),
-        looks_right=_holds_portraits,
+        is_at=_holds_portraits,
         inner=("yearbook.npz", "yearbook_32.npz"),
         by_hand=(
             "get the portraits from"

@@ -12,22 +12,14 @@ import filecmp
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftwise.datasets import archive, download
 from driftwise.datasets.catalogue import KNOWN, KnownSet, known_set
-from driftwise.datasets.paths import (
-    VARIABLE,
-    Place,
-    candidates,
-    data_home,
-    environment,
-    locate,
-    not_found,
-)
+from driftwise.datasets.paths import VARIABLE, candidates, data_home, environment, locate
 from driftwise.datasets.reading import Allocate, Progress, Warn, empty, stage
 from driftwise.errors import UserError
 from driftwise.files import alone, refuse_links, writing
@@ -71,7 +63,7 @@ def load(
         path: where it lies, instead of the usual places. Without one, a data set that is not on
             this machine is downloaded where that is possible, unless DRIFTWISE_OFFLINE is set.
         progress: called while it is downloaded, unpacked and decoded.
-        warn: called with what a user should know.
+        warn: called with messages for the user.
     """
     known = known_set(name)
     path = None if path is None else Path(path)
@@ -103,14 +95,19 @@ def find(name: str, path: Path | None = None) -> Path | None:
 
 def status() -> list[Status]:
     """Every known data set and whether it is here."""
-    return [_status(known) for known in KNOWN.values()]
+    lines = []
+    for known in KNOWN.values():
+        found = None if known.is_embedded else find(known.name)
+        size = None if found is None else _bytes_in(existing_sources(known, found))
+        lines.append(Status(known=known, path=found, bytes_on_disk=size))
+    return lines
 
 
 def fetch(name: str, *, progress: Progress | None = None) -> Path:
-    """Download a data set into the user's data folder; where it then lies.
+    """Download a data set into the user's data folder and return its path.
 
-    What is there already is kept. Nothing shows in its place until all of it is there; an
-    interrupted download goes on where it stopped.
+    A data set that is there already is kept. Nothing shows in its place until all of it is there;
+    an interrupted download continues where it stopped.
     """
     known = known_set(name)
     if known.is_embedded:
@@ -124,10 +121,10 @@ def fetch(name: str, *, progress: Progress | None = None) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
     with alone(target):
         if not target.exists():
-            _bring(known, target, progress)
+            _download(known, target, progress)
     found = known.within(target)
     if found is None:
-        raise UserError(f"{target} exists, but holds no {known.name}; remove it to fetch it anew")
+        raise UserError(f"{target} exists, but holds no {known.name}; remove it to fetch it again")
     return found
 
 
@@ -137,7 +134,7 @@ def existing_sources(known: KnownSet, found: Path) -> list[Path]:
 
 
 def cache_name(name: str, path: Path | None) -> str:
-    """What the decoded copy is called; one per path where a user chose the path.
+    """The name of the decoded copy; one per path where a user chose the path.
 
     Otherwise two folders would replace each other's copy in turn.
     """
@@ -160,21 +157,24 @@ def is_offline() -> bool:
 
 
 def nowhere(known: KnownSet, path: Path | None, remark: str = "") -> UserError:
-    """The error for a data set that is not on this machine: where it was looked for, what helps."""
-    tried = _by_folder(candidates(known.hints, explicit=path), known.hints)
-    what_helps = [
-        *([f"driftwise data fetch {known.name}   (from {_host(known)})"] if known.files else []),
-        *_by_hand(known),
-        f'data="PATH", or {VARIABLE}=FOLDER, if it lies elsewhere',
-    ]
-    error = not_found(known.name, tried, what_helps)
-    return UserError(f"{error}\n({remark})") if remark else error
+    """The error for a data set that is not on this machine: the places searched, what helps."""
+    places = candidates(known.hints, explicit=path)
+    folders = dict.fromkeys(f"  {place.folder} ({place.origin})" for place in places)
+    lines = [f"{known.name} was not found; searched for {', '.join(known.hints)} in", *folders]
+    if path is None and not environment(VARIABLE):
+        lines.append(f"  ({VARIABLE}, which may name further folders, is not set)")
+    lines.append("what helps:")
+    if known.files:
+        lines.append(f"  driftwise data fetch {known.name}   (from {_host(known)})")
+    lines += [f"  {way}" for way in _by_hand(known)]
+    lines.append(f'  data="PATH", or {VARIABLE}=FOLDER, if it lies elsewhere')
+    return UserError("\n".join([*lines, f"({remark})"] if remark else lines))
 
 
 def _obtain(
     known: KnownSet, path: Path | None, progress: Progress | None, warn: Warn | None
 ) -> Path:
-    """Download a data set that was not found; an error that says where it was looked for."""
+    """Download a data set that was not found, or raise an error with the places searched."""
     if path is not None or not known.files:
         raise nowhere(known, path)
     if is_offline():
@@ -187,35 +187,35 @@ def _obtain(
         raise nowhere(known, path, str(error)) from error
 
 
-def _bring(known: KnownSet, target: Path, progress: Progress | None) -> None:
+def _download(known: KnownSet, target: Path, progress: Progress | None) -> None:
     """Fetch and unpack beside the target, which appears when all is done."""
-    desk = target.with_name(f"{target.name}.fetching")
-    refuse_links(target.parent, desk)
-    brought: list[Path] = []
+    beside = target.with_name(f"{target.name}.fetching")
+    refuse_links(target.parent, beside)
+    entries: list[Path] = []
     for file in known.files:
         here = download.fetch(
             file.url,
-            desk / file.name,
+            beside / file.name,
             md5=file.md5,
             sha256=file.sha256,
             size=file.size,
             progress=stage(progress, f"downloading {file.name}"),
         )
         if file.extract:
-            unpacked = desk / f"{file.name}.unpacked"
+            unpacked = beside / f"{file.name}.unpacked"
             shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
             archive.extract(here, unpacked, progress=stage(progress, f"unpacking {file.name}"))
-            brought += unpacked.iterdir()
+            entries += unpacked.iterdir()
         else:
-            brought.append(here)
-    content = desk / "content"
+            entries.append(here)
+    content = beside / "content"
     with writing(target, REMEDY):
         shutil.rmtree(content, ignore_errors=True)
         content.mkdir()
-        for entry in brought:
+        for entry in entries:
             _move_into(content, entry)
         content.rename(target)
-    shutil.rmtree(desk, ignore_errors=True)  # the archives are no longer needed
+    shutil.rmtree(beside, ignore_errors=True)  # the archives are no longer needed
 
 
 def _move_into(folder: Path, entry: Path) -> None:
@@ -233,35 +233,13 @@ def _move_into(folder: Path, entry: Path) -> None:
         )
 
 
-def _by_folder(places: Sequence[Place], hints: Sequence[str]) -> list[Place]:
-    """One place per folder of data sets, with the names that were tried in it in braces."""
-    names: dict[tuple[Path, str], list[str]] = {}
-    for place in places:
-        name = next((hint for hint in hints if place.path.match(hint)), "")
-        folder = place.path.parents[len(Path(name).parts) - 1] if name else place.path
-        names.setdefault((folder, place.origin), []).append(name)
-    grouped = []
-    for (folder, origin), tried in names.items():
-        grouped += [Place(path=folder, origin=origin)] if "" in tried else []
-        if named := [name for name in tried if name]:
-            some = named[0] if len(named) == 1 else f"{{{', '.join(named)}}}"
-            grouped.append(Place(path=folder / some, origin=origin))
-    return grouped
-
-
 def _by_hand(known: KnownSet) -> list[str]:
-    """What a user can do to get a data set, other than let it be fetched."""
+    """Further ways for the user to get a data set."""
     return [way.format(place=data_home() / known.name) for way in known.by_hand]
 
 
 def _host(known: KnownSet) -> str:
     return known.files[0].url.split("/")[2]
-
-
-def _status(known: KnownSet) -> Status:
-    found = None if known.is_embedded else find(known.name)
-    size = None if found is None else _bytes_in(existing_sources(known, found))
-    return Status(known=known, path=found, bytes_on_disk=size)
 
 
 def _bytes_in(paths: Iterable[Path]) -> int:
@@ -270,7 +248,6 @@ def _bytes_in(paths: Iterable[Path]) -> int:
     for path in paths:
         if not path.is_dir():
             total += path.stat().st_size
-            continue
         for folder, _, names in os.walk(path):
             total += sum(os.lstat(f"{folder}/{name}").st_size for name in names)
     return total

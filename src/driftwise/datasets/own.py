@@ -1,15 +1,19 @@
-"""Images of one's own: a folder, an `.npz` file or a Hugging Face data set, decoded once."""
+"""Data of one's own: a folder of images, an `.npz` file or a Hugging Face data set, decoded once.
+
+To add a format, write its reader in `readers/` and an entry in `READERS`.
+"""
 
 from __future__ import annotations
 
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from driftwise.datasets.library import cache_name
-from driftwise.datasets.reading import Allocate, Progress, Warn, stage
+from driftwise.datasets.reading import Allocate, Progress, Warn, read_with, stage
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,8 +24,42 @@ if TYPE_CHECKING:
 VERSION = 1
 """Goes up when the readers give other pixels for the same files."""
 
-Kind = Literal["a folder of images", "an .npz file", "a Hugging Face data set"]
-"""What can be read, as messages call it."""
+FOLDER = "a folder of images"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """How one kind of files is recognised and read."""
+
+    matches: Callable[[Path], bool]
+    """whether an existing path is of this kind, by names alone"""
+    function: str
+    """the function in `readers/` that reads it, `module:name`"""
+    options: tuple[str, ...] = ()
+    """the arguments of `load_own` that it takes"""
+
+
+def _is_huggingface(path: Path) -> bool:
+    """Whether Hugging Face's `save_to_disk` wrote a folder."""
+    return (path / "dataset_dict.json").is_file() or all(
+        # Either of these alone may well lie in a folder of images.
+        (path / name).is_file()
+        for name in ("dataset_info.json", "state.json")
+    )
+
+
+READERS: dict[str, Reader] = {
+    "an .npz file": Reader(matches=Path.is_file, function="npz:read_npz", options=("group_years",)),
+    "a Hugging Face data set": Reader(
+        matches=_is_huggingface, function="huggingface:read_huggingface"
+    ),
+    FOLDER: Reader(
+        matches=Path.is_dir,
+        function="folders:read_folder",
+        options=("size", "channels", "layout", "fit"),
+    ),
+}
+"""By the kind as messages call it; the first that matches is taken."""
 
 
 def from_folder(
@@ -39,8 +77,8 @@ def from_folder(
 
     The arguments are those of `load_own`; anything but a folder of images is refused.
     """
-    if (kind := kind_of(Path(path).expanduser())) != "a folder of images":
-        raise UserError(f"{path} is {kind}, expected a folder of images; load_own reads it")
+    if (kind := kind_of(Path(path).expanduser())) != FOLDER:
+        raise UserError(f"{path} is {kind}, expected {FOLDER}; load_own reads it")
     return load_own(
         path,
         size=size,
@@ -67,11 +105,11 @@ def load_own(
 ) -> Dataset:
     """A data set of one's own, its pixels mapped from a file that the first use makes.
 
-    Changed files, or other settings, make that file anew.
+    Changed files, or other settings, make that file again.
 
     Args:
-        path: a folder of images, an `.npz` file (`read_npz` says what it holds), or a folder that
-            Hugging Face's `save_to_disk` wrote.
+        path: a folder of images, an `.npz` file (see `read_npz`), or a folder that Hugging Face's
+            `save_to_disk` wrote.
         size: folders only: the side, or (height, width), that images are brought to. None: they
             must all have one size.
         channels: folders only: 1 (grey) or 3 (colour). None: grey if every image is.
@@ -81,7 +119,7 @@ def load_own(
         on_bad: folders only: called with each file that is no usable image; the file, and classes
             without any other, are left out. None: such a file is an error.
         progress: called while images are decoded.
-        warn: called with what a user should know, such as classes without images in a domain.
+        warn: called with messages for the user, such as classes without images in a domain.
     """
     from driftwise.datasets.cache import cached, source_of
     from driftwise.datasets.readers.folders import check_settings, list_folder
@@ -89,21 +127,28 @@ def load_own(
 
     path = Path(path).expanduser()
     kind = kind_of(path)
-    for_folders = {"size": size, "channels": channels, "layout": layout, "fit": fit}
-    unchanged = {"size": None, "channels": None, "layout": "auto", "fit": "crop"}
-    if kind != "a folder of images":
-        changed = [name for name, value in for_folders.items() if value != unchanged[name]]
-        _refuse(path, kind, changed, "a folder of images")
-    if kind != "an .npz file":
-        _refuse(path, kind, [] if group_years is None else ["group_years"], "an .npz file")
+    given = {
+        "size": (size, None),
+        "channels": (channels, None),
+        "layout": (layout, "auto"),
+        "fit": (fit, "crop"),
+        "group_years": (group_years, None),
+    }
+    for other, reader in READERS.items():
+        changed = [name for name in reader.options if given[name][0] != given[name][1]]
+        if other != kind and changed:
+            raise UserError(
+                f"{path} is {kind}; {' and '.join(changed)} can be set for {other} only"
+            )
     # Before the name of the copy is made, in which "32" and 32 are the same.
     size = check_settings(size=size, channels=channels, layout=layout, fit=fit)
     check_group_years(group_years)
-    settings = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
-    left_out: set[Path] = set()
+    tag = f"own {VERSION} {size} {channels} {layout} {fit} {group_years}"
+    options: dict[str, Any] = {name: given[name][0] for name in READERS[kind].options}
     skip_bad = on_bad is not None
-    if kind == "a folder of images" and (warn is not None or skip_bad):
+    if kind == FOLDER and (warn is not None or skip_bad):
         listing = list_folder(path, layout, skip_empty=skip_bad)
+        left_out: set[Path] = set()
         if on_bad is not None:
             from driftwise.datasets.readers.decode import undecodable
 
@@ -113,46 +158,25 @@ def load_own(
         for remark in listing.without(left_out).remarks:
             if warn is not None:
                 warn(remark)
-    if left_out:
-        settings += " without bad images"
+        tag += " without bad images" if left_out else ""
+        options |= {"left_out": left_out, "skip_empty": skip_bad}
 
     def read(allocate: Allocate) -> Dataset:
         decoding = stage(progress, f"decoding {path.name}")
-        if kind == "an .npz file":
-            from driftwise.datasets.readers.npz import read_npz
+        return read_with(READERS[kind].function, path, allocate, decoding, **options)
 
-            return read_npz(path, group_years=group_years, allocate=allocate, progress=decoding)
-        if kind == "a Hugging Face data set":
-            from driftwise.datasets.readers.huggingface import read_huggingface
-
-            return read_huggingface(path, allocate=allocate, progress=decoding)
-        from driftwise.datasets.readers.folders import read_folder
-
-        return read_folder(
-            path,
-            size=size,
-            channels=channels,
-            layout=layout,
-            fit=fit,
-            left_out=left_out,
-            skip_empty=skip_bad,
-            allocate=allocate,
-            progress=decoding,
-        )
-
-    return cached(copy_name(path), source_of([path], tag=settings), read, warn=warn)
+    return cached(copy_name(path), source_of([path], tag=tag), read, warn=warn)
 
 
-def kind_of(path: Path) -> Kind:
-    """What lies at a path, by names alone; UserError where there is nothing."""
-    if not path.exists():
-        raise UserError(f"expected a folder of images or an .npz file at {path}, found nothing")
+def kind_of(path: Path) -> str:
+    """What lies at a path, by names alone; UserError where there is nothing that can be read."""
     if path.is_file():
         _refuse_archive(path)
-        return "an .npz file"
-    if is_huggingface(path):
-        return "a Hugging Face data set"
-    return "a folder of images"
+    for kind, reader in READERS.items():
+        if reader.matches(path):
+            return kind
+    found = "something else" if path.exists() else "nothing"
+    raise UserError(f"expected a folder of images or an .npz file at {path}, found {found}")
 
 
 def _refuse_archive(path: Path) -> None:
@@ -173,23 +197,6 @@ def _refuse_archive(path: Path) -> None:
 
 
 def copy_name(path: Path) -> str:
-    """What the decoded copy of a path is called."""
+    """The name of the decoded copy of a path."""
     stem = "".join(letter for letter in path.resolve().stem if letter.isalnum())[:40]
     return cache_name(stem or "own", path)
-
-
-def is_huggingface(path: Path) -> bool:
-    """Whether a folder is one that Hugging Face's `save_to_disk` wrote: by what it leaves there."""
-    return (path / "dataset_dict.json").is_file() or all(
-        # Either of these alone may well lie in a folder of images.
-        (path / name).is_file()
-        for name in ("dataset_info.json", "state.json")
-    )
-
-
-def _refuse(path: Path, kind: Kind, settings: list[str], meant_for: Kind) -> None:
-    """An error for settings that have no meaning for what lies at a path."""
-    if settings:
-        raise UserError(
-            f"{path} is {kind}; {' and '.join(settings)} can be set for {meant_for} only"
-        )

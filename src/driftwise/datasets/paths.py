@@ -29,34 +29,37 @@ class Place:
     path: Path
     origin: str
     """what made it a candidate"""
+    folder: Path = Path()
+    """the folder of data sets, or the path that the user named"""
 
 
 def candidates(name_hints: Sequence[str], *, explicit: Path | None = None) -> list[Place]:
     """Every place where a data set may lie, in order; an explicit path rules out all others.
 
-    Hints are the names a data set goes by in a folder of data sets: `("fashion-mnist",
+    Hints are the names of a data set in a folder of data sets: `("fashion-mnist",
     "FashionMNIST/raw")`. A path the user names may be such a folder or the data set itself.
     """
     if explicit is not None:
         return _named(explicit.expanduser(), ("", *name_hints), GIVEN)
     # The hints go first: a folder of data sets must not pass for a data set of its own.
+    listed = [folder for folder in environment(VARIABLE).split(os.pathsep) if folder]
     places = [
         place
-        for folder in _listed(VARIABLE)
-        for place in _named(folder, (*name_hints, ""), VARIABLE)
+        for folder in listed
+        for place in _named(Path(folder).expanduser().absolute(), (*name_hints, ""), VARIABLE)
     ]
     for folder, origin in (
         (data_home(), "the user's data folder"),
-        (_data_home(OLD_NAME), "the data folder under the package's old name"),
+        (data_home(OLD_NAME), "the data folder under the package's old name"),
         (Path("data").absolute(), "torchvision's usual folder"),
         (_home() / "data", "torchvision's usual folder"),
         *((folder, "the system's packages") for folder in SYSTEM_FOLDERS),
     ):
         places += _named(folder, name_hints, origin)
-    first: dict[Path, Place] = {}
+    unique: dict[Path, Place] = {}
     for place in places:
-        first.setdefault(place.path, place)
-    return list(first.values())
+        unique.setdefault(place.path, place)
+    return list(unique.values())
 
 
 def locate(
@@ -70,28 +73,14 @@ def locate(
     return None
 
 
-def not_found(name: str, tried: Sequence[Place], help_lines: Sequence[str]) -> UserError:
-    """The error for a data set that is nowhere: where it was looked for, and what helps."""
-    lines = [f"{name} was not found; looked in"]
-    lines += [f"  {place.path} ({place.origin})" for place in tried]
-    if {GIVEN, VARIABLE}.isdisjoint(place.origin for place in tried):
-        lines.append(f"  ({VARIABLE}, which may name further folders, is not set)")
-    lines += ["what helps:", *(f"  {line}" for line in help_lines)] if help_lines else []
-    return UserError("\n".join(lines))
-
-
-def data_home() -> Path:
+def data_home(name: str = "driftwise") -> Path:
     """The user's folder for data sets; it need not exist."""
-    return _data_home("driftwise")
-
-
-def _data_home(name: str) -> Path:
     usual = {"darwin": "Library/Application Support", "win32": "AppData/Local"}
     return _base("XDG_DATA_HOME", usual.get(sys.platform, ".local/share")) / name
 
 
 def cache_home() -> Path:
-    """The user's folder for what can be made anew; it need not exist."""
+    """The user's folder for what can be made again; it need not exist."""
     if chosen := environment("DRIFTWISE_CACHE"):
         return Path(chosen).expanduser().absolute()
     usual = {"darwin": "Library/Caches", "win32": "AppData/Local"}
@@ -120,22 +109,16 @@ def _warn_of_old_name(old: str, new: str) -> None:
 def _named(folder: Path, hints: Sequence[str], origin: str) -> list[Place]:
     """The places a folder of data sets offers; a file is the only place it offers."""
     if folder.is_file():
-        return [Place(path=folder, origin=origin)] if "" in hints else []
-    return [Place(path=folder / hint, origin=origin) for hint in hints]
-
-
-def _listed(variable: str) -> list[Path]:
-    """The folders an environment variable names, as PATH does."""
-    listed = environment(variable).split(os.pathsep)
-    return [Path(folder).expanduser().absolute() for folder in listed if folder]
+        hints = [""] if "" in hints else []
+    return [Place(path=folder / hint, folder=folder, origin=origin) for hint in hints]
 
 
 def _base(variable: str, usual: str) -> Path:
-    """A base folder of this user: the one the XDG variable names, or what is usual here."""
+    """A base folder of this user: the one the XDG variable names, or the usual one."""
     if sys.platform == "win32" and "LOCALAPPDATA" in os.environ:
         return Path(os.environ["LOCALAPPDATA"])
     chosen = Path(os.environ.get(variable, ""))
-    # The XDG rules say that relative paths are to be ignored.
+    # By the XDG rules, relative paths are ignored.
     return chosen if chosen.is_absolute() else _home() / usual
 
 

@@ -1,19 +1,22 @@
-"""What every reader is given: where to put pixels, and whom to report progress to."""
+"""The arguments of every reader: where to put pixels, and how to report progress."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # the catalogue imports this file and must stay quick to import
     import numpy as np
 
+    from driftwise.types import Dataset
+
 Allocate = Callable[[tuple[int, ...]], "np.ndarray"]
-"""Gives a uint8 array of a shape, for a reader to fill: plain memory, or a mapped file."""
+"""Returns a uint8 array of a shape, for a reader to fill: plain memory, or a mapped file."""
 
 StageProgress = Callable[[int, int | None], None]
 """Called with how much of one stage is done, and of how much (None: unknown)."""
@@ -22,7 +25,16 @@ Progress = Callable[[str, int, int | None], None]
 """The same over several stages; the first argument names the stage (downloading, decoding)."""
 
 Warn = Callable[[str], None]
-"""Called with what a user should know although nothing has failed."""
+"""Called with messages for the user although nothing has failed."""
+
+
+def silent(_done: int, _total: int | None) -> None:
+    """Progress that nobody sees."""
+
+
+def stage(progress: Progress | None, name: str) -> StageProgress:
+    """The progress of one stage."""
+    return silent if progress is None else partial(progress, name)
 
 
 def empty(shape: tuple[int, ...]) -> np.ndarray:
@@ -33,7 +45,7 @@ def empty(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def discard(shape: tuple[int, ...]) -> np.ndarray:
-    """An array for pixels that are not read afterwards: all of its samples share the memory of one."""
+    """An array for pixels that nobody reads: all of its samples share the memory of one."""
     import numpy as np
 
     sample = np.empty(shape[1:], dtype=np.uint8)
@@ -48,6 +60,15 @@ def must_be_folder(path: Path, what: str = "a folder of images") -> Path:
     return path
 
 
-def stage(progress: Progress | None, name: str) -> StageProgress | None:
-    """The progress of one stage."""
-    return None if progress is None else partial(progress, name)
+def read_with(
+    reader: str,
+    path: Path,
+    allocate: Allocate,
+    progress: StageProgress = silent,
+    **options: Any,
+) -> Dataset:
+    """Call a reader, `module:function` in `readers/`, with its options."""
+    module, _, name = reader.partition(":")
+    read = getattr(importlib.import_module(f"driftwise.datasets.readers.{module}"), name)
+    dataset: Dataset = read(path, allocate=allocate, progress=progress, **options)
+    return dataset

@@ -14,6 +14,18 @@ from driftwise.array_checks import refuse_odd
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
+_COLUMNS: tuple[tuple[str, type[np.generic], int, str], ...] = (
+    ("images", np.uint8, 4, "(samples, height, width, channels)"),
+    ("labels", np.int64, 1, "(samples,)"),
+    ("is_test", np.bool_, 1, "(samples,)"),
+    ("domains", np.int64, 1, "(samples,)"),
+)
+_PREFIX = "sha256:"
+"""How an identity begins that covers everything."""
+_SAMPLED = 1000
+"""Images that the identities of earlier versions covered; all labels were."""
+_CHUNK_BYTES = 1 << 24
+
 
 def check_dataset(dataset: object, *, source: str) -> Dataset:
     """The data set itself if its fields fit one another, else a UserError of one line.
@@ -24,9 +36,19 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         raise UserError(
             f"{source}: expected a driftwise.types.Dataset; got {type(dataset).__name__}"
         )
-    images, labels = dataset.images, dataset.labels
-    _check_array(images, "images", np.uint8, 4, "(samples, height, width, channels)", source)
-    _check_array(labels, "labels", np.int64, 1, "(samples,)", source)
+    columns = {name: getattr(dataset, name) for name, *_ in _COLUMNS}
+    for name, kind, axes, shape in _COLUMNS:
+        array = columns[name]
+        if array is None and name in ("is_test", "domains"):
+            del columns[name]
+            continue
+        if not isinstance(array, np.ndarray):
+            raise UserError(f"{source}: {name} must be a numpy array; got {type(array).__name__}")
+        refuse_odd(array, f"{source}: {name}")
+        if array.dtype != kind or array.ndim != axes:
+            came = f"{array.dtype} {array.shape}"
+            raise UserError(f"{source}: {name} must be {np.dtype(kind)} {shape}; got {came}")
+    images, labels, domains = dataset.images, dataset.labels, dataset.domains
     if 0 in images.shape[1:]:
         raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
     if not len(labels):
@@ -38,45 +60,22 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             f"got {labels.min()} to {labels.max()}"
             + (": -1 marks samples without a label, leave them out" if labels.min() == -1 else "")
         )
-    columns = {"labels": labels}
-    if dataset.is_test is not None:
-        _check_array(dataset.is_test, "is_test", np.bool_, 1, "(samples,)", source)
-        columns["is_test"] = dataset.is_test
-    if dataset.domains is not None:
-        _check_array(dataset.domains, "domains", np.int64, 1, "(samples,)", source)
-        columns["domains"] = dataset.domains
-        if not 0 <= dataset.domains.min() <= dataset.domains.max() < len(dataset.domain_names):
-            names = ", ".join(dataset.domain_names)
-            raise UserError(f"{source}: every domain needs a name; the names are {names}")
     for name, column in columns.items():
         if len(column) != len(images):
             raise UserError(f"{source}: {len(images)} images but {len(column)} {name}")
-    present = np.bincount(labels, minlength=last + 1) > 0
-    if not present.all():
-        absent = [dataset.class_names[label] for label in np.flatnonzero(~present)[:5]]
-        raise UserError(
-            f"{source}: class {', '.join(map(repr, absent))} has no images; "
-            "add some, or leave the class out"
-        )
-    arrays = {"images": images, "is_test": dataset.is_test, **columns}
+    if domains is not None and not 0 <= domains.min() <= domains.max() < len(dataset.domain_names):
+        names = ", ".join(dataset.domain_names)
+        raise UserError(f"{source}: every domain needs a name; the names are {names}")
+    absent = np.flatnonzero(np.bincount(labels, minlength=last + 1) == 0)
+    if len(absent):
+        names = ", ".join(repr(dataset.class_names[label]) for label in absent[:5])
+        raise UserError(f"{source}: class {names} has no images; add some, or leave the class out")
     backwards: dict[str, Any] = {
         name: np.ascontiguousarray(array)
-        for name, array in arrays.items()
-        if array is not None and min(array.strides) < 0  # which torch cannot read
+        for name, array in columns.items()
+        if min(array.strides) < 0  # which torch cannot read
     }
     return dataclasses.replace(dataset, **backwards) if backwards else dataset
-
-
-def _check_array(
-    array: object, name: str, kind: type[np.generic], axes: int, shape: str, source: str
-) -> None:
-    if not isinstance(array, np.ndarray):
-        raise UserError(f"{source}: {name} must be a numpy array; got {type(array).__name__}")
-    refuse_odd(array, f"{source}: {name}")
-    if array.dtype != kind or array.ndim != axes:
-        raise UserError(
-            f"{source}: {name} must be {np.dtype(kind)} {shape}; got {array.dtype} {array.shape}"
-        )
 
 
 def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
@@ -96,20 +95,10 @@ def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
     return dataclasses.replace(dataset, domains=number_of[dataset.domains], domain_names=names)
 
 
-# Identity
-
-
-_PREFIX = "sha256:"
-"""How an identity begins that covers everything."""
-_SAMPLED = 1000
-"""Images that the identities of earlier versions covered; all labels were."""
-_CHUNK_BYTES = 1 << 24
-
-
 def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
     """A digest of everything: names, shapes, every label, domain and pixel.
 
-    `images_sha256` spares reading the images where their digest is known.
+    `images_sha256` saves reading the images where their digest is known.
     """
     plain = [
         list(dataset.images.shape),
@@ -130,7 +119,7 @@ def is_sampled(identity: str | None) -> bool:
 
 
 def sampled_identity_of(dataset: Dataset) -> str:
-    """What earlier versions took for the identity: of at most 1,000 images, spread evenly."""
+    """The identity of earlier versions: of at most 1,000 images, spread evenly."""
     digest = hashlib.sha256()
     plain = [list(dataset.images.shape), list(dataset.class_names), list(dataset.domain_names)]
     digest.update(json.dumps(plain).encode())

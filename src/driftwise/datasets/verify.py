@@ -8,7 +8,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -17,12 +17,11 @@ import numpy as np
 from driftwise.datasets.cache import verify_cache
 from driftwise.datasets.catalogue import KnownSet, known_set, recognise
 from driftwise.datasets.library import cache_name, existing_sources, find, nowhere, refuse_path
-from driftwise.datasets.own import copy_name, kind_of
+from driftwise.datasets.own import FOLDER, READERS, copy_name, kind_of
 from driftwise.datasets.paths import cache_home
 from driftwise.datasets.readers.decode import BadImage, WrongSize, decode, decode_all, undecodable
 from driftwise.datasets.readers.folders import SUFFIXES, Listing, list_folder
-from driftwise.datasets.readers.npz import read_npz
-from driftwise.datasets.reading import Progress, discard, stage
+from driftwise.datasets.reading import Progress, discard, read_with, stage
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -43,9 +42,9 @@ class Verification:
     counts: Counts | None = None
     """None: it could not be read"""
     problems: tuple[str, ...] = ()
-    """what is wrong"""
+    """errors: the data set is not as it should be"""
     notes: tuple[str, ...] = ()
-    """what is not wrong but worth knowing"""
+    """no errors, but worth knowing"""
 
     @property
     def is_sound(self) -> bool:
@@ -60,24 +59,20 @@ def verify(
     known = known_set(name)
     if known.is_embedded:
         refuse_path(known, path)
-        return _verify_read(known, Path(), None)
+        return _verify_read(known, None, progress)
     found = find(name, path)
     if found is None:
         raise nowhere(known, path)
     sums = dict(_sums(known, found, progress))
     reading = _verify_read(known, found, progress)
-    return Verification(
-        name=known.name,
-        path=found,
+    return replace(
+        reading,
         right_sums=tuple(name for name, problem in sums.items() if problem is None),
-        class_names=reading.class_names,
-        counts=reading.counts,
         problems=(
             *filter(None, sums.values()),
             *reading.problems,
             *_cache_problems(cache_name(known.name, path and found)),
         ),
-        notes=reading.notes,
     )
 
 
@@ -90,28 +85,33 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
     found: Dataset | Listing
     notes: list[str] = []
     problems: list[str] = []
-    if kind == "an .npz file":
-        found = read_npz(path, allocate=discard)
-    elif kind == "a Hugging Face data set":
-        from driftwise.datasets.readers.huggingface import read_huggingface
-
-        found = read_huggingface(path, allocate=discard)
-    else:
+    if kind == FOLDER:
         found = list_folder(path)
         notes += found.remarks
         if found.num_hidden:
             notes.append(f"hidden files that are left out: {found.num_hidden:,}")
-        skipped = _odd_images(found.files, progress)
-        problems += [str(bad) for bad in skipped if not isinstance(bad, WrongSize)]
-        notes += _about_sizes([bad for bad in skipped if isinstance(bad, WrongSize)])
-    problems += _cache_problems(copy_name(path))
-    return _report(path.name, path, found, notes, problems)
+        bad = _odd_images(found.files, progress)
+        problems += [str(each) for each in bad if not isinstance(each, WrongSize)]
+        if others := [each for each in bad if isinstance(each, WrongSize)]:
+            notes.append(
+                "images differ in size, so that a size must be given to load them:"
+                f" {others[0].file}: {others[0].reason}"
+            )
+    else:
+        found = read_with(READERS[kind].function, path, discard)
+    return Verification(
+        name=path.name,
+        path=path,
+        class_names=found.class_names,
+        counts=count(found),
+        problems=(*problems, *_cache_problems(copy_name(path))),
+        notes=tuple(notes),
+    )
 
 
 def count(dataset: Dataset | Listing) -> Counts:
     """Images per class in every part and in every domain."""
-    everywhere = np.ones(len(dataset.labels), dtype=bool)
-    parts = {"all": everywhere}
+    parts = {"all": np.ones(len(dataset.labels), dtype=bool)}
     if dataset.is_test is not None:
         parts = {"train": ~dataset.is_test, "test": dataset.is_test}
     if dataset.domains is not None:
@@ -123,49 +123,34 @@ def count(dataset: Dataset | Listing) -> Counts:
     }
 
 
-def _report(
-    name: str,
-    path: Path | None,
-    dataset: Dataset | Listing,
-    notes: Sequence[str],
-    problems: Sequence[str] = (),
-) -> Verification:
+def _verify_read(known: KnownSet, path: Path | None, progress: Progress | None) -> Verification:
+    """Read the whole data set and discard the pixels."""
+    found = path or Path()
+    try:
+        dataset = known.read(found, discard, stage(progress, f"decoding {known.name}"))
+    except UserError as error:
+        problems = [str(error)]
+        if isinstance(error, BadImage):
+            files = sorted(_images_in(existing_sources(known, found)))
+            bad = undecodable(files, stage(progress, "decoding all images"))
+            # The first one may decode well and have the wrong size.
+            problems = list(dict.fromkeys([*problems, *map(str, bad)]))
+        return Verification(name=known.name, path=path, problems=tuple(problems))
+    num_test = 0 if dataset.is_test is None else int(dataset.is_test.sum())
+    here = (len(dataset.labels) - num_test, num_test)
+    notes: tuple[str, ...] = ()
+    if known.num_samples not in (None, here):
+        notes = (
+            f"{here[0]:,} + {here[1]:,} images to train and to test on; the official set has"
+            f" {known.num_samples[0]:,} + {known.num_samples[1]:,}",
+        )
     return Verification(
-        name=name,
+        name=known.name,
         path=path,
         class_names=dataset.class_names,
         counts=count(dataset),
-        problems=tuple(problems),
-        notes=tuple(notes),
+        notes=notes,
     )
-
-
-def _verify_read(known: KnownSet, found: Path, progress: Progress | None) -> Verification:
-    """Read the whole set and throw the pixels away."""
-    path = None if known.is_embedded else found
-    try:
-        dataset = known.read(found, discard, stage(progress, f"decoding {known.name}"))
-    except BadImage as error:
-        files = sorted(_images_in(existing_sources(known, found)))
-        bad = undecodable(files, stage(progress, "decoding all images"))
-        # The first one may decode well and have the wrong size.
-        problems = dict.fromkeys([str(error), *map(str, bad)])
-        return Verification(name=known.name, path=path, problems=tuple(problems))
-    except UserError as error:
-        return Verification(name=known.name, path=path, problems=(str(error),))
-    return _report(known.name, path, dataset, _about_size(known, dataset))
-
-
-def _about_size(known: KnownSet, dataset: Dataset) -> list[str]:
-    """Whether this is the whole official set."""
-    num_test = 0 if dataset.is_test is None else int(dataset.is_test.sum())
-    here = (len(dataset.labels) - num_test, num_test)
-    if known.num_samples in (None, here):
-        return []
-    official = f"{known.num_samples[0]:,} + {known.num_samples[1]:,}"
-    return [
-        f"{here[0]:,} + {here[1]:,} images to train and to test on; the official set has {official}"
-    ]
 
 
 def _sums(
@@ -188,50 +173,28 @@ def _compare(file: Path, md5: str, progress: Progress | None, *, unzip: bool = T
     """What is wrong with a file by its MD5 sum, that of the unzipped content for `.gz`."""
     if progress is not None:
         progress(f"checking {file.name}", 0, None)
+    opened = gzip.open if unzip and file.suffix == ".gz" else open
     try:
-        with file.open("rb") as raw:
-            if unzip and file.suffix == ".gz":
-                with gzip.GzipFile(fileobj=raw) as stream:
-                    got = _md5(stream)
-            else:
-                got = _md5(raw)
+        stream: IO[bytes] | gzip.GzipFile
+        with opened(file, "rb") as stream:
+            digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
     except (OSError, EOFError, zlib.error) as error:
         return f"{file}: cannot be read ({error})"
-    return None if got == md5 else f"{file}: not the official file (md5 {got}, expected {md5})"
-
-
-def _md5(stream: IO[bytes] | gzip.GzipFile) -> str:
-    return hashlib.file_digest(
-        stream,  # type: ignore[arg-type]  # a GzipFile has readinto
-        lambda: hashlib.md5(usedforsecurity=False),
-    ).hexdigest()
+    if (got := digest.hexdigest()) == md5:
+        return None
+    return f"{file}: not the official file (md5 {got}, expected {md5})"
 
 
 def _odd_images(files: Sequence[Path], progress: Progress | None) -> list[BadImage]:
     """Every file that is no usable image, or one of another size than the first that is."""
-    height, width = _first_size(files)
-    out = discard((len(files), height, width, 3))
-    decoding = stage(progress, "decoding all images")
-    return decode_all(files, out, fit="exact", on_bad="skip", progress=decoding)
-
-
-def _first_size(files: Sequence[Path]) -> tuple[int, int]:
-    """The height and width of the first usable image, anything if there is none."""
+    height, width = 1, 1
     for file in files:
         with contextlib.suppress(BadImage):
             height, width, _ = decode(file, channels=3).shape
-            return height, width
-    return 1, 1
-
-
-def _about_sizes(others: Sequence[BadImage]) -> list[str]:
-    """A note that images differ in size, and what loading them needs."""
-    if not others:
-        return []
-    return [
-        f"images differ in size, so that a size must be given to load them: {others[0].file}:"
-        f" {others[0].reason}"
-    ]
+            break
+    out = discard((len(files), height, width, 3))
+    decoding = stage(progress, "decoding all images")
+    return decode_all(files, out, fit="exact", on_bad="skip", progress=decoding)
 
 
 def _images_in(paths: Sequence[Path]) -> Iterator[Path]:
@@ -244,7 +207,7 @@ def _cache_problems(name: str) -> list[str]:
     """What is wrong with the decoded copies of that name, if there are any."""
     copies = sorted((cache_home() / "datasets").glob(f"{name}-{'[0-9a-f]' * 16}"))
     return [
-        f"{copy}: {problem}; remove it to have it made anew"
+        f"{copy}: {problem}; remove it to have it made again"
         for copy in copies
         for problem in verify_cache(copy)
     ]

@@ -1,8 +1,8 @@
 """Detectors: for each known class, do current samples still come from the reference distribution?"""
 
-from driftwise.detect.base import Detector, Setting, TwoSampleDetector
-from driftwise.detect.class_tests import Comparison, ComparisonOptions, Judge
-from driftwise.detect.detectors import C2ST, KS, MMD, Combined
+from driftwise.detect.base import Detector, Setting
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
+from driftwise.detect.detectors import C2ST, KS, MMD, Combined, TwoSampleDetector
 from driftwise.detect.encoders import (
     Encoder,
     Encodes,
@@ -22,6 +22,7 @@ from driftwise.detect.oracle import (
 from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import Sequential
+from driftwise.detect.two_sample import Comparison
 
 __all__ = [
     "C2ST",
@@ -29,6 +30,7 @@ __all__ = [
     "MMD",
     "Always",
     "AlwaysDetector",
+    "ClassTests",
     "Combined",
     "Comparison",
     "ComparisonOptions",
@@ -37,7 +39,6 @@ __all__ = [
     "Encodes",
     "FingerprintReference",
     "HeldOutReference",
-    "Judge",
     "LearnerEncoder",
     "Monitor",
     "Never",

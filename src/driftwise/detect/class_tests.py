@@ -6,33 +6,36 @@ Nothing here knows where samples come from or what encoded them.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from driftwise import rng
-from driftwise.detect.two_sample import Comparison, Merge, Panel, Sizes
+from driftwise.detect.two_sample import Comparison, Merge
 from driftwise.errors import RunFailure, UserError, unknown_name
-from driftwise.stats.alpha_spending import inverse_square
-from driftwise.stats.multiplicity import CORRECTIONS
+from driftwise.stats.multiplicity import CORRECTIONS, inverse_square
 from driftwise.stats.permutation import Evidence
 from driftwise.types import Encoding, Verdict
-
-__all__ = ["Comparison", "ComparisonOptions", "Judge"]
 
 MAX_SPLITS = 2_000_000
 """random ones of all classes of a check together: a minute, should every class drift"""
 
-CLEARLY = 1e-3
+_CLEARLY = 1e-3
 """so far below a threshold must held-out samples be able to get: only clear cases reach the least"""
 
-CALIBRATIONS = ("test", "asymptotic", "split")
-SPENDINGS = ("none", "inverse-square")
+_ENDLESS = 10**9
+
+Sizes = tuple[int, int]
+"""distinct reference samples and current samples of a class"""
+
+Panel = tuple[Comparison, ...]
+"""the tests of a check, whose p-values become one"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonOptions:
-    """What can be chosen about a two-sample detector."""
+    """Options of every two-sample detector."""
 
     level: float = 0.05
     """promised rate of false alarms of a check"""
@@ -54,19 +57,21 @@ class ComparisonOptions:
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
             raise UserError(f"the detector's level must lie between 0 and 1; got {self.level}")
-        if self.correction not in CORRECTIONS:
-            raise unknown_name("correction", self.correction, CORRECTIONS)
-        if self.spending not in SPENDINGS:
-            raise unknown_name("spending", self.spending, SPENDINGS)
-        if self.calibration not in CALIBRATIONS:
-            raise unknown_name("calibration", self.calibration, CALIBRATIONS)
+        known: dict[str, Sequence[str]] = {
+            "correction": tuple(CORRECTIONS),
+            "spending": ("none", "inverse-square"),
+            "calibration": ("test", "asymptotic", "split"),
+        }
+        for option, names in known.items():
+            if getattr(self, option) not in names:
+                raise unknown_name(option, getattr(self, option), names)
         if self.min_rows < self.fewest_samples:
             raise UserError(
                 f"the detector's min_rows must be at least {self.fewest_samples}; got {self.min_rows}"
             )
 
 
-class Judge:
+class ClassTests:
     """Compares each class's current encodings with its reference by one or several tests.
 
     The more classes share a level, the finer p-values must be: tests that draw random splits draw
@@ -83,187 +88,173 @@ class Judge:
         seed: int = 0,
         quick_splits: int | None = None,
     ) -> None:
-        """`merge` makes one p-value of several comparisons'; a single one needs none.
+        """Choose the tests.
 
-        `quick_splits`: random ones of all classes of a check together, beyond which tests on held-
-        out samples are preferred where they see enough; None: the most that are ever drawn.
+        Args:
+            comparisons: the tests of each class.
+            options: level, correction and calibration.
+            merge: makes one p-value of several comparisons'; a single one needs none.
+            seed: of the random splits.
+            quick_splits: random splits of all classes of a check together, beyond which tests on
+                held-out samples are preferred where they detect enough; None: `MAX_SPLITS`.
         """
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
-        self._panel = Panel(
-            comparisons=tuple(each.calibrated(options.calibration) for each in comparisons),
-            merge=merge,
-        )
+        self._panel = tuple(each.calibrated(options.calibration) for each in comparisons)
+        self._merge = merge
         self._options = options
         self._correct = CORRECTIONS[options.correction]
         self._seed = seed
-        self._quick_splits = quick_splits
+        self._quick_splits = MAX_SPLITS if quick_splits is None else quick_splits
 
     def verdicts(self, task: int, sides: Mapping[int, tuple[Encoding, Encoding]]) -> list[Verdict]:
         """One verdict per class, given distinct samples (reference, current) of each, in that order.
 
         A class that could not have been flagged, whatever its samples, is not testable.
         """
-        level = self._level(task)
+        level, bound = self._level(task), self._options.max_statistic
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
-        panel, obstacles = self._by_sizes(sizes, level)
-        testable = {label: pair for label, pair in sides.items() if label not in obstacles}
-        found = {each.name: self._compare(each, testable, task) for each in panel.comparisons}
+        panel, reasons = self._plan(sizes, level)
+        testable = {label: pair for label, pair in sides.items() if label not in reasons}
+        found = {each.name: self._compare(each, testable, task) for each in panel}
         evidence = {label: self._merged([of[label] for of in found.values()]) for label in testable}
         threshold = self._correct([each.p_value for each in evidence.values()], level)
-        obstacles |= self._unheard(panel, sizes, evidence, threshold)
-        return [
-            self._verdict(
-                task,
-                label,
-                sizes[label],
-                evidence[label] if label not in obstacles else None,
-                threshold,
-                obstacle=obstacles.get(label),
-                by_test={name: of[label].p_value for name, of in found.items() if label in of},
+        verdicts = []
+        for label, both in sizes.items():
+            reason = reasons.get(label)
+            # Not flagged, and it could not have been if one of several tests had detected nothing:
+            # the result of that test would decide.
+            if (
+                reason is None
+                and bound is None
+                and evidence[label].p_value > threshold
+                and self._smallest(panel, both, without_one=True) > threshold
+            ):
+                reason = self._reason(panel, both, threshold, len(evidence))
+            verdict = Verdict(
+                task=task,
+                label=label,
+                drifted=None,
+                num_reference=both[0],
+                num_current=both[1],
+                reason=reason,
             )
-            for label in sides
-        ]
+            if reason is None:
+                statistic, p_value = evidence[label]
+                verdict = replace(
+                    verdict,
+                    drifted=p_value <= threshold if bound is None else statistic > bound,
+                    score=statistic,
+                    p_value=p_value,
+                    threshold=threshold if bound is None else bound,
+                    p_values={name: of[label].p_value for name, of in found.items()}
+                    if self._merge
+                    else None,
+                )
+            verdicts.append(verdict)
+        return verdicts
 
     def obstacles(self, task: int, sizes: Mapping[int, Sizes]) -> dict[int, str]:
         """Classes that samples of such sizes cannot be tested by, whatever they show, and why."""
-        return self._by_sizes(sizes, self._level(task))[1]
+        return self._plan(sizes, self._level(task))[1]
 
-    def _by_sizes(self, sizes: Mapping[int, Sizes], level: float) -> tuple[Panel, dict[int, str]]:
-        """What is known before anything is compared: by which tests, and which classes are out."""
-        obstacles = self._shortages(sizes)
-        enough = {label: both for label, both in sizes.items() if label not in obstacles}
-        panel = self._fine_enough(enough, level)
-        return panel, obstacles | self._out_of_reach(panel, enough, level)
+    def _level(self, task: int) -> float:
+        """The level of the check at a task; the first check comes with the second task."""
+        if self._options.spending == "none":
+            return self._options.level
+        return inverse_square(self._options.level, max(1, task - 1))
+
+    def _plan(self, sizes: Mapping[int, Sizes], level: float) -> tuple[Panel, dict[int, str]]:
+        """From the sizes alone: the tests, and why some classes are not testable."""
+        least = self._options.min_rows
+        reasons = {
+            label: f"fewer than {least} distinct {'reference' if kept < least else 'current'} samples"
+            for label, (kept, now) in sizes.items()
+            if min(kept, now) < least
+        }
+        enough = {label: both for label, both in sizes.items() if label not in reasons}
+        if not enough or self._options.max_statistic is not None:
+            return self._panel, reasons
+        panel = self._fine_enough(set(enough.values()), len(enough), level)
+        out_of_reach = {}
+        for both in set(enough.values()):
+            smallest = self._smallest(panel, both)
+            # At best all others have drifted as clearly.
+            threshold = self._correct([smallest] * len(enough), level)
+            if smallest > threshold:
+                out_of_reach[both] = self._reason(panel, both, threshold, len(enough))
+        reasons |= {c: out_of_reach[both] for c, both in enough.items() if both in out_of_reach}
+        return panel, reasons
+
+    def _fine_enough(self, sizes: set[Sizes], classes: int, level: float) -> Panel:
+        """The tests, with p-values that go down to half of the strictest threshold."""
+        needed = self._correct([1.0] * classes, level) / 2
+        if (splits := self._splits_for(needed, self._quick_splits // classes)) is not None:
+            return self._refined(self._panel, splits)
+        held_out = tuple(each.on_held_out_samples() for each in self._panel)
+        reach = (self._smallest(held_out, both, without_one=True) for both in sizes)
+        if all(smallest < _CLEARLY * needed for smallest in reach):
+            return held_out
+        most = MAX_SPLITS // classes
+        splits = self._splits_for(needed, most)
+        return self._refined(self._panel, most if splits is None else splits)
+
+    def _splits_for(self, p_value: float, most: int) -> int | None:
+        """The random splits it takes to reach a p-value, even if one of several tests has no evidence.
+
+        None: more than `most`, and more than the tests draw anyway.
+        """
+        without_evidence = [] if self._merge is None else [1.0]
+        others = len(self._panel) - len(without_evidence)
+        most = max(most, *(each.test.splits for each in self._panel))
+        splits = bisect_left(
+            range(most + 1),
+            True,
+            key=lambda count: (
+                self._merged_p([*without_evidence, *[1 / (1 + count)] * others]) <= p_value
+            ),
+        )
+        return None if splits > most else splits
+
+    def _refined(self, panel: Panel, splits: int) -> Panel:
+        return tuple(each.refined(splits) for each in panel)
+
+    def _smallest(self, panel: Panel, sizes: Sizes, *, without_one: bool = False) -> float:
+        """The least p-value of samples of such sizes; or that where any one test has no evidence."""
+        smallest = [each.test.smallest_p_value(*sizes) for each in panel]
+        if self._merge is None or not without_one:
+            return self._merged_p(smallest)
+        places = range(len(smallest))
+        return max(self._merge([*smallest[:i], 1.0, *smallest[i + 1 :]]) for i in places)
+
+    def _reason(self, panel: Panel, sizes: Sizes, threshold: float, classes: int) -> str:
+        """Why samples of such sizes cannot get below the threshold."""
+        unlimited = self._refined(panel, _ENDLESS)
+        if self._smallest(unlimited, sizes, without_one=True) <= threshold:
+            return (
+                f"too few permutations to reach the level among {classes}: compare fewer classes, "
+                "or raise the detector's level or its permutations"
+            )
+        kept, now = sizes
+        return f"{kept} against {now} distinct samples cannot reach the level among {classes}"
 
     def _compare(
-        self,
-        comparison: Comparison,
-        sides: Mapping[int, tuple[Encoding, Encoding]],
-        task: int,
+        self, comparison: Comparison, sides: Mapping[int, tuple[Encoding, Encoding]], task: int
     ) -> dict[int, Evidence]:
         """The evidence on each class."""
-        if not sides:
-            return {}
         measure = comparison.measure
         pairs = [(measure(kept), measure(now)) for kept, now in sides.values()]
         if not all(side.isfinite().all() for pair in pairs for side in pair):
             raise RunFailure("scores are not finite: the encoder has diverged; lower its rate")
         # A generator of the check's own: how many draws earlier checks took makes no difference.
         draw = rng.fork(self._seed, "permutations", comparison.name, task)
-        return dict(zip(sides, comparison.test(pairs, draw), strict=True))
+        return dict(zip(sides, comparison.test.run(pairs, draw), strict=True))
 
     def _merged(self, evidence: Sequence[Evidence]) -> Evidence:
-        if self._panel.merge is None:
+        if self._merge is None:
             return evidence[0]
-        p_value = self._panel.merged([each.p_value for each in evidence])
+        p_value = self._merge([each.p_value for each in evidence])
         return Evidence(-math.log10(max(p_value, 1e-300)), p_value)
 
-    def _level(self, task: int) -> float:
-        """What the check at a task may spend; the first check comes with the second task."""
-        if self._options.spending == "none":
-            return self._options.level
-        return inverse_square(self._options.level, max(1, task - 1))
-
-    def _fine_enough(self, sizes: Mapping[int, Sizes], level: float) -> Panel:
-        """The comparisons, with p-values that go down to half of the strictest threshold."""
-        if not sizes or self._options.max_statistic is not None:
-            return self._panel
-        rivals = len(sizes)
-        needed = self._correct([1.0] * rivals, level) / 2
-        quick = MAX_SPLITS if self._quick_splits is None else self._quick_splits
-        if (panel := self._panel.reaching(needed, max_splits=quick // rivals)) is not None:
-            return panel
-        held_out = self._panel.on_held_out_samples()
-        if all(held_out.smallest_without_one(both) < CLEARLY * needed for both in sizes.values()):
-            return held_out
-        most = MAX_SPLITS // rivals
-        return self._panel.reaching(needed, max_splits=most) or self._panel.refined(most)
-
-    def _shortages(self, sizes: Mapping[int, Sizes]) -> dict[int, str]:
-        """Classes with too few samples, and why they cannot be tested."""
-        least = self._options.min_rows
-        return {
-            label: f"fewer than {least} distinct {'reference' if kept < least else 'current'} samples"
-            for label, (kept, now) in sizes.items()
-            if min(kept, now) < least
-        }
-
-    def _out_of_reach(
-        self, panel: Panel, sizes: Mapping[int, Sizes], level: float
-    ) -> dict[int, str]:
-        """Of classes with enough samples, those no p-value of which can be flagged, and why."""
-        if self._options.max_statistic is not None:
-            return {}
-        obstacles = {}
-        for both in set(sizes.values()):
-            smallest = panel.smallest(both)
-            # At best all others have drifted as clearly.
-            threshold = self._correct([smallest] * len(sizes), level)
-            if smallest > threshold:
-                obstacles[both] = _obstacle(panel, both, threshold, len(sizes))
-        return {label: obstacles[both] for label, both in sizes.items() if both in obstacles}
-
-    def _unheard(
-        self,
-        panel: Panel,
-        sizes: Mapping[int, Sizes],
-        evidence: Mapping[int, Evidence],
-        threshold: float,
-    ) -> dict[int, str]:
-        """Of classes not flagged, those that could not be tested, and why.
-
-        The p-value could not have got below the threshold, or not if one of several tests had seen
-        nothing: that one's silence would be all there is to hear.
-        """
-        if self._options.max_statistic is not None:
-            return {}
-        return {
-            label: _obstacle(panel, sizes[label], threshold, len(evidence))
-            for label, each in evidence.items()
-            if each.p_value > threshold < panel.smallest_without_one(sizes[label])
-        }
-
-    def _verdict(
-        self,
-        task: int,
-        label: int,
-        sizes: tuple[int, int],
-        evidence: Evidence | None,
-        threshold: float,
-        *,
-        obstacle: str | None,
-        by_test: Mapping[str, float],
-    ) -> Verdict:
-        num_reference, num_current = sizes
-        if evidence is None:
-            return Verdict(
-                task=task,
-                label=label,
-                drifted=None,
-                num_reference=num_reference,
-                num_current=num_current,
-                reason=obstacle,
-            )
-        bound = self._options.max_statistic
-        return Verdict(
-            task=task,
-            label=label,
-            drifted=evidence.p_value <= threshold if bound is None else evidence.statistic > bound,
-            score=evidence.statistic,
-            p_value=evidence.p_value,
-            threshold=threshold if bound is None else bound,
-            num_reference=num_reference,
-            num_current=num_current,
-            p_values=by_test if self._panel.merge else None,
-        )
-
-
-def _obstacle(panel: Panel, sizes: Sizes, threshold: float, rivals: int) -> str:
-    if panel.lacks_splits(sizes, threshold):
-        return (
-            f"too few permutations to reach the level among {rivals}: compare fewer classes, or "
-            "raise the detector's level or its permutations"
-        )
-    kept, now = sizes
-    return f"{kept} against {now} distinct samples cannot reach the level among {rivals}"
+    def _merged_p(self, p_values: Sequence[float]) -> float:
+        return p_values[0] if self._merge is None else self._merge(p_values)

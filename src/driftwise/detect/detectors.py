@@ -1,68 +1,36 @@
-"""Detectors by two-sample tests: which measure, which test, which options."""
+"""Detectors by two-sample tests: reference and current samples of each class, encoded and tested."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, Literal, Protocol
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.detect.base import Setting, TwoSampleDetector
-from driftwise.detect.class_tests import ComparisonOptions, Judge
-from driftwise.detect.two_sample import Calibrated, Comparison, Merge
+from driftwise.detect.base import KnownLabels, Reference, Setting
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
+from driftwise.detect.encoders import Encodes, LearnerEncoder
+from driftwise.detect.reference import FingerprintReference
+from driftwise.detect.two_sample import (
+    Comparison,
+    Merge,
+    all_three,
+    by_c2st,
+    by_mmd,
+    ks_on,
+    merging,
+)
 from driftwise.errors import UserError
-from driftwise.stats.c2st import c2st
-from driftwise.stats.calibration import (
-    c2st_by_splits,
-    ks_by_splits,
-    mmd_by_splits,
-    smallest_split_p_value,
-)
-from driftwise.stats.combine import COMBINATIONS
-from driftwise.stats.held_out import (
-    Learn,
-    by_held_out_samples,
-    separating,
-    smallest_held_out_p_value,
-    witness,
-)
-from driftwise.stats.ks import (
-    asymptotic_kolmogorov_smirnov,
-    kolmogorov_smirnov,
-    smallest_asymptotic_p_value,
-    smallest_p_value,
-)
-from driftwise.stats.mmd import mmd
-from driftwise.stats.permutation import Evidence, Pair, smallest_permutation_p_value
-from driftwise.stats.scores import SCORES
-from driftwise.types import Encoding
+from driftwise.stats.class_mix import in_that_mix, shares_in_stream
+from driftwise.stats.fraction import estimate_shares
+from driftwise.stats.harm import estimate_harm_by_class
+from driftwise.types import Encoding, Samples, Verdict
 
-KS_SPLITS = 1999
-"""of the reference against itself at least, where p-values are measured by them: they are cheap"""
-
-
-class PermutationTest(Protocol):
-    """A test measured against splits of both samples together."""
-
-    def __call__(
-        self, pairs: Sequence[Pair], *, permutations: int, generator: torch.Generator
-    ) -> list[Evidence]:
-        """One piece of evidence per pair."""
-        ...
-
-
-class SplitTest(Protocol):
-    """A test measured against splits of the reference."""
-
-    def __call__(
-        self, pairs: Sequence[Pair], *, splits: int, generator: torch.Generator
-    ) -> list[Evidence]:
-        """One piece of evidence per pair."""
-        ...
+WHOLE = -1
+"""the one group of samples whose classes are unknown: a changed class mix counts as its drift"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +48,7 @@ class KS(ComparisonOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PermutationOptions(ComparisonOptions):
-    """What can be chosen about a detector that permutes."""
+    """Options of detectors that permute."""
 
     permutations: int = 1000
     """random splits at least; many classes, or a small level, get as many as they need"""
@@ -104,7 +72,7 @@ class MMD(PermutationOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class C2ST(PermutationOptions):
-    """A linear classifier tries to tell current features from reference features."""
+    """A linear classifier separates current features from reference features, if it can."""
 
     def bind(self, setting: Setting) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
@@ -125,133 +93,237 @@ class Combined(PermutationOptions):
         return _detector(setting, tests, self, merging(self.method))
 
 
-def all_three(permutations: int, *, grows: bool = False) -> list[Comparison]:
-    """The tests that the combination merges."""
-    return [ks_on("entropy", grows=grows), by_mmd(permutations), by_c2st(permutations)]
-
-
-def merging(method: str) -> Merge:
-    """A way of combining p-values, for those of one class."""
-    combine = COMBINATIONS[method]
-
-    def merge(p_values: Sequence[float]) -> float:
-        return float(combine(np.asarray(p_values, dtype=np.float64)))
-
-    return merge
-
-
 def _detector(
     setting: Setting,
     comparisons: Sequence[Comparison],
     options: ComparisonOptions,
     merge: Merge | None = None,
 ) -> TwoSampleDetector:
-    judge = Judge(
+    tests = ClassTests(
         comparisons, options, merge=merge, seed=setting.seed, quick_splits=setting.quick_splits
     )
     return TwoSampleDetector(
         setting.encoder(),
-        judge,
+        tests,
         labels=setting.labels,
         learner=setting.learner,
         usual=setting.usual,
     )
 
 
-def ks_on(score: str, *, grows: bool = False) -> Comparison:
-    """Kolmogorov-Smirnov on a score of the logits; of one that `grows`, one alone shows nothing."""
-    function = SCORES[score]
+class TwoSampleDetector:
+    """Compares each class's current samples with its reference samples."""
 
-    def measure(encoding: Encoding) -> Tensor:
-        if encoding.logits.shape[1] < 2 and score != "energy" and not grows:
+    watches = True
+
+    def __init__(
+        self,
+        encoder: Encodes,
+        tests: ClassTests,
+        *,
+        labels: KnownLabels = "given",
+        learner: Callable[[Tensor], Encoding] | None = None,
+        usual: Callable[[int], float] | None = None,
+    ) -> None:
+        """What is compared.
+
+        Args:
+            encoder: makes the logits and features.
+            tests: what tests them, class by class.
+            labels: what is known of monitored samples.
+            learner: predicts classes of samples; a `LearnerEncoder` does so anyway.
+            usual: see `Setting`; has no effect where labels are given.
+        """
+        self._encoder = encoder
+        self._tests = tests
+        self._labels = labels
+        self._learner = learner
+        self._usual = usual if labels == "predicted" else None
+
+    def check(
+        self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
+    ) -> list[Verdict]:
+        """One verdict per class; a class with too few distinct samples is not testable."""
+        all_kept, all_now = self._sides(classes, monitored.distinct(), reference)
+        groups = (WHOLE,) if self._labels == "unknown" else classes
+        compared, shares = all_kept, None
+        if self._usual is not None:
+            shares = shares_in_stream(all_kept.labels, all_kept.groups, all_now.groups, self._usual)
+            compared = all_kept[in_that_mix(all_kept.labels, all_kept.groups, shares)]
+        kept = {group: compared[compared.groups == group] for group in groups}
+        now = {group: all_now[all_now.groups == group] for group in groups}
+        verdicts = self._tests.verdicts(
+            task, {group: (kept[group].encoding, now[group].encoding) for group in groups}
+        )
+        verdicts = _with_shares(verdicts, kept, now)
+        if self._labels == "unknown":  # a verdict on the whole stream holds for every class
+            verdicts = [replace(verdicts[0], label=label) for label in classes]
+        return self._with_harm(verdicts, all_kept, all_now, shares)
+
+    def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
+        """Of classes with so many reference and current samples, the untestable ones, and why."""
+        if self._labels != "unknown" or not sizes:
+            return self._tests.obstacles(task, sizes)
+        kept, now = (sum(side) for side in zip(*sizes.values(), strict=True))
+        found = self._tests.obstacles(task, {0: (kept, now)})
+        return dict.fromkeys(sizes, found[0]) if found else {}
+
+    def _sides(
+        self, classes: Sequence[int], current: Samples, reference: Reference
+    ) -> tuple[_Side, _Side]:
+        """Reference and current samples of all classes, from one pass over both."""
+        if not isinstance(reference, FingerprintReference):
+            kept = [samples for c in classes if len(samples := reference.samples_of(c).distinct())]
+            both = self._encoded([*kept, current], classes)
+            num_kept = sum(map(len, kept))
+            return both[:num_kept], both[num_kept:]
+        if self._labels == "predicted":
             raise UserError(
-                f"the encoder has one output, whose {score} is always the same; use the detector "
-                'mmd or c2st, or options={"detector": {"score": "energy"}}'
+                "a fingerprint holds no images, so that their labels cannot be predicted; use"
+                ' reference="held-out"'
             )
-        return function(encoding.logits)
+        if self._labels == "unknown":
+            prints = reference.like_the_stream(classes)
+        else:
+            prints = {c: print_ for c in classes if len(print_ := reference.encoding_of(c))}
+        now = self._encoded([current], classes)
+        if not prints:
+            return self._encoded([], classes), now
+        labels = torch.cat([torch.full((len(each),), c) for c, each in prints.items()])
+        side = _Side(
+            encoding=Encoding.concat(list(prints.values())),
+            labels=labels,
+            ids=torch.full_like(labels, -1),
+            groups=group_of_samples(labels, None, classes, self._labels),
+        )
+        # As coarse as what is kept: or an image would differ from itself by the rounding.
+        return side, replace(now, encoding=reference.rounded(now.encoding))
 
-    return by_ks(f"ks-{score}", measure)
+    def _encoded(self, parts: Sequence[Samples], classes: Sequence[int]) -> _Side:
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            nothing = torch.empty(0, 1)
+            encoding = Encoding(logits=nothing, features=nothing)
+            none = torch.empty(0, dtype=torch.int64)
+            return _Side(encoding=encoding, labels=none, ids=none, groups=none)
+        samples = Samples.concat(parts)
+        encoding = self._encoder.encode(samples.images)
+        logits = None
+        if isinstance(self._encoder, LearnerEncoder):
+            logits = encoding.logits
+        elif self._learner is not None:
+            logits = self._learner(samples.images).logits
+        return _Side(
+            encoding=encoding,
+            labels=samples.labels,
+            ids=samples.ids,
+            groups=group_of_samples(samples.labels, logits, classes, self._labels),
+            learner_logits=logits,
+        )
+
+    def _with_harm(
+        self,
+        verdicts: list[Verdict],
+        kept: _Side,
+        now: _Side,
+        shares: Mapping[int, float] | None,
+    ) -> list[Verdict]:
+        """What the changes cost the learner, if it predicted both sides.
+
+        Where no labels are given, classes come in the `shares` that predictions indicate; None: as
+        often as in the reference. A class without reference samples comes as often as others do.
+        """
+        if kept.learner_logits is None or now.learner_logits is None or not len(kept.labels):
+            return verdicts
+        mix: dict[int, float]
+        if self._labels == "given":
+            labels, mix = now.labels, dict(Counter(now.labels.tolist()))
+        else:
+            counts = Counter(kept.labels.tolist())
+            if shares is not None:
+                counts = Counter({c: share * len(now.labels) for c, share in shares.items()})
+            usual = counts.total() / len(counts)
+            labels, mix = None, {each.label: counts.get(each.label, usual) for each in verdicts}
+        harms = estimate_harm_by_class(
+            kept.learner_logits, now.learner_logits, kept.labels, labels, mix=mix
+        )
+        return [
+            verdict
+            if (harm := harms.get(verdict.label)) is None
+            else replace(
+                verdict,
+                harm=harm.with_labels,
+                harm_error=harm.error,
+                harm_unlabelled=harm.without_labels,
+            )
+            for verdict in verdicts
+        ]
 
 
-def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
-    """Kolmogorov-Smirnov on any score, (samples,)."""
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    """Encoded samples of all classes."""
 
-    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        del generator
-        return kolmogorov_smirnov(pairs)
+    encoding: Encoding
+    labels: Tensor
+    """(samples,); -1: not known"""
+    ids: Tensor
+    """(samples,); -1: not known"""
+    groups: Tensor
+    """(samples,): with which other samples they are compared"""
+    learner_logits: Tensor | None = None
 
-    return Comparison(
-        name=name,
-        measure=measure,
-        test=test,
-        smallest_p_value=smallest_p_value,
-        asymptotic=Calibrated(
-            test=lambda pairs, _: asymptotic_kolmogorov_smirnov(pairs),
-            smallest_p_value=smallest_asymptotic_p_value,
-        ),
-        by_splits=_by_splits(ks_by_splits, KS_SPLITS),
-    )
-
-
-def by_mmd(permutations: int) -> Comparison:
-    """Maximum mean discrepancy of features, by at least so many permutations."""
-    return _on_features("mmd", mmd, mmd_by_splits, permutations, witness)
+    def __getitem__(self, index: Tensor | slice) -> _Side:
+        parts: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            parts[each.name] = None if value is None else value[index]
+        return _Side(**parts)
 
 
-def by_c2st(permutations: int) -> Comparison:
-    """A classifier two-sample test on features, by at least so many permutations."""
-    return _on_features("c2st", c2st, c2st_by_splits, permutations, separating)
+def group_of_samples(
+    labels: Tensor, logits: Tensor | None, classes: Sequence[int], known: KnownLabels
+) -> Tensor:
+    """The group of each sample, (samples,), by its label or by the learner's logits.
+
+    Samples of a class that the learner takes for others are in the others' groups. As that happens
+    to reference and current samples alike, it is no drift, if both are new to the learner. A class
+    that has no output yet is never predicted.
+    """
+    if known == "given":
+        return labels
+    if known == "unknown":
+        return torch.full_like(labels, WHOLE)
+    if logits is None:
+        raise ValueError("samples cannot be grouped by predictions that were not made")
+    columns = torch.tensor([label for label in classes if label < logits.shape[1]])
+    if not len(columns):
+        raise UserError(
+            f"the learner has {logits.shape[1]} outputs, none of them for the classes "
+            f"{', '.join(map(str, classes))}, so that they cannot be predicted; give labels"
+        )
+    return columns[logits[:, columns].argmax(dim=1)]
 
 
-def _on_features(
-    name: str, test: PermutationTest, split_test: SplitTest, permutations: int, learn: Learn
-) -> Comparison:
-    permuted = _by_permutations(test, permutations)
-    return Comparison(
-        name=name,
-        measure=lambda encoding: encoding.features,
-        test=permuted.test,
-        smallest_p_value=permuted.smallest_p_value,
-        splits=permuted.splits,
-        finer=permuted.finer,
-        by_splits=_by_splits(split_test, permutations),
-        held_out=_on_held_out_samples(learn),
-    )
-
-
-def _on_held_out_samples(learn: Learn) -> Calibrated:
-    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        return by_held_out_samples(pairs, learn=learn, generator=generator)
-
-    return Calibrated(test=test, smallest_p_value=smallest_held_out_p_value)
-
-
-def _by_permutations(permutation_test: PermutationTest, permutations: int) -> Calibrated:
-    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        return permutation_test(pairs, permutations=permutations, generator=generator)
-
-    def smallest(num_reference: int, num_current: int) -> float:
-        return smallest_permutation_p_value(permutations, num_reference, num_current)
-
-    return Calibrated(
-        test=test,
-        smallest_p_value=smallest,
-        splits=permutations,
-        finer=partial(_by_permutations, permutation_test),
-    )
-
-
-def _by_splits(split_test: SplitTest, splits: int) -> Calibrated:
-    def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-        return split_test(pairs, splits=splits, generator=generator)
-
-    def smallest(num_reference: int, num_current: int) -> float:
-        del num_current
-        return smallest_split_p_value(num_reference, splits)
-
-    return Calibrated(
-        test=test,
-        smallest_p_value=smallest,
-        splits=splits,
-        finer=partial(_by_splits, split_test),
-    )
+def _with_shares(
+    verdicts: list[Verdict], kept: Mapping[int, _Side], now: Mapping[int, _Side]
+) -> list[Verdict]:
+    """The drifted fraction and samples of every drifted group; needs two samples at least."""
+    drifted = [
+        verdict.label
+        for verdict in verdicts
+        if verdict.drifted and min(verdict.num_reference, verdict.num_current) > 1
+    ]
+    pairs = [(kept[group].encoding.features, now[group].encoding.features) for group in drifted]
+    shares = dict(zip(drifted, estimate_shares(pairs), strict=True))
+    return [
+        verdict
+        if (found := shares.get(verdict.label)) is None
+        else replace(
+            verdict,
+            share=found.share,
+            share_error=found.error,
+            moved_rows=tuple(now[verdict.label].ids[found.evidence > 0.5].tolist()),
+        )
+        for verdict in verdicts
+    ]

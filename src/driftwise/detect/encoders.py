@@ -1,4 +1,4 @@
-"""What turns images into the logits and features that a test compares."""
+"""Encoders: images to the logits and features that a test compares."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.models.cnn import SmallCNN
-from driftwise.models.encode import encode_all
-from driftwise.models.head import find_head, has_features
+from driftwise.models.head import encode_all, find_head, has_features
 from driftwise.models.imagenet_resnet import digest_of
 from driftwise.models.inputs import to_input
 from driftwise.models.mlp import MLP
@@ -27,7 +26,7 @@ class Surroundings:
     """What an encoder is given to work with."""
 
     learner: Callable[[Tensor], Encoding]
-    """the learner's own network, asked without changing it"""
+    """the learner's own network, which encoding does not change"""
     image_shape: tuple[int, ...]
     """(height, width, channels)"""
     seed: int
@@ -64,9 +63,9 @@ class LearnerEncoder:
 
 
 class OwnEncoder:
-    """Anybody's network or function: floats (samples, channels, height, width) in, (samples, d) out.
+    """A user's network or function: floats (samples, channels, height, width) in, (samples, d) out.
 
-    Features are what a network's head reads, or else what comes out.
+    Features are the inputs of a network's head, or else the outputs.
     """
 
     fixed: ClassVar[bool] = True
@@ -110,7 +109,7 @@ class OwnEncoder:
 
 
 class Scaled:
-    """An encoder of vectors behind their features' mean and spread, which are of any scale."""
+    """An encoder of vectors, whose features are of any scale, after standardisation."""
 
     fixed: ClassVar[bool] = True
 
@@ -123,7 +122,7 @@ class Scaled:
 
     @classmethod
     def by(cls, encoder: Encoder, vectors: Tensor) -> Scaled:
-        """Scaled by what some vectors, (samples, features), show."""
+        """Scaled by the mean and spread of some vectors, (samples, features)."""
         std, mean = torch.std_mean(vectors.double(), dim=0, correction=0)
         # A feature that is always the same has no spread, on whatever scale it is.
         std[std <= 1e-6 * mean.abs()] = 1.0

@@ -1,4 +1,4 @@
-"""Encodings kept by content: an image that comes back is not encoded again."""
+"""Encodings kept by content: an image that comes again is not encoded again."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from driftwise.errors import UserError
 from driftwise.types import Encoding
 
 PORTION = 32
-"""Samples that the encoder is asked about at a time, never more and never fewer."""
+"""samples that the encoder is given at a time, never more and never fewer"""
 
 KEY_BYTES = 16
 BOOKKEEPING = 200
-"""bytes that Python needs for a key: the object, its place in the index and in the order"""
+"""bytes that Python needs for an entry: two objects and their place in the dict"""
 
 
 class Cached:
-    """A fixed encoder that is asked about each image once, as long as there is room.
+    """A fixed encoder that encodes each image once, as long as there is room.
 
-    How many samples a network is given at once shows in the last digits of what it says of each: the
-    fastest way to multiply depends on it. Were only the samples that are missing passed on, an
-    encoding would depend on what the cache held, and a resumed run could differ from one that was
-    never stopped. So the encoder is always asked about `PORTION` samples, filled up with blank ones.
+    How many samples a network is given at once shows in the last digits of each output: the fastest
+    way to multiply depends on it. If only the missing samples were passed on, an encoding would
+    depend on what the cache held, and a resumed run could differ from one that was never stopped.
+    So the encoder is always given `PORTION` samples, filled up with blank ones.
     """
 
     fixed: ClassVar[bool] = True
@@ -36,7 +36,7 @@ class Cached:
         """At most `max_bytes` are kept; then the oldest encodings make room."""
         if not encoder.fixed:
             raise UserError(
-                f"the encoder {encoder.name} learns, so that what it said of an image expires;"
+                f"the encoder {encoder.name} learns, so that its encoding of an image expires;"
                 " expected one that is fixed"
             )
         if max_bytes < 1:
@@ -44,26 +44,23 @@ class Cached:
         self.name = encoder.name
         self.networks: Sequence[nn.Module] = encoder.networks
         self._encoder = encoder
-        self._kept = _Kept(max_bytes)
+        self._max_bytes = max_bytes
+        self._kept: dict[bytes, bytes] = {}
+        self._like = Encoding(logits=torch.empty(0, 0), features=torch.empty(0, 0))
 
     def encode(self, images: Tensor) -> Encoding:
         """(samples, height, width, channels) -> logits and features, in the order of the samples."""
         if not len(images):
             return self._encoder.encode(images)
         keys = keys_of(images)
-        first_sample: dict[bytes, int] = {}
-        for sample, key in enumerate(keys):
-            first_sample.setdefault(key, sample)
-        known = [key for key in first_sample if key in self._kept]
-        missing = [key for key in first_sample if key not in self._kept]
-        parts = [self._kept.get(known)] if known else []
+        first = {key: place for place, key in reversed(list(enumerate(keys)))}
+        found = {key: self._kept[key] for key in first if key in self._kept}
+        missing = [key for key in dict.fromkeys(keys) if key not in found]
         if missing:
-            samples = torch.tensor([first_sample[key] for key in missing])
+            samples = torch.tensor([first[key] for key in missing])
             fresh = self._encode(images.index_select(0, samples))
-            self._kept.put(missing, fresh)  # after `get`: it may push out what is known
-            parts.append(fresh)
-        place = {key: number for number, key in enumerate([*known, *missing])}
-        return Encoding.concat(parts)[torch.tensor([place[key] for key in keys])]
+            found |= self._put(missing, fresh)
+        return self._unpacked([found[key] for key in keys])
 
     def _encode(self, images: Tensor) -> Encoding:
         """In portions of one size, so that each sample's encoding depends on that sample alone."""
@@ -73,97 +70,60 @@ class Cached:
             parts.append(self._encoder.encode(torch.cat([part, blank]))[: len(part)])
         return Encoding.concat(parts)
 
+    def _put(self, keys: Sequence[bytes], encoding: Encoding) -> dict[bytes, bytes]:
+        """Keep these, of which none is kept yet; the oldest make room. Returns them by key."""
+        self._like = encoding[:0]
+        columns = [
+            each.contiguous().view(torch.uint8) for each in (encoding.logits, encoding.features)
+        ]
+        packed = {
+            key: sample.tobytes()
+            for key, sample in zip(keys, torch.cat(columns, dim=1).numpy(), strict=True)
+        }
+        self._kept |= packed
+        sample_bytes = BOOKKEEPING + len(packed[keys[0]])
+        excess = len(self._kept) - max(1, self._max_bytes // sample_bytes)
+        for key in list(self._kept)[: max(0, excess)]:
+            del self._kept[key]
+        return packed
+
+    def _unpacked(self, samples: Sequence[bytes]) -> Encoding:
+        both = torch.frombuffer(bytearray(b"".join(samples)), dtype=torch.uint8)
+        both = both.view(len(samples), -1)
+        logits, features = self._like.logits, self._like.features
+        end = logits.shape[1] * logits.element_size()
+        return Encoding(
+            logits=both[:, :end].contiguous().view(logits.dtype),
+            features=both[:, end:].contiguous().view(features.dtype),
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes. Verdicts do not depend on it, but the FLOPs still to come do."""
-        return {"encoder": self.name, **self._kept.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off; what another encoder made is refused."""
-        if state["encoder"] != self.name:
-            raise UserError(
-                f"the cache was filled by the encoder {state['encoder']}; this one is {self.name}"
-            )
-        self._kept.load_state_dict(state)
-
-
-def keys_of(images: Tensor) -> list[bytes]:
-    """A name for each sample's content: equal for equal samples of equal shape and type, and only then.
-
-    A cryptographic digest: no two images that anybody has made share one.
-    """
-    kind = f"{images.dtype} {tuple(images.shape[1:])}".encode()
-    samples = images.contiguous().reshape(len(images), -1).view(torch.uint8).numpy()
-    return [hashlib.blake2b(sample, digest_size=KEY_BYTES, key=kind).digest() for sample in samples]
-
-
-class _Kept:
-    """Encodings by key in a ring of slots: when all are taken, the oldest is the next to go."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._slot_of: dict[bytes, int] = {}
-        self._keys: list[bytes] = []  # by slot
-        self._next = 0  # the slot to be filled, once all are taken that of the oldest
-        self._encoding: Encoding | None = (
-            None  # by slot; made when the first samples tell its shape
-        )
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._slot_of
-
-    def get(self, keys: Sequence[bytes]) -> Encoding:
-        """A copy of what is kept of these."""
-        assert self._encoding is not None, "what is known has been put"
-        return self._encoding[torch.tensor([self._slot_of[key] for key in keys])]
-
-    def put(self, keys: Sequence[bytes], encoding: Encoding) -> None:
-        """Keep these, of which none is kept yet; of too many the last ones."""
-        if self._encoding is None:
-            self._encoding = self._room_for(encoding)
-        capacity = len(self._encoding)
-        keys, encoding = keys[-capacity:], encoding[-capacity:]
-        slots = [(self._next + number) % capacity for number in range(len(keys))]
-        for slot, key in zip(slots, keys, strict=True):
-            if slot < len(self._keys):
-                del self._slot_of[self._keys[slot]]
-                self._keys[slot] = key
-            else:
-                self._keys.append(key)
-            self._slot_of[key] = slot
-        self._encoding.logits[slots] = encoding.logits
-        self._encoding.features[slots] = encoding.features
-        self._next = (slots[-1] + 1) % capacity
-
-    def _room_for(self, like: Encoding) -> Encoding:
-        """Room for as many such samples as may be kept; the system lends it as it is filled."""
-        sample_bytes = BOOKKEEPING + sum(
-            tensor[0].numel() * tensor.element_size() for tensor in (like.logits, like.features)
-        )
-        capacity = max(1, self._max_bytes // sample_bytes)
-        return Encoding(
-            logits=like.logits.new_empty(capacity, *like.logits.shape[1:]),
-            features=like.features.new_empty(capacity, *like.features.shape[1:]),
-        )
-
-    def state_dict(self) -> dict[str, Any]:
-        """What is kept, the oldest first."""
-        count = len(self._keys)
-        oldest = self._next if self._encoding is not None and count == len(self._encoding) else 0
-        keys = self._keys[oldest:] + self._keys[:oldest]
-        kept = self.get(keys) if keys else None
+        keys = torch.tensor(list(b"".join(self._kept)), dtype=torch.uint8)
+        kept = self._unpacked(list(self._kept.values())) if self._kept else None
         return {
-            "keys": torch.tensor(list(b"".join(keys)), dtype=torch.uint8).reshape(count, KEY_BYTES),
+            "encoder": self.name,
+            "keys": keys.reshape(-1, KEY_BYTES),
             "logits": kept.logits if kept else None,
             "features": kept.features if kept else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep what was kept, or the youngest of it if there is less room."""
-        self.clear()
+        """Continue from `state_dict`, with the youngest if there is less room."""
+        if state["encoder"] != self.name:
+            raise UserError(
+                f"the cache was filled by the encoder {state['encoder']}; this one is {self.name}"
+            )
+        self._kept = {}
         keys = [bytes(key) for key in state["keys"].tolist()]
         if keys:
-            self.put(keys, Encoding(logits=state["logits"], features=state["features"]))
+            self._put(keys, Encoding(logits=state["logits"], features=state["features"]))
+
+
+def keys_of(images: Tensor) -> list[bytes]:
+    """A digest of each sample's content, equal only for equal samples of equal shape and type."""
+    if not len(images):
+        return []
+    kind = f"{images.dtype} {tuple(images.shape[1:])}".encode()
+    samples = images.contiguous().reshape(len(images), -1).view(torch.uint8).numpy()
+    return [hashlib.blake2b(sample, digest_size=KEY_BYTES, key=kind).digest() for sample in samples]

@@ -1,4 +1,4 @@
-"""Images as anybody has them, all at once or batch by batch, in blocks of one size."""
+"""Images and vectors from outside, all at once or batch by batch, in blocks of one size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Batch = tuple[Array, Array] | list[Array]
 (samples, features), and labels, whole numbers (samples,). Channels may also come first, as torch has
 them, where it is plain that they do."""
 Data = Dataset | Batch | Iterable[Batch]
-"""All of it at once, or as batches arrive; whoever wants a second look at an iterable keeps it."""
+"""All of it at once, or as batches arrive."""
 
 _BLOCK_ROWS, _BLOCK_PIXELS = 512, 1 << 18
 """encoded at once, whatever batches they came in: memory is bounded, and how the samples were cut into
@@ -52,10 +52,10 @@ class Incoming(NamedTuple):
 
 
 def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming:
-    """Any kind of data, block by block; what is wrong with them is told with the `side`."""
+    """Any kind of data, block by block; errors name the `side`."""
     if isinstance(data, Dataset) and class_names is None:
         class_names = data.class_names
-    blocks = _told_of(side, _blocks_of(_batches_of(data)))
+    blocks = _naming_side(side, _blocks_of(_batches_of(data)))
     first = next(blocks, None)
     if first is None:
         hint = ": an iterator gives its images only once" if isinstance(data, Iterator) else ""
@@ -64,15 +64,11 @@ def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming
     return Incoming(_naming(class_names), image_shape, first, itertools.chain([first], blocks))
 
 
-def _told_of(side: str, blocks: Iterable[Block]) -> Iterator[Block]:
+def _naming_side(side: str, blocks: Iterable[Block]) -> Iterator[Block]:
     try:
         yield from blocks
     except UserError as error:
         raise UserError(f"{side}: {error}") from error
-
-
-_NO_BATCHES = (np.ndarray, Tensor, str, bytes, bytearray, memoryview, Mapping)
-"""what can be iterated over, and gives no pairs"""
 
 
 def _batches_of(data: Data) -> Iterator[Batch]:
@@ -80,7 +76,9 @@ def _batches_of(data: Data) -> Iterator[Batch]:
         yield data.images, data.labels
     elif _is_batch(data):
         yield data
-    elif isinstance(data, Iterable) and not isinstance(data, _NO_BATCHES):
+    elif isinstance(data, Iterable) and not isinstance(
+        data, np.ndarray | Tensor | str | bytes | bytearray | memoryview | Mapping
+    ):
         yield from data  # type: ignore[misc]
     else:
         raise UserError(
@@ -115,30 +113,28 @@ def _is_batch(data: object) -> TypeGuard[Batch]:
 def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
     """The same samples in blocks of one size, the last one shorter, however they came."""
     waiting: list[tuple[Tensor, Tensor]] = []
-    shape: tuple[int, ...] | None = None
-    start = 0
+    start = count = 0
     for images, labels in _pieces(batches):
-        if shape is None:
-            shape = tuple(images.shape[1:])
-        elif tuple(images.shape[1:]) != shape:
+        waiting.append((images, labels))
+        shape, other = (tuple(each.shape[1:]) for each in (waiting[0][0], images))
+        if other != shape:
             raise UserError(
                 f"images must all have one size; got {size_in_words(shape)}, then"
-                f" {size_in_words(tuple(images.shape[1:]))}"
+                f" {size_in_words(other)}"
             )
-        size = _block_samples(shape)
-        waiting.append((images, labels))
-        while sum(len(part) for _, part in waiting) >= size:
+        count += len(labels)
+        size = max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, math.prod(shape[:2]))))
+        if count >= size:
             pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
-            yield Block(start, pixels[:size], numbers[:size])
-            start += size
-            waiting = [(pixels[size:], numbers[size:])] if len(numbers) > size else []
-    if waiting:
+            end = count - count % size
+            for begin in range(0, end, size):
+                part = slice(begin, begin + size)
+                yield Block(start + begin, pixels[part], numbers[part])
+            start, count = start + end, count - end
+            waiting = [(pixels[end:], numbers[end:])]
+    if count:
         pixels, numbers = (torch.cat(parts) for parts in zip(*waiting, strict=True))
         yield Block(start, pixels, numbers)
-
-
-def _block_samples(shape: tuple[int, ...]) -> int:
-    return max(1, min(_BLOCK_ROWS, _BLOCK_PIXELS // max(1, math.prod(shape[:2]))))
 
 
 def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,4 +1,4 @@
-"""Watches the known classes of a stream: a detector, what it compares with, and the label book."""
+"""Monitors the known classes of a stream: a detector, its reference, and the labels they cost."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.detect.base import Detector, GoesOn
-from driftwise.detect.grouping import KnownLabels
+from driftwise.detect.base import Accumulates, Detector, KnownLabels
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.errors import UserError
 from driftwise.part_state import PartState
@@ -20,38 +19,31 @@ from driftwise.protocols import HasSamples, MonitoredTask
 from driftwise.types import Samples, Verdict
 
 
-def _checked(
-    answer: object, task: int, classes: Sequence[int], detector: Detector
-) -> list[Verdict]:
+def _valid(answer: object, task: int, classes: Sequence[int], detector: Detector) -> list[Verdict]:
     """A verdict on every class that was asked about, in plain numbers; UserError otherwise.
 
     A class without a verdict would pass for one that has not drifted.
     """
     name = f"{type(detector).__name__}.check"
     if not isinstance(answer, list | tuple) or not all(isinstance(v, Verdict) for v in answer):
-        came = f"a {type(answer).__name__}" if answer is not None else "None"
-        if isinstance(answer, list | tuple):
-            strange = next(each for each in answer if not isinstance(each, Verdict))
-            came += f" with a {type(strange).__name__}"
-        raise UserError(f"{name} must return a list of Verdict, one for each class; got {came}")
+        raise UserError(
+            f"{name} must return a list of Verdict, one for each class; got {answer!r:.200}"
+        )
     verdicts = [_plain(verdict, name) for verdict in answer]
     for verdict in verdicts:
         if not isinstance(verdict.drifted, bool | None):
             raise UserError(
-                f"{name}: drifted must be True, False, or None where nobody can say; got "
+                f"{name}: drifted must be True, False, or None where it is not testable; got "
                 f"{verdict.drifted!r} for class {verdict.label}"
             )
         if verdict.task != task:
             raise UserError(f"{name} was asked at task {task}; its verdict is of {verdict.task}")
     labels = [verdict.label for verdict in verdicts]
     if sorted(labels) != sorted(classes):
-        missing, strange = set(classes) - set(labels), set(labels) - set(classes)
-        wrong = [f"none for {sorted(missing)}"] if missing else []
-        wrong += [f"some for {sorted(strange, key=str)}, which nobody asked about"] * bool(strange)
         raise UserError(
             f"{name} must return one verdict for each class it is asked about, {list(classes)}; "
-            f"it gave {' and '.join(wrong) or 'several for one class'} (a class that cannot be "
-            "tested takes drifted=None and a reason)"
+            f"it gave verdicts for {labels} (a class that cannot be tested takes drifted=None and "
+            "a reason)"
         )
     return verdicts
 
@@ -68,7 +60,7 @@ def _plain(verdict: Verdict, name: str) -> Verdict:
                 f"{name}: {field.name} of class {verdict.label} is {value}; a verdict holds finite "
                 "numbers, or None where there is none"
             )
-    return replace(verdict, **changed) if changed else verdict
+    return replace(verdict, **changed)
 
 
 class Monitor:
@@ -87,12 +79,16 @@ class Monitor:
         min_harm: float | None = None,
         just_drifted: Callable[[int], Sequence[int]] | None = None,
     ) -> None:
-        """Unless true `labels` of monitored samples are paid for, the detector does not see them.
+        """What is monitored, and when a drifted class is spared.
 
-        Drift that is known to cost the learner fewer than `min_harm` points on the class is spared.
-
-        `just_drifted` (task -> classes) limits checks to the classes it names. The published
-        experiments did that: an oracle that leaves false alarms of other classes unknown.
+        Args:
+            detector: gives the verdicts.
+            reference: what current samples are compared with.
+            book: records the number of labels used.
+            labels: what is known of monitored samples; the detector sees labels if they are given.
+            min_harm: drift known to cost the learner fewer points on the class is spared.
+            just_drifted: task -> the only classes to check, as in the published experiments: an
+                oracle that leaves false alarms of other classes unknown. None: all.
         """
         self._detector = detector
         self._detector_state = PartState(detector, "detector")
@@ -111,11 +107,11 @@ class Monitor:
         if self._labels == "given" and self._detector.watches:
             self._book(len(monitored))
         answer = self._detector.check(task.number, classes, monitored, self._reference)
-        verdicts = _checked(answer, task.number, classes, self._detector)
+        verdicts = _valid(answer, task.number, classes, self._detector)
         return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
 
     def as_seen(self, task: MonitoredTask) -> Samples:
-        """The samples that are checked; labels that nobody has paid for are -1."""
+        """The samples that are checked; labels that were not paid for are -1."""
         monitored = task.monitored()
         if self._just_drifted is not None:
             monitored = monitored[
@@ -141,11 +137,11 @@ class Monitor:
         """These classes have just been learned, or learned anew, in their concept of the task.
 
         Held-out samples take labels of their own; a fingerprint is taken of the `learned` samples, whose
-        labels have been paid for.
+        labels are paid for.
         """
         if not self._detector.watches:
             return
-        if isinstance(self._detector, GoesOn):
+        if isinstance(self._detector, Accumulates):
             self._detector.renew(labels, learned)
         for label in labels:
             if isinstance(self._reference, HeldOutReference):
@@ -157,7 +153,7 @@ class Monitor:
 
     def onset(self, label: int) -> int | None:
         """The id of the sample with which a drifted class began to drift; None: unknown."""
-        return self._detector.onset(label) if isinstance(self._detector, GoesOn) else None
+        return self._detector.onset(label) if isinstance(self._detector, Accumulates) else None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes (a memory that serves as reference saves itself)."""
@@ -169,7 +165,7 @@ class Monitor:
         return kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue from `state_dict`."""
         kept = state
         if self._detector_state.is_there:
             kept = state["reference"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -14,17 +13,18 @@ from driftwise.errors import UserError
 from driftwise.types import Samples, Verdict
 
 
-class FixedDetector(ABC):
-    """Knows beforehand which classes it will flag."""
+class NeverDetector:
+    """Flags nothing."""
 
     watches = False
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
 
-    @abstractmethod
     def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
         """The classes to be flagged at a task."""
+        del task, classes
+        return ()
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
@@ -35,14 +35,23 @@ class FixedDetector(ABC):
         return [Verdict(task=task, label=label, drifted=label in flagged) for label in classes]
 
 
+class AlwaysDetector(NeverDetector):
+    """Flags every class at every task."""
+
+    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
+        """All of them."""
+        del task
+        return classes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
-    """Knows the schedule, and errs as often as it is set to, to see what a detector's errors cost."""
+    """Knows the schedule, and errs as often as it is set to: shows what a detector's errors cost."""
 
     tpr: float = 1.0
-    """share of drifted classes that are flagged when they drift"""
+    """fraction of drifted classes that are flagged when they drift"""
     fpr: float = 0.0
-    """share of other classes that are flagged nevertheless"""
+    """fraction of other classes that are flagged nevertheless"""
 
     def __post_init__(self) -> None:
         for name in ("tpr", "fpr"):
@@ -55,47 +64,23 @@ class Oracle:
         return OracleDetector(setting, self)
 
 
-PERFECT = Oracle()
-
-
-class OracleDetector(FixedDetector):
+class OracleDetector(NeverDetector):
     """What `Oracle` makes for a stream."""
 
-    def __init__(self, setting: Setting, options: Oracle = PERFECT) -> None:
+    def __init__(self, setting: Setting, options: Oracle) -> None:
         super().__init__(setting)
         self._options = options
 
     def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
         """The classes that drift at the task, but for errors drawn for each class and task."""
         drifting = self._setting.drifting(task)
-        rate = {
-            label: self._options.tpr if label in drifting else self._options.fpr
-            for label in classes
-        }
-        return [label for label in classes if self._draw(task, label) < rate[label]]
+        rates = [self._options.tpr if c in drifting else self._options.fpr for c in classes]
+        return [c for c, rate in zip(classes, rates, strict=True) if self._draw(task, c) < rate]
 
     def _draw(self, task: int, label: int) -> float:
         """One number per class and task: with higher rates the same classes stay flagged."""
         draw = rng.fork(self._setting.seed, "oracle", task, label)
         return float(torch.rand((), generator=draw))
-
-
-class AlwaysDetector(FixedDetector):
-    """Flags every class at every task."""
-
-    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
-        """All of them."""
-        del task
-        return classes
-
-
-class NeverDetector(FixedDetector):
-    """Flags nothing."""
-
-    def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
-        """None of them."""
-        del task, classes
-        return ()
 
 
 class Always:

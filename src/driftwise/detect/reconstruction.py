@@ -1,8 +1,8 @@
-"""Drift by reconstruction: what a small autoencoder has not learned to draw, it draws badly.
+"""Drift by reconstruction: a small autoencoder reconstructs samples of another concept badly.
 
 At a check an autoencoder learns half of each class's reference, and its errors on the other half
-are compared with those on the current samples. It has seen neither, so that errors differ only where
-samples do, whatever the learner may have trained on. The price is half of the reference.
+are compared with those on the current samples. It has learned neither, so that errors differ only where
+samples do, whatever the learner was trained on. The price is half of the reference.
 
 Training is in the seconds of a check but not in its FLOPs, which count a run's own networks.
 """
@@ -17,22 +17,22 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.detect.base import Reference, Setting
-from driftwise.detect.class_tests import ComparisonOptions, Judge
-from driftwise.detect.detectors import by_ks
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.reference import FingerprintReference
+from driftwise.detect.two_sample import by_ks
 from driftwise.errors import UserError
 from driftwise.models.inputs import to_input
 from driftwise.types import Encoding, Samples, Verdict
 
-_BATCH_ROWS = 32
+_BATCH_SIZE = 32
 _RATE = 5e-3
-_CHUNK_ROWS = 512
+_CHUNK_SIZE = 512
 """whose errors are computed at once"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction(ComparisonOptions):
-    """Kolmogorov-Smirnov on an autoencoder's errors; whatever the encoder, it is not asked."""
+    """Kolmogorov-Smirnov on an autoencoder's errors; the encoder is not used."""
 
     steps: int = 200
     """of training the autoencoder, at every check"""
@@ -59,7 +59,7 @@ class Reconstruction(ComparisonOptions):
 
 
 class ReconstructionDetector:
-    """Compares how well an autoencoder draws current samples and reference samples, both unseen."""
+    """Compares an autoencoder's errors on current and on reference samples, both unseen."""
 
     watches = True
 
@@ -67,7 +67,7 @@ class ReconstructionDetector:
         self._options = options
         self._seed = seed
         comparison = by_ks("reconstruction", lambda encoding: encoding.features[:, 0])
-        self._judge = Judge([comparison], options, seed=seed)
+        self._tests = ClassTests([comparison], options, seed=seed)
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
@@ -88,29 +88,21 @@ class ReconstructionDetector:
             order = torch.randperm(len(kept), generator=draw)
             learned.append(kept[order[: len(kept) // 2]])
             unseen.append(kept[order[len(kept) // 2 :]])
-        errors = self._errors(learned, [*unseen, *now], draw)
-        pairs = zip(errors[: len(classes)], errors[len(classes) :], strict=True)
-        return self._judge.verdicts(task, dict(zip(classes, pairs, strict=True)))
+        sides = [*unseen, *now]
+        errors = [torch.zeros(len(side)) for side in sides]  # without samples to learn from
+        if any(map(len, learned)):
+            samples = torch.cat([part for part in learned if len(part)])
+            steps, width = self._options.steps, self._options.width
+            fitted = fit(samples, steps=steps, width=width, generator=draw)
+            errors = [fitted.errors(side) for side in sides]
+        encoded = [Encoding(logits=each[:, None], features=each[:, None]) for each in errors]
+        pairs = zip(encoded[: len(classes)], encoded[len(classes) :], strict=True)
+        return self._tests.verdicts(task, dict(zip(classes, pairs, strict=True)))
 
     def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
         """Of classes with so many reference and current samples, the untestable ones, and why."""
         unseen = {label: (kept - kept // 2, now) for label, (kept, now) in sizes.items()}
-        return self._judge.obstacles(task, unseen)
-
-    def _errors(
-        self, learned: Sequence[Tensor], sides: Sequence[Tensor], draw: torch.Generator
-    ) -> list[Encoding]:
-        """Of each set of samples; an encoding's only number."""
-        samples = [part for part in learned if len(part)]
-        if samples:
-            options = self._options
-            fitted = fit(
-                torch.cat(samples), steps=options.steps, width=options.width, generator=draw
-            )
-            columns = [fitted.errors(side)[:, None] for side in sides]
-        else:  # nothing to learn from, and so nothing to compare with: no class will be judged
-            columns = [torch.zeros(len(side), 1) for side in sides]
-        return [Encoding(logits=column, features=column) for column in columns]
+        return self._tests.obstacles(task, unseen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +119,7 @@ class Autoencoder:
     def errors(self, images: Tensor) -> Tensor:
         """Mean squared error of each sample's reconstruction, (samples, ...) -> (samples,)."""
         parts = [torch.empty(0)]
-        for chunk in torch.split(images, _CHUNK_ROWS) if len(images) else ():
+        for chunk in torch.split(images, _CHUNK_SIZE) if len(images) else ():
             samples = (to_input(chunk) - self.mean) / self.deviation
             parts.append(
                 (self.network(samples) - samples).square().flatten(start_dim=1).mean(dim=1)
@@ -140,7 +132,7 @@ def fit(images: Tensor, *, steps: int, width: int, generator: torch.Generator) -
 
     All randomness is the generator's, and gradients reach nothing else.
     """
-    # A check may be made where nobody needs gradients.
+    # A check may run where gradients are off.
     with torch.inference_mode(mode=False), torch.enable_grad():
         samples = to_input(images)
         mean = samples.mean(dim=0)
@@ -155,7 +147,7 @@ def fit(images: Tensor, *, steps: int, width: int, generator: torch.Generator) -
             )
         optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
         for _ in range(steps):
-            batch = samples[torch.randint(len(samples), (_BATCH_ROWS,), generator=generator)]
+            batch = samples[torch.randint(len(samples), (_BATCH_SIZE,), generator=generator)]
             loss = (network(batch) - batch).square().mean()
             optimiser.zero_grad()
             loss.backward()
@@ -170,10 +162,10 @@ def _for_images(samples: Tensor, width: int) -> nn.Module:
     narrow = max(1, width // 2)
 
     def back(maps_in: int, maps_out: int, size: Sequence[int]) -> nn.Module:
-        # An even side needs the sample that halving an odd one does not lose.
-        height, wide = (1 - side % 2 for side in size)
+        # An even side needs the pixel that halving an odd one does not lose.
+        lost = [1 - side % 2 for side in size]
         return nn.ConvTranspose2d(
-            maps_in, maps_out, 3, stride=2, padding=1, output_padding=(height, wide)
+            maps_in, maps_out, 3, stride=2, padding=1, output_padding=(lost[0], lost[1])
         )
 
     return nn.Sequential(

@@ -9,12 +9,12 @@ import torch
 
 from driftwise import rng
 from driftwise.detect.encoders import Encoder
-from driftwise.detect.fingerprint import Fingerprints, in_half, in_single
+from driftwise.errors import UserError
 from driftwise.types import Encoding, Samples
 
 
 class HeldOutReference:
-    """Samples that nobody trains on: a valid reference for an encoder that learns.
+    """Samples that are never trained on: a valid reference for an encoder that learns.
 
     They are encoded anew at every check, as the encoder may learn.
     """
@@ -38,44 +38,60 @@ class HeldOutReference:
         return {str(label): dict(vars(samples)) for label, samples in self._samples.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue from `state_dict`."""
         self._samples = {int(label): Samples.restored(samples) for label, samples in state.items()}
 
 
 class FingerprintReference:
-    """Encodings of samples that were learned from: small, and independent of the replay memory.
+    """Encodings of learned samples, at most `size` per class: small, independent of the buffer.
 
-    Valid for a fixed encoder only, for which learned samples are like fresh ones.
+    Valid for a fixed encoder only, for which learned samples are like fresh ones. Encodings are
+    kept in half precision, so that a class takes a few kilobytes.
     """
 
     def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
+        if size < 2:
+            raise UserError(f"a fingerprint needs at least 2 samples per class; got {size}")
         self._encoder = encoder
+        self._size = size
         self._seed = seed
-        self._prints = Fingerprints(encoder.name, size=size, seed=seed)
+        self._kept: dict[int, dict[str, Any]] = {}
         self._came: dict[int, int] = {}
 
     def renew(self, label: int, samples: Samples) -> None:
         """From now on `samples` are the reference of the class; without any, the old one stays."""
-        if len(samples):
-            self._prints.forget(label)
-            self._prints.add(label, self._encoder.encode(samples.images))
-            # An adaptation asks for few samples of a class, however frequent it is.
-            self._came[label] = max(len(samples), self._came.get(label, 0))
+        if not len(samples):
+            return
+        encoding = self._encoder.encode(samples.images)
+        draw = rng.fork(self._seed, "fingerprint", label, 0)
+        # The samples with the smallest of independent random keys are a uniform sample of all.
+        keys = torch.rand(len(encoding), dtype=torch.float64, generator=draw)
+        chosen = keys.argsort(stable=True)[: self._size].sort().values
+        half = _in_half(encoding[chosen])
+        self._kept[label] = {
+            "seen": len(encoding),
+            "keys": keys[chosen],
+            "rows": chosen,
+            "logits": half.logits,
+            "features": half.features,
+        }
+        # An adaptation asks for few samples of a class, however frequent it is.
+        self._came[label] = max(len(samples), self._came.get(label, 0))
 
     def encoding_of(self, label: int) -> Encoding:
-        """What is kept of a class; no samples for one that has not been learned."""
-        kept = self._prints.encoding_of(label)
-        if kept is None:
+        """The encodings kept of a class; none for one that has not been learned."""
+        if label not in self._kept:
             return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
-        return kept
+        kept = self._kept[label]
+        return Encoding(logits=kept["logits"].float(), features=kept["features"].float())
 
     def like_the_stream(self, classes: Sequence[int]) -> dict[int, Encoding]:
-        """What is kept of the classes, thinned to the mix in which they came to be learned.
+        """What is kept of the classes, thinned to the mix in which they were learned.
 
-        What is kept is as many samples of a rare class as of a frequent one: compared with a stream
-        whose classes are unknown, a changed mix of classes alone would count as drift.
+        As many samples of a rare class are kept as of a frequent one: compared with a stream whose
+        classes are unknown, a changed class mix alone would count as drift.
         """
-        kept = {label: print_ for label in classes if len(print_ := self.encoding_of(label))}
+        kept = {label: some for label in classes if len(some := self.encoding_of(label))}
         share = min((len(some) / self._came[label] for label, some in kept.items()), default=0)
         thinned = {}
         for label, some in kept.items():
@@ -85,13 +101,31 @@ class FingerprintReference:
 
     def rounded(self, encoding: Encoding) -> Encoding:
         """An encoding as coarse as those that are kept."""
-        return in_single(in_half(encoding))
+        half = _in_half(encoding)
+        return Encoding(logits=half.logits.float(), features=half.features.float())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return {**self._prints.state_dict(), "came": self._came}
+        classes = {label: dict(kept) for label, kept in self._kept.items()}
+        return {"encoder": self._encoder.name, "classes": classes, "came": self._came}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
-        self._prints.load_state_dict(state)
+        """Continue from `state_dict`; encodings by another encoder are refused."""
+        if state["encoder"] != self._encoder.name:
+            raise UserError(
+                f"the fingerprints were made with the encoder {state['encoder']}; this one is "
+                f"{self._encoder.name}, and their numbers cannot be compared"
+            )
+        self._kept = {label: dict(kept) for label, kept in state["classes"].items()}
         self._came = dict(state["came"])
+
+
+def _in_half(encoding: Encoding) -> Encoding:
+    """In half precision; what does not fit is refused, since infinities cannot be compared."""
+    half = Encoding(logits=encoding.logits.half(), features=encoding.features.half())
+    if not (half.logits.isfinite().all() and half.features.isfinite().all()):
+        raise UserError(
+            "the encoder's numbers exceed 65,504, the most that a fingerprint can hold; use"
+            ' reference="held-out" or reference="memory"'
+        )
+    return half

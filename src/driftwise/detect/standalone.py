@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -21,12 +21,11 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.detect.bounded_sample import DistinctSample
-from driftwise.detect.class_tests import ComparisonOptions, Judge
-from driftwise.detect.detectors import all_three, by_c2st, by_mmd, ks_on, merging
+from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.encoders import Encoder, OwnEncoder, Scaled, Surroundings
 from driftwise.detect.encoding_cache import keys_of
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
-from driftwise.detect.two_sample import Comparison
+from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
 from driftwise.errors import UserError, unknown_name
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
 from driftwise.stats.fraction import estimate_shares
@@ -38,9 +37,12 @@ from driftwise.types import Encoding, Verdict
 State = Literal["drifted", "same", "not testable", "new", "missing"]
 
 MAX_TELLING = 8
-"""samples on either side that are named as the most telling"""
+"""samples on either side that are reported as the most typical of the difference"""
 MIN_PERMUTATIONS = 1_000
 """more classes, or a smaller level, make it more"""
+_RIDGE = 1.0
+"""stronger than the test's: of digits that were inverted in one sample out of six, 99 % of the
+most typical current samples were inverted ones, instead of 49 %"""
 
 _COMPARISONS: Mapping[str, Callable[[int], list[Comparison]]] = {
     "combined": all_three,
@@ -87,10 +89,10 @@ class ClassReport:
     """samples that came and equal a kept one pixel by pixel; an image counts once"""
     num_copies_current: int = 0
     num_shared: int = 0
-    """kept reference images that are among the current ones too: they make drift look smaller"""
+    """kept reference images that are among the current ones too: they make drift appear smaller"""
     telling_reference: tuple[int, ...] = ()
-    """samples least like the current ones, the most telling first: their numbers, counted from 0 in
-    the order in which they came"""
+    """samples least like the current ones, the clearest first: their numbers, counted from 0 in the
+    order in which they came"""
     telling_current: tuple[int, ...] = ()
     """samples least like the reference, likewise"""
     reason: str | None = None
@@ -155,14 +157,20 @@ class DriftDetector:
         max_samples: int = 500,
         seed: int = 0,
     ) -> None:
-        """`encoder`: `auto` takes the one that sees most of those that are installed, in this
-        order: `efficientnet`, `resnet18-imagenet`, `random`; any of them by its name; a torch
-        module or function from float images (samples, channels, height, width) in [0, 1] to (samples, d);
-        or any fixed `Encoder`.
+        """How to compare.
 
-        With Holm's or Bonferroni's correction, `level` is the chance of any false alarm in a check.
-        At most `max_samples` different images of a class are kept on either side, a uniform sample,
-        as encodings; copies of an image, pixel by pixel, count once.
+        Args:
+            detector: combined, ks, mmd or c2st.
+            level: with Holm's or Bonferroni's correction, the probability of any false alarm in a
+                check.
+            correction: how the level is shared among classes.
+            encoder: `auto` takes the first that is installed of `efficientnet`,
+                `resnet18-imagenet` and `random`; one of these names; a torch module or function
+                from float images (samples, channels, height, width) in [0, 1] to (samples, d); or
+                any fixed `Encoder`.
+            max_samples: different images of a class that are kept on either side, at most, a
+                uniform sample, as encodings; copies of an image, pixel by pixel, count once.
+            seed: of everything random.
         """
         if detector not in _COMPARISONS:
             raise unknown_name("detector", detector, _COMPARISONS)
@@ -185,15 +193,13 @@ class DriftDetector:
         encoder = self._encoder_for(came.image_shape)
         if len(came.image_shape) == 1:
             encoder = Scaled.by(encoder, came.first.images)
-        samples, _ = self._sample(encoder, came, "reference")
+        samples = self._sample(encoder, came, "reference", {})
         self._fitted = _Fitted(came.image_shape, encoder, samples)
         return self
 
     def check(self, current: Data, *, class_names: Sequence[str] | None = None) -> DriftReport:
         """Compare these images with the reference; neither they nor anything else is kept."""
-        if self._fitted is None:
-            raise UserError("the detector has no reference yet; call fit(reference) first")
-        image_shape, encoder, kept = self._fitted
+        image_shape, encoder, kept = self._fit_result()
         came = opened(current, class_names, "the current images")
         if came.image_shape != image_shape:
             raise UserError(
@@ -201,9 +207,9 @@ class DriftDetector:
                 f"{size_in_words(came.image_shape)}; bring both to one size and one number of"
                 " channels"
             )
-        now, shared = self._sample(encoder, came, "current", kept)
+        now = self._sample(encoder, came, "current", kept)
         return DriftReport(
-            classes=tuple(self._class_reports(kept, now, shared)),
+            classes=tuple(self._class_reports(kept, now)),
             detector=self._detector,
             encoder=encoder.name,
             blind_to=getattr(encoder, "blind_to", None),
@@ -216,8 +222,7 @@ class DriftDetector:
 
         Each class is cut into two halves of at most `max_samples` samples, which is quicker than a check.
         """
-        if self._fitted is None:
-            raise UserError("the detector has no reference yet; call fit(reference) first")
+        fitted = self._fit_result()
         if rounds < 1:
             raise UserError(f"a self-check needs at least 1 round; got {rounds}")
         if max_samples < self._options.min_rows:
@@ -225,16 +230,16 @@ class DriftDetector:
                 f"max_samples of a self-check must be at least {self._options.min_rows}; got"
                 f" {max_samples}"
             )
-        kept = [sample.encoding for sample in self._fitted.samples.values()]
+        kept = [sample.encoding for sample in fitted.samples.values()]
         least = 2 * self._options.min_rows
         testable = {place: each for place, each in enumerate(kept) if len(each) >= least}
         # As fine as the correction needs, and no finer.
-        judge = self._judge(min_permutations=199)
+        tests = self._tests(min_permutations=199)
         alarms = checks = 0
         for number in range(1, rounds + 1):
             draw = rng.fork(self._seed, "standalone", "self-check", number)
             sides = {label: _halves(each, max_samples, draw) for label, each in testable.items()}
-            found = [each.drifted for each in judge.verdicts(number, sides)]
+            found = [each.drifted for each in tests.verdicts(number, sides)]
             checks += any(answer is not None for answer in found)
             alarms += any(found)
         halves = [min(len(each) // 2, max_samples) for each in testable.values()] or [0]
@@ -258,7 +263,7 @@ class DriftDetector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off; what another encoder made is refused."""
+        """Continue from `state_dict`; encodings by another encoder are refused."""
         if state["image_shape"] is None:
             self._fitted = None
             return
@@ -273,6 +278,11 @@ class DriftDetector:
         samples = {name: DistinctSample.restored(kept) for name, kept in state["classes"].items()}
         self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
 
+    def _fit_result(self) -> _Fitted:
+        if self._fitted is None:
+            raise UserError("the detector has no reference yet; call fit(reference) first")
+        return self._fitted
+
     def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
         around = Surroundings(learner=no_learner, image_shape=image_shape, seed=self._seed)
         return self._make_encoder(around)
@@ -282,14 +292,13 @@ class DriftDetector:
         encoder: Encoder,
         came: Incoming,
         side: str,
-        others: Mapping[str, DistinctSample] | None = None,
-    ) -> tuple[dict[str, DistinctSample], dict[str, set[bytes]]]:
-        """A bounded sample of every class that occurs, and what of the others' came too, by name.
+        others: Mapping[str, DistinctSample],
+    ) -> dict[str, DistinctSample]:
+        """A bounded sample of every class that occurs, which counts images of the others.
 
-        Seeds, sides and classes draw independently: or images of both sides would meet oftener.
+        Seeds, sides and classes draw independently: else both sides would share more images.
         """
         samples: dict[str, DistinctSample] = {}
-        shared: dict[str, set[bytes]] = {}
         for block in came.blocks:
             contents = keys_of(block.images)
             offers = []
@@ -297,14 +306,11 @@ class DriftDetector:
                 name = came.name_of(label)
                 if name not in samples:
                     salt = rng.derive(self._seed, "standalone", side, name).to_bytes(8, "big")
-                    samples[name] = DistinctSample(salt)
-                    shared[name] = set()
+                    known = others[name].contents if name in others else frozenset[bytes]()
+                    samples[name] = DistinctSample(salt, others=known)
                 mine = (block.labels == label).nonzero().squeeze(1)
-                shown = [contents[place] for place in mine.tolist()]
-                if others is not None and name in others:
-                    shared[name].update(others[name].contents & set(shown))
-                sample = samples[name]
-                offers.append((sample, mine[sample.offer(shown, self._max_samples)]))
+                own = [contents[place] for place in mine.tolist()]
+                offers.append((samples[name], mine[samples[name].offer(own, self._max_samples)]))
             # Only what is going to be kept: of a large class, ever fewer samples are.
             wanted = torch.cat([places for _, places in offers])
             if not len(wanted):
@@ -314,13 +320,10 @@ class DriftDetector:
             for sample, places in offers:
                 begin, end = end, end + len(places)
                 sample.put(parts[begin:end], block.start + places)
-        return samples, shared
+        return samples
 
     def _class_reports(
-        self,
-        kept: Mapping[str, DistinctSample],
-        now: Mapping[str, DistinctSample],
-        shared: Mapping[str, Collection[bytes]],
+        self, kept: Mapping[str, DistinctSample], now: Mapping[str, DistinctSample]
     ) -> Iterator[ClassReport]:
         """One report per class of either side, in the order of names, numbers by their size."""
         names = sorted({*kept, *now}, key=_by_number)
@@ -329,7 +332,7 @@ class DriftDetector:
             for place, name in enumerate(names)
             if name in kept and name in now
         }
-        verdicts = {each.label: each for each in self._judge().verdicts(1, sides)}
+        verdicts = {each.label: each for each in self._tests().verdicts(1, sides)}
         nothing = DistinctSample()
         for place, name in enumerate(names):
             before, after = kept.get(name, nothing), now.get(name, nothing)
@@ -348,45 +351,49 @@ class DriftDetector:
                 num_kept_current=len(after.samples),
                 num_copies_reference=before.num_copies,
                 num_copies_current=after.num_copies,
-                num_shared=len(shared.get(name, ())),
+                num_shared=after.num_shared,
             )
 
-    def _judge(self, *, min_permutations: int = MIN_PERMUTATIONS) -> Judge:
+    def _tests(self, *, min_permutations: int = MIN_PERMUTATIONS) -> ClassTests:
         comparisons = _COMPARISONS[self._detector](min_permutations)
         merge = merging("cauchy") if len(comparisons) > 1 else None
-        return Judge(comparisons, self._options, merge=merge, seed=self._seed)
+        return ClassTests(comparisons, self._options, merge=merge, seed=self._seed)
 
     def _tested(
-        self,
-        name: str,
-        verdict: Verdict,
-        kept: DistinctSample,
-        now: DistinctSample,
+        self, name: str, verdict: Verdict, before: DistinctSample, after: DistinctSample
     ) -> ClassReport:
         """The verdict, how large the difference is, and which samples show it."""
-        only = _COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name
-        effect = _effect(
-            kept.encoding, now.encoding, rng.fork(self._seed, "standalone", "effect", name)
+        kept, now = before.encoding, after.encoding
+        pooled = torch.cat([kept.features, now.features])
+        draw = rng.fork(self._seed, "standalone", "effect", name)
+        order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
+        is_current = observed_split(1, (len(kept), len(now)))
+        scores = held_out_scores(pooled[None], is_current, order=order, folds=10, ridge=_RIDGE)
+        least_current, most_current = (
+            side.argsort(stable=True, descending=descending)[:MAX_TELLING]
+            for side, descending in (
+                (scores[0, 0, : len(kept)], False),
+                (scores[0, 0, len(kept) :], True),
+            )
         )
-        share, error, moved = None, None, torch.empty(0, dtype=torch.int64)
-        if verdict.drifted:
-            (found,) = estimate_shares([(kept.encoding.features, now.encoding.features)])
-            share, error, moved = found.share, found.error, now.samples[found.evidence > 0.5]
-        telling_reference = effect.scores[: len(kept.samples)].argsort(stable=True)
-        telling_current = effect.scores[len(kept.samples) :].argsort(stable=True, descending=True)
-        return ClassReport(
+        report = ClassReport(
             name=name,
             verdict="drifted" if verdict.drifted else "same",
             p_value=verdict.p_value,
             threshold=verdict.threshold,
-            p_values=verdict.p_values or {only: verdict.p_value or 0.0},
-            auc=effect.auc,
-            ks_gap=effect.ks_gap,
-            share=share,
-            share_error=error,
-            moved=tuple(moved.sort().values.tolist()),
-            telling_reference=tuple(kept.samples[telling_reference[:MAX_TELLING]].tolist()),
-            telling_current=tuple(now.samples[telling_current[:MAX_TELLING]].tolist()),
+            p_values=verdict.p_values
+            or {_COMPARISONS[self._detector](MIN_PERMUTATIONS)[0].name: verdict.p_value or 0.0},
+            auc=float(areas_under_curve(scores, is_current)),
+            ks_gap=kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic,
+            telling_reference=tuple(before.samples[least_current].tolist()),
+            telling_current=tuple(after.samples[most_current].tolist()),
+        )
+        if not verdict.drifted:
+            return report
+        (found,) = estimate_shares([(kept.features, now.features)])
+        drifted = after.samples[found.evidence > 0.5].sort().values
+        return replace(
+            report, share=found.share, share_error=found.error, moved=tuple(drifted.tolist())
         )
 
 
@@ -413,42 +420,18 @@ def _encoder_maker(encoder: Any) -> Callable[[Surroundings], Encoder]:
         )
     if not made.fixed:
         raise UserError(
-            f"the encoder {made.name} learns, so that what it made of the reference expires;"
+            f"the encoder {made.name} learns, so that its encodings of the reference expire;"
             " give a fixed one"
         )
     return lambda _: made
 
 
 class _Fitted(NamedTuple):
-    """What `fit` leaves behind."""
+    """The result of `fit`."""
 
     image_shape: tuple[int, ...]
     encoder: Encoder
     samples: dict[str, DistinctSample]
-
-
-# --- how large a difference is ------------------------------------------------------------------
-
-
-_RIDGE = 1.0
-"""stronger than the test's: of digits that were inverted in one sample out of six, 99 % of the samples
-named as the most telling were inverted ones, instead of 49 %"""
-
-
-class _Effect(NamedTuple):
-    auc: float
-    ks_gap: float
-    scores: Tensor
-    """(reference + current samples,): how much each looks like a current one, judged unseen"""
-
-
-def _effect(kept: Encoding, now: Encoding, draw: torch.Generator) -> _Effect:
-    pooled = torch.cat([kept.features, now.features])
-    order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
-    is_current = observed_split(1, (len(kept), len(now)))
-    scores = held_out_scores(pooled[None], is_current, order=order, folds=10, ridge=_RIDGE)
-    gap = kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic
-    return _Effect(float(areas_under_curve(scores, is_current)), gap, scores[0, 0])
 
 
 def _halves(
@@ -467,5 +450,5 @@ def _by_number(name: str) -> tuple[bool, int, str]:
 
 
 def no_learner(images: Tensor) -> Encoding:
-    """Stands where a fixed encoder is given a learner, which it never asks."""
-    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} samples")
+    """Stands in for the learner that a fixed encoder does not use."""
+    raise AssertionError(f"a fixed encoder has no learner to encode {len(images)} samples")

@@ -1,154 +1,204 @@
-"""Ways of comparing two samples, several at once, and how small their p-values can get."""
+"""Comparisons of two samples: what is measured, by which test, and how small p-values can get."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.stats.permutation import Evidence, Pair
+from driftwise.stats.c2st import c2st
+from driftwise.stats.calibration import (
+    c2st_by_splits,
+    ks_by_splits,
+    mmd_by_splits,
+    smallest_split_p_value,
+)
+from driftwise.stats.combine import COMBINATIONS
+from driftwise.stats.held_out import (
+    Learn,
+    by_held_out_samples,
+    separating,
+    smallest_held_out_p_value,
+    witness,
+)
+from driftwise.stats.ks import (
+    asymptotic_kolmogorov_smirnov,
+    kolmogorov_smirnov,
+    smallest_asymptotic_p_value,
+    smallest_p_value,
+)
+from driftwise.stats.mmd import mmd
+from driftwise.stats.permutation import Evidence, Pair, smallest_permutation_p_value
+from driftwise.stats.scores import SCORES
 from driftwise.types import Encoding
-
-Test = Callable[[Sequence[Pair], torch.Generator], list[Evidence]]
-"""Reference and current measures of each class, and what splits are drawn from -> evidence."""
 
 Merge = Callable[[Sequence[float]], float]
 """The p-values of one class by several tests -> one p-value."""
 
-Sizes = tuple[int, int]
-"""distinct reference samples and current samples of a class"""
-
-_ENDLESS = 10**9
+KS_SPLITS = 1999
+"""of the reference against itself at least, where p-values are measured by them: they are cheap"""
 
 _FAR_FROM_DRIFT = 0.1
 """a p-value above it needs no more digits"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrated:
-    """A test, and how far its p-values reach."""
+class TwoSampleTest:
+    """A test of reference against current measures, of all classes of a check at once."""
 
-    test: Test
+    run: Callable[[Sequence[Pair], torch.Generator], list[Evidence]]
     smallest_p_value: Callable[[int, int], float]
     """by samples on both sides: no test of such sizes gets below it"""
     splits: int = 0
     """random ones that it draws; 0: none"""
-    finer: Callable[[int], Calibrated] | None = None
+    with_splits: Callable[[int], TwoSampleTest] | None = None
     """the same by so many random splits; None: it draws none"""
+
+    def refined(self, splits: int) -> TwoSampleTest:
+        """The test by at least so many random splits, if it draws any.
+
+        Classes with a small p-value get a second one, by that many splits. Both are valid, and so
+        is the result: below the bound it is the second one, above it the first has to be as small.
+        """
+        if self.with_splits is None or splits <= self.splits:
+            return self
+        finer = self.with_splits(splits)
+
+        def run(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
+            found = self.run(pairs, generator)
+            close = [n for n, each in enumerate(found) if each.p_value <= _FAR_FROM_DRIFT]
+            again = finer.run([pairs[place] for place in close], generator)
+            for place, each in zip(close, again, strict=True):
+                found[place] = each
+            return found
+
+        return replace(finer, run=run)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Calibrated):
+class Comparison:
     """One way of comparing two samples: a measure and a test."""
 
     name: str
     measure: Callable[[Encoding], Tensor]
     """what is compared: (samples,) scores or (samples, d) features"""
-    asymptotic: Calibrated | None = None
-    """the same statistic, measured against its limit for many samples; None: no such"""
-    by_splits: Calibrated | None = None
-    """the same statistic, measured against the reference split against itself; None: no such"""
-    held_out: Calibrated | None = None
-    """what takes its place where random splits do not get far enough down; None: nothing does"""
+    test: TwoSampleTest
+    alternatives: Mapping[str, TwoSampleTest] = field(default_factory=dict)
+    """other null distributions of the statistic (asymptotic, split), and the test that replaces it
+    where random splits do not reach small p-values (held-out)"""
 
     def calibrated(self, calibration: str) -> Comparison:
-        """The comparison whose p-values are measured against what the options say."""
+        """The comparison whose p-values are measured against what the options name."""
         if calibration == "test":
             return self
-        by = self.by_splits if calibration == "split" else self.asymptotic
-        if by is None:
+        if calibration not in self.alternatives:
             raise UserError(f"the test {self.name} has no calibration {calibration}; use test")
-        return replace(
-            self,
-            test=by.test,
-            smallest_p_value=by.smallest_p_value,
-            splits=by.splits,
-            finer=by.finer,
-            held_out=None,
-        )
+        return replace(self, test=self.alternatives[calibration], alternatives={})
 
     def on_held_out_samples(self) -> Comparison:
-        """What takes its place, if anything does."""
-        by = self.held_out
-        if by is None:
-            return self
-        return replace(
-            self, test=by.test, smallest_p_value=by.smallest_p_value, splits=0, finer=None
-        )
+        """The comparison without random splits, where there is one."""
+        return replace(self, test=self.alternatives.get("held-out", self.test))
 
     def refined(self, splits: int) -> Comparison:
-        """The comparison by at least so many random splits, if it draws any.
-
-        Classes with a small p-value get a new one, by that many splits. Both being valid, what is
-        returned is too: at a rate below the bound it is the second one, at others the first has to
-        be as small.
-        """
-        if self.finer is None or splits <= self.splits:
-            return self
-        finer = self.finer(splits)
-
-        def test(pairs: Sequence[Pair], generator: torch.Generator) -> list[Evidence]:
-            found = self.test(pairs, generator)
-            close = [n for n, each in enumerate(found) if each.p_value <= _FAR_FROM_DRIFT]
-            again = finer.test([pairs[place] for place in close], generator)
-            anew = dict(zip(close, again, strict=True))
-            return [anew.get(place, each) for place, each in enumerate(found)]
-
-        return replace(self, test=test, smallest_p_value=finer.smallest_p_value, splits=splits)
+        """The comparison by at least so many random splits, if it draws any."""
+        return replace(self, test=self.test.refined(splits))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """Several comparisons of the same samples, whose p-values become one."""
+def ks_on(score: str, *, grows: bool = False) -> Comparison:
+    """Kolmogorov-Smirnov on a score of the logits; `grows`: a single output is no mistake."""
+    function = SCORES[score]
 
-    comparisons: tuple[Comparison, ...]
-    merge: Merge | None
-    """None: there is a single comparison"""
+    def measure(encoding: Encoding) -> Tensor:
+        if encoding.logits.shape[1] < 2 and score != "energy" and not grows:
+            raise UserError(
+                f"the encoder has one output, whose {score} is always the same; use the detector "
+                'mmd or c2st, or options={"detector": {"score": "energy"}}'
+            )
+        return function(encoding.logits)
 
-    def merged(self, p_values: Sequence[float]) -> float:
-        """One p-value of those of all comparisons."""
-        return p_values[0] if self.merge is None else self.merge(p_values)
+    return by_ks(f"ks-{score}", measure)
 
-    def reaching(self, p_value: float, *, max_splits: int) -> Panel | None:
-        """The panel with as many random splits as it takes to get down to a p-value.
 
-        Of several tests, one may see nothing. None: it takes more than the most.
-        """
-        blind = [] if self.merge is None else [1.0]
-        seeing = len(self.comparisons) - len(blind)
-        most = max(max_splits, *(each.splits for each in self.comparisons))
-        splits = bisect_left(
-            range(most + 1),
-            True,
-            key=lambda count: self.merged([*blind, *[1 / (1 + count)] * seeing]) <= p_value,
-        )
-        return None if splits > most else self.refined(splits)
+def by_ks(name: str, measure: Callable[[Encoding], Tensor]) -> Comparison:
+    """Kolmogorov-Smirnov on any score, (samples,)."""
+    return Comparison(
+        name=name,
+        measure=measure,
+        test=TwoSampleTest(
+            run=lambda pairs, _: kolmogorov_smirnov(pairs), smallest_p_value=smallest_p_value
+        ),
+        alternatives={
+            "asymptotic": TwoSampleTest(
+                run=lambda pairs, _: asymptotic_kolmogorov_smirnov(pairs),
+                smallest_p_value=smallest_asymptotic_p_value,
+            ),
+            "split": _by_splits(ks_by_splits, KS_SPLITS),
+        },
+    )
 
-    def on_held_out_samples(self) -> Panel:
-        """The panel without random splits, as far as something can take their place."""
-        held_out = tuple(each.on_held_out_samples() for each in self.comparisons)
-        return replace(self, comparisons=held_out)
 
-    def refined(self, splits: int) -> Panel:
-        """The panel with at least so many random splits."""
-        return replace(self, comparisons=tuple(each.refined(splits) for each in self.comparisons))
+def by_mmd(permutations: int) -> Comparison:
+    """Maximum mean discrepancy of features, by at least so many permutations."""
+    return _on_features("mmd", mmd, mmd_by_splits, permutations, witness)
 
-    def smallest(self, sizes: Sizes) -> float:
-        """No samples of such sizes have a smaller p-value."""
-        return self.merged([each.smallest_p_value(*sizes) for each in self.comparisons])
 
-    def smallest_without_one(self, sizes: Sizes) -> float:
-        """The same where any one of several tests sees nothing."""
-        if self.merge is None:
-            return self.smallest(sizes)
-        smallest = [each.smallest_p_value(*sizes) for each in self.comparisons]
-        places = range(len(smallest))
-        return max(self.merge([*smallest[:i], 1.0, *smallest[i + 1 :]]) for i in places)
+def by_c2st(permutations: int) -> Comparison:
+    """A classifier two-sample test on features, by at least so many permutations."""
+    return _on_features("c2st", c2st, c2st_by_splits, permutations, separating)
 
-    def lacks_splits(self, sizes: Sizes, p_value: float) -> bool:
-        """Whether more random splits would bring samples of such sizes down to a p-value."""
-        return self.refined(_ENDLESS).smallest_without_one(sizes) <= p_value
+
+def all_three(permutations: int, *, grows: bool = False) -> list[Comparison]:
+    """The tests that the combination merges."""
+    return [ks_on("entropy", grows=grows), by_mmd(permutations), by_c2st(permutations)]
+
+
+def merging(method: str) -> Merge:
+    """A way of combining p-values, for those of one class."""
+    combine = COMBINATIONS[method]
+    return lambda p_values: float(combine(np.asarray(p_values, dtype=np.float64)))
+
+
+def _on_features(
+    name: str,
+    permuted: Callable[..., list[Evidence]],
+    split: Callable[..., list[Evidence]],
+    permutations: int,
+    learn: Learn,
+) -> Comparison:
+    return Comparison(
+        name=name,
+        measure=lambda encoding: encoding.features,
+        test=_by_permutations(permuted, permutations),
+        alternatives={
+            "split": _by_splits(split, permutations),
+            "held-out": TwoSampleTest(
+                run=lambda pairs, draw: by_held_out_samples(pairs, learn=learn, generator=draw),
+                smallest_p_value=smallest_held_out_p_value,
+            ),
+        },
+    )
+
+
+def _by_permutations(test: Callable[..., list[Evidence]], permutations: int) -> TwoSampleTest:
+    """Measured against splits of both samples together."""
+    return TwoSampleTest(
+        run=lambda pairs, draw: test(pairs, permutations=permutations, generator=draw),
+        smallest_p_value=partial(smallest_permutation_p_value, permutations),
+        splits=permutations,
+        with_splits=partial(_by_permutations, test),
+    )
+
+
+def _by_splits(test: Callable[..., list[Evidence]], splits: int) -> TwoSampleTest:
+    """Measured against splits of the reference."""
+    return TwoSampleTest(
+        run=lambda pairs, draw: test(pairs, splits=splits, generator=draw),
+        smallest_p_value=lambda num_reference, _: smallest_split_p_value(num_reference, splits),
+        splits=splits,
+        with_splits=partial(_by_splits, test),
+    )

@@ -1,7 +1,7 @@
 """A learner beside a running model: it predicts, monitors, adapts and learns as samples come in."""
 
 from driftwise.live.events import Event
-from driftwise.live.label_requests import Request
+from driftwise.live.labels import Request
 from driftwise.live.live_learner import LiveLearner
 from driftwise.live.reporter import Observation
 from driftwise.live.settings import LiveSettings

@@ -1,4 +1,4 @@
-"""Builds the components of a live learner once the shape of its samples is known."""
+"""Builds what a live learner is made of, once the shape of its samples is known."""
 
 from __future__ import annotations
 
@@ -7,32 +7,26 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from driftwise.config import registry
-from driftwise.config.learners import make_learner
-from driftwise.config.own_network import refuse_without_features
+from driftwise.config.learners import make_learner, refuse_without_features
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
+from driftwise.detect.base import KnownLabels
 from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.grouping import KnownLabels
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.live.input_statistics import InputStatistics
-from driftwise.live.sample_queue import ClassCounts
+from driftwise.live.inputs import InputStatistics
 from driftwise.live.settings import LiveSettings
+from driftwise.loop import DriftHandler
 from driftwise.metrics import Ledger
 from driftwise.models.head import find_head, growing_head_of, num_outputs
 from driftwise.models.inputs import to_input
-from driftwise.models.prepared import Prepared
-from driftwise.part_state import PartState
 from driftwise.types import Samples
 
 QUICK_SPLITS = 40_000
@@ -40,66 +34,6 @@ QUICK_SPLITS = 40_000
 NORM_MOMENTUM = 0.5
 """of batch norms: predictions come between steps, and a network that learns quickly needs recent
 statistics"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Components:
-    """The components of a live learner: those of a run, without the stream."""
-
-    learner: Learner
-    ledger: Ledger
-    labelled: DriftHandler
-    """checks monitored samples with labels"""
-    predicted: DriftHandler | None
-    """checks monitored samples by predicted class; None: the detector needs labels"""
-    adaptation_state: PartState
-    class_counts: ClassCounts
-    """labelled samples of each class so far"""
-    input_statistics: InputStatistics
-    normalises: bool
-    """whether inputs are normalised by their statistics so far"""
-
-    @property
-    def handlers(self) -> tuple[DriftHandler, ...]:
-        """All drift handlers."""
-        return (self.labelled,) if self.predicted is None else (self.labelled, self.predicted)
-
-    def add_inputs(self, images: Tensor) -> None:
-        """Add samples to the input statistics, and normalise the network's inputs by them."""
-        self.input_statistics.add(images)
-        if not self.normalises:
-            return
-        mean, std = self.input_statistics.statistics
-        for network in self.learner.networks:
-            assert isinstance(network, Prepared)
-            shape = network.mean.shape
-            network.scale_by(mean.reshape(shape), std.reshape(shape))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that changes."""
-        return {
-            "learner": self.learner.state_dict(),
-            "ledger": self.ledger.state_dict(),
-            "monitors": [monitor_of(handler).state_dict() for handler in self.handlers],
-            "adaptation": self.adaptation_state.state_dict(),
-            "seen": self.input_statistics.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
-        self.learner.load_state_dict(state["learner"])
-        self.ledger.load_state_dict(state["ledger"])
-        for handler, monitor in zip(self.handlers, state["monitors"], strict=True):
-            monitor_of(handler).load_state_dict(monitor)
-        self.adaptation_state.load_state_dict(state["adaptation"])
-        if "seen" in state:  # older states have none
-            self.input_statistics.load_state_dict(state["seen"])
-
-
-def monitor_of(handler: DriftHandler) -> Monitor:
-    """The handler's monitor, as the class that it is here."""
-    assert isinstance(handler.monitor, Monitor)
-    return handler.monitor
 
 
 def num_outputs_of(network: nn.Module, images: Tensor) -> int:
@@ -118,16 +52,22 @@ def can_grow(network: nn.Module, images: Tensor | None = None) -> bool:
     return growing_head_of(network) is not None
 
 
-def build_components(
+def monitor_of(handler: DriftHandler) -> Monitor:
+    """The handler's monitor, as the class that it is here."""
+    assert isinstance(handler.monitor, Monitor)
+    return handler.monitor
+
+
+def build_learner(
     config: RunConfig,
+    settings: LiveSettings,
     first: Samples,
     outputs: int,
     network: nn.Module | None,
-    settings: LiveSettings,
-) -> Components:
-    """All components, for samples like the `first` ones and a number of classes."""
+    statistics: InputStatistics,
+) -> Learner:
+    """A learner for samples like the `first` ones and a number of classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
-    statistics = InputStatistics(shape, dtype, factor=settings.outlier_factor)
     learner = make_learner(
         config,
         shape,
@@ -138,21 +78,31 @@ def build_components(
         max_gradient=settings.max_gradient,
     )
     refuse_without_features(learner, shape, dtype)
-    if network is None:
-        for each in learner.networks:
-            for module in each.modules():
-                if isinstance(module, _BatchNorm):
-                    module.momentum = NORM_MOMENTUM
-    ledger = Ledger(label_budget=config.label_budget)
+    modules = [module for each in learner.networks for module in each.modules()]
+    for module in modules if network is None else ():
+        if isinstance(module, _BatchNorm):
+            module.momentum = NORM_MOMENTUM
+    return learner
+
+
+def build_handlers(
+    config: RunConfig,
+    learner: Learner,
+    ledger: Ledger,
+    first: Samples,
+    num_labelled: Callable[[int], int],
+) -> list[DriftHandler]:
+    """Handlers of samples with labels, and of samples by predicted class if the detector can.
+
+    `num_labelled(label)`: labelled samples of a class so far.
+    """
     adaptation = registry.make("adaptation", config)
-    class_counts = ClassCounts()
 
     @functools.cache  # both handlers share it
     def encoder() -> Encoder:
+        image_shape = _image_shape(tuple(first.images.shape[1:]), first.images.dtype)
         made: Encoder = registry.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(
-                learner=learner.encode, image_shape=_image_shape(shape, dtype), seed=config.seed
-            )
+            Surroundings(learner=learner.encode, image_shape=image_shape, seed=config.seed)
         )
         return Cached(made) if made.fixed else made
 
@@ -165,7 +115,7 @@ def build_components(
             labels=labels,
             learner=learner.encode if needs_learner else None,
             grows=True,
-            usual=class_counts.of,
+            usual=num_labelled,
             quick_splits=QUICK_SPLITS,
         )
         detector: Detector = registry.make("detector", config, setting)
@@ -173,20 +123,10 @@ def build_components(
         monitor = Monitor(detector, reference, book=book, labels=labels, min_harm=config.min_harm)
         return DriftHandler(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)
 
-    labelled = handler("given", lambda count: ledger.book_labels("monitoring", count))
-    predicted = None
+    handlers = [handler("given", lambda count: ledger.book_labels("monitoring", count))]
     with contextlib.suppress(UserError):  # a detector that needs labels; other mistakes came above
-        predicted = handler("predicted", lambda _: None)  # there are no labels to book
-    return Components(
-        learner=learner,
-        ledger=ledger,
-        labelled=labelled,
-        predicted=predicted,
-        adaptation_state=PartState(adaptation, "adaptation"),
-        class_counts=class_counts,
-        input_statistics=statistics,
-        normalises=config.normalise,
-    )
+        handlers.append(handler("predicted", lambda _: None))  # there are no labels to book
+    return handlers
 
 
 def _image_shape(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:

@@ -13,18 +13,19 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
-from driftwise.drift_handler import DriftHandler
 from driftwise.errors import Diverged
-from driftwise.live.components import Components, monitor_of
-from driftwise.live.input_statistics import ENOUGH
-from driftwise.live.inputs import UNKNOWN
-from driftwise.live.label_requests import Answer, LabelRequester
-from driftwise.live.label_source import MIN_FRESH, LiveLabels, apply_answer
-from driftwise.live.priority import yield_to_predictions
+from driftwise.live.components import build_handlers, build_learner, monitor_of
+from driftwise.live.concurrency import yield_to_predictions
+from driftwise.live.inputs import ENOUGH, UNKNOWN, InputStatistics
+from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels, apply_answer
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window
+from driftwise.loop import DriftHandler
+from driftwise.metrics import Ledger
+from driftwise.models.inputs import Prepared
+from driftwise.part_state import PartState
 from driftwise.protocols import AdaptationContext
-from driftwise.runs.task_state import verdict_from
+from driftwise.runs.result import verdict_from
 from driftwise.stats.fraction import estimate_shares
 from driftwise.types import AdaptationResult, Samples, Verdict
 
@@ -40,6 +41,8 @@ LARGE = 30.0
 class BatchOutcome:
     """What was done with one batch."""
 
+    next_id: int = 0
+    """the id of the first sample after the batch"""
     predicted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     """int64 (samples,)"""
     new_classes: tuple[int, ...] = ()
@@ -72,25 +75,31 @@ class LiveEngine:
 
     def __init__(
         self,
-        components: Components,
         config: RunConfig,
         settings: LiveSettings,
-        *,
+        first: Samples,
         outputs: int,
-        trained_outputs: int,
-        empty: Samples,
+        *,
+        network: nn.Module | None,
         requester: LabelRequester | None,
         snapshot: Callable[[], nn.Module | None],
     ) -> None:
-        """Of the network's `outputs`, the first `trained_outputs` were trained before.
+        """An engine for samples like the `first` ones, and a network with so many outputs.
 
-        `snapshot()`: the network's last good snapshot; None: there is none yet.
+        `network`: a given one, whose outputs may be predicted from the start; None: the config's
+        backbone. `snapshot()`: the network's last good snapshot; None: there is none yet.
         """
-        self.components = components
-        self.learner = components.learner
-        self.ledger = components.ledger
-        self.inputs = components.input_statistics
+        self.ledger = Ledger(label_budget=config.label_budget)
+        shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
+        self.inputs = InputStatistics(shape, dtype, factor=settings.outlier_factor)
+        self.learner = build_learner(config, settings, first, outputs, network, self.inputs)
         self.learner.between = yield_to_predictions
+        self.window = Window(first[:0], settings, trust_predictions=config.min_harm is None)
+        self.handlers = build_handlers(
+            config, self.learner, self.ledger, first, self.window.num_labelled
+        )
+        """of labelled samples, and unless the detector needs labels, of samples by prediction"""
+        self._adaptation_state = PartState(self.handlers[0].adaptation, "adaptation")
         self.outputs = outputs
         self.classes: set[int] = set()
         self.waiting: dict[int, Verdict] = {}
@@ -98,68 +107,58 @@ class LiveEngine:
         self.untestable: set[int] = set()
         """classes that the last check could not test, although enough samples had come"""
         self.checks = 0
-        self.window = Window(
-            empty,
-            settings,
-            trust_predictions=config.min_harm is None,
-            class_counts=components.class_counts,
-        )
-        self._monitors = [(components.labelled, self.window.labelled)]
-        if components.predicted is not None:
-            self._monitors.append((components.predicted, self.window.predicted))
+        self.normalises = config.normalise
+        """whether inputs are normalised by their statistics so far"""
         self._settings = settings
         self._measures_harm = config.min_harm is not None
-        self._trained_outputs = trained_outputs
-        self._predictable = torch.zeros(0, dtype=torch.bool)
-        self._predictable_for = (0, 0)
+        self._trained_outputs = 0 if network is None else outputs
         self._requester = requester
         self._snapshot = snapshot
         self._reported_unmonitored = False
-        self._reported_scale = components.normalises
+        self._reported_scale = config.normalise
         self._catch_up_steps = 0
         """steps that the network still needs to follow a realigned buffer"""
         self._seed = config.seed
         self._extra_batch_size = settled(config.batch_size)
         self._replay_size = settled(config.minibatch_size)
-        self._replay_steps = settings.replay_steps
-        if self._replay_steps is None:
-            weights = sum(each.numel() for each in self.learner.network.parameters())
-            self._replay_steps = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
+        weights = sum(each.numel() for each in self.learner.network.parameters())
+        usual_steps = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
+        given = settings.replay_steps
+        self._replay_steps = usual_steps if given is None else given
 
     @property
     def predictable(self) -> Tensor:
         """bool (outputs,): the classes that may be predicted, trained before or seen since."""
-        if self._predictable_for != (self.outputs, len(self.classes)):  # neither ever shrinks
-            self._predictable_for = (self.outputs, len(self.classes))
-            self._predictable = torch.zeros(self.outputs, dtype=torch.bool)
-            self._predictable[: self._trained_outputs] = True
-            self._predictable[list(self.classes)] = True
-        return self._predictable
+        predictable = torch.arange(self.outputs) < self._trained_outputs
+        predictable[list(self.classes)] = True
+        return predictable
 
     def predict(self, images: Tensor) -> Tensor:
         """Classes, (samples,), by the averaged weights; -1: nothing has been learned yet."""
-        if not len(images) or not bool(self.predictable.any()):
+        predictable = self.predictable
+        if not len(images) or not bool(predictable.any()):
             return torch.full((len(images),), UNKNOWN)
         learner = self.learner
         snapshot = self._snapshot() if learner.steps else None
         logits = learner.logits(images) if snapshot is None else learner.logits_of(snapshot, images)
         # Outputs that were added in this very batch are not in the snapshot yet.
-        predictable = self.predictable[: logits.shape[1]]
-        return logits.masked_fill(~predictable, -torch.inf).argmax(dim=1)
+        return logits.masked_fill(~predictable[: logits.shape[1]], -torch.inf).argmax(dim=1)
 
     def observe(self, samples: Samples, answers: list[Answer], *, next_id: int) -> BatchOutcome:
         """Do everything that a batch and the labels since the last one call for."""
         far = self.inputs.outliers(samples.images)
         if is_first := not self.inputs.count:  # the first samples are normalised by themselves
-            self.components.add_inputs(samples.images[~far])
-        outcome = BatchOutcome(predicted=self.predict(samples.images))
+            self._add_inputs(samples.images[~far])
+        predicted = self.predict(samples.images)
+        outcome = BatchOutcome(next_id=next_id, predicted=predicted)
         yield_to_predictions()
-        classes = torch.where(samples.labels >= 0, samples.labels, outcome.predicted)
+        classes = torch.where(samples.labels >= 0, samples.labels, predicted)
         outliers = far & ~self.inputs.drifted(classes, far)
         if not is_first:
-            self._add_inputs(samples.images, far)
+            if has_changed := self.inputs.all_changed:
+                self.inputs.reset()
+            self._add_inputs(samples.images[far if has_changed else ~far])
         self._report_scale(outcome)
-        predicted = outcome.predicted
         if bool(outliers.any()):
             outcome.quarantined = outliers.nonzero().squeeze(1)
             samples, predicted = samples[~outliers], predicted[~outliers]
@@ -173,10 +172,10 @@ class LiveEngine:
         waiting_before = set(self.waiting)
 
         yield_to_predictions()
-        self._check(outcome, next_id)
+        self._check(outcome)
         self.ledger.book_labels("stream", len(learn))
         self._learn([*late, *outcome.unused, learn], outcome)
-        self._adapt_waiting(outcome, next_id)
+        self._adapt_waiting(outcome)
         self._learn([], outcome)
         self._catch_up(outcome)
         self._guard(self.learner.refuse_burst_weights, outcome)
@@ -200,10 +199,10 @@ class LiveEngine:
     def fit_reference(self, samples: Samples) -> tuple[int, ...]:
         """Labelled samples of the past become the references of their classes; the classes."""
         samples = samples[~self.inputs.outliers(samples.images)]
-        self.components.add_inputs(samples.images)
+        self._add_inputs(samples.images)
         classes = tuple(sorted(set(samples.labels.tolist())))
         drawn = {label: self._draw_reference(samples.of_class(label)) for label in classes}
-        for handler, monitored in self._monitors:
+        for handler, monitored in self._monitors():
             for label in classes:
                 monitored.set_reference(label, drawn[label])
             self._set_references(handler, drawn)
@@ -220,11 +219,16 @@ class LiveEngine:
 
     # Inputs
 
-    def _add_inputs(self, images: Tensor, far: Tensor) -> None:
-        """Update the input statistics; begin anew where most inputs have changed."""
-        if changed := self.inputs.all_changed:
-            self.inputs.reset()
-        self.components.add_inputs(images[far if changed else ~far])
+    def _add_inputs(self, images: Tensor) -> None:
+        """Add samples to the input statistics, and normalise the network's inputs by them."""
+        self.inputs.add(images)
+        if not self.normalises:
+            return
+        mean, std = self.inputs.statistics
+        for network in self.learner.networks:
+            assert isinstance(network, Prepared)
+            shape = network.mean.shape
+            network.scale_by(mean.reshape(shape), std.reshape(shape))
 
     def _report_scale(self, outcome: BatchOutcome) -> None:
         """Report once that inputs are large and not normalised: a network learns little so."""
@@ -242,10 +246,10 @@ class LiveEngine:
         self, samples: Samples, predictions: Tensor, outcome: BatchOutcome
     ) -> None:
         self.window.unlabelled.add(samples)
-        if self.components.predicted is not None:
+        if len(self.handlers) > 1:
             has_class = predictions != UNKNOWN
             self.window.monitor_predicted(samples[has_class], predictions[has_class])
-        elif not self._reported_unmonitored and len(samples):
+        elif not self._reported_unmonitored:
             self._reported_unmonitored = True
             outcome.notes.append("this detector needs labels: unlabelled samples are not monitored")
 
@@ -272,16 +276,18 @@ class LiveEngine:
 
     # Checks and adaptations
 
-    def _check(self, outcome: BatchOutcome, next_id: int) -> None:
+    def _monitors(self) -> list[tuple[DriftHandler, MonitoredSamples]]:
+        return list(zip(self.handlers, (self.window.labelled, self.window.predicted), strict=False))
+
+    def _check(self, outcome: BatchOutcome) -> None:
         """Check the classes that are due, and adapt to those that have drifted."""
-        for handler, monitored in self._monitors:
+        for handler, monitored in self._monitors():
             if not (due := monitored.due()):
                 continue
             self.checks += 1
+            onset = partial(self._onset, handler, monitored)
+            labels = self._label_source(outcome, due, monitored, self._requester, onset)
             task = self._task(due, monitored)
-            labels = self._label_source(
-                outcome, due, monitored, next_id, self._requester, self._onset(handler, monitored)
-            )
             context = self._context(handler, task, labels, outcome)
             by_labels = monitored is self.window.labelled
             if by_labels or not self.window.labelled.has_current:
@@ -294,10 +300,8 @@ class LiveEngine:
                     replace(each, harm=None, harm_error=None, harm_unlabelled=None)
                     for each in verdicts
                 )
-            unchanged = [each.label for each in verdicts if each.drifted is False]
-            self.window.unchanged_until(
-                [label for label in unchanged if label not in self.waiting], next_id
-            )
+            unchanged = {each.label for each in verdicts if each.drifted is False}
+            self.window.unchanged_until([*unchanged - self.waiting.keys()], outcome.next_id)
             outcome.verdicts += verdicts
             drifted = {each.label: each for each in verdicts if each.needs_adaptation}
             p_values = {str(each.label): each.p_value for each in verdicts}
@@ -306,7 +310,7 @@ class LiveEngine:
                 classes = sorted(drifted)
                 effects = [_effect(drifted[label]) for label in classes]
                 outcome.emit("drifted", classes=classes, verdicts=effects)
-            self._apply_result(result, drifted, labels, outcome, next_id)
+            self._apply_result(result, drifted, labels, outcome)
             monitored.end_check(due)
         self._report_untestable(outcome)
 
@@ -327,7 +331,7 @@ class LiveEngine:
             text = f"whether classes {classes} have drifted cannot be tested: {untestable[new[0]]}"
             outcome.emit("untestable", classes=new, text=text)
 
-    def _adapt_waiting(self, outcome: BatchOutcome, next_id: int) -> None:
+    def _adapt_waiting(self, outcome: BatchOutcome) -> None:
         """Adapt to waiting classes for which enough labels have come meanwhile."""
         counts = self.learner.buffer.counts() if self.waiting else {}
         ready = {
@@ -337,12 +341,11 @@ class LiveEngine:
         }
         if not ready:
             return
-        handler, monitored = self._monitors[0]
-        task = self._task(tuple(ready), monitored)
-        labels = self._label_source(outcome, tuple(ready), monitored, next_id)
-        context = self._context(handler, task, labels, outcome)
+        handler, monitored = self.handlers[0], self.window.labelled
+        labels = self._label_source(outcome, tuple(ready), monitored)
+        context = self._context(handler, self._task(tuple(ready), monitored), labels, outcome)
         result = handler.adapt(list(ready.values()), context)
-        self._apply_result(result, ready, labels, outcome, next_id)
+        self._apply_result(result, ready, labels, outcome)
 
     def _apply_result(
         self,
@@ -350,11 +353,10 @@ class LiveEngine:
         drifted: dict[int, Verdict],
         labels: LiveLabels,
         outcome: BatchOutcome,
-        next_id: int,
     ) -> None:
         """Do what follows from an adaptation."""
         for label in result.renewed:
-            self.window.reset(label, next_id)
+            self.window.reset(label, outcome.next_id)
         for label, verdict in drifted.items():
             if label not in labels.unmet:
                 self.waiting.pop(label, None)
@@ -367,13 +369,12 @@ class LiveEngine:
             outcome.emit("realigned", classes=list(result.renewed), notes=list(result.notes))
             # For methods that know tasks, a class with a new concept begins one.
             self.learner.begin_task((), from_scratch=result.from_scratch)
-        if result.extra is not None:
-            self.window.forget(result.extra.ids)
+        if (extra := result.extra) is not None:
+            self.window.forget(extra.ids)
             # Samples in the buffer are replayed anyway; none must get there twice.
-            memory = self.learner.buffer
-            held = [memory.samples_of(label).ids for label in memory.counts()]
-            is_held = torch.isin(result.extra.ids, torch.cat([result.extra.ids[:0], *held]))
-            outcome.extra.append(result.extra[~is_held])
+            buffer = self.learner.buffer
+            held = [buffer.samples_of(label).ids for label in buffer.counts()]
+            outcome.extra.append(extra[~torch.isin(extra.ids, torch.cat([extra.ids[:0], *held]))])
         outcome.unused += labels.unused()
 
     def _task(self, classes: tuple[int, ...], monitored: MonitoredSamples) -> _LiveTask:
@@ -385,7 +386,6 @@ class LiveEngine:
         outcome: BatchOutcome,
         classes: tuple[int, ...],
         monitored: MonitoredSamples,
-        next_id: int,
         requester: LabelRequester | None = None,
         onset: Callable[[int], int | None] = lambda _: None,
     ) -> LiveLabels:
@@ -397,23 +397,21 @@ class LiveEngine:
             predict=self.predict,
             emit=outcome.emit,
             onset=onset,
-            current_from=max((each for each in firsts if each is not None), default=next_id),
+            current_from=max(
+                (first for first in firsts if first is not None), default=outcome.next_id
+            ),
         )
 
-    def _onset(self, handler: DriftHandler, monitored: MonitoredSamples) -> Callable[[int], int]:
-        """A function that gives the id of the sample with which a class began to drift."""
-
-        def onset(label: int) -> int:
-            since = self.window.since(label)
-            if label in self.waiting:  # it has drifted before the samples of this check
-                return since
-            if (dated := monitor_of(handler).onset(label)) is not None:
-                return dated
-            # Samples from before those of this check show an earlier concept.
-            first = monitored.first_current(label)
-            return since if first is None else max(since, first)
-
-        return onset
+    def _onset(self, handler: DriftHandler, monitored: MonitoredSamples, label: int) -> int:
+        """The id of the sample with which a class began to drift."""
+        since = self.window.since(label)
+        if label in self.waiting:  # it has drifted before the samples of this check
+            return since
+        if (dated := monitor_of(handler).onset(label)) is not None:
+            return dated
+        # Samples from before those of this check show an earlier concept.
+        first = monitored.first_current(label)
+        return since if first is None else max(since, first)
 
     def _context(
         self, handler: DriftHandler, task: _LiveTask, labels: LiveLabels, outcome: BatchOutcome
@@ -437,7 +435,7 @@ class LiveEngine:
 
     def _complete_references(self, outcome: BatchOutcome) -> None:
         """Monitor classes from here on of which enough reference samples have been collected."""
-        for handler, monitored in self._monitors:
+        for handler, monitored in self._monitors():
             if complete := monitored.complete():
                 samples = {label: monitored.take_reference(label) for label in complete}
                 self._set_references(handler, samples)
@@ -478,14 +476,14 @@ class LiveEngine:
 
     def _train(self, samples: Samples, batch_size: int, outcome: BatchOutcome) -> None:
         """Steps on `batch_size` samples at a time, each followed by replay steps in proportion."""
-        assert self._replay_steps is not None
+
+        def step(batch: Samples) -> None:
+            outcome.losses.append(self.handlers[0].train_step(batch).loss)
+
         for batch in samples.split(batch_size):
-            if not self._guard(partial(self._train_step, batch, outcome), outcome):
+            if not self._guard(partial(step, batch), outcome):
                 return
             self._replay(-(-self._replay_steps * len(batch) // batch_size), outcome)
-
-    def _train_step(self, batch: Samples, outcome: BatchOutcome) -> None:
-        outcome.losses.append(self.components.labelled.train_step(batch).loss)
 
     def _replay(self, steps: int, outcome: BatchOutcome) -> None:
         """Steps on the buffer and on samples that were learned lately."""
@@ -520,37 +518,54 @@ class LiveEngine:
             return False
         return True
 
+    # State
+
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, but for the components."""
+        """Everything that changes: of the components, and of the engine itself."""
         return {
-            "window": self.window.state_dict(),
-            "outputs": self.outputs,
-            "classes": sorted(self.classes),
-            "checks": self.checks,
-            "told_of_unwatched": self._reported_unmonitored,
-            "told_of_scale": self._reported_scale,
-            "behind": self._catch_up_steps,
-            "untestable": sorted(self.untestable),
-            "waiting": [asdict(verdict) for verdict in self.waiting.values()],
+            "parts": {
+                "learner": self.learner.state_dict(),
+                "ledger": self.ledger.state_dict(),
+                "monitors": [monitor_of(handler).state_dict() for handler in self.handlers],
+                "adaptation": self._adaptation_state.state_dict(),
+                "seen": self.inputs.state_dict(),
+            },
+            "upkeep": {
+                "window": self.window.state_dict(),
+                "outputs": self.outputs,
+                "classes": sorted(self.classes),
+                "checks": self.checks,
+                "told_of_unwatched": self._reported_unmonitored,
+                "told_of_scale": self._reported_scale,
+                "behind": self._catch_up_steps,
+                "untestable": sorted(self.untestable),
+                "waiting": [asdict(verdict) for verdict in self.waiting.values()],
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave; older states have no "behind", "untestable", scale."""
-        self.window.load_state_dict(state["window"])
-        untestable = state.get("untestable", ())
-        counts = [state["outputs"], state["checks"], state.get("behind", 0)]
-        counts += [*state["classes"], *untestable]
+        """Restore what `state_dict` gave; older states lack "seen", "behind" and others."""
+        parts, own = state["parts"], state["upkeep"]
+        self.learner.load_state_dict(parts["learner"])
+        self.ledger.load_state_dict(parts["ledger"])
+        for handler, monitor in zip(self.handlers, parts["monitors"], strict=True):
+            monitor_of(handler).load_state_dict(monitor)
+        self._adaptation_state.load_state_dict(parts["adaptation"])
+        if "seen" in parts:
+            self.inputs.load_state_dict(parts["seen"])
+        self.window.load_state_dict(own["window"])
+        untestable, behind = own.get("untestable", ()), own.get("behind", 0)
+        counts = [own["outputs"], own["checks"], behind, *own["classes"], *untestable]
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
             raise ValueError("expected whole numbers of outputs, checks and classes")
-        self.outputs = state["outputs"]
-        self.classes = set(state["classes"])
-        self._predictable_for = (0, 0)
-        self.checks = state["checks"]
-        self._reported_unmonitored = state["told_of_unwatched"]
-        self._reported_scale = bool(state.get("told_of_scale", True))
-        self._catch_up_steps = state.get("behind", 0)
+        self.outputs = own["outputs"]
+        self.classes = set(own["classes"])
+        self.checks = own["checks"]
+        self._reported_unmonitored = own["told_of_unwatched"]
+        self._reported_scale = bool(own.get("told_of_scale", True))
+        self._catch_up_steps = behind
         self.untestable = set(untestable)
-        verdicts = [verdict_from(verdict) for verdict in state["waiting"]]
+        verdicts = [verdict_from(verdict) for verdict in own["waiting"]]
         self.waiting = {verdict.label: verdict for verdict in verdicts}
 
 

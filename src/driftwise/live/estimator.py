@@ -173,8 +173,8 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """The labels, (samples,)."""
-        probabilities = self.predict_proba(X)
-        labels: np.ndarray = self.classes_[probabilities.argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        labels: np.ndarray = self.classes_[best]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -196,24 +196,17 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, draw: np.random.RandomState, samples: np.ndarray) -> None:
         """Make a new live learner for samples like these."""
-        counts = {
-            name: _count(name, getattr(self, name))
-            for name in ("buffer_size", "epochs", "batch_size")
-        }
+        names = ("buffer_size", "epochs", "batch_size")
+        buffer_size, _, batch_size = (_count(name, getattr(self, name)) for name in names)
         settings = self._other_settings()
+        own = {"batch_size": batch_size, "minibatch_size": batch_size, "lr": self.lr}
         self.live_learner_ = LiveLearner(
             self.network,
-            buffer_size=counts["buffer_size"],
+            buffer_size=buffer_size,
             method=self.method,
             detector=self.detector,
             adaptation=self.adaptation,
-            **{
-                "batch_size": counts["batch_size"],
-                "minibatch_size": counts["batch_size"],
-                "lr": self.lr,
-                "seed": int(draw.randint(2**31 - 1)),
-                **settings,
-            },
+            **{**own, "seed": int(draw.randint(2**31 - 1)), **settings},
         )
         outputs = self._max_outputs = 0
         if isinstance(self.network, nn.Module):
@@ -230,14 +223,13 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _other_settings(self) -> dict[str, Any]:
         """The settings that are not parameters here."""
-        if self.settings is None:
-            return {}
-        if not isinstance(self.settings, Mapping):
+        settings: Any = {} if self.settings is None else self.settings
+        if not isinstance(settings, Mapping):
             raise UserError(
                 "settings must be a mapping of names to values, such as {'check_rows': 30}; got "
-                f"{shown(self.settings)}"
+                f"{shown(settings)}"
             )
-        for name in self.settings:
+        for name, value in settings.items():
             if not isinstance(name, str):
                 raise UserError(
                     f"settings must have texts for names, see LiveSettings; got {shown(name)}"
@@ -247,12 +239,12 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "settings are for what is not a parameter; got "
                     f"{name!r}: give it as {type(self).__name__}({name}=...)"
                 )
-        if "labels" in self.settings:
-            raise UserError(
-                "settings must not have 'labels': the estimator requests none; got "
-                f"{shown(self.settings['labels'])}: leave it out, or use a LiveLearner"
-            )
-        return dict(self.settings)
+            if name == "labels":
+                raise UserError(
+                    "settings must not have 'labels': the estimator requests none; got "
+                    f"{shown(value)}: leave it out, or use a LiveLearner"
+                )
+        return dict(settings)
 
     def _announce(self, classes: np.ndarray, *, is_first: bool) -> None:
         """Fix the classes, or check that they are as at the first call."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from driftwise.config.own_network import first_line
+from driftwise.config.learners import first_line
 from driftwise.errors import RunFailure, UserError, unknown_name
 from driftwise.files import JSON
 from driftwise.runs.store import RunFolder
@@ -65,10 +65,10 @@ EventCallback = Callable[[Event], object]
 class EventLog:
     """Calls callbacks and, in a folder, appends to `events.jsonl`. A failure stops nothing."""
 
-    def __init__(self, folder: RunFolder | None, count: Callable[[str, int], None]) -> None:
-        """`count(counter, number)` counts failures."""
+    def __init__(self, folder: RunFolder | None, counters: dict[str, float]) -> None:
+        """Failures are counted in `counters`."""
         self._folder = folder
-        self._count = count
+        self._counters = counters
         self._callbacks: list[tuple[str, EventCallback]] = []
         self._waiting: deque[Mapping[str, JSON]] = deque()
         self._last_error: str | None = None
@@ -96,7 +96,7 @@ class EventLog:
                     callback(event)
                 except Exception as error:  # a user's code may raise anything
                     failures.append(f"a callback on {event.kind} failed: {first_line(error)}")
-        self._count("callback_failures_total", len(failures))
+        self._counters["callback_failures_total"] += len(failures)
         return failures + log_failures
 
     def _write(self) -> list[str]:
@@ -110,8 +110,8 @@ class EventLog:
             lost = max(0, len(self._waiting) - MOST_WAITING)
             for _ in range(lost):
                 self._waiting.popleft()
-            self._count("log_failures_total", 1)
-            self._count("log_lines_lost_total", lost)
+            self._counters["log_failures_total"] += 1
+            self._counters["log_lines_lost_total"] += lost
             is_new, self._last_error = str(error) != self._last_error, str(error)
             return [f"{error}; events wait to be logged"] if is_new else []
         self._last_error = None

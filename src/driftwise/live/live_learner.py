@@ -10,9 +10,8 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,26 +20,17 @@ from torch import Tensor, nn
 
 from driftwise.config import registry
 from driftwise.config.custom import is_import_path
-from driftwise.config.own_network import first_line
+from driftwise.config.learners import first_line
 from driftwise.errors import RunFailure, UserError, warn_caller
-from driftwise.learner import Learner
-from driftwise.live.components import build_components, can_grow, num_outputs_of
+from driftwise.live.components import can_grow, num_outputs_of
+from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, NetworkSnapshots
 from driftwise.live.engine import BatchOutcome, LiveEngine
 from driftwise.live.events import EventCallback
 from driftwise.live.inputs import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
-from driftwise.live.label_requests import (
-    CLOSED,
-    Answer,
-    Inbox,
-    LabelCallback,
-    LabelRequester,
-    Request,
-)
-from driftwise.live.priority import FAST_SWITCHING, PREDICTIONS_FIRST
-from driftwise.live.reporter import Observation, Reporter
-from driftwise.live.sample_queue import no_samples
+from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
+from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
-from driftwise.live.snapshot import NetworkSnapshots, Snapshot
+from driftwise.live.window import no_samples
 from driftwise.models.head import Features, with_features
 from driftwise.runs.checkpoint import taking_up
 from driftwise.runs.store import RunFolder, is_run, read_config
@@ -110,7 +100,7 @@ class LiveLearner:
         )
         self._lock = threading.RLock()
         self._building = threading.RLock()
-        """held while the components are built: predictions wait for that, and for no step"""
+        """held while the engine is built: predictions wait for that, and for no step"""
         self._labels = labels
         self._inbox = Inbox()
         self._requester = labels and LabelRequester(
@@ -121,11 +111,14 @@ class LiveLearner:
         )
         self._inputs = InputReader()
         self._engine: LiveEngine | None = None
+        """made for the first samples"""
+        self._first_outputs = 0
+        """of the engine when it was made"""
         self._snapshots: NetworkSnapshots | None = None
         self._snapshot_step = 0
         """the learner's step at the newest snapshot"""
-        self._preview: _Preview | None = None
-        self._first_outputs = 0
+        self._preview: tuple[object, NetworkSnapshots, LiveEngine] | None = None
+        """shape and type of a sample, and what predicts such samples before the first batch"""
         self._is_observing = False
         self._save_requested = False
         self._close_requested = False
@@ -133,6 +126,7 @@ class LiveLearner:
         self._is_fork = False
         """whether this process is a fork of the one that made the live learner"""
         self._failure: str | None = None
+        """why a batch broke off"""
         self._retry_at: float | None = None
         """when to try again to save; None: nothing is unsaved"""
         self._folder = None if folder is None else self._open(Path(folder))
@@ -190,9 +184,7 @@ class LiveLearner:
     def __enter__(self) -> LiveLearner:
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Save all that was observed, but for a batch that broke off."""
         self.close()
 
@@ -229,7 +221,7 @@ class LiveLearner:
             steps = engine.learner.steps
             outcome = engine.observe(batch.samples, answers, next_id=self._inputs.count)
             # Unlabelled samples change the snapshot, too, where they change the normalisation.
-            if engine.learner.steps > steps or outcome.adapted or engine.components.normalises:
+            if engine.learner.steps > steps or outcome.adapted or engine.normalises:
                 self._renew_snapshot(engine)
         for failure in failures:
             outcome.emit("trouble", text=failure)
@@ -333,13 +325,11 @@ class LiveLearner:
 
     def predict(self, x: Any) -> np.ndarray:
         """Classes, int64 (samples,). May be called from any thread; it waits for no step."""
-        with self._reading(x) as (images, snapshot, learner):
-            return _logits(images, snapshot, learner).argmax(dim=1).numpy()
+        return self._logits(x).argmax(dim=1).numpy()
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Probabilities, (samples, outputs); 0 for classes never seen. From any thread."""
-        with self._reading(x) as (images, snapshot, learner):
-            return _logits(images, snapshot, learner).softmax(dim=1).numpy()
+        return self._logits(x).softmax(dim=1).numpy()
 
     def on(self, event: str, callback: EventCallback) -> None:
         """Call a callback with every `Event` of a kind, see `live.events.EVENTS`; `*`: all."""
@@ -386,7 +376,7 @@ class LiveLearner:
     @property
     def counters(self) -> str:
         """Counters and gauges in the text format of Prometheus."""
-        return self._reporter.counters.text()
+        return prometheus_text(self._reporter.counters)
 
     # Saving
 
@@ -409,7 +399,7 @@ class LiveLearner:
         try:
             folder.save_checkpoint(self._state())
         except (RunFailure, UserError):
-            self._reporter.counters.add("save_failures_total")
+            self._reporter.counters["save_failures_total"] += 1
             self._retry_at = time.monotonic() + RETRY_SECONDS
             raise
         self._retry_at = None
@@ -485,8 +475,7 @@ class LiveLearner:
     def _state(self) -> dict[str, Any]:
         engine = self._engine
         return {
-            "parts": None if engine is None else engine.components.state_dict(),
-            "upkeep": None if engine is None else engine.state_dict(),
+            **({"parts": None, "upkeep": None} if engine is None else engine.state_dict()),
             "intake": self._inputs.state_dict(),
             "inbox": self._inbox.state_dict(),
             "published": self._snapshots and self._snapshots.newest.state_dict(),
@@ -505,9 +494,9 @@ class LiveLearner:
         if state["parts"] is not None:
             assert self._inputs.shape is not None
             empty = no_samples(self._inputs.shape, self._inputs.dtype)
-            self._engine = self._build(empty, state["first_outputs"])
-            self._engine.components.load_state_dict(state["parts"])
-            self._engine.load_state_dict(state["upkeep"])
+            self._first_outputs = state["first_outputs"]
+            self._engine = self._build(empty, self._first_outputs)
+            self._engine.load_state_dict(state)
             self._renew_snapshot(self._engine)
             # Older states have no averaged weights.
             if self._snapshots is not None and state.get("published") is not None:
@@ -555,10 +544,9 @@ class LiveLearner:
         if self._is_observing:
             self._failure = "its process was forked"
         self._inbox.reset_in_fork()
-        preview = None if self._preview is None else self._preview.snapshots
-        for snapshots in (self._snapshots, preview):
-            if snapshots is not None:
-                snapshots.reset_in_fork()
+        self._preview = None
+        if self._snapshots is not None:
+            self._snapshots.reset_in_fork()
 
     def _use_one_thread_in_fork(self) -> None:
         """In a fork torch would wait forever for threads that only its parent has."""
@@ -594,20 +582,18 @@ class LiveLearner:
                 )
             engine = self._build(first, outputs)
             labels_from(first.labels, len(first), max_label=self._max_label(engine))
-            self._engine = engine
+            self._engine, self._first_outputs = engine, outputs
             self._renew_snapshot(engine)
             self._preview = None
         return self._engine
 
     def _build(self, first: Samples, outputs: int) -> LiveEngine:
-        self._first_outputs = outputs
         return LiveEngine(
-            build_components(self._config, first, outputs, self._network, self._settings),
             self._config,
             self._settings,
-            outputs=outputs,
-            trained_outputs=0 if self._network is None else outputs,
-            empty=first[:0],
+            first,
+            outputs,
+            network=self._network,
             requester=self._requester,
             snapshot=lambda: None if self._snapshots is None else self._snapshots.newest,
         )
@@ -620,20 +606,21 @@ class LiveLearner:
         return max(self._settings.max_classes if grows else 0, engine.outputs) - 1
 
     def _renew_snapshot(self, engine: LiveEngine) -> None:
-        if not bool(engine.predictable.any()):
+        predictable = engine.predictable
+        if not bool(predictable.any()):
             return  # no class has been learned: there is nothing to predict
         learner, network = engine.learner, _predictor(engine)
         if self._snapshots is None:
-            self._snapshots = NetworkSnapshots(network, engine.predictable)
+            self._snapshots = NetworkSnapshots(network, predictable)
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
             averages = span > 0 and network is learner.network
             decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
-            self._snapshots.renew(network, engine.predictable, decay=decay)
+            self._snapshots.renew(network, predictable, decay=decay)
         self._snapshot_step = learner.steps
 
-    @contextlib.contextmanager
-    def _reading(self, x: Any) -> Iterator[tuple[Tensor, Snapshot, Learner]]:
+    def _logits(self, x: Any) -> Tensor:
+        """(samples, outputs) on the CPU, -inf for classes that must not be predicted."""
         self._use_one_thread_in_fork()
         with PREDICTIONS_FIRST.predicting(), FAST_SWITCHING:
             images = self._inputs.images(x)
@@ -643,7 +630,10 @@ class LiveLearner:
                     snapshots, engine = self._snapshots_before_data(images)
             assert engine is not None, "snapshots are of an engine"
             with snapshots.reading() as snapshot, PREDICTIONS_FIRST:
-                yield images, snapshot, engine.learner
+                if not len(images):
+                    return torch.empty(0, len(snapshot.masked))
+                logits = engine.learner.logits_of(snapshot.network, images)
+                return logits.masked_fill(snapshot.masked, -torch.inf)
 
     def _snapshots_before_data(self, images: Tensor) -> tuple[NetworkSnapshots, LiveEngine]:
         """For predictions of a given network before the first batch, which they leave open."""
@@ -653,23 +643,13 @@ class LiveLearner:
             return self._snapshots, self._engine
         if self._network is None or not len(images):
             raise UserError("nothing has been learned yet: observe labelled samples first")
-        kind = (tuple(images.shape[1:]), images.dtype)
-        if self._preview is None or self._preview.kind != kind:
-            none = torch.full((len(images),), UNKNOWN)
-            samples = Samples(images=images, labels=none, ids=none, concepts=none)
-            engine = self._build(samples, num_outputs_of(self._network, images))
+        kind = (images.shape[1:], images.dtype)
+        if self._preview is None or self._preview[0] != kind:
+            first = no_samples(tuple(images.shape[1:]), images.dtype)
+            engine = self._build(first, num_outputs_of(self._network, images))
             snapshots = NetworkSnapshots(_predictor(engine), engine.predictable)
-            self._preview = _Preview(kind=kind, snapshots=snapshots, engine=engine)
-        return self._preview.snapshots, self._preview.engine
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Preview:
-    """Predicts before the first batch, which decides what the live learner is built for."""
-
-    kind: tuple[tuple[int, ...], torch.dtype]
-    snapshots: NetworkSnapshots
-    engine: LiveEngine
+            self._preview = kind, snapshots, engine
+        return self._preview[1:]
 
 
 _LIVE_LEARNERS: weakref.WeakSet[LiveLearner] = weakref.WeakSet()
@@ -687,13 +667,6 @@ if hasattr(os, "register_at_fork"):
 def _predictor(engine: LiveEngine) -> nn.Module:
     """The network that predicts."""
     return engine.learner.method.predictor(engine.learner.network)
-
-
-def _logits(images: Tensor, snapshot: Snapshot, learner: Learner) -> Tensor:
-    """(samples, outputs) on the CPU, -inf for classes that must not be predicted."""
-    if not len(images):
-        return torch.empty(0, len(snapshot.masked))
-    return learner.logits_of(snapshot.network, images).masked_fill(snapshot.masked, -torch.inf)
 
 
 def _restored(

@@ -61,43 +61,20 @@ RECENT = 1000
 """labelled samples of the recent accuracy"""
 
 
-class Counters:
-    """Counters and gauges by name."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, float] = dict.fromkeys(COUNTERS, 0)
-
-    def add(self, name: str, count: float = 1) -> None:
-        """Increase a counter."""
-        assert name in COUNTERS, name
-        self.values[name] += count
-
-    def set(self, name: str, value: float) -> None:
-        """Set a gauge, or a counter that is kept elsewhere."""
-        assert name in COUNTERS or name in GAUGES, name
-        self.values[name] = value
-
-    def text(self) -> str:
-        """All of them in the text format of Prometheus."""
-        lines = []
-        for kind, names in (("counter", COUNTERS), ("gauge", GAUGES)):
-            for name, meaning in names.items():
-                if (value := self.values.get(name)) is not None:
-                    # All digits of a count: Prometheus' own short form rounds at a million.
-                    number = str(int(value)) if value == int(value) else repr(float(value))
-                    lines += [
-                        f"# HELP {PREFIX}{name} {meaning}",
-                        f"# TYPE {PREFIX}{name} {kind}",
-                        f"{PREFIX}{name} {number}",
-                    ]
-        return "\n".join(lines) + "\n"
-
-    def load(self, values: Mapping[str, float]) -> None:
-        """Take over saved values."""
-        if not all(type(value) in (int, float) for value in values.values()):
-            raise ValueError("expected numbers in counters")
-        named = {_EARLIER_NAMES.get(name, name): value for name, value in values.items()}
-        self.values = dict.fromkeys(COUNTERS, 0) | named
+def prometheus_text(values: Mapping[str, float]) -> str:
+    """Counters and gauges by name in the text format of Prometheus."""
+    lines = []
+    for kind, names in (("counter", COUNTERS), ("gauge", GAUGES)):
+        for name, meaning in names.items():
+            if (value := values.get(name)) is not None:
+                # All digits of a count: Prometheus' own short form rounds at a million.
+                number = str(int(value)) if value == int(value) else repr(float(value))
+                lines += [
+                    f"# HELP {PREFIX}{name} {meaning}",
+                    f"# TYPE {PREFIX}{name} {kind}",
+                    f"{PREFIX}{name} {number}",
+                ]
+    return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,8 +124,9 @@ class Reporter:
     """Counts what happens, emits events and writes the report of each batch."""
 
     def __init__(self, folder: RunFolder | None) -> None:
-        self.counters = Counters()
-        self.log = EventLog(folder, self.counters.add)
+        self.counters: dict[str, float] = dict.fromkeys(COUNTERS, 0)
+        """counters, and gauges whose values are known"""
+        self.log = EventLog(folder, self.counters)
         self.steps = 0
         """calls of `observe` so far"""
         self._correct: deque[bool] = deque(maxlen=RECENT)
@@ -170,15 +148,22 @@ class Reporter:
         correct = (outcome.predicted == labels)[labels != UNKNOWN].tolist()
         predicted = torch.full((len(batch.usable),), UNKNOWN)
         predicted[batch.usable] = outcome.predicted
+        refused = (~batch.usable).nonzero().squeeze(1).tolist()
         quarantined = batch.usable.nonzero().squeeze(1)[outcome.quarantined].tolist()
         self._correct.extend(correct)
-        self._count(batch, outcome, correct)
+        self._count(outcome)
+        for name, count in {
+            "samples_total": len(predicted),
+            "samples_refused_total": len(refused),
+            "samples_quarantined_total": len(quarantined),
+            "samples_labelled_total": len(correct),
+            "correct_total": sum(correct),
+        }.items():
+            self.counters[name] += count
         self.update_gauges(engine)
-        if batch.refused:
-            outcome.notes.append(
-                f"{len(batch.refused)} samples were refused: not finite, or too large"
-            )
-            outcome.events.insert(0, ("refused", {"rows": list(batch.refused)}))
+        if refused:
+            outcome.notes.append(f"{len(refused)} samples were refused: not finite, or too large")
+            outcome.events.insert(0, ("refused", {"rows": refused}))
         if quarantined:
             text = f"samples quarantined, far outside what has been seen: {len(quarantined)}"
             outcome.notes.append(text)
@@ -189,7 +174,7 @@ class Reporter:
             "correct": sum(correct),
             "loss": outcome.loss,
             "accuracy": self.accuracy,
-            "counters": dict(self.counters.values),
+            "counters": dict(self.counters),
         }
         for kind, details in (*outcome.events, ("observed", summary)):
             outcome.notes += self.emit(kind, **details)
@@ -200,7 +185,7 @@ class Reporter:
             labelled=len(correct),
             correct=sum(correct),
             loss=outcome.loss,
-            refused=batch.refused,
+            refused=tuple(refused),
             quarantined=tuple(quarantined),
             new_classes=outcome.new_classes,
             verdicts=tuple(outcome.verdicts),
@@ -209,49 +194,55 @@ class Reporter:
             notes=tuple(outcome.notes),
         )
 
-    def _count(self, batch: InputBatch, outcome: BatchOutcome, correct: list[bool]) -> None:
-        add = self.counters.add
-        add("samples_total", len(batch.usable))
-        add("samples_refused_total", len(batch.refused))
-        add("samples_quarantined_total", len(outcome.quarantined))
-        add("samples_labelled_total", len(correct))
-        add("correct_total", sum(correct))
-        add("drifts_total", sum(bool(verdict.drifted) for verdict in outcome.verdicts))
-        add("adaptations_total", len(outcome.adapted))
+    def _count(self, outcome: BatchOutcome) -> None:
+        counters = self.counters
+        counters["drifts_total"] += sum(bool(verdict.drifted) for verdict in outcome.verdicts)
+        counters["adaptations_total"] += len(outcome.adapted)
         for kind, details in outcome.events:
             match kind:
                 case "checked":
-                    add("checks_total")
+                    counters["checks_total"] += 1
                 case "restored":
-                    add("restored_total")
+                    counters["restored_total"] += 1
                 case "trouble":
-                    add("label_failures_total")
+                    counters["label_failures_total"] += 1
                 case "asked":
-                    add("labels_asked_total", details["rows"])
+                    counters["labels_asked_total"] += details["rows"]
                 case "answered":
-                    add("labels_given_total", details["given"])
-                    add("labels_late_total", details["late"])
+                    counters["labels_given_total"] += details["given"]
+                    counters["labels_late_total"] += details["late"]
 
     def update_gauges(self, engine: LiveEngine | None) -> None:
         """Set all gauges whose values are known."""
         if (accuracy := self.accuracy) is not None:
-            self.counters.set("accuracy_recent", accuracy)
+            self.counters["accuracy_recent"] = accuracy
         if engine is not None:
-            self.counters.set("steps_total", engine.ledger.steps)
-            self.counters.set("classes", len(engine.classes))
-            self.counters.set("buffer_samples", len(engine.learner.buffer))
-            self.counters.set("classes_waiting", len(engine.waiting))
-            self.counters.set("classes_untestable", len(engine.untestable))
+            self.counters |= {
+                "steps_total": engine.ledger.steps,
+                "classes": len(engine.classes),
+                "buffer_samples": len(engine.learner.buffer),
+                "classes_waiting": len(engine.waiting),
+                "classes_untestable": len(engine.untestable),
+            }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        counters = dict(self.counters.values)
-        return {"counters": counters, "steps": self.steps, "hits": list(self._correct)}
+        return {
+            "counters": dict(self.counters),
+            "steps": self.steps,
+            "hits": list(self._correct),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` gave."""
-        self.counters.load(state["counters"])
-        if type(state["steps"]) is not int or not all(type(h) is bool for h in state["hits"]):
-            raise ValueError("expected a number of steps, and which predictions were correct")
-        self.steps = state["steps"]
-        self._correct = deque(state["hits"], maxlen=RECENT)
+        counters, steps, hits = state["counters"], state["steps"], state["hits"]
+        if (
+            not {type(value) for value in counters.values()} <= {int, float}
+            or type(steps) is not int
+            or not {type(hit) for hit in hits} <= {bool}
+        ):
+            raise ValueError("expected counters, steps, and which predictions were correct")
+        # In place: the log counts its failures here, too.
+        self.counters.update({_EARLIER_NAMES.get(name, name): n for name, n in counters.items()})
+        self.steps = steps
+        self._correct = deque(hits, maxlen=RECENT)

@@ -2,29 +2,83 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from driftwise import rng
+from driftwise import allocation, rng
 from driftwise.errors import UserError
-from driftwise.memory.column import Column
-from driftwise.memory.draws import Draws, Ints
-from driftwise.memory.policies import Policy, Reservoir
-from driftwise.memory.slots import Slots
+from driftwise.memory.policies import Draws, Ints, Policy, Reservoir, Slots
 from driftwise.types import Extras, Samples
 
+_Array: TypeAlias = npt.NDArray[Any]
+_SAME_WIDTH = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _NO_EXTRAS: Extras = MappingProxyType({})
 _EXTRA = "extras."
 """Marks the columns of a method, beside those that every sample has."""
 _STATE_KEYS = {"policy", "capacity", "seen", "slots", "columns", "generators"}
 _FORMER_KEYS = {"step", "steps"}
 """in states of earlier versions; not used"""
+
+
+class Column:
+    """A value of one shape and dtype for every slot, (capacity, ...); a large column lies in a file.
+
+    Kept in numpy, which copies whole samples where torch copies single numbers, and as integers of
+    the same width: numpy does not know all of torch's dtypes, and integers carry no graph.
+    """
+
+    def __init__(self, like: Tensor, capacity: int) -> None:
+        """For values such as `like`, (samples, ...)."""
+        if like.itemsize not in _SAME_WIDTH:
+            raise ValueError(f"expected numbers of at most 8 bytes each; got {like.dtype}")
+        self._dtype = like.dtype
+        self._shape = tuple(like.shape[1:])
+        is_plain = like.dtype in (torch.uint8, torch.int64)
+        self._kept_as = like.dtype if is_plain else _SAME_WIDTH[like.itemsize]
+        self._sample_bytes = math.prod(self._shape) * like.itemsize
+        self._values = allocation.allocate((capacity, *self._shape), self._kept_as).numpy()
+
+    def convert(self, name: str, values: Tensor, samples: int) -> _Array:
+        """The values as they are kept, (samples, ...); ValueError for another shape or dtype."""
+        if values.dtype is not self._dtype or values.shape != (samples, *self._shape):
+            raise ValueError(
+                f"expected {name} of {self._dtype} and shape {(samples, *self._shape)}, like the "
+                f"first samples; got {values.dtype} and {tuple(values.shape)}"
+            )
+        kept_as = values if self._kept_as is self._dtype else values.view(self._kept_as)
+        array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
+        return array
+
+    def write(self, slots: Ints, values: _Array) -> None:
+        """Copy converted values, (samples, ...), into `slots`; the last one of a slot stays."""
+        self._values[slots] = values
+
+    def read(self, slots: Ints) -> Tensor:
+        """A copy of the values in `slots`, (samples, ...); a large copy lies in a file."""
+        if len(slots) * self._sample_bytes <= allocation.MOST_IN_MEMORY:
+            copy = torch.from_numpy(self._values.take(slots, axis=0))
+        else:
+            copy = allocation.allocate((len(slots), *self._shape), self._kept_as)
+            # With mode="raise", numpy would make a second copy in plain memory.
+            np.take(self._values, slots, axis=0, out=copy.numpy(), mode="clip")
+        return copy if self._kept_as is self._dtype else copy.view(self._dtype)
+
+    def widened(self, width: int) -> Column:
+        """A copy with `width` numbers per sample, 0 at first; itself unless it has fewer."""
+        if len(self._shape) != 1 or self._shape[0] >= width:
+            return self
+        wider = Column(torch.empty((0, width), dtype=self._dtype), len(self._values))
+        wider._values[:, : self._shape[0]] = self._values
+        wider._values[:, self._shape[0] :] = 0
+        return wider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,21 +142,16 @@ class ReplayBuffer:
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Let the policy keep what it wants of a batch, with the extras of each sample."""
-        if not len(samples):
+        labels = samples.labels.numpy()
+        if not len(labels):
             return
-        columns, values = self._convert(samples, extras)
-        kept, slots = self._policy.place(
-            self._slots,
-            samples.labels.numpy(),
-            seen=self._seen,
-            draws=self._draws["offer"],
-        )
-        self._seen += len(samples)
-        self._columns = columns
+        values = self._convert(samples, extras)
+        draws = self._draws["offer"]
+        kept, slots = self._policy.place(self._slots, labels, seen=self._seen, draws=draws)
+        self._seen += len(labels)
         if len(kept):
-            for name, column in columns.items():
+            for column, every in values:
                 # Indexing copies the images once more.
-                every = values[name]
                 column.write(slots, every if len(kept) == len(every) else every[kept])
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
@@ -114,11 +163,11 @@ class ReplayBuffer:
             )
         if not len(samples):
             return
-        self._columns, values = self._convert(samples, extras)
+        values = self._convert(samples, extras)
         slots = np.sort(self._slots.free)[: len(samples)]
         self._slots.write(slots, samples.labels.numpy())
-        for name, column in self._columns.items():
-            column.write(slots, values[name])
+        for column, every in values:
+            column.write(slots, every)
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
         """Free the slots of one class; the number of freed slots.
@@ -135,9 +184,9 @@ class ReplayBuffer:
         """Draw min(count, len) samples without replacement, every subset equally likely."""
         if count < 0:
             raise ValueError(f"expected a count of at least 0 samples; got {count}")
-        held = len(self)
+        held = len(self._slots)
         picks = self._draws["sample"].choose(min(count, held), held)
-        slots = self._slots.order[picks]
+        slots = self._slots.order.take(picks)
         extras = {
             name.removeprefix(_EXTRA): column.read(slots)
             for name, column in self._columns.items()
@@ -154,7 +203,8 @@ class ReplayBuffer:
 
     def counts(self) -> dict[int, int]:
         """Samples per class, in ascending order, only classes with samples."""
-        return self._slots.counts()
+        labels, counts = np.unique(self._slots.labels[self._slots.occupied], return_counts=True)
+        return dict(zip(labels.tolist(), counts.tolist(), strict=True))
 
     def samples_of(self, label: int) -> Samples:
         """The samples of one class, in slot order."""
@@ -193,15 +243,14 @@ class ReplayBuffer:
         for use, draws in self._draws.items():
             draws.set_state(state["generators"][use])
 
-    def _convert(
-        self, samples: Samples, extras: Extras
-    ) -> tuple[dict[str, Column], dict[str, Any]]:
-        """The columns, made for the first samples, and the values to write into them.
+    def _convert(self, samples: Samples, extras: Extras) -> list[tuple[Column, _Array]]:
+        """The columns, made for the first samples, with the values to write into them.
 
-        Nothing changes: samples that are refused leave no trace.
+        Samples that are refused leave no trace.
         """
         incoming = {"images": samples.images, "ids": samples.ids, "concepts": samples.concepts}
-        incoming |= {_EXTRA + name: values for name, values in extras.items()}
+        for name, values in extras.items():
+            incoming[_EXTRA + name] = values
         columns = self._columns or {
             name: Column(values, self.capacity) for name, values in incoming.items()
         }
@@ -209,18 +258,24 @@ class ReplayBuffer:
             raise ValueError(
                 f"expected the columns {', '.join(columns)}, as at first; got {', '.join(incoming)}"
             )
-        return columns, {
-            name: column.convert(name, incoming[name], len(samples))
+        count = len(samples)
+        converted = [
+            (column, column.convert(name, incoming[name], count))
             for name, column in columns.items()
-        }
+        ]
+        self._columns = columns
+        return converted
 
     def _samples(self, slots: Ints) -> Samples:
-        labels = torch.from_numpy(self._slots.labels[slots])
+        labels = torch.from_numpy(self._slots.labels.take(slots))
         if not self._columns:  # no sample has come yet: the shape of images is unknown
             return Samples(
                 images=labels.to(torch.uint8), labels=labels, ids=labels, concepts=labels
             )
-        images, ids, concepts = (
-            self._columns[name].read(slots) for name in ("images", "ids", "concepts")
+        columns = self._columns
+        return Samples(
+            images=columns["images"].read(slots),
+            labels=labels,
+            ids=columns["ids"].read(slots),
+            concepts=columns["concepts"].read(slots),
         )
-        return Samples(images=images, labels=labels, ids=ids, concepts=concepts)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from driftwise.methods.logit_cache import SampleKeys
-from driftwise.models.plain import treats_samples_independently
+from driftwise.errors import UserError
+from driftwise.models.layers import treats_samples_independently
 from driftwise.types import Extras
+
+
+class SampleKeys(NamedTuple):
+    """What identifies samples: their ids and the concepts they show, int64 (samples,) on the CPU."""
+
+    ids: Tensor
+    concepts: Tensor
 
 
 class Inputs:
@@ -81,8 +88,8 @@ def forward_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
     """
     if len(parts) == 1 or not treats_samples_independently(network):
         return tuple(network(part.x) for part in parts)
-    said: Tensor = network(Inputs.together(*parts))
-    return torch.split(said, [len(part.y) for part in parts])
+    logits: Tensor = network(Inputs.together(*parts))
+    return torch.split(logits, [len(part.y) for part in parts])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,7 @@ class Method(ABC):
         """The task's last step has been made."""
 
     def after_backward(self, network: nn.Module) -> None:
-        """The gradients of the loss are in the weights' `grad`, and no weight has moved yet.
+        """The gradients of the loss are in the weights' `grad`, and no weight has changed yet.
 
         The optimiser takes what is written there: the place to project gradients. Forwards made
         here have the same precision and the same draws as those of `outcome`.
@@ -166,3 +173,43 @@ class Method(ABC):
         """Take up where `state_dict` left off; whoever writes one of the two writes both."""
         if state:
             raise ValueError(f"this method keeps no state; got {sorted(state)}")
+
+
+def check_outcome(outcome: object, samples: int, method: Method) -> None:
+    """UserError where a method does not give what it must."""
+    if not isinstance(outcome, Outcome):
+        raise UserError(
+            f"{type(method).__name__}.outcome must return an Outcome(loss=..., logits=...); it "
+            f"returned {_shown(outcome)}"
+        )
+    loss, logits = outcome.loss, outcome.logits
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        raise UserError(
+            f"{type(method).__name__}.outcome: the loss must be a tensor of one number, computed "
+            f"by the network so that it can be differentiated; it is {_shown(loss)}"
+        )
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != samples:
+        raise UserError(
+            f"{type(method).__name__}.outcome: the logits must be those of the stream batch, "
+            f"({samples}, classes); they are {_shown(logits)}"
+        )
+
+
+def check_columns(columns: object, samples: int, method: Method) -> None:
+    """UserError where a method wants something kept that a buffer cannot keep."""
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(column, Tensor) and column.dim() and len(column) == samples
+        for column in columns.values()
+    ):
+        raise UserError(
+            f"{type(method).__name__}.columns must return tensors by name, each with an entry for "
+            f"each of the {samples} samples"
+        )
+
+
+def _shown(value: object) -> str:
+    """What came, in a few words."""
+    if not isinstance(value, Tensor):
+        return "None" if value is None else f"a {type(value).__name__}"
+    grad = "" if value.requires_grad else " without gradients"
+    return f"a tensor of shape {tuple(value.shape)}{grad}"

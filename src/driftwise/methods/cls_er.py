@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Method, Outcome
-from driftwise.models.plain import treats_samples_independently
+from driftwise.models.layers import treats_samples_independently
 
 
 @dataclass(kw_only=True, eq=False)
@@ -26,13 +26,13 @@ class CLSER(Method):
     reg_weight: float = 0.15
     """weight of the squared distance to the better average's logits"""
     stable_update_freq: float = 0.1
-    """how likely a step moves the stable average"""
+    """probability that a step updates the stable average"""
     stable_alpha: float = 0.999
-    """what the stable average keeps of itself when it moves"""
+    """decay of the stable average in an update"""
     plastic_update_freq: float = 0.9
-    """how likely a step moves the plastic average"""
+    """probability that a step updates the plastic average"""
     plastic_alpha: float = 0.999
-    """what the plastic average keeps of itself when it moves"""
+    """decay of the plastic average in an update"""
     predict: Literal["stable", "working"] = "stable"
     """which network predicts; the published tables use the working one"""
 
@@ -55,16 +55,16 @@ class CLSER(Method):
                 self._chance[name] = rng.fork(seed, "cls-er", name)
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
-        """One cross-entropy over stream and memory, and the distance to the better average."""
+        """One cross-entropy over stream and buffer, and the distance to the better average."""
         replay = draw()
         if replay is None:
             logits = network(stream.x)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
         target = self._better(replay)
         again = None if treats_samples_independently(network) else network(replay.x)
-        said = network(Inputs.together(stream, replay))
-        logits, replayed = torch.split(said, [len(stream.y), len(replay.y)])
-        loss = cross_entropy(said, torch.cat([stream.y, replay.y]))
+        both = network(Inputs.together(stream, replay))
+        logits, replayed = torch.split(both, [len(stream.y), len(replay.y)])
+        loss = cross_entropy(both, torch.cat([stream.y, replay.y]))
         distance = mse_loss(replayed if again is None else again, target)
         return Outcome(loss=loss + self.reg_weight * distance, logits=logits)
 
@@ -82,7 +82,7 @@ class CLSER(Method):
 
     @torch.no_grad()
     def after_step(self, network: nn.Module) -> None:
-        """Each average moves with its own probability."""
+        """Update each average with its own probability."""
         self._steps += 1
         self._move("plastic", self.plastic_update_freq, self.plastic_alpha, network)
         self._move("stable", self.stable_update_freq, self.stable_alpha, network)
@@ -100,7 +100,7 @@ class CLSER(Method):
         return tuple(self._averages.values())
 
     def predictor(self, network: nn.Module) -> nn.Module:
-        """The stable average, unless the working network was asked for."""
+        """The stable average, unless `predict` is "working"."""
         return network if self.predict == "working" else self._averages["stable"]
 
     def state_dict(self) -> dict[str, Any]:

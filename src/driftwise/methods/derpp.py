@@ -47,8 +47,8 @@ class DERpp(Method):
         if replay is None:
             logits = network(stream.x)
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
-        said = network(Inputs.together(stream, replay))
-        logits, again = torch.split(said, [len(stream.y), len(replay.y)])
+        both = network(Inputs.together(stream, replay))
+        logits, again = torch.split(both, [len(stream.y), len(replay.y)])
         loss = cross_entropy(logits, stream.y)
         loss = loss + self.alpha * mse_loss(again, replay.extras["logits"])
         loss = loss + self.beta * cross_entropy(again, replay.y)

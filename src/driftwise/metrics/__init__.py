@@ -4,14 +4,15 @@ from driftwise.metrics.detection import DetectionQuality, detection_quality
 from driftwise.metrics.flops import FlopMeter, FlopsPerSample, per_sample
 from driftwise.metrics.ledger import LABEL_KINDS, PHASES, Ledger
 from driftwise.metrics.matrix import (
+    Recovery,
     accuracy_matrix,
     backward_transfer,
     faa_of,
     final_average_accuracy,
     forgetting,
     forgetting_since,
+    recoveries,
 )
-from driftwise.metrics.recovery import Recovery, recoveries
 from driftwise.metrics.scores import Calibration, Scores, confusion_matrix, score
 
 __all__ = [

@@ -46,10 +46,10 @@ def detection_quality(
     drifts: Mapping[int, Sequence[int]],
     renewals: Iterable[tuple[int, int]],
 ) -> DetectionQuality:
-    """Judge verdicts by the truth.
+    """Compare verdicts with the truth.
 
     `drifts` maps a task (counted from 1) to the classes that drift there. `renewals` are (task,
-    class) pairs: in that task's adaptation the class was met with fresh samples. It happens after
+    class) pairs: in that task's adaptation the class got fresh samples. It happens after
     the task's check, so it takes effect from the next task on.
 
     - A class is *stale* at a check if it has drifted at that task or before and has not been
@@ -105,8 +105,8 @@ def _tasks_by_class(pairs: Iterable[tuple[int, int]]) -> defaultdict[int, set[in
 
 
 def _stale_since(check: int, drift_tasks: set[int], renewal_tasks: set[int]) -> int | None:
-    """The task of the last drift that nothing has made good before the check; None: not stale."""
-    # A renewal after the last drift makes good all earlier ones too, so the last one decides.
+    """The task of the last drift not followed by a renewal before the check; None: not stale."""
+    # A renewal after the last drift covers all earlier ones, so the last one decides.
     last = max((task for task in drift_tasks if task <= check), default=None)
     if last is None or any(last <= task < check for task in renewal_tasks):
         return None

@@ -40,7 +40,7 @@ def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSam
     # Training mode throughout: in eval mode some layers take a fused path that counts as nothing.
     probe = copy.deepcopy(network).cpu().train()
     for module in probe.modules():
-        # A hook may collect or book what it sees, and a copied hook still writes to the original.
+        # A hook may collect or record what it gets, and a copied hook still writes to the original.
         module._forward_hooks.clear()
     samples = torch.zeros(_NUM_SAMPLES, *sample_shape)
     counter = FlopCounterMode(display=False)
@@ -58,7 +58,7 @@ def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSam
 
 
 class FlopMeter:
-    """Books the FLOPs of every call of the networks it is attached to, by counting their samples."""
+    """Records the FLOPs of every call of the networks it is attached to, by counting their samples."""
 
     def __init__(self, book: Callable[[int], None]) -> None:
         """`book` is called with the FLOPs of each call, e.g. `ledger.add_flops`."""
@@ -67,15 +67,17 @@ class FlopMeter:
     def watch(self, network: nn.Module, sample_shape: tuple[int, ...]) -> None:
         """Count every call `network(samples)` from now on, and the calls of copies made from it.
 
-        A call in training mode with gradients enabled books the backward that will follow, too.
-        Watching a network, or a copy of it, once more counts nothing twice.
+        A call in training mode with gradients enabled includes the backward that will follow.
+        A network, or a copy of it, that is attached once more counts once.
         """
         hooks = network._forward_hooks.values()
-        if not any(isinstance(hook, _BookRows) and hook.book == self._book for hook in hooks):
-            network.register_forward_hook(_BookRows(self._book, per_sample(network, sample_shape)))
+        if not any(isinstance(hook, _CountSamples) and hook.book == self._book for hook in hooks):
+            network.register_forward_hook(
+                _CountSamples(self._book, per_sample(network, sample_shape))
+            )
 
 
-class _BookRows:
+class _CountSamples:
     """A forward hook. It holds nothing of the network, so one object serves all copies of it."""
 
     only_counts = True
@@ -90,6 +92,6 @@ class _BookRows:
         learns = module.training and torch.is_grad_enabled()
         self.book(len(outputs) * (self._forward_and_backward if learns else self._forward))
 
-    def __deepcopy__(self, memo: object) -> _BookRows:
-        # Copying a network must not copy the books behind it: its copies book to the same place.
+    def __deepcopy__(self, memo: object) -> _CountSamples:
+        # Copies of a network record to the same ledger.
         return self

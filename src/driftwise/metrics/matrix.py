@@ -1,4 +1,4 @@
-"""Summaries of an accuracy matrix in one number.
+"""Accuracy over tasks: summaries of the accuracy matrix, and recovery from drift.
 
 Row i holds the accuracies after task i, column j those of task j, in percent. An entry is None
 above the diagonal (the task has not come yet) and for a task with nothing to test; such tasks are
@@ -7,9 +7,13 @@ left out of every mean.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 Matrix = Sequence[Sequence[float | None]]
+
+WITHIN = 2.0
+"""points below its former accuracy at which a class still counts as recovered"""
 
 
 def accuracy_matrix(rows: Matrix) -> list[list[float | None]]:
@@ -86,6 +90,60 @@ def faa_of(per_class: Mapping[int, float], classes: Collection[int]) -> float | 
     60.0
     """
     return _mean([per_class[label] for label in sorted(set(classes)) if label in per_class])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """One class after one event, as the tests at the ends of tasks show it."""
+
+    task: int
+    """of the event, counted from 1"""
+    label: int
+    before: float
+    """percent, at the end of the task before"""
+    after: tuple[float, ...]
+    """percent, at the end of the event's task and of every later one, up to its next event"""
+    tasks: int | None
+    """how many of these ends it took to recover; None: it has not"""
+    area: float
+    """points of accuracy lost, summed over these ends"""
+
+
+def recoveries(
+    per_class: Sequence[Mapping[int, float]], events: Iterable[tuple[int, Iterable[int]]]
+) -> list[Recovery]:
+    """The recovery of every class after every event; a class not tested before has none.
+
+    `per_class` holds the accuracies by class at the end of each task, `events` the task and the
+    classes of each.
+
+    >>> ends = [{0: 90.0}, {0: 50.0}, {0: 89.0}]
+    >>> recoveries(ends, [(2, [0])])[0].tasks, recoveries(ends, [(2, [0])])[0].area
+    (2, 41.0)
+    """
+    changed = [(task, label) for task, labels in events for label in sorted(labels)]
+    found = []
+    for task, label in sorted(changed):
+        next_event = min(
+            (later for later, other in changed if other == label and later > task),
+            default=len(per_class) + 1,
+        )
+        before = per_class[task - 2].get(label) if 1 < task <= len(per_class) else None
+        if before is None:
+            continue
+        ends = [scores[label] for scores in per_class[task - 1 : next_event - 1]]
+        is_back = [now >= before - WITHIN for now in ends]
+        found.append(
+            Recovery(
+                task=task,
+                label=label,
+                before=before,
+                after=tuple(ends),
+                tasks=is_back.index(True) + 1 if any(is_back) else None,
+                area=sum(max(0.0, before - now) for now in ends),
+            )
+        )
+    return found
 
 
 def _last_row(matrix: Matrix) -> Sequence[float | None]:

@@ -21,25 +21,20 @@ NUM_BINS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Does the network know how often it is right? Shares between 0 and 1, not percent."""
+    """Confidence compared with accuracy. Fractions between 0 and 1, not percent."""
 
     ece: float | None
     """expected calibration error: |confidence - accuracy|, averaged over the samples' bins"""
     confidence: tuple[float | None, ...]
     """mean probability of the predicted class, one per bin; None: the bin is empty"""
     accuracy: tuple[float | None, ...]
-    """share of correct predictions, one per bin; None: the bin is empty"""
+    """fraction of correct predictions, one per bin; None: the bin is empty"""
     count: tuple[int, ...]
     """samples in each of the 15 bins ]0, 1/15], ]1/15, 2/15], ... ]14/15, 1]"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "ece": self.ece,
-            "confidence": list(self.confidence),
-            "accuracy": list(self.accuracy),
-            "count": list(self.count),
-        }
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
 
 
 @dataclass(frozen=True, kw_only=True)

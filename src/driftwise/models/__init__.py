@@ -14,8 +14,8 @@ from torch import nn
 
 from driftwise import rng
 from driftwise.models.cnn import SmallCNN
+from driftwise.models.layers import BatchNorm1d, BatchNorm2d
 from driftwise.models.mlp import MLP
-from driftwise.models.norm import BatchNorm1d, BatchNorm2d
 from driftwise.models.resnet import (
     BasicBlock,
     Bottleneck,

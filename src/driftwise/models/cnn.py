@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from driftwise.errors import UserError
-from driftwise.models.norm import BatchNorm2d
+from driftwise.models.layers import BatchNorm2d
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from driftwise import rng
 from driftwise.errors import UserError, unknown_name
+from driftwise.types import Encoding
 
 Features = str | Callable[[nn.Module, Tensor], Tensor]
 """Where features come from: the name of the layer that gives them, or a function of the network and
@@ -88,7 +89,6 @@ def with_features(network: object, features: Features) -> nn.Module:
     """A copy of a network with declared features, for want of a head or instead of it.
 
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2), nn.BatchNorm1d(2))
-    >>> from driftwise.models.encode import encode
     >>> encode(with_features(network, "1").eval(), torch.zeros(5, 4)).features.shape
     torch.Size([5, 3])
     """
@@ -181,6 +181,52 @@ def _bad_features(samples: int, came: str) -> UserError:
         f"{came.splitlines()[0][:200]}: give the name of a layer that a forward calls, or a "
         "function of (network, input)"
     )
+
+
+def encode(network: nn.Module, x: Tensor) -> Encoding:
+    """Logits and features of a network's input, (samples, channels, height, width), as floats.
+
+    The network itself is called, so that hooks on it (counting FLOPs) see the call. UserError where
+    it has no head and its features were not declared.
+    """
+    with Listener(network, x) as listener:
+        logits: Tensor = network(x)
+    return Encoding(logits=logits.float(), features=listener.features(len(logits)))
+
+
+@torch.no_grad()
+def encode_all(network: nn.Module, parts: list[Tensor]) -> Encoding:
+    """The same for several inputs one after the other (at least one), without gradients."""
+    return Encoding.concat([encode(network, part) for part in parts])
+
+
+def grow_head(network: nn.Module, outputs: int) -> dict[Tensor, Tensor]:
+    """Give a network more outputs; its old parameters -> those that took their place.
+
+    New outputs begin at 0 for every image: the outputs for old classes stay as they were.
+    """
+    head = growing_head_of(network)
+    if head is None:
+        raise UserError(
+            "a network whose outputs no nn.Linear of its own makes cannot take on new classes; "
+            "give it enough outputs from the start"
+        )
+    return widen(head, outputs) if outputs > head.out_features else {}
+
+
+def grow_optimiser(optimiser: torch.optim.Optimizer, replaced: dict[Tensor, Tensor]) -> None:
+    """Let an optimiser go on with grown parameters; what it keeps of them grows along."""
+    for group in optimiser.param_groups:
+        group["params"] = [replaced.get(each, each) for each in group["params"]]
+    for old, grown in replaced.items():
+        if old in optimiser.state:
+            kept: dict[str, Any] = optimiser.state.pop(old)
+            optimiser.state[grown] = {
+                name: padded(value, len(grown))
+                if isinstance(value, Tensor) and value.shape == old.shape
+                else value
+                for name, value in kept.items()
+            }
 
 
 def widen(layer: nn.Linear, outputs: int) -> dict[Tensor, Tensor]:

@@ -1,9 +1,14 @@
-"""From stored samples to the input of a network."""
+"""From stored samples to the input of a network: as floats, augmented, normalised."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
-from torch import Tensor
+import torch.nn.functional as F  # noqa: N812  (torch's own convention)
+from torch import Tensor, nn
+
+Augmentation = Literal["none", "flip", "crop", "crop-flip"]
 
 
 def to_input(
@@ -43,3 +48,88 @@ def to_device(values: Tensor, device: torch.device | str) -> Tensor:
 def input_shape_of(image_shape: tuple[int, ...]) -> tuple[int, ...]:
     """(height, width, channels) at rest -> (channels, height, width) in a network."""
     return (image_shape[-1], *image_shape[:-1])
+
+
+def augment(x: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
+    """Every sample shifted by up to an eighth of its height (`crop`) and mirrored or not (`flip`).
+
+    Floats (samples, channels, height, width); what a shift uncovers is black.
+    """
+    if how == "none" or x.ndim != 4:  # samples that are no images have no left and right
+        return x
+    samples, _, height, width = x.shape
+    margin = height // 8 if "crop" in how else 0
+    top, left = torch.randint(2 * margin + 1, (2, samples, 1), generator=generator)
+    mirrored = torch.rand(samples, 1, generator=generator) < (0.5 if "flip" in how else 0.0)
+    across = torch.arange(width).expand(samples, width)
+    across = torch.where(mirrored, across.flip(1), across) + left
+    down = torch.arange(height) + top
+    padded = F.pad(x, (margin,) * 4)
+    picked = padded[
+        torch.arange(samples, device=x.device)[:, None, None],
+        :,
+        down[:, :, None].to(x.device),
+        across[:, None, :].to(x.device),
+    ]  # (samples, height, width, channels): the order that advanced indexing gives
+    # By the strides: grey images pass for contiguous in either order, and come out of a clone in
+    # the one asked for (see `to_input`).
+    layout = torch.channels_last if x.stride(1) == 1 else torch.contiguous_format
+    return picked.permute(0, 3, 1, 2).clone(memory_format=layout)
+
+
+class Prepared(nn.Module):
+    """Normalises its input by `mean` and `std`, which are saved with the weights.
+
+    A grey image is repeated over `channels`.
+
+    >>> Prepared(nn.Flatten(), channels=3)(torch.zeros(2, 1, 4, 4)).shape
+    torch.Size([2, 48])
+    >>> mean, std = torch.tensor([5.0, 0.0]), torch.tensor([1.0, 10.0])
+    >>> Prepared(nn.Identity(), channels=2, mean=mean, std=std)(torch.full((1, 2), 5.0))
+    tensor([[0.0000, 0.5000]])
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        channels: int,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
+        limit: float | None = None,
+    ) -> None:
+        """`mean` and `std`: (channels, 1, 1) for images, (features,) for vectors.
+
+        `limit`: what is further from the mean counts as so many deviations.
+        """
+        super().__init__()
+        self.network = network
+        self._channels = channels
+        self._limit = limit
+        self.register_buffer("mean", torch.zeros(1, 1, 1) if mean is None else mean.clone())
+        self.register_buffer("std", torch.ones(1, 1, 1) if std is None else std.clone())
+
+    @torch.no_grad()
+    def scale_by(self, mean: Tensor, std: Tensor) -> None:
+        """Normalise by these from now on."""
+        self.mean.copy_(mean)
+        self.std.copy_(std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits, (samples, ...) as the data come -> (samples, classes)."""
+        logits: Tensor = self.network(self._prepare(x))
+        return logits
+
+    def _prepare(self, x: Tensor) -> Tensor:
+        # Vectors have a number for each of their features.
+        mean, std = (
+            (self.mean.flatten(), self.std.flatten()) if x.ndim == 2 else (self.mean, self.std)
+        )
+        normal = (x - mean) / std
+        if self._limit is not None:
+            normal = normal.clamp(-self._limit, self._limit)
+        is_grey = x.ndim == 4 and x.shape[1] == 1
+        return normal.expand(-1, self._channels, -1, -1) if is_grey else normal

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
 from driftwise.errors import UserError
-from driftwise.models.norm import BatchNorm2d
+from driftwise.models.layers import BatchNorm2d
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from driftwise.errors import UserError
 from driftwise.files import Manifest, reason, refuse_links, replacing
-from driftwise.report.cells import Setting
-from driftwise.report.comparison import comparison, comparison_csv, comparison_text
+from driftwise.report.cells import Setting, group
+from driftwise.report.columns import comparison, comparison_csv, comparison_text
 from driftwise.report.read import find_runs
-from driftwise.report.settings import group
 from driftwise.report.words import cautions
 
 __all__ = ["Report", "write_report"]

@@ -12,7 +12,7 @@ from matplotlib.projections.polar import PolarAxes
 from matplotlib.ticker import MaxNLocator
 
 from driftwise.report import style
-from driftwise.report.cells import Cell, Setting
+from driftwise.report.cells import Setting
 from driftwise.report.columns import compact
 from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.run import COSTS, Run
@@ -47,25 +47,17 @@ def relative_costs(setting: Setting) -> RelativeCosts:
 
     On an axis where full relearning is missing or costs nothing, the largest cell is 1.0.
     """
+    rivals = [setting.find(BASIS, cell.detector) for cell in setting.cells]
     columns, basis = [], []
     for read in COST_AXES.values():
         costs = [cell.mean(read) for cell in setting.cells]
-        yardsticks = [_cost_of_basis(setting, cell, read) for cell in setting.cells]
-        largest = max((cost for cost in costs if cost is not None), default=0.0)
-        by_basis = all(yardsticks)
-        basis.append(BASIS if by_basis else "the largest")
-        columns.append(
-            [
-                None if cost is None else cost / ((yardstick if by_basis else largest) or 1.0)
-                for cost, yardstick in zip(costs, yardsticks, strict=True)
-            ]
-        )
+        units = [rival.mean(read) if rival else None for rival in rivals]
+        basis.append(BASIS if all(units) else "the largest")
+        if not all(units):
+            units = [max((cost for cost in costs if cost is not None), default=0.0)] * len(costs)
+        pairs = zip(costs, units, strict=True)
+        columns.append([None if cost is None else cost / (unit or 1.0) for cost, unit in pairs])
     return RelativeCosts(values=tuple(zip(*columns, strict=True)), basis=tuple(basis))
-
-
-def _cost_of_basis(setting: Setting, cell: Cell, read: Read) -> float | None:
-    basis = setting.find(BASIS, cell.detector)
-    return None if basis is None else basis.mean(read)
 
 
 def cost_radar(setting: Setting, styles: style.Styles) -> Drawing:
@@ -137,14 +129,14 @@ def _basis_words(relative: RelativeCosts) -> str:
 
 def cost_bars(setting: Setting, styles: style.Styles) -> Drawing:
     """Labels, seconds and FLOPs of each cell, with their parts."""
-    phases = dict(zip(_FILLS, COSTS, strict=True))
+    phases = list(zip(_FILLS, COSTS, strict=True))
     parts: Mapping[str, Mapping[str, Read]] = {
         "labels": {
-            "detection": _entry("labels", "monitoring"),
-            "adaptation": _entry("labels", "adaptation"),
+            "detection": lambda run: run.labels.get("monitoring"),
+            "adaptation": lambda run: run.labels.get("adaptation"),
         },
-        "seconds": {part: _entry("seconds", phase) for part, phase in phases.items()},
-        "GFLOPs": {part: _entry("flops", phase, unit=1e9) for part, phase in phases.items()},
+        "seconds": {part: _phase("seconds", phase, 1.0) for part, phase in phases},
+        "GFLOPs": {part: _phase("flops", phase, 1e9) for part, phase in phases},
     }
     grid = facets(3, (3.1, 0.6 + 0.36 * len(setting.cells)))
     words = []
@@ -174,9 +166,9 @@ def cost_bars(setting: Setting, styles: style.Styles) -> Drawing:
     )
 
 
-def _entry(book: str, key: str, unit: float = 1.0) -> Read:
+def _phase(book: str, phase: str, unit: float) -> Read:
     def read(run: Run) -> float | None:
-        value = getattr(run, book).get(key)
+        value = getattr(run, book).get(phase)
         return None if value is None else value / unit
 
     return read

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftwise.report.cells import MOST_NAMED
 from driftwise.report.markup import data_uri, render
-from driftwise.report.run import clean
+from driftwise.report.run import clean, few
 from driftwise.report.table import Head, Item, Table
 from driftwise.report.words import plural, share_interval
 
@@ -69,7 +69,7 @@ def headline(report: Mapping[str, Any]) -> str:
     """
     names = _names(report)
     others = [
-        f"{verdict}: {_few(names[verdict])}"
+        f"{verdict}: {_named(names[verdict])}"
         for verdict in ("not testable", "new", "missing")
         if verdict in names
     ]
@@ -86,7 +86,7 @@ def _finding(report: Mapping[str, Any]) -> str:
     if not drifted:
         return f"no drift found in {num_tested} tested {classes}"
     have = "has" if len(drifted) == 1 else "have"
-    return f"{len(drifted)} of {num_tested} tested {classes} {have} drifted: {_few(drifted)}"
+    return f"{len(drifted)} of {num_tested} tested {classes} {have} drifted: {_named(drifted)}"
 
 
 def _names(report: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -146,8 +146,8 @@ def _counted(classes: Sequence[Mapping[str, Any]], key: str) -> str:
     '7 (cat: 3, cow: 4)'
     """
     parts = {each["name"]: each[key] for each in classes if each[key]}
-    few = _few([f"{name}: {count:,}" for name, count in parts.items()])
-    return f"{sum(parts.values()):,} ({few})" if parts else ""
+    listed = _named([f"{name}: {count:,}" for name, count in parts.items()])
+    return f"{sum(parts.values()):,} ({listed})" if parts else ""
 
 
 def measured_false_alarms(report: Mapping[str, Any]) -> str:
@@ -239,9 +239,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(few(names, MOST_NAMED))
 
 
 def _count(compared: int, total: int) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from driftwise.report.run import DriftEvent, Run, Verdict
+from driftwise.report.run import DriftEvent, Run, few
 
 MOST = 20
 """Events, or groups of classes, that a sentence names; more are counted."""
@@ -25,31 +24,27 @@ class Outcome(enum.Enum):
     QUIET = "no drift, none claimed"
     UNTESTABLE = "not testable"
 
+    __hash__ = object.__hash__  # that of an Enum is Python code, and verdicts are many
+
 
 @lru_cache(maxsize=64)
 def outcomes_of(run: Run) -> tuple[Outcome, ...]:
-    """Judge each verdict of a run: a claim is right while a class is stale.
-
-    A class is stale from its last drift until fresh samples of it have been learned. That
-    happens after a task's check, so it counts from the next task on.
-    """
+    """Judge each verdict of a run: a claim is right while a class is stale."""
     stale = _stale_checks(run)
     # Samples that are not sorted by their true class carry one class's drift into another's group.
     mixed = drifted_checks(run) if run.monitor_labels != "given" else frozenset()
-    return tuple(
-        _outcome(verdict, is_stale=(verdict.task, verdict.label) in stale, mixed=mixed)
-        for verdict in run.verdicts
-    )
-
-
-def _outcome(verdict: Verdict, *, is_stale: bool, mixed: frozenset[int]) -> Outcome:
-    if verdict.drifted is None:
-        return Outcome.UNTESTABLE
-    if is_stale:
-        return Outcome.FOUND if verdict.drifted else Outcome.MISSED
-    if not verdict.drifted:
-        return Outcome.QUIET
-    return Outcome.BESIDE if verdict.task in mixed else Outcome.FALSE_ALARM
+    outcomes = []
+    for verdict in run.verdicts:
+        if verdict.drifted is None:
+            outcome = Outcome.UNTESTABLE
+        elif (verdict.task, verdict.label) in stale:
+            outcome = Outcome.FOUND if verdict.drifted else Outcome.MISSED
+        elif not verdict.drifted:
+            outcome = Outcome.QUIET
+        else:
+            outcome = Outcome.BESIDE if verdict.task in mixed else Outcome.FALSE_ALARM
+        outcomes.append(outcome)
+    return tuple(outcomes)
 
 
 def drifted_checks(run: Run) -> frozenset[int]:
@@ -58,27 +53,28 @@ def drifted_checks(run: Run) -> frozenset[int]:
 
 
 def _stale_checks(run: Run) -> frozenset[tuple[int, int]]:
-    """(task, class) of each check of a class that was stale."""
-    changed: defaultdict[int, list[int]] = defaultdict(list)
-    for task, classes in changes(run).items():
-        for label in classes:
-            changed[label].append(task)
-    renewed: defaultdict[int, list[int]] = defaultdict(list)
-    for task, label in sorted(run.renewals):
-        renewed[label].append(task)
+    """(task, class) of each check of a class that was stale.
+
+    A class is stale from its last drift until fresh samples of it have been learned. That
+    happens after a task's check, so it counts from the next task on.
+    """
+    last_change: dict[int, int] = {}
+    last_renewal: dict[int, int] = {}
     stale = set()
+    changed = changes(run)
+    by_task: defaultdict[int, list[int]] = defaultdict(list)
     for verdict in run.verdicts:
-        last = _last_up_to(verdict.task, changed[verdict.label])
-        met = _last_up_to(verdict.task - 1, renewed[verdict.label])
-        if last is not None and (met is None or met < last):
-            stale.add((verdict.task, verdict.label))
+        by_task[verdict.task].append(verdict.label)
+    renewed: defaultdict[int, list[int]] = defaultdict(list)
+    for task, label in run.renewals:
+        renewed[task].append(label)
+    for task in sorted({*changed, *by_task, *renewed}):
+        last_change |= dict.fromkeys(changed.get(task, ()), task)
+        for label in by_task[task]:
+            if last_renewal.get(label, 0) < last_change.get(label, 0):
+                stale.add((task, label))
+        last_renewal |= dict.fromkeys(renewed[task], task)
     return frozenset(stale)
-
-
-def _last_up_to(task: int, tasks: Sequence[int]) -> int | None:
-    """The last of some tasks, in their order, that is not after a given one."""
-    index = bisect_right(tasks, task)
-    return tasks[index - 1] if index else None
 
 
 @lru_cache(maxsize=64)
@@ -153,10 +149,9 @@ def range_words(numbers: Iterable[int]) -> str:
     'classes 0–2, 5, 7–8'
     """
     found = spans(numbers)
-    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found[:MOST]]
-    words += [f"and {len(found) - MOST} more"] if len(found) > MOST else []
+    words = [f"{first}" if first == last else f"{first}–{last}" for first, last in found]
     is_one = len(found) == 1 and found[0][0] == found[0][1]
-    return f"class{'' if is_one else 'es'} {', '.join(words)}"
+    return f"class{'' if is_one else 'es'} {', '.join(few(words, MOST))}"
 
 
 def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
@@ -176,28 +171,22 @@ def describe_events(run: Run) -> str:
     if not run.events:
         return "Nothing drifts in this stream."
     head = "Drift events" if changes(run) else "Nothing drifts in this stream; its events"
-    described = [_describe(event) for event in run.events[:MOST]]
-    described += [f"and {len(run.events) - MOST} more"] if len(run.events) > MOST else []
-    return f"{head}: " + "; ".join(described) + "."
+    described = [_describe(event) for event in run.events]
+    return f"{head}: {'; '.join(few(described, MOST))}."
 
 
 def _describe(event: DriftEvent) -> str:
-    words = ", ".join([_concept_words(event), *_extent_words(event)])
-    return f"task {event.task}: {range_words(event.classes)} ({words})"
-
-
-def _extent_words(event: DriftEvent) -> list[str]:
+    words = [_concept_words(event)]
     if event.transform == "identity":
-        return []  # how fast, and how much of nothing, is no matter
-    words = []
-    if event.over_tasks > 1:
+        pass  # how fast, and how much of nothing, does not matter
+    elif event.over_tasks > 1:
         words.append(f"gradual over {event.over_tasks} tasks")
     elif event.kind == "gradual":
         words.append("gradual within the task")
-    if event.share < 1:
+    if event.share < 1 and event.transform != "identity":
         amount = "half" if event.share == 0.5 else f"{100 * event.share:.3g}%"
         words.append(f"{amount} of each class")
-    return words
+    return f"task {event.task}: {range_words(event.classes)} ({', '.join(words)})"
 
 
 def _concept_words(event: DriftEvent) -> str:

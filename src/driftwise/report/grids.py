@@ -1,4 +1,4 @@
-"""Heat maps: accuracy by task and by class, and confusion between classes."""
+"""Grids: heat maps of accuracy and confusion, and images of drifted classes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
 from driftwise.report import style
-from driftwise.report.cells import Cell, Setting, mean_known
+from driftwise.report.cells import Cell, Setting
 from driftwise.report.events import changes, describe_events, spans
 from driftwise.report.facets import Drawing, Facets, facets, short
-from driftwise.report.run import Floats
+from driftwise.report.read import tensors_in
+from driftwise.report.run import Floats, Run, mean_known
 
 MAX_NUMBERED = 14
 """Rows or columns up to which each field of a heat map carries its number."""
@@ -31,7 +33,9 @@ _COLOURS = matplotlib.colormaps["Blues"]
 
 def accuracy_matrix(setting: Setting) -> Drawing:
     """Accuracy on each task after each task, one panel per cell."""
-    means = [mean_known([run.accuracy for run in cell.runs]) for cell in setting.cells]
+    means = [
+        mean_known(np.stack([run.accuracy for run in cell.runs]), axis=0) for cell in setting.cells
+    ]
     tasks = [str(task) for task in range(1, setting.first.num_tasks + 1)]
     grid = _heat_maps(setting, means, tasks, tasks, height=3.0)
     grid.label("accuracy on task", "after task", share_x=False)
@@ -92,7 +96,7 @@ def per_class_means(cell: Cell) -> Floats:
         for task, after in enumerate(run.per_class[:num_tasks]):
             table[list(after), task] = list(after.values())
         tables.append(table)
-    return mean_known(tables)
+    return mean_known(np.stack(tables), axis=0)
 
 
 def confusion(setting: Setting) -> Drawing | None:
@@ -197,3 +201,87 @@ def set_ticks(panel: Axes, rows: list[str], columns: list[str]) -> None:
     panel.tick_params(axis="x", labelrotation=90 if longest > 2 else 0)
     panel.tick_params(length=0)
     panel.spines[:].set_visible(False)
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+MAX_CLASSES, MAX_PER_CLASS = 8, 5
+_PAD = 1
+"""Pixels of white between two images."""
+
+Pixels = NDArray[np.uint8]
+
+
+def sample_sheet(setting: Setting) -> Drawing | None:
+    """One row per class and event: some images before the drift, the same ones after it."""
+    runs = [run for cell in setting.cells for run in cell.runs if run.samples is not None]
+    if not runs:
+        return None
+    run = runs[0]
+    assert run.samples is not None
+    with tensors_in(run.samples) as file:
+        tasks, labels = file.get_tensor("tasks").tolist(), file.get_tensor("labels").tolist()
+        members: dict[tuple[int, int], list[int]] = {}
+        for index, key in enumerate(zip(tasks, labels, strict=True)):
+            members.setdefault(key, []).append(index)
+        groups = sorted(members)[:MAX_CLASSES]
+        shown = [members[group][:MAX_PER_CLASS] for group in groups]
+        slices = {which: file.get_slice(which) for which in ("before", "after")}
+        sheets = {  # one by one: the images that are not shown are not read
+            which: contact_sheet([[images[i : i + 1][0] for i in group] for group in shown])
+            for which, images in slices.items()
+        }
+    names = [_row_name(run, task, label) for task, label in groups]
+    columns = max(map(len, shown))
+    grid = facets(2, (0.4 + 0.65 * columns, 0.3 + 0.65 * len(groups)))
+    for panel, (which, sheet) in zip(grid.panels, sheets.items(), strict=True):
+        pixels = sheet if sheet.shape[2] == 3 else sheet[:, :, 0]
+        panel.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        height = len(sheet) / len(groups)
+        panel.set(title=which, xticks=[])
+        panel.set_yticks([(row + 0.5) * height - 0.5 for row in range(len(groups))], names)
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+    grid.label()
+    left_out = len(members) - len(groups)
+    more = f" {left_out} more are not shown." if left_out else ""
+    return Drawing(
+        figure=grid.figure,
+        title="Before and after drift",
+        caption="Images of drifted classes, left just before the named task, right from it on. "
+        f"{_provisos(run)}Seed {run.seed}.{more}",
+        alt=f"Contact sheet of example images before and after drift: {', '.join(names)}.",
+    )
+
+
+def _provisos(run: Run) -> str:
+    """Why the image to the right may be another one, or no different."""
+    words = ""
+    if any(event.transform == "natural" for event in run.events):
+        words += "Natural drift shows other images, those of the new domain. "
+    if any(event.share < 1 or event.over_tasks > 1 for event in run.events):
+        words += "Where a class drifts gradually or in part, an image may not have changed yet. "
+    return words
+
+
+def _row_name(run: Run, task: int, label: int) -> str:
+    name = run.class_names[label] if 0 <= label < len(run.class_names) else str(label)
+    return f"{'class ' if name.isdigit() else ''}{short(name, 14)}, task {task}"
+
+
+def contact_sheet(rows: Sequence[Sequence[Pixels]]) -> Pixels:
+    """Rows of images (h, w, c) as one image, with white between and where there is none."""
+    columns = max(map(len, rows))
+    blank = np.full_like(rows[0][0], 255)
+    pad = ((_PAD, _PAD), (_PAD, _PAD), (0, 0))
+    return np.vstack(
+        [
+            np.hstack(
+                [
+                    np.pad(image, pad, constant_values=255)
+                    for image in [*row, *[blank] * (columns - len(row))]
+                ]
+            )
+            for row in rows
+        ]
+    )

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from driftwise.files import Manifest, folder_in, replacing
-from driftwise.regular_files import SMALL, read_json
+from driftwise.files import SMALL, Manifest, folder_in, read_json, replacing
 from driftwise.report.cells import Cell, Stat
 from driftwise.report.columns import COMPARISON, MEANINGS
 from driftwise.report.markup import Markup, render
 from driftwise.report.read import RESULT
 from driftwise.report.run import Run, clean, shortened
-from driftwise.report.run_page import Standing, build_run_page
+from driftwise.report.run_page import Standing, address_of, build_run_page
 from driftwise.report.style import styles_of
 from driftwise.report.sweeps import RUNS, Entry, Place, Sweep, names_a_file
 from driftwise.report.words import plural
@@ -51,41 +50,27 @@ TABLES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "txt": "text"}
 Coordinate = str | int | float | bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRow:
-    """One run at one place of a grid."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IndexCell:
+    """The runs of all seeds at one place of a grid."""
 
-    cell: int
-    """its place in the list of cells"""
-    id: str
-    seed: int
-    state: str
-    """one of STATES"""
-    reason: str
-    """why it is not done, where that is known; of one that is done, why it was not adapted"""
-    run: Run | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellRow:
-    """What runs of all seeds share."""
-
-    sweeps: tuple[int, ...]
+    sweeps: Sequence[int]
     """places of the sweeps that ask for just these runs"""
-    coordinates: tuple[Coordinate, ...]
-    """one per name of the listing"""
     place: Place
     """as in the grid"""
+    coordinates: tuple[Coordinate, ...]
+    """one per name of the listing"""
+    entries: Sequence[Entry]
+    """by seed; one that was finished between the reading of two sweeps is done for both"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Listing:
-    """All of it, in the order of the sweeps and their grids."""
+    """All cells, in the order of the sweeps and their grids."""
 
     names: tuple[str, ...]
     """what the coordinates are"""
-    cells: tuple[CellRow, ...]
-    runs: tuple[RunRow, ...]
+    cells: tuple[IndexCell, ...]
 
 
 def write_index(
@@ -100,14 +85,14 @@ def write_index(
     unknown = set(fragments) - {sweep.name for sweep in sweeps}
     if unknown:
         raise ValueError(f"fragments for sweeps that are not there: {', '.join(sorted(unknown))}")
-    listing = rows_of(sweeps, _troubles(out, sweeps))
-    states = {row.id: row.state for row in listing.runs}
+    listing = cells_of(sweeps)
+    states = {entry.id: _state(out, entry) for cell in listing.cells for entry in cell.entries}
     page = render(
         "index.html",
         title=sweeps[0].name if len(sweeps) == 1 else plural(len(sweeps), "sweep"),
-        summary=_counted(Counter(states.values())) + ".",
+        summary=_counted(Counter(state for state, _ in states.values())) + ".",
         sweeps=[_section(out, sweep, states, fragments.get(sweep.name)) for sweep in sweeps],
-        data=_data(sweeps, listing),
+        data=_data(sweeps, listing, states),
     )
     _write_run_pages(out, sweeps, listing)
     with replacing(out / "index.html") as file:
@@ -115,70 +100,30 @@ def write_index(
     return out / "index.html"
 
 
-def _troubles(out: Path, sweeps: Sequence[Sweep]) -> dict[str, tuple[str, str]]:
-    """State and reason of runs that are not done, by id, where a reason is known."""
-    troubles = {}
-    for entry in (entry for sweep in sweeps for entry in sweep.entries if entry.run is None):
-        if failure := _failure(out, entry.id):
-            troubles[entry.id] = FAILED, failure
-        elif (out / RUNS / entry.id / RESULT).is_file():
-            troubles[entry.id] = NOT_DONE, f"its {RESULT} is damaged"
-    return troubles
-
-
-def _failure(out: Path, run_id: str) -> str:
-    """Why the last attempt at a run failed; empty if none did."""
-    try:
-        attempts = read_json(out / FAILURES / f"{run_id}.json", SMALL)["attempts"]
-        tries = f"{plural(len(attempts), 'attempt')}, the last: "
-        return shortened(tries + str(attempts[-1]["error"]), LONGEST_REASON)
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        return f"the note about its failure is damaged: {error!r}"
-
-
-# --- rows and cells ------------------------------------------------------------------------------
-
-
-def rows_of(sweeps: Sequence[Sweep], troubles: Mapping[str, tuple[str, str]]) -> Listing:
-    """One row per run and place; `troubles` are state and reason by the id of a run."""
-    # A run that was finished between the reading of two sweeps is done for both.
+def cells_of(sweeps: Sequence[Sweep]) -> Listing:
+    """All cells; sweeps that ask for the same runs at the same place share one."""
     finished = {entry.id: entry.run for sweep in sweeps for entry in sweep.entries if entry.run}
     members: dict[tuple[str, tuple[str, ...]], tuple[list[int], list[Entry]]] = {}
     for number, sweep in enumerate(sweeps):
-        places: dict[str, list[Entry]] = {}
+        places: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in sweep.entries:
-            places.setdefault(json.dumps(entry.place, sort_keys=True), []).append(entry)
+            if entry.run is None and entry.id in finished:
+                entry = replace(entry, run=finished[entry.id])
+            places[json.dumps(entry.place, sort_keys=True)].append(entry)
         for spelled, unsorted in places.items():
             entries = sorted(unsorted, key=lambda each: each.seed)
             ids = tuple(entry.id for entry in entries)
             members.setdefault((spelled, ids), ([], entries))[0].append(number)
     keys = dict.fromkeys(key for _, entries in members.values() for key in entries[0].place)
     names = (*FIRST, *(key for key in keys if key not in (*FIRST, *LAST)), *LAST)
-    cells: list[CellRow] = []
-    runs: list[RunRow] = []
+    cells = []
     for numbers, entries in members.values():
-        done = next((finished[entry.id] for entry in entries if entry.id in finished), None)
-        for entry in entries:
-            run = finished.get(entry.id)
-            state, reason = troubles.get(entry.id, (NOT_DONE, ""))
-            if run is not None:
-                state, reason = DONE, run.not_adapted
-            runs.append(
-                RunRow(
-                    cell=len(cells),
-                    id=entry.id,
-                    seed=entry.seed,
-                    state=state,
-                    reason=clean(reason),
-                    run=run,
-                )
-            )
-        place = entries[0].place
+        place, done = entries[0].place, next((each.run for each in entries if each.run), None)
         coordinates = tuple(_coordinate(name, place, done) for name in names)
-        cells.append(CellRow(sweeps=tuple(numbers), coordinates=coordinates, place=place))
-    return Listing(names=names, cells=tuple(cells), runs=tuple(runs))
+        cells.append(
+            IndexCell(sweeps=numbers, place=place, coordinates=coordinates, entries=entries)
+        )
+    return Listing(names=names, cells=tuple(cells))
 
 
 def _coordinate(name: str, place: Place, run: Run | None) -> Coordinate:
@@ -189,14 +134,37 @@ def _coordinate(name: str, place: Place, run: Run | None) -> Coordinate:
     return value if value is None or isinstance(value, bool | int | float) else clean(value)
 
 
-def _data(sweeps: Sequence[Sweep], listing: Listing) -> dict[str, object]:
+def _state(out: Path, entry: Entry) -> tuple[str, str]:
+    """One of STATES, and why a run is not done or was not adapted, where that is known."""
+    if entry.run is not None:
+        return DONE, entry.run.not_adapted
+    try:
+        attempts = read_json(out / FAILURES / f"{entry.id}.json", SMALL)["attempts"]
+        tries = f"{plural(len(attempts), 'attempt')}, the last: "
+        return FAILED, shortened(tries + str(attempts[-1]["error"]), LONGEST_REASON)
+    except FileNotFoundError:
+        is_damaged = (out / RUNS / entry.id / RESULT).is_file()
+        return NOT_DONE, f"its {RESULT} is damaged" if is_damaged else ""
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        return FAILED, clean(f"the note about its failure is damaged: {error!r}")
+
+
+def _data(
+    sweeps: Sequence[Sweep], listing: Listing, states: Mapping[str, tuple[str, str]]
+) -> dict[str, object]:
     """What the table's script needs, in lists to keep it small."""
     adaptation = listing.names.index("adaptation")
-    looks = styles_of(str(cell.coordinates[adaptation]) for cell in listing.cells)
+    styles = styles_of(str(cell.coordinates[adaptation]) for cell in listing.cells)
+    runs: list[list[object]] = []
+    for number, cell in enumerate(listing.cells):
+        for entry in cell.entries:
+            state, reason = states[entry.id]
+            measures = _measures(entry.run) if entry.run else []
+            runs.append([number, entry.id, entry.seed, STATES.index(state), reason, measures])
     return {
         "sweeps": [sweep.name for sweep in sweeps],
         "states": STATES,
-        "colours": {name: look.colour for name, look in looks.items()},
+        "colours": {name: style.colour for name, style in styles.items()},
         "names": [
             {
                 "key": key,
@@ -217,20 +185,13 @@ def _data(sweeps: Sequence[Sweep], listing: Listing) -> dict[str, object]:
             for column in _COLUMNS
         ],
         "cells": [[cell.sweeps, cell.coordinates] for cell in listing.cells],
-        "runs": [
-            [
-                *(row.cell, row.id, row.seed, STATES.index(row.state), row.reason),
-                _measures(row.run) if row.run else [],
-            ]
-            for row in listing.runs
-        ],
+        "runs": runs,
     }
 
 
 def _measures(run: Run) -> list[float | None]:
     """One per entry of MEASURES, with as many digits as anybody reads."""
-    cell = Cell(runs=(run,))
-    values = [column.value(cell) for column in _COLUMNS]
+    values = [column.value(Cell(runs=(run,))) for column in _COLUMNS]
     return [
         float(f"{value.mean:.9g}")
         if isinstance(value, Stat) and math.isfinite(value.mean)
@@ -239,14 +200,11 @@ def _measures(run: Run) -> list[float | None]:
     ]
 
 
-# --- the sections of sweeps ----------------------------------------------------------------------
-
-
 def _section(
-    out: Path, sweep: Sweep, states: Mapping[str, str], table: Markup | None
+    out: Path, sweep: Sweep, states: Mapping[str, tuple[str, str]], table: Markup | None
 ) -> dict[str, object]:
     """For the template: how far a sweep is, its table, what was drawn from it."""
-    counts = Counter(states[entry.id] for entry in sweep.entries)
+    counts = Counter(states[entry.id][0] for entry in sweep.entries)
     what = f"Reproduces {sweep.reproduces} at scale" if sweep.reproduces else "Scale"
     # The table, where there is one, begins with the scale and what it means.
     note = f": {sweep.scale_note}" if sweep.scale_note and not table else ""
@@ -293,44 +251,26 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(words)
 
 
-# --- the pages of runs ---------------------------------------------------------------------------
-
-
 def _write_run_pages(out: Path, sweeps: Sequence[Sweep], listing: Listing) -> None:
     """A page for each run that is done; none stays of a run that no longer is."""
-    members: dict[int, dict[int, str]] = {}
-    rows: dict[str, list[RunRow]] = {}
-    positions: dict[tuple[int, int], int] = {}
-    for row in listing.runs:
-        rows.setdefault(row.id, []).append(row)
-        if row.run is not None:
-            seeds = members.setdefault(row.cell, {})
-            seeds[row.seed] = row.id
-            positions[row.cell, row.seed] = len(seeds) - 1
-    lists = {cell: list(seeds.items()) for cell, seeds in members.items()}
-    folder, manifest = folder_in(out, PAGES), Manifest(out, PAGES)
-    done = {run_id for run_id, places in rows.items() if places[0].run is not None}
-    manifest.add(f"{run_id}.html" for run_id in done)
-    manifest.remove(f"{run_id}.html" for run_id in rows.keys() - done)
-    for run_id, places in rows.items():
-        run = places[0].run
-        if run is None:
-            continue
-        standings = [
-            Standing(
-                sweeps=[sweeps[number].name for number in listing.cells[row.cell].sweeps],
-                place=listing.cells[row.cell].place,
-                seeds=_near(lists[row.cell], positions[row.cell, row.seed]),
-                count=len(lists[row.cell]),
+    runs = {entry.id: entry.run for cell in listing.cells for entry in cell.entries}
+    standings: defaultdict[str, list[Standing]] = defaultdict(list)
+    for cell in listing.cells:
+        names = ", ".join(sweeps[number].name for number in cell.sweeps)
+        done = [entry for entry in cell.entries if entry.run is not None]
+        seeds = [(entry.seed, address_of(entry.id)) for entry in done]
+        for position, entry in enumerate(done):
+            # Some around it: a page that named all runs of its cell would grow with each.
+            start = max(0, min(position - MOST_SEEDS // 2, len(done) - MOST_SEEDS))
+            near = seeds[start : start + MOST_SEEDS]
+            standings[entry.id].append(
+                Standing(sweeps=names, place=cell.place, seeds=near, count=len(done))
             )
-            for row in places
-        ]
-        # Not waited for until it is on the disk: it can be made again at any time.
-        with replacing(folder / f"{run_id}.html", durable=False) as file:
-            file.write(build_run_page(run, run_id, standings).encode())
-
-
-def _near(members: list[tuple[int, str]], position: int) -> list[tuple[int, str]]:
-    """Some of a cell's runs around one of them: a page that named all would grow with each."""
-    start = max(0, min(position - MOST_SEEDS // 2, len(members) - MOST_SEEDS))
-    return members[start : start + MOST_SEEDS]
+    folder, manifest = folder_in(out, PAGES), Manifest(out, PAGES)
+    manifest.add(f"{run_id}.html" for run_id, run in runs.items() if run is not None)
+    manifest.remove(f"{run_id}.html" for run_id, run in runs.items() if run is None)
+    for run_id, run in runs.items():
+        if run is not None:
+            # Not waited for until it is on the disk: it can be made again at any time.
+            with replacing(folder / f"{run_id}.html", durable=False) as file:
+                file.write(build_run_page(run, run_id, standings[run_id]).encode())

@@ -8,13 +8,13 @@ from functools import cache
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 from PIL import Image
 
 from driftwise.report.run import clean
 
-__all__ = ["Markup", "data_uri", "png", "render"]
+__all__ = ["Markup", "data_uri", "escape", "png", "printable", "render"]
 
 
 def render(template: str, /, **values: object) -> Markup:
@@ -30,7 +30,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_printable,
+        finalize=printable,
         auto_reload=False,
     )
     # For `tojson`, which writes data that cannot end the script that holds them.
@@ -38,7 +38,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _printable(value: object) -> object:
+def printable(value: object) -> object:
     """Without control characters, which could reverse or hide text; line ends stay."""
     if type(value) is not str or value.isprintable():
         return value

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from driftwise.report import words
 from driftwise.report.cells import Cell, Setting
-from driftwise.report.columns import FURTHER, NAMES
-from driftwise.report.comparison import comparison
-from driftwise.report.facets import RenderedFigure
+from driftwise.report.columns import FURTHER, NAMES, comparison
 from driftwise.report.markup import data_uri, render
-from driftwise.report.read import few
-from driftwise.report.run import Run, clean
+from driftwise.report.run import Run, clean, few
+from driftwise.report.run_page import (
+    LONGEST_CONFIG,
+    MAX_VERDICTS,
+    config_text,
+    verdict_table,
+    versions_text,
+)
 from driftwise.report.table import Table
-from driftwise.report.verdict_table import MAX_VERDICTS, verdict_table
+
+if TYPE_CHECKING:
+    from driftwise.report.facets import RenderedFigure
 
 LAYOUTS = {"radar": "half whole", "reliability": "half whole", "samples": "full whole"}
 """Figures that need half the page's width (half), and that a narrow screen shows smaller (whole).
@@ -37,8 +43,6 @@ UNFOLDED = 100
 """Runs whose names are seen at once."""
 MAX_RUNS = 5000
 """Runs that are listed one by one."""
-LONGEST_CONFIG = 20_000
-"""Letters of a configuration that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +133,7 @@ def runs_shown(cells: Sequence[Cell]) -> list[dict[str, object]]:
             "notes": few([*run.warnings, *run.notes], num_notes),
             "verdicts": verdict_table(run, num_verdicts),
             "differences": "" if run is first else _differences(run, first),
-            "versions": ", ".join(f"{key} {value}" for key, value in sorted(run.versions.items())),
+            "versions": versions_text(run),
             "config": config_text(run.config) if run is first else "",
         }
         for run, first in runs
@@ -140,19 +144,6 @@ def _name(run: Run) -> str:
     faa = "unknown" if run.faa is None else f"{run.faa:.1f}"
     name = f"{run.method}, {run.adaptation}, {run.detector}, seed {run.seed}: FAA {faa}"
     return f"{name}, {run.not_adapted}" if run.not_adapted else name
-
-
-_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
-
-
-def config_text(config: Mapping[str, object]) -> str:
-    """A configuration as a person reads it."""
-    # A line per setting: with an indent, json takes its slow encoder, a tenth of a run's page.
-    lines = [f"  {_json(name)}: {_json(config[name])}" for name in sorted(config)]
-    text = "\n".join(["{", *(f"{line}," for line in lines[:-1]), *lines[-1:], "}"])
-    if len(text) <= LONGEST_CONFIG:
-        return text
-    return f"{text[:LONGEST_CONFIG]}\n… the rest is in result.json"
 
 
 def _differences(run: Run, first: Run) -> str:

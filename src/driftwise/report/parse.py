@@ -7,7 +7,6 @@ rely on it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,17 +21,24 @@ MOST_CELLS = 25_000_000
 MOST_LINES = 1000
 """Notes, and warnings, of one run."""
 LONGEST_NAME, LONGEST_LINE, LONGEST_CONFIG = 200, 2000, 2**20
-"""Letters; longer names and lines are cut, a longer config is none."""
+"""Letters; longer names and lines are cut, a longer config is damage."""
 DEEPEST_CONFIG = 20
 LARGEST_NUMBER = 1e30
 """More than any count of operations, and nothing that overflows when it is squared."""
+LARGEST_PERCENTAGE = 100 + 1e-6
+
+_PERCENTAGES = ("faa_drifted", "faa_stable", "forgetting_since_event", "backward_transfer")
+_VERDICT_NUMBERS = (
+    *("score", "p_value", "threshold", "harm", "harm_error", "harm_unlabelled"),
+    *("share", "share_error"),
+)
 
 
 class DamagedError(ValueError):
     """A result that cannot be read; the message says what is wrong with it."""
 
 
-def parse(result: object, folder: Path, samples: Path | None) -> Run:
+def parse(result: object, folder: Path, samples: Path | None = None) -> Run:
     """The run that a decoded `result.json` describes; DamagedError says what is wrong with it."""
     if not isinstance(result, Mapping):
         raise DamagedError(f"expected an object, got {type(result).__name__}")
@@ -55,27 +61,10 @@ def _parse(result: Mapping[str, Any], folder: Path, samples: Path | None) -> Run
     confusion = _counts(result.get("confusion_matrix"))
     verdicts = tuple(_verdict(entry) for entry in result["verdicts"])
     events = tuple(_event(entry) for entry in result["drift_events"])
-    labels = _numbers(result["labels"])
     class_names = _class_names(result.get("class_names"), per_class, confusion)
-    classes = {label for after in per_class for label in after}
-    classes |= {verdict.label for verdict in verdicts}
-    classes |= {label for event in events for label in event.classes}
-    stray_classes = [label for label in classes if not 0 <= label < len(class_names)]
-    if stray_classes:
-        raise DamagedError(
-            f"has the class number {min(stray_classes)}, expected 0 to {len(class_names) - 1}"
-        )
-    if len(per_class) > len(accuracy):
-        raise DamagedError(
-            f"has accuracies per class of {len(per_class)} tasks, expected at most {len(accuracy)}"
-        )
-    if len(accuracy) * len(class_names) > MOST_CELLS:
-        raise DamagedError(f"has {len(accuracy)} tasks with {len(class_names)} classes")
-    tasks = {verdict.task for verdict in verdicts} | {event.task for event in events}
-    stray = tasks - set(range(1, len(accuracy) + 1))
-    if stray:
-        raise DamagedError(f"has a task {min(stray)}, expected 1 to {len(accuracy)}")
-    accuracy_til = _percentages(result.get("accuracy_matrix_til"))
+    labels = _numbers(result["labels"])
+    _check_indices(len(accuracy), len(class_names), per_class, verdicts, events)
+    macro_f1 = result.get("macro_f1")
     return Run(
         folder=folder,
         benchmark=_name(result["benchmark"]),
@@ -87,14 +76,11 @@ def _parse(result: Mapping[str, Any], folder: Path, samples: Path | None) -> Run
         seed=_integer(result["seed"]),
         faa=_percent(result["faa"]),
         forgetting=_percent(result["forgetting"]),
-        faa_drifted=_percent(result.get("faa_drifted")),
-        faa_stable=_percent(result.get("faa_stable")),
-        forgetting_since_event=_percent(result.get("forgetting_since_event")),
-        backward_transfer=_percent(result.get("backward_transfer")),
-        macro_f1=_last(result.get("macro_f1")),
+        **{name: _percent(result.get(name)) for name in _PERCENTAGES},
+        macro_f1=_percent(macro_f1[-1]) if macro_f1 else None,
         gradient_steps=_number(result.get("gradient_steps")),
         accuracy=accuracy,
-        accuracy_til=accuracy_til,
+        accuracy_til=_percentages(result.get("accuracy_matrix_til")),
         per_class=per_class,
         confusion=confusion,
         calibration=_calibration(result.get("calibration")),
@@ -107,11 +93,40 @@ def _parse(result: Mapping[str, Any], folder: Path, samples: Path | None) -> Run
         flops=_numbers(result["flops"]),
         detection=_numbers(result["detection"]),
         notes=tuple(_note(entry) for entry in (result.get("notes") or ())[:MOST_LINES]),
-        warnings=tuple(_sentence(entry) for entry in (result.get("warnings") or ())[:MOST_LINES]),
+        warnings=tuple(_warning(entry) for entry in (result.get("warnings") or ())[:MOST_LINES]),
         versions={_name(key): _name(value) for key, value in result["versions"].items()},
         config=_config(result["config"]),
         samples=samples,
     )
+
+
+def _check_indices(
+    num_tasks: int,
+    num_classes: int,
+    per_class: Sequence[Mapping[int, float]],
+    verdicts: Sequence[Verdict],
+    events: Sequence[DriftEvent],
+) -> None:
+    """Every class and every task that is named exists, and there are not too many of them."""
+    classes = {verdict.label for verdict in verdicts}.union(
+        *per_class, *(event.classes for event in events)
+    )
+    stray = [label for label in classes if not 0 <= label < num_classes]
+    if stray:
+        raise DamagedError(f"has the class number {min(stray)}, expected 0 to {num_classes - 1}")
+    if len(per_class) > num_tasks:
+        raise DamagedError(
+            f"has accuracies per class of {len(per_class)} tasks, expected at most {num_tasks}"
+        )
+    if num_tasks * num_classes > MOST_CELLS:
+        raise DamagedError(f"has {num_tasks} tasks with {num_classes} classes")
+    tasks = {verdict.task for verdict in verdicts} | {event.task for event in events}
+    stray = [task for task in tasks if not 1 <= task <= num_tasks]
+    if stray:
+        raise DamagedError(f"has a task {min(stray)}, expected 1 to {num_tasks}")
+
+
+# --- single values -------------------------------------------------------------------------------
 
 
 def _name(value: object) -> str:
@@ -121,7 +136,7 @@ def _name(value: object) -> str:
 def _number(value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) not in (int, float):
         raise DamagedError(f"has {value!r} where a number is expected")
     if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
         raise DamagedError(f"has a number beyond {LARGEST_NUMBER:g}")
@@ -131,7 +146,7 @@ def _number(value: Any) -> float | None:
 def _percent(value: Any) -> float | None:
     """A percentage, or a difference of two."""
     number = _number(value)
-    if number is not None and abs(number) > 100 + 1e-6:
+    if number is not None and abs(number) > LARGEST_PERCENTAGE:
         raise DamagedError(f"has {number:g} where a percentage is expected")
     return number
 
@@ -145,13 +160,9 @@ def _integer(value: Any) -> int:
 
 
 def _numbers(book: Mapping[str, Any] | None) -> dict[str, float | None]:
-    """The entries that are numbers or null; whatever else a book may hold is not for us."""
-    plain = {name: value for name, value in (book or {}).items() if not isinstance(value, bool)}
-    return {n: _number(v) for n, v in plain.items() if v is None or isinstance(v, int | float)}
-
-
-def _last(values: Sequence[Any] | None) -> float | None:
-    return _percent(values[-1]) if values else None
+    """The entries that are numbers or null; anything else is ignored."""
+    known = (type(None), int, float)
+    return {name: _number(value) for name, value in (book or {}).items() if type(value) in known}
 
 
 def _by_class(after: Mapping[str, Any] | None) -> dict[int, float]:
@@ -161,121 +172,120 @@ def _by_class(after: Mapping[str, Any] | None) -> dict[int, float]:
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:
-    num_letters = len(json.dumps(config, allow_nan=False))
+    num_letters = _letters(config, DEEPEST_CONFIG)
     if num_letters > LONGEST_CONFIG:
         raise DamagedError(f"has a config of {num_letters:,} letters")
-    _check_values(config, DEEPEST_CONFIG)
     return dict(config)
 
 
-def _check_values(value: Any, depth: int) -> None:
+def _letters(branch: Any, depth: int) -> int:
+    """About how many letters a part of a config has, all its numbers checked."""
     if depth == 0:
         raise DamagedError(f"has a config with more than {DEEPEST_CONFIG} levels")
-    if isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            _check_values(each, depth - 1)
-    elif isinstance(value, int | float):
-        _number(float(value))
+    is_object = isinstance(branch, Mapping)
+    total = sum(map(len, branch)) if is_object else 0
+    for value in branch.values() if is_object else branch:
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, Mapping | list):
+            total += _letters(value, depth - 1)
+        elif value is not None:
+            _number(float(value))
+        total += 4
+    return total
 
+
+# --- matrices ------------------------------------------------------------------------------------
 
 _PLAIN = frozenset({int, float, type(None)})
 
 
 def _percentages(rows: Sequence[Sequence[Any]] | None) -> Floats | None:
     """(n, n) from n rows, each up to its diagonal at least; NaN where nothing is known."""
-    square = _square(rows, [*range(1, len(rows or ()) + 1)], math.nan)
-    if square is not None and not (np.isnan(square) | (abs(square) <= 100 + 1e-6)).all():
-        raise DamagedError("has a matrix with entries that are no percentages")
-    return square
+    least = range(1, len(rows or ()) + 1)
+    return _square(rows, least, -LARGEST_PERCENTAGE, LARGEST_PERCENTAGE, "percentages")
 
 
 def _counts(rows: Sequence[Sequence[Any]] | None) -> Floats | None:
-    """(n, n) from n whole rows."""
-    square = _square(rows, [len(rows or ())] * len(rows or ()), 0.0)
-    if square is not None and not ((square >= 0) & (square <= LARGEST_NUMBER)).all():
-        raise DamagedError("has a matrix with entries that are no counts")
-    return square
+    """(n, n) from n whole rows; 0 where nothing is known."""
+    least = [len(rows or ())] * len(rows or ())
+    square = _square(rows, least, 0, LARGEST_NUMBER, "counts")
+    return None if square is None else np.nan_to_num(square)
 
 
 def _square(
-    rows: Sequence[Sequence[Any]] | None, least: Sequence[int], fill: float
+    rows: Sequence[Sequence[Any]] | None, least: Sequence[int], low: float, high: float, what: str
 ) -> Floats | None:
-    """(n, n) from n rows of at most n entries and at least so many each; else becomes `fill`.
+    """(n, n) from n rows of at most n entries and at least so many each, NaN for others.
 
     Rows without their entries would stand for a matrix much larger than the file.
     """
     if not rows:
         return None
+    size = len(rows)
     for row, wanted in zip(rows, least, strict=True):
-        if not wanted <= len(row) <= len(rows):
-            raise DamagedError(f"has a matrix of {len(rows)} rows with a row of {len(row)}")
-    if len(rows) ** 2 > MOST_CELLS:
-        raise DamagedError(f"has a matrix of {len(rows)} rows")
-    square = np.full((len(rows), len(rows)), fill)
-    for index, row in enumerate(rows):
+        if not wanted <= len(row) <= size:
+            raise DamagedError(f"has a matrix of {size} rows with a row of {len(row)}")
         if not _PLAIN.issuperset(map(type, row)):
-            row = [_number(entry) for entry in row]  # which names what is no number
+            for entry in row:
+                _number(entry)  # names what is no number
+    if size**2 > MOST_CELLS:
+        raise DamagedError(f"has a matrix of {size} rows")
+    square = np.full((size, size), math.nan)
+    for index, row in enumerate(rows):
         square[index, : len(row)] = row  # None as NaN, and JSON holds no other NaN
-    if np.nanmax(np.abs(square), initial=0.0) > LARGEST_NUMBER:
+    smallest, largest = np.fmin.reduce(square, axis=None), np.fmax.reduce(square, axis=None)
+    if max(-smallest, largest) > LARGEST_NUMBER:
         raise DamagedError(f"has a number beyond {LARGEST_NUMBER:g}")
-    square[np.isnan(square)] = fill
+    if smallest < low or largest > high:  # false where all are NaN
+        raise DamagedError(f"has a matrix with entries that are no {what}")
     return square
 
 
+# --- entries of lists ----------------------------------------------------------------------------
+
+
 def _event(entry: Mapping[str, Any]) -> DriftEvent:
+    share = _number(entry.get("share"))
+    if share is not None and not 0 <= share <= 1:
+        raise DamagedError(f"has a share of {share:g}")
     return DriftEvent(
         task=_integer(entry["task"]),
         classes=tuple(sorted({_integer(label) for label in entry["classes"]})),
         transform=_name(entry["transform"]),
         severity=_number(entry.get("severity")),
         kind=_name(entry.get("kind", "sudden")),
-        share=_share(entry.get("share")),
+        share=1.0 if share is None else share,
         over_tasks=max(1, _integer(entry.get("over_tasks") or 1)),
         domains=tuple(_name(name) for name in entry.get("domains") or () if name != "all"),
     )
-
-
-def _share(value: Any) -> float:
-    share = _number(value)
-    if share is not None and not 0 <= share <= 1:
-        raise DamagedError(f"has a share of {share:g}")
-    return 1.0 if share is None else share
 
 
 def _verdict(entry: Mapping[str, Any]) -> Verdict:
     drifted = entry["drifted"]
     if drifted is not None and not isinstance(drifted, bool):
         raise DamagedError(f"has a verdict {drifted!r}, which is neither true, false nor null")
+    by_test = entry.get("p_values") or {}
+    numbers: dict[str, Any] = {name: _number(entry.get(name)) for name in _VERDICT_NUMBERS}
     return Verdict(
         task=_integer(entry["task"]),
         label=_integer(entry["class"]),
         drifted=drifted,
-        score=_number(entry.get("score")),
-        p_value=_number(entry.get("p_value")),
-        threshold=_number(entry.get("threshold")),
-        p_values=_p_values(entry["p_values"]) if entry.get("p_values") else (),
+        **numbers,
+        p_values=tuple((_name(test), _number(float(p)) or 0.0) for test, p in by_test.items()),
         reason=_name(entry["reason"]) if entry.get("reason") else "",
         num_current=_integer(entry.get("num_current") or 0),
-        harm=_number(entry.get("harm")),
-        harm_error=_number(entry.get("harm_error")),
-        harm_unlabelled=_number(entry.get("harm_unlabelled")),
-        share=_number(entry.get("share")),
-        share_error=_number(entry.get("share_error")),
-        num_moved=len(entry.get("moved_rows") or ()),
+        num_drifted=len(entry.get("moved_rows") or ()),
         spared=bool(entry.get("spared")),
     )
 
 
-def _p_values(by_test: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    return tuple((_name(name), _number(float(value)) or 0.0) for name, value in by_test.items())
-
-
 def _renewals(
     entries: Sequence[Mapping[str, Any]] | None,
-    verdicts: tuple[Verdict, ...],
+    verdicts: Sequence[Verdict],
     labels: Mapping[str, float | None],
 ) -> frozenset[tuple[int, int]]:
-    """As told; else, an adaptation that asked for labels has renewed what it did not spare."""
+    """As recorded; else, an adaptation that asked for labels has renewed what it did not spare."""
     if entries is not None:
         return frozenset((_integer(entry["task"]), _integer(entry["class"])) for entry in entries)
     if not labels.get("adaptation"):
@@ -291,13 +301,10 @@ def _calibration(entry: Mapping[str, Any] | None) -> Calibration | None:
     if "bins" in entry:
         rows = [tuple(_number(each[name]) for name in names) for each in entry["bins"]]
     else:
-        columns = [map(_number, entry[name]) for name in names]
-        rows = list(zip(*columns, strict=True))
+        rows = list(zip(*(map(_number, entry[name]) for name in names), strict=True))
     known = np.array([row for row in rows if None not in row and row[2]], dtype=np.float64)
-    confidence, accuracy, count = known.reshape(-1, 3).T
-    return Calibration(
-        ece=_number(entry.get("ece")), confidence=confidence, accuracy=accuracy, count=count
-    )
+    columns = dict(zip(names, known.reshape(-1, 3).T, strict=True))
+    return Calibration(ece=_number(entry.get("ece")), **columns)
 
 
 def _class_names(
@@ -305,21 +312,20 @@ def _class_names(
     per_class: Sequence[Mapping[int, float]],
     confusion: Floats | None,
 ) -> tuple[str, ...]:
-    """As told, filled up with the numbers of classes that have an entry and no name.
+    """As given, filled up with the numbers of classes that have an entry and no name.
 
     A class number by itself makes no class: it would make all classes below it, too.
     """
-    told = [_name(name) for name in names or ()]
-    listed = len({label for after in per_class for label in after})
-    known = max(listed, 0 if confusion is None else len(confusion))
-    return (*told, *(str(label) for label in range(len(told), known)))
+    given = [_name(name) for name in names or ()]
+    known = max(len(set().union(*per_class)), 0 if confusion is None else len(confusion))
+    return (*given, *map(str, range(len(given), known)))
 
 
 def _note(entry: Mapping[str, Any]) -> str:
     return f"task {_integer(entry['task'])}: {shortened(entry['text'], LONGEST_LINE)}"
 
 
-def _sentence(entry: Any) -> str:
+def _warning(entry: Any) -> str:
     if not isinstance(entry, str):
         raise DamagedError(f"has a warning {entry!r}, which is no text")
     return shortened(entry, LONGEST_LINE)

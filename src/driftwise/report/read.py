@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from driftwise.errors import UserError
-from driftwise.files import reason, refuse_unsealed
-from driftwise.regular_files import LARGE, read_json, require_regular
+from driftwise.files import LARGE, read_json, reason, refuse_unsealed, require_regular
 from driftwise.report.parse import DamagedError, parse
-from driftwise.report.run import Run
+from driftwise.report.run import Run, few
 
 RESULT, CONFIG, SAMPLES = "result.json", "config.json", "samples.safetensors"
 
 MOST_ENTRIES = 1_000_000
-"""Names of files and folders that are looked at in search of runs."""
+"""Names of files and folders that are searched for runs."""
 MOST_WARNINGS = 100
 """Lines about what is left out; more are counted."""
 MOST_TENSORS = 2**30
@@ -31,7 +30,7 @@ LONGEST_SIDE = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What lies in the folders."""
+    """The runs in some folders."""
 
     runs: tuple[Run, ...]
     """at least one"""
@@ -48,9 +47,16 @@ def find_runs(paths: Sequence[Path]) -> Found:
             warnings.append(f"{folder}: unfinished (no {RESULT}), skipped")
             continue
         try:
-            runs.append(read_run(folder, warnings))
+            run = read_run(folder)
         except DamagedError as error:
             warnings.append(f"{folder}: damaged ({RESULT} {error}), skipped")
+            continue
+        samples = folder / SAMPLES
+        try:
+            runs.append(replace(run, samples=samples if _has_images(samples) else None))
+        except DamagedError as error:
+            warnings.append(f"{samples}: damaged ({error}), its images are left out")
+            runs.append(run)
     if not runs:
         places = ", ".join(map(str, paths)) or "no folder at all"
         skipped = "".join(f"; {line}" for line in few(warnings, 5))
@@ -61,21 +67,10 @@ def find_runs(paths: Sequence[Path]) -> Found:
     return Found(runs=tuple(runs), warnings=tuple(few(warnings, MOST_WARNINGS)))
 
 
-def few(lines: Sequence[str], most: int) -> list[str]:
-    """The first lines, and how many more there are.
-
-    >>> few(["a", "b", "c"], 2)
-    ['a', 'and 2 more']
-    """
-    if len(lines) <= most:
-        return list(lines)
-    return [*lines[: most - 1], f"and {len(lines) - most + 1} more"]
-
-
 def _run_folders(paths: Sequence[Path], warnings: list[str]) -> dict[Path, bool]:
-    """Folders with a result, and folders with a config and no run below; each once, in order.
+    """Each folder of a run once, in order, and whether it has a result.
 
-    With each, whether it has a result.
+    A folder with a config alone is an unfinished run, unless there are finished runs below it.
     """
     folders: dict[Path, tuple[Path, bool]] = {}
     for path in paths:
@@ -84,16 +79,15 @@ def _run_folders(paths: Sequence[Path], warnings: list[str]) -> dict[Path, bool]
         found = _walk(path, warnings)
         above = {parent for folder, done in found.items() if done for parent in folder.parents}
         for folder in sorted(found):
-            # A config above finished runs is that of a sweep: nothing is missing there.
             if found[folder] or folder not in above:
                 folders.setdefault(folder.resolve(), (folder, found[folder]))
     return dict(folders.values())
 
 
 def _walk(top: Path, warnings: list[str]) -> dict[Path, bool]:
-    """Folders with a result (True) or a config only (False); what was not entered is named.
+    """Folders with a result (True) or a config only (False); warns of folders it did not enter.
 
-    Links are not followed, so that no circle of them has an end to wait for.
+    It follows no link: links may form a circle.
     """
     found: dict[Path, bool] = {}
     waiting, num_entries = [top], 0
@@ -111,12 +105,11 @@ def _walk(top: Path, warnings: list[str]) -> dict[Path, bool]:
                         return found
                     if entry.name in (RESULT, CONFIG):
                         found[place] = found.get(place, False) or entry.name == RESULT
-                    # A folder that begins with a dot is somebody's working place, half written by
-                    # right.
+                    # Programs keep half-written files in folders whose names begin with a dot.
                     elif not entry.name.startswith(".") and _is_folder(entry):
                         if not entry.is_symlink():
                             waiting.append(Path(entry.path))
-                        elif not _is_below(Path(entry.path), top):
+                        elif not Path(entry.path).resolve().is_relative_to(top.resolve()):
                             warnings.append(
                                 f"{entry.path}: a link to a folder, not followed; name the folder "
                                 "itself to have its runs"
@@ -133,13 +126,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _is_below(link: Path, top: Path) -> bool:
-    """Whether a link leads to what is searched anyway."""
-    return link.resolve().is_relative_to(top.resolve())
-
-
-def read_run(folder: Path, warnings: list[str]) -> Run:
-    """The finished run in a folder; adds a line to `warnings` for what it does without."""
+def read_run(folder: Path) -> Run:
+    """The finished run in a folder, without its example images; DamagedError says why not."""
     file = folder / RESULT
     try:
         require_regular(file, LARGE)  # before it is read for its checksum
@@ -151,13 +139,7 @@ def read_run(folder: Path, warnings: list[str]) -> Run:
         raise DamagedError(f"cannot be read: {reason(error)}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise DamagedError(f"cannot be read: {error}") from error
-    samples = folder / SAMPLES
-    try:
-        has_samples = _check_samples(samples)
-    except DamagedError as error:
-        warnings.append(f"{samples}: damaged ({error}), its images are left out")
-        has_samples = False
-    return parse(result, folder, samples if has_samples else None)
+    return parse(result, folder)
 
 
 @contextmanager
@@ -185,18 +167,18 @@ def shapes_in(file: Any, names: Sequence[str]) -> Mapping[str, list[int]]:
     return {name: file.get_slice(name).get_shape() for name in names}
 
 
-def _check_samples(path: Path) -> bool:
-    """Whether there are images; reads the header alone, against which the size is checked."""
+def _has_images(path: Path) -> bool:
+    """Whether a file of example images exists and holds some; reads its header alone."""
     if not path.exists():
         return False
     with tensors_in(path) as file:
         shapes = shapes_in(file, ("before", "after", "labels", "tasks"))
         types = {name: file.get_slice(name).get_dtype() for name in shapes}
-    rows = [shapes["before"][0]] if shapes["before"] else [0]
+    count = shapes["before"][:1]
     fits = (
         len(shapes["before"]) == 4
         and shapes["before"] == shapes["after"]
-        and shapes["labels"] == shapes["tasks"] == rows
+        and shapes["labels"] == shapes["tasks"] == count
         and all(1 <= side <= LONGEST_SIDE for side in shapes["before"][1:3])
         and shapes["before"][3] in (1, 3)
         and types["before"] == types["after"] == "U8"
@@ -207,4 +189,4 @@ def _check_samples(path: Path) -> bool:
             "expected uint8 before and after (n, h, w, 1 or 3), labels and tasks (n,), "
             f"got {shapes}"
         )
-    return rows[0] > 0
+    return count[0] > 0

@@ -1,13 +1,13 @@
-"""One finished run, as its `result.json` tells it."""
+"""One finished run, as its `result.json` describes it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,12 @@ from driftwise.adaptation_counts import Adapted, count_adapted
 Floats = NDArray[np.float64]
 
 COSTS = ("train", "detect", "adapt")
-"""The phases that make up what a run costs; evaluating it is our wish, not a cost of the method."""
+"""The phases that make up what a run costs; evaluation is no cost of a method."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftEvent:
-    """The truth: these classes take on another look when this task (counted from 1) begins."""
+    """The truth: these classes take on another concept when this task (counted from 1) begins."""
 
     task: int
     classes: tuple[int, ...]
@@ -32,16 +32,15 @@ class DriftEvent:
     kind: str = "sudden"
     """sudden, gradual or partial"""
     share: float = 1.0
-    """how much of each class moves in the end"""
+    """fraction of each class that has drifted in the end"""
     over_tasks: int = 1
-    """over how many tasks the share rises"""
+    """over how many tasks the fraction rises"""
     domains: tuple[str, ...] = ()
-    """whose images are seen from then on; empty where domains play no part"""
+    """whose images follow; empty where domains play no part"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    """What a detector said about one class at one task."""
+class Verdict(NamedTuple):
+    """The verdict of a detector on one class at one task."""
 
     task: int
     label: int
@@ -56,17 +55,17 @@ class Verdict:
     reason: str = ""
     """why the class was not testable"""
     num_current: int = 0
-    """rows that were compared with the reference"""
+    """samples that were compared with the reference"""
     harm: float | None = None
     """points of accuracy lost on the class, counted by labels"""
     harm_error: float | None = None
     harm_unlabelled: float | None = None
     """the same, estimated without labels"""
     share: float | None = None
-    """of the current rows, those that look new"""
+    """fraction of the current samples that has drifted"""
     share_error: float | None = None
-    num_moved: int = 0
-    """current rows that more likely than not look new"""
+    num_drifted: int = 0
+    """current samples that more likely than not have drifted"""
     spared: bool = False
     """drifted, but too harmless to spend labels on"""
 
@@ -82,13 +81,13 @@ class Verdict:
 
     @property
     def share_words(self) -> str:
-        """The share that looks new with its standard error; empty: not known."""
+        """The fraction that has drifted with its standard error; empty: not known."""
         return _with_error(self.share, self.share_error, ".0%")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """Confidence against accuracy, as shares between 0 and 1; bins without rows are left out."""
+    """Confidence against accuracy, as shares between 0 and 1; empty bins are left out."""
 
     ece: float | None
     confidence: Floats
@@ -123,14 +122,14 @@ class Run:
     per_class: tuple[Mapping[int, float], ...]
     """after each task, percent correct of every class seen so far"""
     confusion: Floats | None
-    """(classes, classes) rows counted by true x predicted class, after the last task; classes that
+    """(classes, classes) samples by true x predicted class, after the last task; classes that
     the network had no output for are left out at the end"""
     calibration: Calibration | None
     class_names: tuple[str, ...]
     events: tuple[DriftEvent, ...]
     verdicts: tuple[Verdict, ...]
     renewals: frozenset[tuple[int, int]]
-    """(task, class): the class was met with fresh samples after that task's check"""
+    """(task, class): the class was adapted with fresh samples after that task's check"""
     labels: Mapping[str, float | None]
     seconds: Mapping[str, float | None]
     flops: Mapping[str, float | None]
@@ -145,7 +144,7 @@ class Run:
 
     @property
     def monitor_labels(self) -> str:
-        """What was known of the watched rows: their class (given), a prediction of it, nothing."""
+        """What was known of the monitored samples: their class, a prediction of it, nothing."""
         return clean(self.config.get("monitor_labels") or "given")
 
     @property
@@ -156,7 +155,7 @@ class Run:
 
     @property
     def num_spared(self) -> int | None:
-        """Verdicts whose drift was spared; None: nobody weighed harm."""
+        """Verdicts whose drift was spared; None: harm was not considered."""
         return None if self.min_harm is None else sum(v.spared for v in self.verdicts)
 
     @cached_property
@@ -178,14 +177,14 @@ class Run:
     @property
     def mean_accuracy(self) -> Floats:
         """(tasks,) after each task, the mean over the tasks seen so far."""
-        return _row_means(self.accuracy)
+        return mean_known(self.accuracy, axis=1)
 
     @property
     def faa_til(self) -> float | None:
-        """Final average accuracy where the network is told which task a row belongs to."""
+        """Final average accuracy where the network is given the task of each sample."""
         if self.accuracy_til is None:
             return None
-        last = float(_row_means(self.accuracy_til)[-1])
+        last = float(mean_known(self.accuracy_til, axis=1)[-1])
         return None if math.isnan(last) else last
 
     def cost(self, book: Mapping[str, float | None]) -> float | None:
@@ -217,16 +216,26 @@ def shortened(value: object, most: int) -> str:
     return clean(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
+def few(names: Sequence[str], most: int) -> list[str]:
+    """The first names, and how many more there are.
+
+    >>> few(["a", "b", "c"], 2)
+    ['a', 'b', 'and 1 more']
+    """
+    left = len(names) - most
+    return [*names[:most], f"and {left:,} more"] if left > 0 else list(names)
+
+
 def _with_error(value: float | None, error: float | None, form: str) -> str:
     if value is None:
         return ""
     return format(value, form) + ("" if error is None else f" ± {format(error, form)}")
 
 
-def _row_means(matrix: Floats) -> Floats:
-    """(rows,) the mean of the known entries of each row; NaN where none is known."""
-    known = ~np.isnan(matrix)
-    totals = np.where(known, matrix, 0.0).sum(axis=1)
-    counts = known.sum(axis=1)
+def mean_known(values: Floats, axis: int) -> Floats:
+    """The mean of the known entries along an axis; NaN where none is known."""
+    known = ~np.isnan(values)
+    counts = known.sum(axis=axis)
+    totals = np.where(known, values, 0.0).sum(axis=axis)
     means: Floats = np.where(counts > 0, totals / np.maximum(counts, 1), math.nan)
     return means

@@ -1,29 +1,35 @@
-"""A light page about one run, quick enough to be made for every run of a sweep."""
+"""What a page shows of one run, and a light page of its own for every run of a sweep."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from urllib.parse import quote
 
 import numpy as np
 
 from driftwise.report.columns import compact
 from driftwise.report.events import Outcome, changes, describe_events, outcomes_of, range_words
 from driftwise.report.markup import data_uri, png, render
-from driftwise.report.page import config_text
-from driftwise.report.read import few
-from driftwise.report.run import COSTS, Run
+from driftwise.report.run import COSTS, Run, Verdict, few
 from driftwise.report.style import DRIFT
 from driftwise.report.sweeps import Place
 from driftwise.report.table import MISSING, Head, Item, Table
-from driftwise.report.verdict_table import verdict_table
 from driftwise.report.words import plural
 
+MAX_VERDICTS = 100
+"""Verdicts of a run that a report shows; `result.json` has them all."""
+FEWEST_VERDICTS = 5
+"""Verdicts for which a table is worth its heading; fewer are counted."""
+LONGEST_CONFIG = 20_000
+"""Letters of a configuration that are shown."""
 MOST_VERDICTS = 50
-"""Verdicts that are listed one by one; the table by task counts all of them."""
+"""Verdicts that the page of a run lists one by one; its table by task counts all of them."""
 MOST_TASKS = 20
 """Rows and columns of the table of accuracies; of more, an image shows all and the table some."""
 MOST_NOTES = 30
@@ -37,10 +43,10 @@ Changes = Mapping[int, tuple[int, ...]]
 class Standing:
     """The place of a run in one or more sweeps."""
 
-    sweeps: Sequence[str]
+    sweeps: str
     place: Place
     seeds: Sequence[tuple[int, str]]
-    """seeds and ids of finished runs of its cell, itself among them"""
+    """seeds and pages of finished runs of its cell, itself among them"""
     count: int
     """how many finished runs its cell has"""
 
@@ -49,11 +55,12 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
     """The page, made to lie two folders beside the run's own."""
     changed = changes(run)
     tasks = sorted({*range(1, run.num_tasks + 1, -(-run.num_tasks // MOST_TASKS)), run.num_tasks})
-    verdicts = verdict_table(run, MOST_VERDICTS)
     num_noted = sum(outcome is not Outcome.QUIET for outcome in outcomes_of(run))
     return render(
         "run.html",
         id=run_id,
+        address=address_of(run_id),
+        folder=quote(run_id),
         title=f"{run.benchmark}, {run.method}, {run.adaptation}, seed {run.seed}",
         summary=_summary(run),
         warnings=few(run.warnings, MOST_NOTES),
@@ -64,20 +71,59 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         matrix=_matrix(run, changed, tasks),
         heat=_heat(run) if len(tasks) < run.num_tasks else "",
         checks=_checks(run),
-        verdicts=verdicts,
+        verdicts=verdict_table(run, MOST_VERDICTS),
         verdicts_in_words=f"{plural(num_noted, 'verdict')} that claim drift, miss it or could not"
         " be given",
         labels=_labels(run),
         costs=_costs(run),
         notes_left=few(run.notes, MOST_NOTES),
-        versions=", ".join(f"{name} {value}" for name, value in sorted(run.versions.items())),
+        versions=versions_text(run),
         config=config_text(run.config),
         files=FILES,
     )
 
 
+def address_of(run_id: str) -> str:
+    """The address of a run's page, within the folder of pages."""
+    return f"{quote(run_id)}.html"
+
+
+def versions_text(run: Run) -> str:
+    """The versions of the software that made a run."""
+    return ", ".join(f"{name} {value}" for name, value in sorted(run.versions.items()))
+
+
+def config_text(config: Mapping[str, object]) -> str:
+    """A configuration as a person reads it, a line per setting."""
+    encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+    settings = (f"  {encode({name: config[name]})[1:-1]}" for name in sorted(config))
+    text = "{\n" + ",\n".join(settings) + "\n}"
+    if len(text) <= LONGEST_CONFIG:
+        return text
+    return f"{text[:LONGEST_CONFIG]}\n… the rest is in result.json"
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
 def _number(value: float | None, form: str = ".1f") -> str:
     return MISSING if value is None else format(value, form)
+
+
+def _amount(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if value >= 100 else compact(value)
+
+
+@lru_cache(maxsize=64)
+def _heads(*titles: str) -> list[Head]:
+    """Headings, the first of which names the rows."""
+    return [Head(title=title, is_name=not place) for place, title in enumerate(titles)]
+
+
+def _table(title: str, heads: Sequence[Head], rows: Iterable[Sequence[str]]) -> Table:
+    return Table(title=title, heads=heads, rows=[[Item(text) for text in row] for row in rows])
 
 
 def _summary(run: Run) -> str:
@@ -87,14 +133,11 @@ def _summary(run: Run) -> str:
     asked = run.labels.get("adaptation")
     if asked is not None:
         parts.append(f"{asked:,.0f} labels asked for by the adaptation")
-    if run.not_adapted:
-        parts.append(run.not_adapted)
-    return ", ".join(parts) + "."
+    return ", ".join(filter(None, [*parts, run.not_adapted])) + "."
 
 
 def _facts(run: Run, standings: Sequence[Standing]) -> list[tuple[str, str]]:
     found = run.adapted
-    checks = f"{found.checks}: {found.untestable} untestable, {found.drifted} drifted, "
     real = "none" if run.buffer_size is None else str(run.buffer_size)
     nominal = {str(each.place["buffer_size"]) for each in standings if "buffer_size" in each.place}
     other = ", ".join(sorted(nominal - {real}))
@@ -106,7 +149,11 @@ def _facts(run: Run, standings: Sequence[Standing]) -> list[tuple[str, str]]:
         ("FAA of drifted classes", _number(run.faa_drifted)),
         ("FAA of stable classes", _number(run.faa_stable)),
         ("backward transfer", _number(run.backward_transfer)),
-        ("checks", f"{checks}{found.adapted} adapted"),
+        (
+            "checks",
+            f"{found.checks}: {found.untestable} untestable, {found.drifted} drifted, "
+            f"{found.adapted} adapted",
+        ),
         ("gradient steps", _number(run.gradient_steps, ",.0f")),
     ]
 
@@ -114,10 +161,10 @@ def _facts(run: Run, standings: Sequence[Standing]) -> list[tuple[str, str]]:
 def _matrix(run: Run, changed: Changes, tasks: Sequence[int]) -> Table:
     """After each task, the accuracy on each; a drift is marked at the first row after it."""
     rows, before = [], 0
-    for task in tasks:
+    shown = run.accuracy[np.ix_(*[np.subtract(tasks, 1)] * 2)].tolist()
+    for task, values in zip(tasks, shown, strict=True):
         drifts = any(each in changed for each in range(before + 1, task + 1))
         kind, before = "changed" if drifts else "", task
-        values = run.accuracy[task - 1, np.subtract(tasks, 1)].tolist()
         row = [Item(f"after {task}{' drift' if drifts else ''}", kind=kind)]
         row += [
             Item("", kind=kind)
@@ -128,7 +175,7 @@ def _matrix(run: Run, changed: Changes, tasks: Sequence[int]) -> Table:
         rows.append(row)
     return Table(
         title=f"Accuracy after each of {run.num_tasks} tasks (down) on each task (across)",
-        heads=[Head(title="on task", is_name=True), *(Head(title=str(task)) for task in tasks)],
+        heads=_heads("on task", *map(str, tasks)),
         rows=rows,
     )
 
@@ -141,52 +188,141 @@ def _heat(run: Run) -> str:
 
 
 def _checks(run: Run) -> Table:
-    """Verdicts by task, counted by what they turned out to be."""
-    outcomes = outcomes_of(run)
-    checked = Counter(verdict.task for verdict in run.verdicts)
-    counts = Counter((v.task, outcome) for v, outcome in zip(run.verdicts, outcomes, strict=True))
-    kinds = [kind for kind in Outcome if kind in outcomes]
-    return Table(
-        title="Verdicts by task",
-        heads=[Head(title=title) for title in ("task", "checked", *(k.value for k in kinds))],
-        rows=[
-            [Item(str(task)), Item(str(number))]
-            + [Item(str(counts[task, kind] or "")) for kind in kinds]
-            for task, number in sorted(checked.items())
-        ],
-    )
+    """Verdicts by task, counted by their outcome."""
+    counts: dict[int, Counter[Outcome]] = {}
+    for verdict, outcome in zip(run.verdicts, outcomes_of(run), strict=True):
+        counts.setdefault(verdict.task, Counter())[outcome] += 1
+    kinds = [kind for kind in Outcome if kind in outcomes_of(run)]
+    rows = [
+        [str(task), str(counted.total()), *(str(counted[kind] or "") for kind in kinds)]
+        for task, counted in sorted(counts.items())
+    ]
+    heads = _heads("task", "checked", *(kind.value for kind in kinds))
+    return _table("Verdicts by task", heads, rows)
 
 
 def _labels(run: Run) -> Table:
-    return Table(
-        title="Labels",
-        heads=[Head(title="labels for", is_name=True), Head(title="number")],
-        rows=[
-            [Item(name), Item(_number(run.labels.get(name), ",.0f"))]
-            for name in ("stream", "monitoring", "adaptation")
-        ],
-    )
+    names = ("stream", "monitoring", "adaptation")
+    rows = [(name, _number(run.labels.get(name), ",.0f")) for name in names]
+    return _table("Labels", _heads("labels for", "number"), rows)
 
 
 def _costs(run: Run) -> Table:
-    def row(name: str, seconds: float | None, flops: float | None, kind: str = "") -> list[Item]:
-        gigaflops = None if flops is None else flops / 1e9
-        return [Item(name, kind=kind), *(Item(_amount(x), kind=kind) for x in (seconds, gigaflops))]
+    costs = [
+        (phase, run.seconds.get(phase), run.flops.get(phase)) for phase in (*COSTS, "evaluate")
+    ]
+    costs.append(("without evaluate", run.cost(run.seconds), run.cost(run.flops)))
+    rows = [
+        (name, _amount(seconds), _amount(None if flops is None else flops / 1e9))
+        for name, seconds, flops in costs
+    ]
+    return _table("Costs", _heads("phase", "seconds", "GFLOPs"), rows)
 
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact(Head):
+    """A column of the table of verdicts, shown where it is known of some verdict."""
+
+    read: Callable[[Verdict], str]
+    """empty: not known"""
+
+
+def _known(value: float | None, form: str = ".2g") -> str:
+    return "" if value is None else format(value, form)
+
+
+NAMES = (
+    Head(title="task", meaning="The check comes before the task is learned.", is_name=True),
+    Head(title="class", meaning="The class that was checked.", is_name=True),
+    Head(title="verdict", meaning="The detector's verdict, compared with the truth.", is_name=True),
+)
+FACTS = (
+    Fact(title="score", meaning="The test statistic.", read=lambda v: _known(v.score)),
+    Fact(
+        title="p-value",
+        meaning="How often two samples of one distribution would differ as much.",
+        read=lambda v: _known(v.p_value),
+    ),
+    Fact(
+        title="p by test",
+        meaning="Before the evidence of several tests was merged.",
+        read=lambda v: ", ".join(f"{name} {value:.2g}" for name, value in v.p_values),
+    ),
+    Fact(
+        title="threshold",
+        meaning="Drifted exactly where the p-value is at most this (or the score above it, where"
+        " max_statistic is set).",
+        read=lambda v: _known(v.threshold),
+    ),
+    Fact(
+        title="harm, counted",
+        meaning="Points of accuracy lost on the class, counted by labels of monitored samples, with"
+        " the standard error.",
+        read=lambda v: v.harm_words,
+    ),
+    Fact(
+        title="harm, estimated",
+        meaning="The same, estimated without labels.",
+        read=lambda v: _known(v.harm_unlabelled, ".1f"),
+    ),
+    Fact(
+        title="fraction drifted",
+        meaning="At least this fraction of the current samples has drifted, with its standard error.",
+        read=lambda v: v.share_words,
+    ),
+    Fact(
+        title="samples drifted",
+        meaning="Current samples that more likely than not have drifted.",
+        read=lambda v: "" if v.share is None else f"{v.num_drifted} of {v.num_current}",
+    ),
+)
+
+
+def verdict_table(run: Run, most: int = MAX_VERDICTS) -> Table | None:
+    """The verdicts on classes that drifted, were flagged or could not be tested; None: no such.
+
+    Where fewer than FEWEST_VERDICTS may be shown, they are counted and the table has no rows.
+    """
+    outcomes = zip(run.verdicts, outcomes_of(run), strict=True)
+    found = [(verdict, outcome) for verdict, outcome in outcomes if outcome is not Outcome.QUIET]
+    if not found:
+        return None
+    if most < FEWEST_VERDICTS:
+        counts = Counter(outcome for _, outcome in found)
+        words = ", ".join(f"{number} {kind.value}" for kind, number in counts.items())
+        return Table(heads=(), rows=(), about=[f"{words}; all verdicts are in result.json."])
+    shown = found[:most]
+    left_out = len(found) - len(shown)
+    more = f"; {left_out} more are in result.json" if left_out else ""
+    columns = [(fact, [fact.read(verdict) for verdict, _ in shown]) for fact in FACTS]
+    columns = [(fact, texts) for fact, texts in columns if any(texts)]
+    rows = [
+        [
+            Item(str(verdict.task), verdict.task),
+            Item(name := run.class_names[verdict.label], name),
+            Item(text := _judged(verdict, outcome), text, outcome.name.lower()),
+            *(Item(texts[place] or MISSING) for _, texts in columns),
+        ]
+        for place, (verdict, outcome) in enumerate(shown)
+    ]
     return Table(
-        title="Costs",
-        heads=[Head(title="phase", is_name=True), Head(title="seconds"), Head(title="GFLOPs")],
-        rows=[
-            *(row(p, run.seconds.get(p), run.flops.get(p)) for p in (*COSTS, "evaluate")),
-            row("without evaluate", run.cost(run.seconds), run.cost(run.flops), "total"),
+        title="Verdicts",
+        about=[
+            f"Verdicts on classes that drifted, were flagged or could not be tested{more}. Of "
+            f"{len(run.verdicts)} verdicts in all, {len(run.verdicts) - len(found)} found an "
+            "unchanged class unchanged."
         ],
+        heads=[*NAMES, *(fact for fact, _ in columns)],
+        rows=rows,
     )
 
 
-def _amount(value: float | None) -> str:
-    if value is None:
-        return MISSING
-    return f"{value:,.0f}" if value >= 100 else compact(value)
+def _judged(verdict: Verdict, outcome: Outcome) -> str:
+    words = f"{outcome.value}, spared" if verdict.spared else outcome.value
+    return f"{words}: {verdict.reason}" if verdict.reason else words
 
 
 # --- the curve -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A sweep as it stands: which runs its grid asks for, and what those that are done say.
+"""A sweep as it stands: which runs its grid asks for, and the results of those that are done.
 
 A folder of sweeps holds `sweeps/NAME.json`, what was asked for, and `runs/ID/`, one run each, which
 several sweeps may share.
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from driftwise.errors import UserError
-from driftwise.files import reason
-from driftwise.regular_files import LARGE, read_json
+from driftwise.files import LARGE, read_json, reason
 from driftwise.report.cells import Cell
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import RESULT, read_run
@@ -25,8 +24,8 @@ FORMAT = 1
 SWEEPS, RUNS = "sweeps", "runs"
 
 Place = Mapping[str, str | int | float | None]
-"""Where a run stands in its grid, by setting and as the grid says it: buffers are the paper's, also
-where the scale makes them smaller. The seed is apart."""
+"""The place of a run in its grid, by setting and as the grid states it: buffers are the paper's,
+also where the scale makes them smaller. The seed is apart."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sweep:
-    """What was asked for, and what is there."""
+    """What was asked for, and what is done."""
 
     name: str
     reproduces: str | None
@@ -58,7 +57,7 @@ class Sweep:
 
     @property
     def num_done(self) -> int:
-        """Runs whose result is there."""
+        """Runs that have a result."""
         return sum(entry.run is not None for entry in self.entries)
 
     def find(self, **place: str | int | float | None) -> Cell | None:
@@ -75,10 +74,8 @@ class Sweep:
         return Cell(runs=tuple(run for _, run in sorted(runs.items()))) if runs else None
 
     def cells(self) -> Iterator[tuple[Place, Cell | None]]:
-        """Every place of the grid once, in its order, with what is done there."""
-        places: dict[str, Place] = {}
-        for entry in self.entries:
-            places.setdefault(json.dumps(entry.place, sort_keys=True), entry.place)
+        """Every place of the grid once, in its order, with its finished runs."""
+        places = {json.dumps(entry.place, sort_keys=True): entry.place for entry in self.entries}
         for place in places.values():
             yield place, self.find(**place)
 
@@ -90,11 +87,9 @@ def read_sweep(file: Path) -> Sweep:
     except OSError as error:
         raise UserError(f"cannot read the sweep {file}: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is damaged: {error}; start the sweep again to mend it") from error
-    if isinstance(plan, dict) and plan.get(DIGEST, digest_of_plan(plan)) != digest_of_plan(plan):
-        raise UserError(
-            f"{file} is damaged: its digest does not fit; start the sweep again to mend it"
-        )
+        raise _damaged(file, error) from error
+    if isinstance(plan, dict) and DIGEST in plan and plan[DIGEST] != digest_of_plan(plan):
+        raise _damaged(file, "its digest does not fit")
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         found = plan.get("format") if isinstance(plan, dict) else type(plan).__name__
         raise UserError(
@@ -102,38 +97,39 @@ def read_sweep(file: Path) -> Sweep:
             "folder, or the version that made it"
         )
     warnings: list[str] = []
-    folder = file.parent.parent / RUNS
     try:
-        entries = tuple(_entry(each, folder, warnings) for each in plan["runs"])
-        scale = plan["scale"]
         return Sweep(
+            entries=tuple(
+                _entry(each, file.parent.parent / RUNS, warnings) for each in plan["runs"]
+            ),
             name=clean(plan["name"]),
             reproduces=None if plan["reproduces"] is None else clean(plan["reproduces"]),
-            scale=clean(scale["name"]),
-            scale_note=clean(scale["note"]),
-            entries=entries,
+            scale=clean(plan["scale"]["name"]),
+            scale_note=clean(plan["scale"]["note"]),
             warnings=tuple(warnings),
         )
     except UserError:
         raise
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{file} is damaged: {error!r}; start the sweep again to mend it"
-        ) from error
+        raise _damaged(file, repr(error)) from error
+
+
+def _damaged(file: Path, why: object) -> UserError:
+    return UserError(f"{file} is damaged: {why}; start the sweep again to mend it")
 
 
 def _entry(planned: Mapping[str, Any], folder: Path, warnings: list[str]) -> Entry:
-    if not names_a_file(str(planned["id"])):
+    run_id = str(planned["id"])
+    if not names_a_file(run_id):
         raise UserError(
             f"expected ids of runs that can name a file, got {planned['id']!r}; start the sweep "
             "again"
         )
-    place = {key: value for key, value in planned["place"].items() if key != "seed"}
     return Entry(
-        id=str(planned["id"]),
-        place=place,
+        id=run_id,
+        place={key: value for key, value in planned["place"].items() if key != "seed"},
         seed=int(planned["place"]["seed"]),
-        run=_run(folder / str(planned["id"]), planned.get("config") or {}, warnings),
+        run=_run(folder / run_id, planned.get("config") or {}, warnings),
     )
 
 
@@ -141,7 +137,7 @@ def _run(folder: Path, planned: Mapping[str, Any], warnings: list[str]) -> Run |
     if not (folder / RESULT).exists():
         return None
     try:
-        run = read_run(folder, warnings)
+        run = read_run(folder)
     except DamagedError as error:
         warnings.append(f"{folder}: damaged ({RESULT} {error}), counted as not done")
         return None
@@ -151,8 +147,8 @@ def _run(folder: Path, planned: Mapping[str, Any], warnings: list[str]) -> Run |
     return run
 
 
-MAY_MOVE = ("data", "data_identity")
-"""Config keys that a plan does not settle: data that have moved are the same data."""
+MAY_DIFFER = ("data", "data_identity")
+"""Config keys that a plan does not settle: data in another folder are the same data."""
 
 
 def unplanned(planned: Mapping[str, Any], config: Mapping[str, Any], prefix: str = "") -> str:
@@ -160,22 +156,24 @@ def unplanned(planned: Mapping[str, Any], config: Mapping[str, Any], prefix: str
 
     What only one of them names was added by a later version, and makes no other run.
     """
-    for key in sorted({*planned} & {*config}):
+    if planned == config:
+        return ""
+    for key in sorted(planned.keys() & config.keys()):
         there, wanted = config[key], planned[key]
         if isinstance(there, Mapping) and isinstance(wanted, Mapping):
             if found := unplanned(wanted, there, f"{prefix}{key}."):
                 return found
-        elif there != wanted and key not in MAY_MOVE:
+        elif there != wanted and key not in MAY_DIFFER:
             return f"{prefix}{key} {json.dumps(there)}, planned {json.dumps(wanted)}"
     return ""
 
 
 DIGEST = "sha256"
-"""The key of a plan's file under which the digest of the rest stands."""
+"""The key of a plan's file that holds the digest of the rest."""
 
 
 def digest_of_plan(plan: Mapping[str, Any]) -> str:
-    """SHA-256 of all that a plan says."""
+    """SHA-256 of everything else in a plan."""
     rest = {key: value for key, value in plan.items() if key != DIGEST}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

@@ -6,14 +6,14 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from driftwise.report.cells import MARK, Stat
-from driftwise.report.markup import Markup, render
+from driftwise.report.markup import Markup, escape, printable, render
 
 WIDTH = 120
 MISSING = "–"
@@ -57,12 +57,6 @@ class Item(NamedTuple):
     shade: float | None = None
     """strength of the background on a page, 0 to 1; None: none"""
 
-    @property
-    def sort_key(self) -> str | float:
-        """A Stat sorts by its mean; empty: sorts last."""
-        value = self.value.mean if isinstance(self.value, Stat) else self.value
-        return "" if value is None else value
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
@@ -86,13 +80,12 @@ class Table:
     @cached_property
     def left(self) -> frozenset[int]:
         """Indices of the columns of words, which are aligned left and sorted as words."""
-        return frozenset(filter(self._holds_words, self.columns))
-
-    def _holds_words(self, column: int) -> bool:
-        values = [row[column].value for row in self.rows]
-        if self.heads[column].is_name and values.count(None) == len(values):
-            return True
-        return any(isinstance(value, str) for value in values)
+        found = set()
+        for column, items in zip(self.columns, zip(*self._shown_rows(), strict=True), strict=False):
+            values = {type(item.value) for item in items}
+            if str in values or (self.heads[column].is_name and values == {type(None)}):
+                found.add(column)
+        return frozenset(found)
 
     def text(self, width: int = WIDTH) -> str:
         """Plain text of at most `width` columns; columns that do not fit stand below."""
@@ -143,19 +136,16 @@ class Table:
 
     def csv(self) -> str:
         """Nothing rounded; the standard deviation of a mean in a column of its own."""
-        names: list[object] = []
-        for head in self.heads:
-            name = head.key or head.title
-            names += [name, f"{name}_sd"] if head.has_sd else [name]
-        return csv_text([names, *map(self._csv_line, self.rows)])
-
-    def _csv_line(self, row: Sequence[Item]) -> list[object]:
-        line: list[object] = []
-        for head, item in zip(self.heads, row, strict=True):
-            stat = item.value if isinstance(item.value, Stat) else None
-            line.append(stat.mean if stat else item.value)
-            line += [stat.sd if stat else None] if head.has_sd else []
-        return line
+        lines: list[list[object]] = [[] for _ in range(1 + len(self.rows))]
+        for column, head in enumerate(self.heads):
+            name, values = head.key or head.title, [row[column].value for row in self.rows]
+            parts = {name: [v.mean if isinstance(v, Stat) else v for v in values]}
+            if head.has_sd:
+                parts[f"{name}_sd"] = [v.sd if isinstance(v, Stat) else None for v in values]
+            for title, cells in parts.items():
+                for line, cell in zip(lines, [title, *cells], strict=True):
+                    line.append(cell)
+        return csv_text(lines)
 
     def markdown(self) -> str:
         """A table as GitHub reads it; title and lines about it above, notes as a list below."""
@@ -194,9 +184,12 @@ class Table:
         lines += [rf"{escape_latex(note)}\par" for note in self.notes]
         return "\n".join([*lines, r"\end{table}"]) + "\n"
 
-    def _shown_rows(self) -> Iterator[list[Item]]:
+    def _shown_rows(self) -> Iterable[Sequence[Item]]:
+        """Of each row, what people see."""
         columns = self.columns
-        return ([row[column] for column in columns] for row in self.rows)
+        if len(columns) == len(self.heads):
+            return self.rows
+        return [[row[column] for column in columns] for row in self.rows]
 
     def html(self) -> Markup:
         """A fragment for a page: title, sortable grid, notes."""
@@ -206,24 +199,37 @@ class Table:
         """The headings that people see, each with its CSS class."""
         return [(self.heads[c], "name" if c in self.left else "") for c in self.columns]
 
-    def html_rows(self, row_heads: bool) -> Iterator[tuple[list[_HtmlCell], list[_HtmlCell]]]:
-        """The rows that people see, split into the cell that names the row, if any, and others."""
-        kinds = ["name" if column in self.left else "" for column in self.columns]
-        for row in self._shown_rows():
-            cells = [
-                (
-                    item.text,
-                    f"{kind} {item.kind}{' long' * (len(item.text) > LONG)}".strip(),
-                    item.sort_key,
-                    item.shade,
-                )
-                for kind, item in zip(kinds, row, strict=True)
-            ]
-            yield cells[:row_heads], cells[row_heads:]
+    def html_body(self, *, row_heads: bool, sortable: bool) -> Markup:
+        """The rows, whose first cell may name them; no template, for the sake of many cells."""
+        names = ["name" if column in self.left else "" for column in self.columns]
+        rows = self._shown_rows()
+        texts = iter(_escaped([item.text for row in rows for item in row]))
+        lines = []
+        for row in rows:
+            cells = []
+            for name, (text, value, kind, shade) in zip(names, row, strict=True):
+                kinds = f"{name} {kind}" if name and kind else name or kind
+                if len(text) > LONG:
+                    kinds = f"{kinds} long".lstrip()
+                attributes = f' class="{kinds}"' if kinds else ""
+                if sortable:
+                    key = value.mean if isinstance(value, Stat) else value
+                    attributes += f' data-sort="{"" if key is None else escape(printable(key))}"'
+                if shade:
+                    attributes += f' style="--share:{shade}"'
+                cells.append(f"<td{attributes}>{next(texts)}</td>")
+            if row_heads:
+                cells[0] = f'<th scope="row"{cells[0][3:-5]}</th>'
+            lines.append(f"<tr>{''.join(cells)}</tr>\n")
+        return Markup("".join(lines))
 
 
-_HtmlCell = tuple[str, str, str | float, float | None]
-"""Text, CSS classes, what it is sorted by, strength of the background."""
+def _escaped(texts: list[str]) -> list[str]:
+    """Each text as HTML shows it; in one step, because a step per cell takes longer than all else."""
+    joined = "\n".join(texts)
+    if joined.count("\n") >= len(texts) or not joined.replace("\n", "").isprintable():
+        return [str(escape(printable(text))) for text in texts]
+    return str(escape(joined)).split("\n")
 
 
 def _filled(lines: Iterable[str], width: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from driftwise.report.alarms import Promise, false_alarms_of, promise_of
 from driftwise.report.cells import Cell, Setting, Stat
 from driftwise.report.columns import compact
+from driftwise.report.events import Outcome, drifted_checks, outcomes_of
 from driftwise.report.run import Run
 
 SUBJECT, FLOOR, CEILING = "amr", "vanilla", "fr"
@@ -25,10 +26,11 @@ def plural(count: int, word: str) -> str:
 
 def title_of(settings: Sequence[Setting]) -> str:
     """What a report is about, for its heading."""
-    benchmarks = _distinct([setting.first.benchmark for setting in settings])
-    methods = _distinct([setting.first.method for setting in settings])
-    adaptations = _distinct([cell.adaptation for setting in settings for cell in setting.cells])
-    return f"{_and(benchmarks)}, {_and(methods)}: {_and(adaptations)}"
+    benchmarks = [setting.first.benchmark for setting in settings]
+    methods = [setting.first.method for setting in settings]
+    adaptations = [cell.adaptation for setting in settings for cell in setting.cells]
+    names = [_and(list(dict.fromkeys(each))) for each in (benchmarks, methods, adaptations)]
+    return "{}, {}: {}".format(*names)
 
 
 def overview(settings: Sequence[Setting]) -> str:
@@ -44,15 +46,12 @@ def overview(settings: Sequence[Setting]) -> str:
     for rival, words in ((FLOOR, "above"), (CEILING, "at or above")):
         pairs = [(setting.find(SUBJECT), setting.find(rival)) for setting in settings]
         known = [(ours, theirs) for ours, theirs in pairs if ours and theirs]
-        adapted = [_ends(*pair) for pair in known if not any(cell.not_adapted for cell in pair)]
-        both = [
-            (ours, theirs) for ours, theirs in adapted if ours is not None if theirs is not None
-        ]
-        won = [ours > theirs if rival == FLOOR else ours >= theirs for ours, theirs in both]
-        if both:
-            sentences.append(
-                f"{SUBJECT} ends {words} {rival} in {sum(won)} of {len(both)} settings."
-            )
+        adapted = [pair for pair in known if not any(cell.not_adapted for cell in pair)]
+        ends = [(ours.mean(_faa), theirs.mean(_faa)) for ours, theirs in adapted]
+        gaps = [ours - theirs for ours, theirs in ends if ours is not None if theirs is not None]
+        won = sum(gap > 0 or (gap == 0 and rival == CEILING) for gap in gaps)
+        if gaps:
+            sentences.append(f"{SUBJECT} ends {words} {rival} in {won} of {len(gaps)} settings.")
         if idle := len(known) - len(adapted):
             sentences.append(
                 f"{plural(idle, 'setting')} cannot be compared: {SUBJECT}"
@@ -61,16 +60,11 @@ def overview(settings: Sequence[Setting]) -> str:
     return " ".join(sentences)
 
 
-def _ends(*cells: Cell) -> tuple[float | None, ...]:
-    return tuple(cell.mean(lambda run: run.faa) for cell in cells)
-
-
 def summary(setting: Setting) -> str:
     """A paragraph about one setting: where its cells end, what that took, how sure one can be."""
-    subject = _subject(setting)
-    name = dict(zip(setting.cells, setting.labels, strict=True))
-    faa = {cell: cell.stat(lambda run: run.faa) for cell in setting.cells}
-    sentences = [_ending_sentence(setting, subject, name, faa) + _label_clause(setting, subject)]
+    ours = [cell for cell in setting.cells if cell.adaptation == SUBJECT]
+    subject = max(ours or setting.cells, key=lambda cell: cell.mean(_faa) or 0.0)
+    sentences = [_ending(setting, subject)]
     found = subject.mean(lambda run: run.detection.get("tpr"))
     if found is not None:
         sentences.append(
@@ -79,50 +73,7 @@ def summary(setting: Setting) -> str:
     sentences += _false_alarms(subject)
     if max(len(cell.runs) for cell in setting.cells) == 1:
         sentences.append("One seed has no spread")
-    if setting.not_adapted:
-        sentences.append(setting.not_adapted)
-    return ". ".join(sentences) + "."
-
-
-def _false_alarms(cell: Cell) -> list[str]:
-    """How often there was a false alarm, beside what was promised, in the same unit."""
-    found, promise = false_alarms_of(cell), promise_of(cell.first)
-    if found is None:
-        return []
-    rate = found.alarmed / found.trials
-    if promise.share_of_alarms:
-        words = (
-            f"Of its alarms at a check, {rate:.1%} were false on average over "
-            f"{plural(found.trials, 'check')} with unchanged classes"
-            if not promise.whole_stream
-            else f"Its checks' shares of false alarms, added over a run, came to {rate:.1%} on"
-            f" average over {plural(found.trials, 'run')}"
-        )
-    else:
-        low, high = share_interval(int(found.alarmed), found.trials)
-        words = (
-            f"It raised false alarms in {found.alarmed:,.0f} of {found.trials:,} {_trials(promise)}"
-            f" ({rate:.1%}; 95 % interval {low:.1%} to {high:.1%})"
-        )
-    if promise.level is None:
-        return [words]
-    whom = " for each class alone" if promise.each_class else ""
-    when = " over all checks of a run" if promise.whole_stream else ""
-    return [f"{words}; promised: at most {100 * promise.level:g}%{whom}{when}"]
-
-
-def _trials(promise: Promise) -> str:
-    """What may raise a false alarm or not, in words."""
-    if promise.whole_stream:
-        trials = "classes followed through a run" if promise.each_class else "runs"
-        unchanged = " at checks at which all classes were unchanged"
-        return trials + (unchanged if promise.all_unchanged else "")
-    if promise.each_class and promise.all_unchanged:
-        return "verdicts on single classes while all classes were unchanged"
-    if promise.each_class:
-        return "checks of single unchanged classes"
-    whose = "all classes were unchanged"
-    return f"checks at which {whose if promise.all_unchanged else 'unchanged classes were tested'}"
+    return ". ".join(filter(None, [*sentences, setting.not_adapted])) + "."
 
 
 def share_interval(part: int, whole: int) -> tuple[float, float]:
@@ -137,31 +88,28 @@ def share_interval(part: int, whole: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _subject(setting: Setting) -> Cell:
-    ours = [cell for cell in setting.cells if cell.adaptation == SUBJECT]
-    return max(ours or setting.cells, key=lambda cell: cell.mean(lambda run: run.faa) or 0.0)
-
-
-def _ending_sentence(
-    setting: Setting, subject: Cell, name: dict[Cell, str], faa: dict[Cell, Stat | None]
-) -> str:
-    start = f"{_seeds(setting)}, {name[subject]} ends at {_stat(faa[subject])}"
+def _ending(setting: Setting, subject: Cell) -> str:
+    """Where the cells end, and the labels of the subject beside those of full relearning."""
+    faa = {cell: cell.stat(_faa) for cell in setting.cells}
+    name = dict(zip(setting.cells, setting.labels, strict=True))
+    words = f"{_seeds(setting)}, {name[subject]} ends at {_stat(faa[subject])}"
     others = [cell for cell in setting.cells if cell is not subject]
-    if not others:
-        return f"{start} percent final average accuracy"
-    ends = [f"{name[cell]} at {_mean(faa[cell])}" for cell in others[1:]]
-    return f"{start} where " + _and([f"{name[others[0]]} ends at {_mean(faa[others[0]])}", *ends])
-
-
-def _label_clause(setting: Setting, subject: Cell) -> str:
-    """The subject's labels against full relearning's; empty where nothing is known."""
+    verbs = ["ends at", *["at"] * len(others)]
+    ends = [
+        f"{name[cell]} {verb} {_mean(faa[cell])}" for cell, verb in zip(others, verbs, strict=False)
+    ]
+    words += f" where {_and(ends)}" if ends else " percent final average accuracy"
     ours = subject.mean(_asked)
     rival = setting.find(CEILING, subject.detector)
-    if ours is None:
-        return ""
-    clause = f", with {compact(ours)} adaptation labels"
     theirs = None if rival is None or rival is subject else rival.mean(_asked)
-    return clause if theirs is None else f"{clause} against {CEILING}'s {compact(theirs)}"
+    if ours is not None:
+        words += f", with {compact(ours)} adaptation labels"
+        words += "" if theirs is None else f" against {CEILING}'s {compact(theirs)}"
+    return words
+
+
+def _faa(run: Run) -> float | None:
+    return run.faa
 
 
 def _asked(run: Run) -> float | None:
@@ -200,9 +148,127 @@ def cautions(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
 def _and(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- false alarms, counted in the unit in which their rate was promised --------------------------
+
+_UNCHANGED = (Outcome.QUIET, Outcome.FALSE_ALARM)
+"""The outcomes of a check of an unchanged class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What a detector promises about false alarms, by the configuration of its run."""
+
+    level: float | None
+    """None: nothing is promised"""
+    correction: str
+    """for what: none for each class alone, benjamini-hochberg for the fraction of all alarms that
+    are false, any other for all classes of a check together"""
+    whole_stream: bool
+    """for all checks of a run together, not for each"""
+    monitor_labels: str
+    """unless given, samples of drifted classes are among those of others: the promise is for
+    checks at which all classes are unchanged"""
+
+    @classmethod
+    def of(cls, run: Run) -> Promise:
+        """The promise of a run's detector; a gap chosen by hand promises nothing."""
+        options = run.config.get("options")
+        detector = options.get("detector") if isinstance(options, Mapping) else None
+        chosen = detector if isinstance(detector, Mapping) else {}
+        level = chosen.get("level")
+        is_promised = isinstance(level, float) and chosen.get("max_statistic") is None
+        return cls(
+            level=level if is_promised else None,
+            correction=str(chosen.get("correction", "none")) if is_promised else "none",
+            whole_stream=is_promised and chosen.get("spending", "none") != "none",
+            monitor_labels=run.monitor_labels,
+        )
+
+    @property
+    def each_class(self) -> bool:
+        """Whether a class, not a check, is what may raise a false alarm."""
+        return self.correction == "none" and self.monitor_labels != "unknown"
+
+    @property
+    def all_unchanged(self) -> bool:
+        """Whether it is for checks only at which nothing is drifted."""
+        return self.monitor_labels != "given"
+
+    @property
+    def fraction_of_alarms(self) -> bool:
+        """Whether a fraction of the alarms is promised; where nothing drifts, all alarms are false,
+        and the promise is one about checks."""
+        return self.correction == "benjamini-hochberg" and not self.all_unchanged
+
+    @property
+    def trials(self) -> str:
+        """What may raise a false alarm or not, in words."""
+        if self.whole_stream:
+            trials = "classes followed through a run" if self.each_class else "runs"
+            unchanged = " at checks at which all classes were unchanged"
+            return trials + (unchanged if self.all_unchanged else "")
+        if self.each_class and self.all_unchanged:
+            return "verdicts on single classes while all classes were unchanged"
+        if self.each_class:
+            return "checks of single unchanged classes"
+        whose = "all classes were unchanged"
+        return f"checks at which {whose if self.all_unchanged else 'unchanged classes were tested'}"
+
+
+def _false_alarms(cell: Cell) -> list[str]:
+    """How often there was a false alarm, beside what was promised, in the same unit."""
+    promise = Promise.of(cell.first)
+    count = _false_fractions if promise.fraction_of_alarms else _trials
+    found = [each for run in cell.runs for each in count(run, promise)]
+    if not found:
+        return []
+    rate = sum(found) / len(found)
+    if promise.fraction_of_alarms:
+        words = (
+            f"Of its alarms at a check, {rate:.1%} were false on average over "
+            f"{plural(len(found), 'check')} with unchanged classes"
+            if not promise.whole_stream
+            else f"Its checks' shares of false alarms, added over a run, came to {rate:.1%} on"
+            f" average over {plural(len(found), 'run')}"
+        )
+    else:
+        low, high = share_interval(int(sum(found)), len(found))
+        words = (
+            f"It raised false alarms in {sum(found):,.0f} of {len(found):,} {promise.trials}"
+            f" ({rate:.1%}; 95 % interval {low:.1%} to {high:.1%})"
+        )
+    if promise.level is None:
+        return [words]
+    whom = " for each class alone" if promise.each_class else ""
+    when = " over all checks of a run" if promise.whole_stream else ""
+    return [f"{words}; promised: at most {100 * promise.level:g}%{whom}{when}"]
+
+
+def _trials(run: Run, promise: Promise) -> list[float]:
+    """For each trial, 1 if it raised a false alarm."""
+    left_out = drifted_checks(run) if promise.all_unchanged else frozenset()
+    alarmed: dict[tuple[int | None, int | None], float] = {}
+    for verdict, outcome in zip(run.verdicts, outcomes_of(run), strict=True):
+        if verdict.task not in left_out and outcome in _UNCHANGED:
+            when = None if promise.whole_stream else verdict.task
+            whom = verdict.label if promise.each_class else None
+            is_false = float(outcome is Outcome.FALSE_ALARM)
+            alarmed[when, whom] = max(is_false, alarmed.get((when, whom), 0.0))
+    return list(alarmed.values())
+
+
+def _false_fractions(run: Run, promise: Promise) -> list[float]:
+    """For each check of unchanged classes, the fraction of its alarms that is false."""
+    by_task: defaultdict[int, Counter[Outcome]] = defaultdict(Counter)
+    for verdict, outcome in zip(run.verdicts, outcomes_of(run), strict=True):
+        by_task[verdict.task][outcome] += 1
+    fractions = [
+        met[Outcome.FALSE_ALARM] / max(1, met[Outcome.FALSE_ALARM] + met[Outcome.FOUND])
+        for met in by_task.values()
+        if any(met[outcome] for outcome in _UNCHANGED)
+    ]
+    return [sum(fractions)] if fractions and promise.whole_stream else fractions

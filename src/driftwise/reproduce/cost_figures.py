@@ -11,11 +11,11 @@ from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocat
 
 from driftwise.report import style
 from driftwise.report.cells import Setting, stat_of
-from driftwise.report.costs import BASIS, COST_AXES, Read, draw_radar
-from driftwise.report.facets import Drawing, facets, line_handle, short
+from driftwise.report.costs import BASIS, COST_AXES, draw_radar
+from driftwise.report.facets import Drawing, Facets, line_handle, short
 from driftwise.report.sweeps import Sweep
-from driftwise.reproduce.notes import gaps, mark_point, scale_words
-from driftwise.reproduce.places import GridPoint, Group, buffer_words
+from driftwise.reproduce.charts import chart, gaps, mark_point, scale_words
+from driftwise.reproduce.places import GridPoint, Group, buffer_words, grouped
 
 _LABELS = next(iter(COST_AXES))
 _WORDS = dict(zip(COST_AXES, ("labels requested", "seconds", "FLOPs"), strict=True))
@@ -37,7 +37,12 @@ class Entry(NamedTuple):
 def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | None:
     """Labels, seconds and FLOPs against final accuracy, a marker per method and adaptation."""
     entries = {
-        (buffer, name): _entries(group, buffer, read)
+        (buffer, name): [
+            Entry(point, cost, point.faa.mean)
+            for point in group.points
+            if point.buffer_size == buffer and point.cell is not None and point.faa is not None
+            if (cost := point.cell.mean(read)) is not None
+        ]
         for buffer in group.buffers
         for name, read in COST_AXES.items()
     }
@@ -45,9 +50,9 @@ def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | 
     if not ends:
         return None
     pad = max(2.0, 0.12 * (max(ends) - min(ends)))
-    grid = facets(len(entries), (3.3, 2.6))
-    words = []
-    for panel, ((buffer, name), found) in zip(grid.panels, entries.items(), strict=True):
+
+    def draw(panel: Axes, key: tuple[int | None, str]) -> str:
+        (buffer, name), found = key, entries[key]
         panel.set_ylim(min(ends) - pad, max(ends) + pad)
         panel.grid()
         _scatter(panel, found, styles)
@@ -56,40 +61,36 @@ def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | 
         missing = total - len(found)
         above = f"{means} ({missing} of {total} missing)" if missing and found else means
         panel.set_title(above, fontsize=7.5, fontweight="normal", color=style.MUTED, loc="left")
-        words.append(f"{_WORDS[name]}, {buffer_words(buffer)}: {means}")
-    rows = [f"{buffer_words(buffer)}\nfinal average accuracy (%)" for buffer in group.buffers]
-    grid.label("", rows, share_x=False)
-    for panel, (_, name) in zip(grid.panels, entries, strict=True):
-        panel.set_xlabel(_WORDS[name])
-    legend = [line_handle(styles[name], name) for name in group.adaptations]
-    grid.add_legend(legend, f"Cost against accuracy: {group.title}")
-    return Drawing(
-        figure=grid.figure,
-        title=f"Cost against accuracy, {group.title}",
+        return f"{_WORDS[name]}, {buffer_words(buffer)}: {means}"
+
+    def label_costs(grid: Facets) -> None:
+        for panel, (_, name) in zip(grid.panels, entries, strict=True):
+            panel.set_xlabel(_WORDS[name])
+
+    return chart(
+        "Cost against accuracy",
+        group.title,
+        list(entries),
+        (3.3, 2.6),
+        draw,
+        x="",
+        y=[f"{buffer_words(buffer)}\nfinal average accuracy (%)" for buffer in group.buffers],
+        share_x=False,
+        finish=label_costs,
+        legend=[line_handle(styles[name], name) for name in group.adaptations],
         caption="Final average accuracy against the labels that adaptation requested, and against "
         "the seconds and FLOPs of training, detection and adaptation; means over seeds. A thin "
         "line joins the adaptations of a method. Above each panel: the mean over its methods. "
         "Seconds depend on the machine.",
-        alt="Scatter plots of cost against final accuracy; mean cost over methods: "
-        + "; ".join(words)
-        + ".",
+        alt="Scatter plots of cost against final accuracy; mean cost over methods:",
         notes=scale_words(sweep, group.points),
     )
 
 
-def _entries(group: Group, buffer: int | None, read: Read) -> list[Entry]:
-    entries = []
-    for point in group.points:
-        if point.buffer_size != buffer or point.cell is None:
-            continue
-        cost, accuracy = point.cell.mean(read), point.cell.mean(lambda run: run.faa)
-        if cost is not None and accuracy is not None:
-            entries.append(Entry(point, cost, accuracy))
-    return entries
-
-
 def _scatter(panel: Axes, entries: Sequence[Entry], styles: style.Styles) -> None:
-    paths = _by_method(entries)
+    # The entries of each method, from few labels to many: the same order for every cost.
+    ordered = sorted(entries, key=lambda entry: (_labels(entry.point) or 0.0, entry.cost))
+    paths = grouped(ordered, lambda entry: entry.point.variant())
     for path in paths.values():
         _, costs, accuracies = zip(*path, strict=True)
         panel.plot(costs, accuracies, color="#b4bbc3", linewidth=0.8, zorder=2)
@@ -99,14 +100,6 @@ def _scatter(panel: Axes, entries: Sequence[Entry], styles: style.Styles) -> Non
         mark_point(panel, entry.point, entry.cost, entry.accuracy)
     _scale_costs(panel, [entry.cost for entry in entries])
     _name_methods(panel, {method: path[-1] for method, path in paths.items()})
-
-
-def _by_method(entries: Sequence[Entry]) -> Mapping[str, list[Entry]]:
-    """The entries of each method, from few labels to many: the same order for every cost."""
-    paths: dict[str, list[Entry]] = {}
-    for entry in sorted(entries, key=lambda entry: (_labels(entry.point) or 0.0, entry.cost)):
-        paths.setdefault(entry.point.variant(), []).append(entry)
-    return paths
 
 
 def _scale_costs(panel: Axes, costs: Sequence[float]) -> None:
@@ -185,39 +178,45 @@ def spread_out(values: Sequence[float], gap: float) -> list[float]:
 
 def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
     """Costs as multiples of full relearning's, one radar per method and buffer."""
-    variants, buffers = group.variants, group.buffers
-    places = [(variant, buffer) for buffer in buffers for variant in variants]
-    grid = facets(len(places), (2.3, 2.5), columns=len(variants), projection="polar")
-    words = []
-    for panel, (variant, buffer) in zip(grid.panels, places, strict=True):
-        points = group.at(variant, buffer)
+
+    def draw(panel: Axes, key: tuple[str, int | None]) -> str:
+        points = group.at(*key)
         cells = tuple(point.cell for point in points if point.cell is not None)
-        shown = "missing"
-        below = gaps(points)
+        words, below = "missing", gaps(points)
         if cells:
-            relative, shown = draw_radar(panel, Setting(cells=cells, variant=""), styles, 7)
-            below = [f"labels: {_label_words(points)}", *below]
+            relative, words = draw_radar(panel, Setting(cells=cells, variant=""), styles, 7)
+            counts = [(point.adaptation, _labels(point)) for point in points]
+            known = [f"{name} {count:,.0f}" for name, count in counts if count is not None]
+            below = [f"labels: {', '.join(known) or 'unknown'}", *below]
             if set(relative.basis) != {BASIS}:
                 below.append("largest = 1" if BASIS not in relative.basis else "partly largest = 1")
         else:
             panel.set(xticks=[], yticks=[])
             panel.spines["polar"].set_color(style.FAINT)
         panel.set_xlabel("\n".join(below), fontsize=7, color=style.MUTED)
-        words.append(f"{variant}, {buffer_words(buffer)}: {shown}")
-    for panel, variant in zip(grid.panels, variants, strict=False):
-        panel.set_title(short(variant, 20))
-    for panel, buffer in zip(grid.left, buffers, strict=True):
-        panel.set_ylabel(buffer_words(buffer), labelpad=26)
-    legend = [line_handle(styles[name], name) for name in group.adaptations]
-    grid.add_legend(legend, f"Cost, full relearning = 1: {group.title}")
-    return Drawing(
-        figure=grid.figure,
-        title=f"Cost, relative, {group.title}",
+        return f"{key[0]}, {buffer_words(key[1])}: {words}"
+
+    def label_buffers(grid: Facets) -> None:
+        for panel, buffer in zip(grid.left, group.buffers, strict=True):
+            panel.set_ylabel(buffer_words(buffer), labelpad=26)
+
+    return chart(
+        "Cost, relative",
+        group.title,
+        group.panels,
+        (2.3, 2.5),
+        draw,
+        columns=len(group.variants),
+        projection="polar",
+        titles=[short(variant, 20) for variant in group.variants],
+        finish=label_buffers,
+        headline="Cost, full relearning = 1",
+        legend=[line_handle(styles[name], name) for name in group.adaptations],
         caption="Labels that adaptation requested, seconds and FLOPs (training, detection and "
         f"adaptation) as multiples of full relearning: {BASIS} = 1; where {BASIS} is missing or "
         "costs nothing, the largest is 1. Closer to the centre is cheaper. Below each: labels in "
         "absolute numbers.",
-        alt="Radar charts of relative costs (labels, seconds, FLOPs): " + "; ".join(words) + ".",
+        alt="Radar charts of relative costs (labels, seconds, FLOPs):",
         notes=scale_words(sweep, group.points),
     )
 
@@ -225,9 +224,3 @@ def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
 def _labels(point: GridPoint) -> float | None:
     """How many labels adaptation requested, mean over seeds."""
     return None if point.cell is None else point.cell.mean(COST_AXES[_LABELS])
-
-
-def _label_words(points: Sequence[GridPoint]) -> str:
-    counts = [(point.adaptation, _labels(point)) for point in points]
-    known = [f"{name} {count:,.0f}" for name, count in counts if count is not None]
-    return ", ".join(known) or "unknown"

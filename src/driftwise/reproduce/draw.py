@@ -48,36 +48,27 @@ def draw(file: Path, warn: Warn) -> Drawn:
 
 def draw_claims(out: Path, warn: Warn) -> Drawn:
     """The paper's claims beside the results of the sweeps in a folder."""
-    from driftwise.reproduce import claims_render
-    from driftwise.reproduce.claims import claims
+    from driftwise.reproduce.claims import claims, forms_of
 
     sweeps = all_sweeps(out, warn)
     if not sweeps:
         raise UserError(f"{out} holds no sweeps yet; reproduce a table into it first")
-    found = claims(sweeps)
-    text = claims_render.as_text(found)
-    forms = {
-        "txt": text,
-        "md": claims_render.as_markdown(found),
-        "csv": claims_render.as_csv(found),
-        "html": claims_render.as_html(found),
-    }
+    forms = forms_of(claims(sweeps))
     files = [
-        _write(out, f"claims/claims.{ending}", content.encode())
-        for ending, content in forms.items()
+        _write(out, f"claims/claims.{ending}", text.encode()) for ending, text in forms.items()
     ]
-    return Drawn(files=tuple(files), text=text)
+    return Drawn(files=tuple(files), text=forms["txt"])
 
 
 def draw_theory(
     out: Path, benchmark: str, seeds: Sequence[int], progress: Progress | None
 ) -> Drawn:
     """The theorems, measured on a network that is trained for it."""
-    from driftwise.config.benchmarks import Tell
+    from driftwise.config.benchmarks import Notify
     from driftwise.reproduce.theory import reproduce_theory
 
     folder = folder_in(out, f"theory-{benchmark}")
-    files = reproduce_theory(folder, benchmark, seeds, Tell(progress=progress))
+    files = reproduce_theory(folder, benchmark, seeds, Notify(progress=progress))
     return Drawn(files=tuple(files), text="\n".join(map(str, files)))
 
 
@@ -94,17 +85,15 @@ def all_sweeps(out: Path, warn: Warn) -> list[Sweep]:
 
 def _tables(sweep: Sweep) -> tuple[dict[str, str], Markup]:
     """A sweep's table by the ending of its file, and as a fragment of a page."""
-    from driftwise.reproduce import detector_table
-    from driftwise.reproduce.paper_layout import cell_by_cell, like_the_paper
-    from driftwise.reproduce.paper_table import paper_table
+    from driftwise.reproduce import paper_table as tables
 
     if sweep.reproduces == "detector-errors":
-        short = exact = page = detector_table.detector_table(sweep)
-        csv = detector_table.as_csv(sweep)
+        short = exact = page = tables.detector_table(sweep)
+        csv = tables.detector_csv(sweep)
     else:
-        table = paper_table(sweep)
-        short, exact = (like_the_paper(table, decimals=decimals) for decimals in (1, 2))
-        page = cell_by_cell(table)
+        table = tables.paper_table(sweep)
+        short, exact = (tables.like_the_paper(table, decimals=decimals) for decimals in (1, 2))
+        page = tables.cell_by_cell(table)
         csv = page.csv()
     forms = {"txt": short.text(), "csv": csv, "md": exact.markdown(), "tex": exact.latex()}
     return forms, page.html()

@@ -16,12 +16,12 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from driftwise.report import style
-from driftwise.report.facets import Drawing, facets, short
+from driftwise.report.facets import Drawing, short
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import shapes_in, tensors_in
 from driftwise.report.run import Floats, Run
 from driftwise.report.sweeps import Sweep
-from driftwise.reproduce.notes import remark
+from driftwise.reproduce.charts import chart, remark
 
 FEATURES = "features.safetensors"
 MOST_POINTS = 10_000
@@ -60,44 +60,50 @@ FeatureMaps = Mapping[str, Sequence[FeatureMap]]
 def draw_feature_maps(
     maps: FeatureMaps, *, title: str, notes: str, class_names: Sequence[str] = ()
 ) -> Drawing | None:
-    """Small multiples: a row per run, a column per task; None if there is no map at all."""
-    runs = [name for name in maps if maps[name]]
-    tasks = sorted({each.task for name in runs for each in maps[name]})
+    """Small multiples: a line of panels per run, a column per task; None if there is no map."""
+    runs = {name: {each.task: each for each in found} for name, found in maps.items() if found}
+    tasks = sorted({task for found in runs.values() for task in found})
     labels = sorted({int(c) for name in runs for each in maps[name] for c in each.labels})
     if not tasks:
         return None
     faces = {label: _CLASSES[index % len(_CLASSES)] for index, label in enumerate(labels)}
     names = {label: _class_name(label, class_names) for label in labels}
-    grid = facets(len(runs) * len(tasks), (1.7, 1.7), columns=len(tasks))
-    places = [(name, task) for name in runs for task in tasks]
-    for panel, (name, task) in zip(grid.panels, places, strict=True):
-        found = next((each for each in maps[name] if each.task == task), None)
+
+    def draw(panel: Axes, key: tuple[str, int]) -> str:
+        name, task = key
+        found = runs[name].get(task)
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set(visible=True, color=style.FAINT, linewidth=0.7)
         if found is None:
             remark(panel, ["not there yet"])
         else:
-            _draw(panel, found, faces)
-    for panel, task in zip(grid.panels, tasks, strict=False):
-        panel.set_title(f"after task {task}")
-    for panel, name in zip(grid.left, runs, strict=True):
+            _scatter(panel, found, faces)
+        if task != tasks[0]:
+            return ""
         panel.set_ylabel(short(name, 22), fontweight="bold")
+        since = [each.task for each in maps[name] if each.drifted]
+        return f"{name}: {f'drifted from task {min(since)} on' if since else 'never drifted'}"
+
     legend = [
         Line2D([], [], linestyle="", color=colour, marker=marker, markersize=5, label=names[label])
         for label, (colour, marker) in faces.items()
     ]
     drift = Line2D([], [], color=style.DRIFT, linewidth=1.8, label="after their drift")
-    grid.add_legend([*legend, drift], f"The first task's classes in feature space: {title}")
-    return Drawing(
-        figure=grid.figure,
-        title=f"Feature space, {title}",
+    return chart(
+        "Feature space",
+        title,
+        [(name, task) for name in runs for task in tasks],
+        (1.7, 1.7),
+        draw,
+        columns=len(tasks),
+        titles=[f"after task {task}" for task in tasks],
+        headline="The first task's classes in feature space",
+        legend=[*legend, drift],
         caption="Features of test samples of the first task's classes after each task, projected "
         "to two dimensions. Axes have no unit, and each panel its own: what counts is whether the "
         "classes lie apart. An orange frame: from here on the samples shown have drifted.",
-        alt="Scatter plots of two-dimensional features of "
-        f"{', '.join(names.values())} after tasks {', '.join(map(str, tasks))}; "
-        + "; ".join(f"{name}: {_drift_words(maps[name])}" for name in runs)
-        + ".",
+        alt=f"Scatter plots of two-dimensional features of {', '.join(names.values())} after tasks "
+        f"{', '.join(map(str, tasks))};",
         notes=notes,
     )
 
@@ -107,18 +113,13 @@ def _class_name(label: int, class_names: Sequence[str]) -> str:
     return f"class {name}" if name.isdigit() else short(name)
 
 
-def _draw(panel: Axes, found: FeatureMap, faces: Mapping[int, tuple[str, str]]) -> None:
+def _scatter(panel: Axes, found: FeatureMap, faces: Mapping[int, tuple[str, str]]) -> None:
     size = float(np.clip(1500 / max(1, len(found.labels)), 3, 22))
     for label, (colour, marker) in faces.items():
         x, y = found.coordinates[found.labels == label].T
         panel.scatter(x, y, s=size, c=colour, marker=marker, alpha=0.6, linewidth=0)
     if found.drifted:
         panel.spines[:].set(color=style.DRIFT, linewidth=1.8)
-
-
-def _drift_words(maps: Sequence[FeatureMap]) -> str:
-    since = [each.task for each in maps if each.drifted]
-    return f"drifted from task {min(since)} on" if since else "never drifted"
 
 
 def maps_of(sweep: Sweep, warn: Callable[[str], None]) -> dict[str, tuple[FeatureMap, ...]]:

@@ -1,4 +1,4 @@
-"""What of the paper can be redrawn: each name a grid of runs."""
+"""The tables and figures of the paper that can be redrawn, each as a grid of runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DETECTION: Mapping[str, Any] = {
     "reference": "held-out",
 }
 """Of everything that is reproduced: the published encoder was drawn anew for every class and run,
-so that its answers cannot be had again, and smaller scales leave a memory too small to compare
+so that its outputs cannot be reproduced, and smaller scales leave a buffer too small to compare
 with."""
 
 _ONLY_VANILLA_WITHOUT_DRIFT: Mapping[str, Sequence[Value]] = {

@@ -1,12 +1,12 @@
-"""The points of a sweep's grid, sorted into the panels that its figures show."""
+"""The points of a sweep's grid, sorted into the panels of its figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from driftwise.report.cells import Cell, place_of
+from driftwise.report.cells import Cell, Stat, place_of
 from driftwise.report.run import Run
 from driftwise.report.sweeps import Place, Sweep
 
@@ -15,9 +15,10 @@ MAX_COLUMNS = 6
 
 NAMED = ("benchmark", "method", "adaptation", "buffer_size", "num_drifts")
 FLOOR = "vanilla"
-"""Does nothing about drift; what others gain is counted from there."""
+"""Does not adapt; the gains of others are counted from there."""
 
 T = TypeVar("T")
+K = TypeVar("K")
 Value = str | int | float | None
 
 
@@ -38,8 +39,13 @@ class GridPoint:
     cell: Cell | None
     """None: not done yet"""
 
+    @property
+    def faa(self) -> Stat | None:
+        """Final average accuracy over seeds; None: not known."""
+        return None if self.cell is None else self.cell.stat(lambda run: run.faa)
+
     def variant(self, *without: str) -> str:
-        """What heads a panel: the method, and what else distinguishes it from its neighbours."""
+        """A panel's title: the method, and what else distinguishes it from its neighbours."""
         words = [
             str(value) if isinstance(value, str) else f"{key} {value}"
             for key, value in self.others.items()
@@ -66,10 +72,14 @@ class Group:
         return f"{self.benchmark}, {drift_words(self.num_drifts)}"
 
     @property
+    def suffix(self) -> str:
+        """The part, for a file name; empty for the first."""
+        return f"-{self.part}" if self.part > 1 else ""
+
+    @property
     def slug(self) -> str:
         """For a file name."""
-        part = f"-{self.part}" if self.part > 1 else ""
-        return f"{self.benchmark}-d{self.num_drifts}{part}"
+        return f"{self.benchmark}-d{self.num_drifts}{self.suffix}"
 
     @property
     def variants(self) -> list[str]:
@@ -86,25 +96,27 @@ class Group:
         """In the order in which they are shown."""
         return sorted(distinct(point.adaptation for point in self.points), key=place_of)
 
+    @property
+    def panels(self) -> list[tuple[str, int | None]]:
+        """Variant and buffer of each panel, row by row."""
+        return [(variant, buffer) for buffer in self.buffers for variant in self.variants]
+
     def at(self, variant: str, buffer_size: int | None) -> list[GridPoint]:
         """The places of one panel, by adaptation."""
-        return sorted(
-            _within(self.points, variant, buffer_size), key=lambda s: place_of(s.adaptation)
-        )
+        here = [p for p in self.points if (p.variant(), p.buffer_size) == (variant, buffer_size)]
+        return sorted(here, key=lambda point: place_of(point.adaptation))
 
     def undrifted_at(self, variant: str, buffer_size: int | None) -> Cell | None:
         """What one panel would show if nothing drifted."""
-        found = [point.cell for point in _within(self.undrifted, variant, buffer_size)]
-        return next((cell for cell in found if cell is not None), None)
+        for point in self.undrifted:
+            if (point.variant(), point.buffer_size) == (variant, buffer_size) and point.cell:
+                return point.cell
+        return None
 
     @property
     def is_begun(self) -> bool:
         """Whether there is anything to show."""
         return any(point.cell is not None for point in self.points)
-
-
-def _within(points: Sequence[GridPoint], variant: str, buffer_size: int | None) -> list[GridPoint]:
-    return [s for s in points if s.variant() == variant and s.buffer_size == buffer_size]
 
 
 def grid_points(sweep: Sweep) -> tuple[GridPoint, ...]:
@@ -164,19 +176,19 @@ def groups_of(points: Sequence[GridPoint]) -> list[Group]:
                         num_drifts=count,
                         part=part,
                         points=tuple(point for point in members if point.variant() in shown),
-                        undrifted=tuple(s for s in undrifted if count and s.adaptation == FLOOR),
+                        undrifted=tuple(p for p in undrifted if count and p.adaptation == FLOOR),
                     )
                 )
     return [group for group in groups if group.is_begun]
 
 
-def drift_words(count: int) -> str:
+def drift_words(count: Value) -> str:
     """How often classes drift.
 
     >>> drift_words(0), drift_words(1), drift_words(2)
     ('no drift', '1 drift', '2 drifts')
     """
-    return {0: "no drift", 1: "1 drift"}.get(count, f"{count} drifts")
+    return "no drift" if not count else f"{count} drift" if count == 1 else f"{count} drifts"
 
 
 def buffer_words(buffer_size: int | None) -> str:
@@ -201,3 +213,15 @@ def distinct(values: Iterable[T]) -> list[T]:
     [3, 1]
     """
     return list(dict.fromkeys(values))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by key, in the order in which they came.
+
+    >>> grouped([1, 2, 3], lambda number: number % 2)
+    {1: [1, 3], 0: [2]}
+    """
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

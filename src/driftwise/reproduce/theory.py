@@ -1,7 +1,7 @@
-"""The theorems measured on a benchmark: gradients around a drift event, rows that a memory loses.
+"""The theorems measured on a benchmark: gradients around a drift event, samples that a buffer loses.
 
-A learner is trained up to the first event, then goes on twice from there: with the stale memory
-(`vanilla`) and with the drifted classes realigned (`amr`), told by the oracle which they are.
+A learner is trained up to the first event, then continues twice from there: with the stale buffer
+(`vanilla`) and with the drifted classes realigned (`amr`), which an oracle detects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.config import registry
-from driftwise.config.benchmarks import QUIET, Tell
+from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import assemble, load_data
 from driftwise.config.learners import network_maker, pick_device
 from driftwise.config.presets import resolve, settled
@@ -32,16 +32,14 @@ from driftwise.loop import run_tasks
 from driftwise.models.inputs import input_shape_of, to_input
 from driftwise.protocols import Listener
 from driftwise.protocols import Task as AnyTask
-from driftwise.reproduce.gradient_alignment import (
+from driftwise.reproduce.theorems import (
     Pair,
+    chance_all_replaced,
+    chance_replaced,
     cosine,
     efficiency,
     mean_gradient,
     mixture_efficiency,
-)
-from driftwise.reproduce.reservoir_replacement import (
-    chance_all_replaced,
-    chance_replaced,
     paper_chance_all_replaced,
     paper_chance_replaced,
     simulate,
@@ -53,8 +51,8 @@ from driftwise.types import Dataset, Samples, StepReport, TaskRecord
 FORMAT = 1
 BRANCHES = ("vanilla", "amr")
 SHARES = tuple(round(0.1 * tenth, 1) for tenth in range(11))
-MAX_ROWS = 250
-"""Rows of a class that a gradient is measured on, at most."""
+MAX_SAMPLES = 250
+"""Samples of a class that a gradient is measured on, at most."""
 
 
 def theory_config(benchmark: str) -> RunConfig:
@@ -74,13 +72,13 @@ def theory_config(benchmark: str) -> RunConfig:
 
 
 def reproduce_theory(
-    out: Path, benchmark: str, seeds: Sequence[int], tell: Tell = QUIET
+    out: Path, benchmark: str, seeds: Sequence[int], notify: Notify = QUIET
 ) -> list[Path]:
     """Measure, write `theory.json` and the figures below `out`; the files."""
     from driftwise.reproduce.theory_figures import draw_theory
 
     figures = folder_in(out, "figures")
-    measured = measure_theory(theory_config(benchmark), seeds, tell=tell)
+    measured = measure_theory(theory_config(benchmark), seeds, notify=notify)
     files = [out / "theory.json"]
     write_json(files[0], measured)
     for image in draw_theory(measured):
@@ -99,25 +97,25 @@ def measure_theory(
     after_steps: Sequence[int] = (0, 10, 100),
     repeats: int = 500,
     data: Dataset | None = None,
-    tell: Tell = QUIET,
+    notify: Notify = QUIET,
 ) -> dict[str, JSON]:
-    """What the theorems speak of, as plain data.
+    """The quantities of the theorems, as plain data.
 
     `moments`: per seed, branch, step since the event (the last one ends its task) and drifted
-    class, cosines and efficiencies. `reservoir`: chances that stale rows are replaced.
+    class, cosines and efficiencies. `reservoir`: chances that stale samples are replaced.
     """
     if not seeds:
         raise UserError("theory is measured over one or more seeds; got none")
     config = resolve(
         dataclasses.replace(config, adaptation="vanilla", detector="oracle", seed=seeds[0])
     )
-    dataset = load_data(config, tell) if data is None else data
+    dataset = load_data(config, notify) if data is None else data
     moments: list[dict[str, JSON]] = []
     first: DriftLoop | None = None
     for number, seed in enumerate(seeds):
-        if tell.progress is not None:
-            tell.progress("measuring", number, len(seeds))
-        assembly = assemble(dataclasses.replace(config, seed=seed), dataset, tell=tell)
+        if notify.progress is not None:
+            notify.progress("measuring", number, len(seeds))
+        assembly = assemble(dataclasses.replace(config, seed=seed), dataset, notify=notify)
         first = first or assembly
         moments += _measure_seed(assembly, torch.tensor(shares), frozenset(after_steps))
     assert first is not None, "there is at least one seed"
@@ -152,7 +150,7 @@ def _measure_seed(
     assembly: DriftLoop, shares: Tensor, after_steps: frozenset[int]
 ) -> list[dict[str, JSON]]:
     event = _first_event(assembly)
-    _play(assembly, islice(assembly.stream.tasks(), event - 1), "vanilla", Silent())
+    _run(assembly, islice(assembly.stream.tasks(), event - 1), "vanilla", Silent())
     state = copy.deepcopy(assembly.state_dict())
     subjects = [
         _Subject(assembly, event, label) for label in assembly.stream.schedule.drifting(event)
@@ -171,18 +169,18 @@ def _measure_seed(
             }
             moments.extend({**where, **subject.measure(twin, shares)} for subject in subjects)
 
-        _play(assembly, [assembly.stream.task(event)], branch, _At(after_steps, note))
+        _run(assembly, [assembly.stream.task(event)], branch, _At(after_steps, note))
     return moments
 
 
 def _twin(assembly: DriftLoop) -> nn.Module:
-    """A network to be measured in the learner's stead: nothing is booked to the run by it."""
+    """A copy to measure on, so that the ledger of the run does not count it."""
     config, stream = assembly.config, assembly.stream
     make = network_maker(config, input_shape_of(stream.image_shape), stream.num_classes)
     return make(0).to(pick_device(config.device))
 
 
-def _play(assembly: DriftLoop, tasks: Iterable[Task], adaptation: str, listener: Listener) -> None:
+def _run(assembly: DriftLoop, tasks: Iterable[Task], adaptation: str, listener: Listener) -> None:
     config = dataclasses.replace(assembly.config, adaptation=adaptation)
     handler = dataclasses.replace(assembly.handler, adaptation=registry.make("adaptation", config))
     for _ in run_tasks(
@@ -205,13 +203,13 @@ class _At(Silent):
         self._step = 0
 
     def task_begins(self, task: AnyTask) -> None:
-        """Before the memory is repaired."""
+        """Before the buffer is realigned."""
         del task
         self._step = 0
         self._call(0)
 
     def stepped(self, epoch: int, report: StepReport) -> None:
-        """After one of the steps asked for."""
+        """After one of the wanted steps."""
         del epoch, report
         self._step += 1
         if self._step in self._steps:
@@ -225,53 +223,53 @@ class _At(Silent):
 
 
 class _Subject:
-    """A drifted class: its rows in either look, and those that a memory may hold of it.
+    """A drifted class: its samples in either concept, and those in the buffer.
 
-    What the gradients are compared with comes from rows nobody trains on; what is rewritten, from
-    the memory at the event and from the very rows that realignment asks for.
+    The gradients are compared with those of held-out samples; the realigned samples come from the
+    buffer at the event and from the very samples that realignment requests.
     """
 
     def __init__(self, assembly: DriftLoop, event: int, label: int) -> None:
         stream, task = assembly.stream, assembly.stream.task(event)
         self._label = label
-        self._memory = assembly.learner.buffer
+        self._buffer = assembly.learner.buffer
         self._device = pick_device(assembly.config.device)
-        self._old = stream.samples("test", [label], event - 1)[:MAX_ROWS]
-        self._new = stream.samples("test", [label], event)[:MAX_ROWS]
+        self._old = stream.samples("test", [label], event - 1)[:MAX_SAMPLES]
+        self._new = stream.samples("test", [label], event)[:MAX_SAMPLES]
         unseen = (stream.samples(part, [label], event - 1) for part in ("monitored", "reference"))
-        self._again = Samples.concat(list(unseen))[:MAX_ROWS]
-        self._incoming = task.incoming(label)[:MAX_ROWS]
-        self._seen = self._memory.seen
-        self._stale = self._memory.samples_of(label)
+        self._again = Samples.concat(list(unseen))[:MAX_SAMPLES]
+        self._incoming = task.incoming(label)[:MAX_SAMPLES]
+        self._seen = self._buffer.seen
+        self._stale = self._buffer.samples_of(label)
         self._fresh = assembly.context(task).labels.ask(label, len(self._stale))
-        # So that which rows are rewritten first does not depend on their slots.
+        # So that which samples are realigned first does not depend on their slots.
         shuffle = rng.fork(assembly.config.seed, "theory", label)
         self._order = torch.randperm(len(self._stale), generator=shuffle)[: len(self._fresh)]
 
     def measure(self, network: nn.Module, shares: Tensor) -> dict[str, JSON]:
-        """Everything about the class as the network and the memory stand now."""
+        """All measures of the class for the current network and buffer."""
         gradient = functools.partial(self._gradient, network)
         old, new, again = map(gradient, (self._old, self._new, self._again))
         pair = Pair.of(old, new)
-        held = self._memory.samples_of(self._label)
+        held = self._buffer.samples_of(self._label)
         return {
             "class": self._label,
             "num_stale": len(self._stale),
             "stale_left": int(torch.isin(held.concepts, self._stale.concepts).sum()),
-            "offered": self._memory.seen - self._seen,
+            "offered": self._buffer.seen - self._seen,
             "cosine": pair.cosine,
             "same_look_cosine": cosine(old, again),
             "old_norm": pair.old_old**0.5,
             "new_norm": pair.new_new**0.5,
             "formula": _floats(efficiency(pair, shares)),
             "mixture_formula": _floats(mixture_efficiency(pair, shares)),
-            **self._rewritten(gradient, new, shares),
+            **self._realigned(gradient, new, shares),
         }
 
-    def _rewritten(
+    def _realigned(
         self, gradient: Callable[[Samples], Tensor], new: Tensor, shares: Tensor
     ) -> dict[str, JSON]:
-        """Efficiencies with a share of the memory's rows of the class really rewritten."""
+        """Efficiencies with a fraction of the class's samples in the buffer really realigned."""
         if not len(self._fresh):
             return {"measured": None, "mixture": None}
         stale, stream = self._stale[self._order], gradient(self._incoming)
@@ -284,22 +282,21 @@ class _Subject:
             "mixture": [cosine(pull, new) for pull in pulls],
         }
 
-    def _gradient(self, network: nn.Module, rows: Samples) -> Tensor:
-        return mean_gradient(
-            network, to_input(rows.images, self._device), rows.labels.to(self._device)
-        )
+    def _gradient(self, network: nn.Module, samples: Samples) -> Tensor:
+        x, y = to_input(samples.images, self._device), samples.labels.to(self._device)
+        return mean_gradient(network, x, y)
 
 
 def _measure_reservoir(assembly: DriftLoop, event: int, repeats: int) -> dict[str, JSON]:
-    """Chances over the rows that the tasks from the event on bring, epochs included."""
+    """Chances over the samples of the tasks from the event on, epochs included."""
     config, schedule = assembly.config, assembly.stream.schedule
     capacity = settled(config.buffer_size)
     labels = functools.partial(_labels_offered, assembly)
     before = np.concatenate([labels(task) for task in range(1, event)])
     after = np.concatenate([labels(task) for task in range(event, schedule.num_tasks + 1)])
     drifted = schedule.drifting(event)[0]
-    # Evenly in the logarithm: the first rows matter as much as the last ones.
-    rows = np.unique(np.geomspace(1, len(after), 25).round().astype(np.int64))
+    # Evenly in the logarithm: the first samples matter as much as the last ones.
+    offered = np.unique(np.geomspace(1, len(after), 25).round().astype(np.int64))
     stale = round(capacity / len(schedule.known(event)))
     simulated: dict[str, JSON] = {}
     for policy in ("reservoir", "balanced"):
@@ -307,7 +304,7 @@ def _measure_reservoir(assembly: DriftLoop, event: int, repeats: int) -> dict[st
             before,
             after,
             drifted=drifted,
-            rows=rows.tolist(),
+            offered=offered.tolist(),
             capacity=capacity,
             policy=policy,
             repeats=repeats,
@@ -323,20 +320,20 @@ def _measure_reservoir(assembly: DriftLoop, event: int, repeats: int) -> dict[st
         "stale": stale,
         "seen": len(before),
         "event_rows": len(labels(event)),
-        "rows": rows.tolist(),
+        "rows": offered.tolist(),
         "repeats": repeats,
-        "paper": _floats(paper_chance_replaced(rows, capacity=capacity)),
-        "exact": _floats(chance_replaced(rows, seen=len(before), capacity=capacity)),
-        "paper_all": _floats(paper_chance_all_replaced(rows, stale=stale, capacity=capacity)),
+        "paper": _floats(paper_chance_replaced(offered, capacity=capacity)),
+        "exact": _floats(chance_replaced(offered, seen=len(before), capacity=capacity)),
+        "paper_all": _floats(paper_chance_all_replaced(offered, stale=stale, capacity=capacity)),
         "exact_all": _floats(
-            chance_all_replaced(rows, stale=stale, seen=len(before), capacity=capacity)
+            chance_all_replaced(offered, stale=stale, seen=len(before), capacity=capacity)
         ),
         "simulated": simulated,
     }
 
 
 def _labels_offered(assembly: DriftLoop, task: int) -> np.ndarray:
-    """The labels that a task offers to memory, in every epoch anew."""
+    """The labels that a task offers to the buffer, shuffled in every epoch."""
     found = assembly.stream.task(task).train().labels
     order = rng.fork(assembly.config.seed, "theory", "labels", task)
     epochs = range(settled(assembly.config.epochs))
@@ -345,5 +342,5 @@ def _labels_offered(assembly: DriftLoop, task: int) -> np.ndarray:
 
 
 def _floats(values: Tensor | np.ndarray) -> list[float | None]:
-    """Plain numbers; what is not one is None."""
+    """Plain numbers; None for what is not finite."""
     return [float(value) if np.isfinite(value) else None for value in values.tolist()]

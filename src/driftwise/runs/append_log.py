@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from driftwise.errors import RunFailure
-from driftwise.files import JSON, own_file, size, sync, writing
-from driftwise.regular_files import open_regular
+from driftwise.files import JSON, open_regular, own_file, size, sync, writing
 
 Seal = dict[str, Any]
-"""`bytes` from the beginning of a file, and their `sha256`; None: nobody has noted it."""
+"""`bytes` from the beginning of a file, and their `sha256`."""
 
 EMPTY: Seal = {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
 
@@ -48,7 +47,7 @@ class Journal:
                 while left:
                     left = left[file.write(left) :]
             except OSError:
-                with contextlib.suppress(OSError):  # what went wrong first is what gets told
+                with contextlib.suppress(OSError):  # the first error is the one to report
                     file.truncate(length)
                 raise
         self._length += len(content)
@@ -60,6 +59,9 @@ class Journal:
             self._take_up()
             if self._length or self.path.exists():
                 sync(self.path)
+        return self._seal()
+
+    def _seal(self) -> Seal:
         return {"bytes": self._length, "sha256": self._digest.hexdigest()}
 
     def mark(self) -> Seal:
@@ -67,9 +69,7 @@ class Journal:
         try:
             return self.seal()
         except RunFailure:
-            if self._digest is None:
-                return EMPTY
-            return {"bytes": self._length, "sha256": self._digest.hexdigest()}
+            return EMPTY if self._digest is None else self._seal()
 
     def turn_over(self, older: Path, *, most: int) -> None:
         """Begin a new file once there are so many bytes; the lines so far become `older`."""
@@ -89,8 +89,7 @@ class Journal:
         """Whether the file begins with what was sealed."""
         if size(self.path) < seal["bytes"]:
             return False
-        wanted = seal["sha256"]
-        return wanted is None or wanted == _digest(self.path, seal["bytes"]).hexdigest()
+        return bool(seal["sha256"] == _digest(self.path, seal["bytes"]).hexdigest())
 
     def return_to(self, seal: Seal) -> None:
         """Drop the lines that came after a seal; what was half written goes with them."""
@@ -107,7 +106,7 @@ class Journal:
             return sum(line.endswith(b"\n") for line in file)
 
     def lines(self) -> list[Any]:
-        """All lines, as they were written; RunFailure if the file says anything else."""
+        """All lines, as they were written; RunFailure if the file holds anything else."""
         self._take_up()
         digest, lines = hashlib.sha256(), []
         if self._length:
@@ -129,7 +128,7 @@ def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line)
     except ValueError:
-        return None  # which the digest will show
+        return None  # the digest will show it
 
 
 def _digest(path: Path, length: int) -> Any:

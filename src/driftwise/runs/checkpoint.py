@@ -21,8 +21,7 @@ from torch import Tensor
 
 from driftwise.allocation import copy_of, is_out_of_memory
 from driftwise.errors import RunFailure, UserError
-from driftwise.files import JSON, replacing
-from driftwise.regular_files import require_regular
+from driftwise.files import JSON, replacing, require_regular
 
 _HEAD, _OLD_HEAD = "driftwise", "recollect"
 """The one metadata entry, and what it was called: safetensors writes several in no fixed order, and
@@ -49,7 +48,7 @@ _DTYPES = {
 
 
 def flatten(state: object) -> tuple[dict[str, Tensor], JSON]:
-    """The tensors of a state, copied and by name, and the JSON tree that says where they stand.
+    """The tensors of a state, copied and by name, and the JSON tree of their places.
 
     A tensor's name is its path as Python would write it, which no two places share. The tree marks
     every container, because JSON alone confuses tuples with lists and int keys with str keys.
@@ -180,7 +179,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 def _digest(format: int, tree: JSON, tensors: Mapping[str, Tensor]) -> str:
-    """Of all that a file says: what stands where, and every byte of every tensor."""
+    """Of all that a file holds: the tree, and every byte of every tensor."""
     digest = hashlib.sha256(json.dumps([format, tree]).encode())
     for name in sorted(tensors):
         tensor = tensors[name]

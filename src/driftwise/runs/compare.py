@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from driftwise.config import registry
-from driftwise.config.benchmarks import QUIET, Tell
+from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import as_begun, assemble
 from driftwise.config.presets import resolve
-from driftwise.config.schema import RunConfig
+from driftwise.config.schema import RunConfig, changed
 from driftwise.errors import UserError
 from driftwise.files import refuse_links
 from driftwise.runs.display import Display
@@ -42,9 +41,7 @@ class Comparison:
     def configs(self) -> list[RunConfig]:
         """One resolved config per run, in the order in which they are run."""
         return [
-            resolve(
-                dataclasses.replace(self.base, adaptation=adaptation, seed=self.base.seed + number)
-            )
+            resolve(changed(self.base, adaptation=adaptation, seed=self.base.seed + number))
             for number in range(self.num_seeds)
             for adaptation in self.adaptations
         ]
@@ -58,7 +55,7 @@ def comparison_of(configs: Sequence[RunConfig], *, first_seed: int | None = None
     first = min(seeds) if first_seed is None else first_seed
     options = {part: own for part, own in configs[0].options.items() if part != "adaptation"}
     return Comparison(
-        base=dataclasses.replace(configs[0], options=options, seed=first),
+        base=changed(configs[0], options=options, seed=first),
         adaptations=(*usual, *sorted(found - {*usual})),
         num_seeds=max(1, max(seeds) - first + 1),
     )
@@ -71,8 +68,7 @@ def compare(
     resume: bool = False,
     overwrite: bool = False,
     display: Display,
-    tell: Tell = QUIET,
-    saving: Saving | None = None,
+    saving: Saving = OFTEN,
 ) -> Sequence[Path]:
     """Run all of it in folders below `out`; every folder is taken before the first run begins."""
     configs = {run_name(config, ["adaptation", "seed"]): config for config in comparison.configs()}
@@ -82,12 +78,13 @@ def compare(
         refuse_links(out, out / name)
         if resume:
             configs[name] = as_begun(configs[name], out / name)
-    first = assemble(next(iter(configs.values())), tell=tell)
+    notify = Notify(warn=display.warn)
+    first = assemble(next(iter(configs.values())), notify=notify)
     for warning in first.warnings:
         display.say(f"warning: {warning}")
     identity = first.config.data_identity
     configs = {
-        name: dataclasses.replace(config, data_identity=config.data_identity or identity)
+        name: changed(config, data_identity=config.data_identity or identity)
         for name, config in configs.items()
     }
     plain = {out / name: config.to_json() for name, config in configs.items()}
@@ -100,15 +97,9 @@ def compare(
                 display.say(f"{folder.path.name}: finished before")
                 display.finished()
                 continue
-            # The first has said already what all of them share.
+            # The first one has warned already of data that all of them share.
             of_its_own = config.data_identity != identity
-            assembly = assemble(config, tell=Tell(warn=display.warn) if of_its_own else QUIET)
-            listener = display.run(folder.path.name, config, len(assembly.stream))
-            run_in(
-                folder,
-                assembly,
-                listener=listener,
-                saving=saving or OFTEN,
-                warn=display.warn,
-            )
+            loop = assemble(config, notify=notify if of_its_own else QUIET)
+            listener = display.run(folder.path.name, config, len(loop.stream))
+            run_in(folder, loop, listener=listener, saving=saving, warn=display.warn)
     return [folder.path for folder in folders]

@@ -1,4 +1,4 @@
-"""What a run leaves behind: `result.json`, from the schedule, the task records and the ledger."""
+"""`result.json` from the schedule, the task records and the ledger; task records as plain data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ import driftwise
 from driftwise import metrics
 from driftwise.adaptation_counts import count_adapted
 from driftwise.config import registry
+from driftwise.config.fields import fields_of, read
 from driftwise.config.learners import pick_device
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
 from driftwise.metrics import Ledger
 from driftwise.runs.store import RunFolder
 from driftwise.streams import Concept, DriftEvent, Schedule
-from driftwise.types import TaskRecord, Verdict
+from driftwise.types import AdaptationResult, Samples, TaskRecord, TaskState, Verdict
 
 if TYPE_CHECKING:
     from driftwise.drift_loop import DriftLoop
@@ -34,23 +35,23 @@ Record = dict[str, Any]
 """A task's record as plain data."""
 
 MOST_CLASSES = 2000
-"""Up to so many, the result holds a confusion matrix; that of more would be most of the file."""
+"""Up to so many, the result holds a confusion matrix; a larger one would be most of the file."""
 
 
 def record_to_json(record: TaskRecord[metrics.Scores], *, is_last: bool) -> Record:
     """Plain data; everything that `make_result` needs of a task.
 
-    Verdicts are kept by field, without the fields in which none of them says anything; who was
-    taken for whom is kept of the last task only. See docs/decisions/0016-records-by-field.md.
+    Verdicts are kept by field, without the fields that are blank in all of them; the confusion
+    matrix is kept of the last task only. See docs/decisions/0016-records-by-field.md.
     """
     scores = record.scores.to_json()
     if not is_last:
         del scores["confusion_counts"]
     verdicts = [verdict_to_json(verdict) for verdict in record.verdicts]
-    told = dict.fromkeys(name for verdict in verdicts for name in _spoken(verdict))
+    filled = dict.fromkeys(name for verdict in record.verdicts for name in noted(verdict))
     return {
         "task": record.task,
-        "verdicts": {name: [verdict[name] for verdict in verdicts] for name in told},
+        "verdicts": {name: [verdict[name] for verdict in verdicts] for name in filled},
         "renewed": list(record.renewed),
         "notes": list(record.notes),
         "scores": scores,
@@ -64,17 +65,13 @@ def verdict_to_json(verdict: Verdict) -> Record:
 
 
 _BLANK = verdict_to_json(Verdict(task=0, label=0, drifted=None))
-"""What each field of a verdict holds where there is nothing to say."""
 
 
-def spoken(verdict: Verdict) -> Record:
-    """`verdict_to_json` without the fields that say nothing."""
-    return _spoken(verdict_to_json(verdict))
-
-
-def _spoken(verdict: Record) -> Record:
+def noted(verdict: Verdict) -> Record:
+    """`verdict_to_json` without the blank fields."""
     always = ("task", "class", "drifted")
-    return {k: value for k, value in verdict.items() if k in always or value != _BLANK[k]}
+    values = verdict_to_json(verdict)
+    return {k: value for k, value in values.items() if k in always or value != _BLANK[k]}
 
 
 def verdicts_of(record: Record) -> list[Record]:
@@ -85,6 +82,63 @@ def verdicts_of(record: Record) -> list[Record]:
     return [
         _BLANK | dict(zip(kept, values, strict=True)) for values in zip(*kept.values(), strict=True)
     ]
+
+
+def task_state_to_plain(task_state: TaskState) -> dict[str, Any]:
+    """A task under way as plain values and tensors for a checkpoint; nothing is copied."""
+    result = task_state.result
+    return {
+        "task": task_state.task,
+        "epoch": task_state.epoch,
+        "steps": task_state.steps,
+        "verdicts": [
+            _fields(verdict) | {"p_values": verdict.p_values and dict(verdict.p_values)}
+            for verdict in task_state.verdicts
+        ],
+        "repair": _fields(result)
+        | {
+            name: None if samples is None else _fields(samples)
+            for name, samples in (("extra", result.extra), ("refilled", result.refilled))
+        },
+    }
+
+
+def task_state_from_plain(state: dict[str, Any]) -> TaskState:
+    """What `task_state_to_plain` made; every value is checked, since a file may hold anything."""
+    kept = dict(state["repair"])
+    for name in ("extra", "refilled"):
+        kept[name] = None if kept[name] is None else Samples.restored(kept[name])
+    result = AdaptationResult(**kept)
+    for name, kind in {"from_scratch": bool, "renewed": int, "notes": str}.items():
+        value = getattr(result, name)
+        values = value if isinstance(value, tuple) else (value,)
+        if not all(type(each) is kind for each in values):
+            raise ValueError(f"expected {name} of an adaptation, got {value!r}")
+    for name in ("task", "epoch", "steps"):
+        if type(state[name]) is not int or state[name] < 0:
+            raise ValueError(f"expected the number of a {name}, got {state[name]!r}")
+    return TaskState(
+        task=state["task"],
+        epoch=state["epoch"],
+        steps=state["steps"],
+        verdicts=tuple(map(verdict_from, state["verdicts"])),
+        result=result,
+    )
+
+
+def verdict_from(state: dict[str, Any]) -> Verdict:
+    """A verdict from a saved state, every field of its type."""
+    verdict = Verdict(**state)
+    for name, field in fields_of(Verdict).items():
+        read(field, getattr(verdict, name), name=name, is_text=False)
+    for name, value in (verdict.p_values or {}).items():
+        if type(name) is not str or type(value) not in (int, float):
+            raise ValueError(f"expected p-values by test, got {name!r}: {value!r}")
+    return verdict
+
+
+def _fields(value: Verdict | AdaptationResult | Samples) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 class Result(dict[str, Any]):
@@ -160,8 +214,7 @@ def make_result(
     ledger: Ledger,
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """All that is to be known of a complete run. What may differ between two equal runs stands in
-    `seconds` and `versions`."""
+    """All of `result.json`. Two equal runs differ in `seconds` and `versions` only."""
     scores = [record["scores"] for record in records]
     matrix = metrics.accuracy_matrix([row["accuracy"] for row in scores])
     final = {int(label): value for label, value in scores[-1]["per_class"].items()}
@@ -215,7 +268,7 @@ def make_result(
 
 
 def _confusion(scores: Record, num_classes: int) -> list[list[int]] | None:
-    """Samples by true x predicted class, None where there are too many classes to say."""
+    """Samples by true x predicted class, None where there are too many classes."""
     if "confusion" in scores:  # as earlier versions kept it
         whole: list[list[int]] = scores["confusion"]
         return whole
@@ -225,7 +278,7 @@ def _confusion(scores: Record, num_classes: int) -> list[list[int]] | None:
 
 
 def _adapted(config: RunConfig, records: Sequence[Record], ledger: Ledger) -> Record:
-    """What the checks gave the adaptation to act on; `note`: that it was nothing."""
+    """How many drifts were adapted to; `note`: that there were none."""
     found = count_adapted(
         [
             (verdict["task"], verdict["class"], verdict["drifted"], verdict["spared"])
@@ -258,29 +311,29 @@ def _event_to_json(schedule: Schedule, event: DriftEvent) -> Record:
 
     Transforms one upon the other are joined by a plus sign, those of different classes by a slash.
     """
-    looks = sorted(set(event.concepts.values()))
-    changes = {look: _changes(schedule, look) for look in looks}
+    concepts = sorted(set(event.concepts.values()))
+    changes = {concept: _changes(schedule, concept) for concept in concepts}
     names = ["+".join(step.transform for step in steps) for steps in changes.values() if steps]
     return {
         "task": event.task,
         "classes": sorted(event.concepts),
-        "transform": "/".join(dict.fromkeys(names)) or ("natural" if any(looks) else "original"),
+        "transform": "/".join(dict.fromkeys(names)) or ("natural" if any(concepts) else "original"),
         "severity": max((step.severity for steps in changes.values() for step in steps), default=0),
         "by_class": {
-            str(label): [[step.transform, step.severity] for step in changes[look]]
-            for label, look in sorted(event.concepts.items())
+            str(label): [[step.transform, step.severity] for step in changes[concept]]
+            for label, concept in sorted(event.concepts.items())
         },
         "kind": event.kind,
         "share": event.share,
         "over_tasks": event.over_tasks,
         "over_steps": event.over_steps,
-        "domains": sorted({schedule.domain_of(look) or "all" for look in looks}),
+        "domains": sorted({schedule.domain_of(concept) or "all" for concept in concepts}),
     }
 
 
-def _changes(schedule: Schedule, look: int) -> list[Concept]:
-    """The transforms on the way from the original to a look."""
-    steps = [schedule.concepts[each - 1] for each in schedule.lineage(look)]
+def _changes(schedule: Schedule, concept: int) -> list[Concept]:
+    """The transforms from the original to a concept."""
+    steps = [schedule.concepts[each - 1] for each in schedule.lineage(concept)]
     return [step for step in steps if step.domain is None or step.transform != "identity"]
 
 
@@ -318,9 +371,9 @@ def versions() -> Mapping[str, Any]:
 
 @functools.cache
 def source_commit() -> str | None:
-    """The commit of the source that runs, where it runs from a checkout of its own.
+    """The commit of the source that runs, where it runs from a checkout.
 
-    As it was when first asked: the source may change while a run goes on, what runs does not.
+    As it was when first asked for: the source may change during a run, what runs does not.
     """
     home = Path(__file__).resolve().parents[3]
     if not (home / ".git").exists():

@@ -1,33 +1,40 @@
-"""One run, from a config to `result.json`: begun, gone on with, or found finished."""
+"""One run, from a config to `result.json`: started, resumed, or found finished."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from driftwise.allocation import clear_out_of_memory
-from driftwise.config.benchmarks import Tell
+from driftwise.config import registry
+from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import as_begun, assemble
-from driftwise.config.presets import resolve
-from driftwise.config.schema import RunConfig
+from driftwise.config.custom import is_import_path
+from driftwise.config.files import from_mapping
+from driftwise.config.presets import resolve, settled
+from driftwise.config.schema import RunConfig, changed
 from driftwise.drift_loop import DriftLoop
-from driftwise.errors import warn_caller
+from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener
 from driftwise.runs.checkpoint import taking_up
-from driftwise.runs.features import FeatureKeeper
-from driftwise.runs.interrupt import gently
-from driftwise.runs.listeners import EventLog, Silent, Together
-from driftwise.runs.result import make_result, record_to_json, source_commit
-from driftwise.runs.saving import OFTEN, Keeping, Saving
-from driftwise.runs.store import RunFolder
-from driftwise.runs.task_state import from_state, to_state
+from driftwise.runs.listeners import EventLog, FeatureLog, Silent, Together
+from driftwise.runs.result import (
+    make_result,
+    record_to_json,
+    source_commit,
+    task_state_from_plain,
+    task_state_to_plain,
+)
+from driftwise.runs.saving import OFTEN, Keeping, Saving, gently
+from driftwise.runs.store import CONFIG, RunFolder, is_run, read_config, refuse_other_config
 from driftwise.streams import Stream
 from driftwise.types import Dataset, TaskState
 
@@ -49,28 +56,99 @@ def run(
 ) -> dict[str, Any]:
     """Run a config in a folder and return its result; a finished run is not run again.
 
-    `data` takes the place of the benchmark's own, `network` that of the config's backbone; neither
-    is kept with the run, so that going on with it takes the same ones again. `features` says where
-    the network's features come from, the name of a layer or a function of (network, input); None:
-    they are what its head reads.
+    Args:
+        config: what to run.
+        out: the folder of the run.
+        resume: go on with the run that the folder holds.
+        overwrite: replace the run that the folder holds.
+        data: takes the place of the benchmark's data. It is not kept with the run.
+        network: takes the place of the config's backbone. It is not kept with the run.
+        features: where the network's features come from, the name of a layer or a function of
+            (network, input). None: what its head reads.
+        listener: is notified of what happens.
+        saving: how often a checkpoint is saved.
     """
     if data is not None and config.benchmark == RunConfig.benchmark:
-        config = dataclasses.replace(config, benchmark="own")
+        config = changed(config, benchmark="own")
     if network is not None:
         kind = type(network)
-        config = dataclasses.replace(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
+        config = changed(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
     if features is not None:
         network = with_features(network, features)
-    config = resolve(config, network_given=network is not None)
+
+    def begin(loop: DriftLoop) -> Listener | None:
+        for warning in loop.warnings:
+            warn_caller(warning)
+        return listener
+
+    return start(
+        resolve(config, network_given=network is not None),
+        out,
+        begin,
+        resume=resume,
+        overwrite=overwrite,
+        data=data,
+        network=network,
+        saving=saving,
+        notify=Notify(warn=warn_caller),
+    )
+
+
+def resume(
+    out: str | os.PathLike[str],
+    *,
+    trust: bool = False,
+    data: Dataset | None = None,
+    network: nn.Module | None = None,
+    features: Features | None = None,
+    listener: Listener | None = None,
+    saving: Saving = OFTEN,
+) -> dict[str, Any]:
+    """Go on with the run in a folder and return its result; a finished run is not run again.
+
+    A folder that came from somebody else could name any code (`module:name`) and any path to data:
+    it is resumed only with `trust`. A run that was given `data`, a `network` or `features` needs
+    the same ones again.
+    """
+    given = [
+        *([] if data is None else ["benchmark", "data"]),
+        *([] if network is None else ["backbone"]),
+    ]
+    return run(
+        saved_config(out, given=given, trust=trust),
+        out,
+        resume=True,
+        data=data,
+        network=network,
+        features=features,
+        listener=listener,
+        saving=saving,
+    )
+
+
+def start(
+    config: RunConfig,
+    out: str | os.PathLike[str],
+    begin: Callable[[DriftLoop], Listener | None],
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    data: Dataset | None = None,
+    network: nn.Module | None = None,
+    saving: Saving = OFTEN,
+    notify: Notify = QUIET,
+) -> dict[str, Any]:
+    """Assemble a resolved config, take the folder and run in it.
+
+    `begin` is called once the folder is taken, and makes the run's listener.
+    """
     if resume:
         config = as_begun(config, out)
     # Before the folder: what cannot work leaves no trace.
-    loop = assemble(config, data, network, tell=Tell(warn=warn_caller))
-    for warning in loop.warnings:
-        warn_caller(warning)
+    loop = assemble(config, data, network, notify=notify)
     plain = loop.config.to_json()
     with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
-        return run_in(folder, loop, listener=listener, saving=saving, warn=warn_caller)
+        return run_in(folder, loop, listener=begin(loop), saving=saving, warn=notify.warn)
 
 
 def run_in(
@@ -79,7 +157,7 @@ def run_in(
     *,
     listener: Listener | None = None,
     saving: Saving = OFTEN,
-    warn: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Run a loop in a folder that is open, from its checkpoint if it has one.
 
@@ -90,6 +168,7 @@ def run_in(
     if folder.finished:
         return folder.result()
     done, task_state = 0, None
+    warn = warn or (lambda _: None)
     state = folder.load_checkpoint(warn)
     if state is not None:
         with taking_up(folder.path):
@@ -97,20 +176,19 @@ def run_in(
             done = state["tasks_done"]
             if done != folder.num_records:
                 raise ValueError(f"{done!r} tasks are done, {folder.num_records} are recorded")
-            task_state = None if state["midway"] is None else from_state(state["midway"])
+            if state["midway"] is not None:
+                task_state = task_state_from_plain(state["midway"])
     save_samples(folder, loop.stream)
     listeners: list[Listener] = [EventLog(folder), listener or Silent()]
     if config.keep_features:
-        parts = loop.stream, loop.learner, loop.ledger
-        listeners.append(FeatureKeeper(folder, *parts, warn))
-    assert config.epochs is not None, "the config has not been resolved"
+        listeners.append(FeatureLog(folder, loop.stream, loop.learner, loop.ledger, warn))
 
     def save(task_state: TaskState | None) -> None:
         folder.save_checkpoint(
             {
                 "parts": loop.state_dict(),
                 "tasks_done": done,
-                "midway": None if task_state is None else to_state(task_state),
+                "midway": None if task_state is None else task_state_to_plain(task_state),
                 "image_shape": list(loop.stream.image_shape),
                 "class_names": list(loop.stream.class_names),
             }
@@ -120,7 +198,7 @@ def run_in(
         keeping = Keeping(saving, save, interruption)
         for record in loop.run(
             loop.stream,
-            epochs=config.epochs,
+            epochs=settled(config.epochs),
             listener=Together(listeners),
             after=done,
             keep=keeping.stepped,
@@ -143,7 +221,7 @@ def run_in(
 
 
 def save_samples(folder: RunFolder, stream: Stream) -> None:
-    """An image of each drifted class before and after its drift, for the report to show."""
+    """Keep an image of each drifted class before and after its drift, for the report."""
     before, after, tasks = [], [], []
     for event in stream.schedule.events:
         for label in sorted(event.concepts):
@@ -178,8 +256,60 @@ def run_name(config: RunConfig, varied: Sequence[str]) -> str:
     >>> run_name(RunConfig(adaptation="amr", seed=3), ["adaptation", "seed"])
     'amr-seed3'
     """
-    values = [
-        f"{name}{getattr(config, name)}" if name == "seed" else str(getattr(config, name))
-        for name in varied
-    ]
-    return "-".join(values)
+    values = {name: getattr(config, name) for name in varied}
+    return "-".join(
+        f"{name}{value}" if name == "seed" else str(value) for name, value in values.items()
+    )
+
+
+# The config of a run, from its folder
+
+
+def saved_config(
+    folder: str | os.PathLike[str], *, given: Collection[str] = (), trust: bool = False
+) -> RunConfig:
+    """The config of the run in a folder, checked like one that a user wrote.
+
+    Custom code and a path to data are refused without `trust`, but for the settings that the user
+    has `given` as well.
+    """
+    if not is_run(folder):
+        raise UserError(f"{folder} holds no run to resume; name the folder of one, or start one")
+    saved = from_mapping(RunConfig, read_config(folder), source=str(Path(folder) / CONFIG))
+    config = RunConfig(**saved)  # type: ignore[arg-type]  # as in the file, checked by the class
+    named = {kind: getattr(config, kind) or "" for kind in registry.OWN if kind not in given}
+    strange = [f"{kind} {name}" for kind, name in named.items() if is_import_path(name)]
+    if config.data is not None and "data" not in given:
+        strange.append(f"data in {config.data}")
+    if strange and not trust:
+        raise UserError(
+            f"the run in {folder} names code or data of its own ({', '.join(strange)}); if you "
+            "trust it, resume it with trust=True, or name them again"
+        )
+    return config
+
+
+def with_given(
+    config: RunConfig,
+    folder: Path,
+    values: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, Any]],
+) -> RunConfig:
+    """The config of a folder's run, which settings given once more must not contradict."""
+    own = {name: value for name, value in values.items() if value is not None}
+    config = dataclasses.replace(config, **own)
+    refuse_other_config(folder, config.to_json())
+    parts = {part: {**config.options.get(part, {}), **options[part]} for part in options}
+    config = changed(config, options={**config.options, **parts})
+    refuse_other_config(folder, config.to_json())
+    return config
+
+
+def saved_runs(out: Path, *, given: Collection[str], trust: bool) -> dict[str, RunConfig]:
+    """The configs of all runs right below a folder, by the names of theirs."""
+    folders = sorted(out.iterdir()) if out.is_dir() else []
+    return {
+        folder.name: saved_config(folder, given=given, trust=trust)
+        for folder in folders
+        if is_run(folder)
+    }

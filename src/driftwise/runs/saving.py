@@ -1,14 +1,75 @@
-"""When a run saves itself: at the end of every task, now and then within, and before it ends."""
+"""When a run saves itself, and when it stops: after the step in which a signal came.
+
+The second SIGINT does not wait: it ends the process at once, and whatever was saved stays whole.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from driftwise.errors import UserError
-from driftwise.runs.interrupt import Interruption
-from driftwise.types import TaskState
+
+if TYPE_CHECKING:
+    from driftwise.types import TaskState  # imports torch, for which commands must not wait
+
+
+class Terminated(BaseException):
+    """SIGTERM came."""
+
+
+class Interruption:
+    """Whether a signal has asked the process to end."""
+
+    def __init__(self) -> None:
+        self._asked: BaseException | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is time to save and stop."""
+        return self._asked is not None
+
+    def ask(self, error: BaseException) -> None:
+        """Note a signal; the second SIGINT is raised at once."""
+        if self._asked is not None and isinstance(error, KeyboardInterrupt):
+            raise error
+        self._asked = error
+
+    def go(self) -> None:
+        """Raise what came, now that everything is saved."""
+        if self._asked is not None:
+            raise self._asked
+
+
+@contextlib.contextmanager
+def gently() -> Iterator[Interruption]:
+    """While the block runs, SIGINT and SIGTERM are noted instead of raised.
+
+    What was noted and not acted upon is raised when the block is left without an error.
+    """
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption  # only the main thread may handle signals
+        return
+    errors = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+    before = {}
+    for number, error in errors.items():
+        # A process that ignores the signal (nohup, a shell's background job) goes on doing so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(
+                number, lambda *_, error=error: interruption.ask(error())
+            )
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    interruption.go()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +92,7 @@ OFTEN = Saving()
 
 
 class Keeping:
-    """Saves when it is due, and when somebody wants the run to end."""
+    """Saves when it is due, and before an interruption."""
 
     def __init__(
         self, saving: Saving, save: Callable[[TaskState | None], None], interruption: Interruption
@@ -43,20 +104,19 @@ class Keeping:
         self._steps = 0
 
     def stepped(self, task_state: TaskState) -> None:
-        """A step has been made."""
+        """After a train step."""
         self._steps += 1
-        if self._interruption.asked or self._is_due():
+        seconds, steps = self._saving.seconds, self._saving.steps
+        if (
+            self._interruption.asked
+            or (steps is not None and self._steps >= steps)
+            or (seconds is not None and time.monotonic() - self._saved >= seconds)
+        ):
             self._keep(task_state)
 
     def task_ended(self) -> None:
-        """A task is complete."""
+        """After a complete task."""
         self._keep(None)
-
-    def _is_due(self) -> bool:
-        seconds, steps = self._saving.seconds, self._saving.steps
-        if steps is not None and self._steps >= steps:
-            return True
-        return seconds is not None and time.monotonic() - self._saved >= seconds
 
     def _keep(self, task_state: TaskState | None) -> None:
         self._save(task_state)

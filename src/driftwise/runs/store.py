@@ -8,7 +8,6 @@ line by line, `checkpoint.safetensors` and `samples.safetensors` which are repla
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -18,15 +17,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from driftwise.config.custom_source import NO_SOURCE
+from driftwise.config.custom import NO_SOURCE
 from driftwise.errors import RunFailure, UserError
 from driftwise.files import (
     CHECKSUMS,
     JSON,
+    LARGE,
     digest_of,
+    open_regular,
     own_file,
     quietly,
     read_object,
+    read_regular,
     reason,
     refuse_unsealed,
     replacing,
@@ -35,7 +37,6 @@ from driftwise.files import (
     temporary_beside,
     writing,
 )
-from driftwise.regular_files import LARGE, open_regular, read_regular
 from driftwise.runs.append_log import EMPTY, Journal
 
 if TYPE_CHECKING:
@@ -64,6 +65,12 @@ LOCK = ".lock"
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
 _MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, OLDER_EVENTS, RECORDS, *ARRAYS.values(), CHECKSUMS)
 
+Warn = Callable[[str], None]
+
+
+def _ignore(_: str) -> None:
+    """Warn nobody."""
+
 
 class FolderBusy(UserError):
     """Another process is at work on the run."""
@@ -73,7 +80,7 @@ class RunFolder:
     """One run's folder, held by one writer until it is closed.
 
     Use `open`, preferably in a `with` statement. Whatever cannot be written (a full disk, a folder
-    that has gone) is a RunFailure, and leaves the file that was there as it was.
+    that was removed) is a RunFailure, and leaves the file that was there as it was.
     """
 
     def __init__(self, path: Path, lock: BinaryIO, config: Mapping[str, JSON]) -> None:
@@ -97,7 +104,7 @@ class RunFolder:
         """Take a folder for the run that `config` describes; UserError, and no trace, if refused.
 
         A missing or empty folder is made into a run's. One that holds a run needs `resume` (same
-        config; ask `finished` whether anything is left to do) or `overwrite` (removes the files
+        config; `finished` says whether anything is left to do) or `overwrite` (removes the files
         of the run and no others). One that holds other things is never taken.
         """
         return cls.open_all({Path(path): config}, resume=resume, overwrite=overwrite)[0]
@@ -121,25 +128,24 @@ class RunFolder:
         with contextlib.ExitStack() as undo:
             runs = []
             for path, config in plain.items():
-                with _told_as_mistake(path):
+                with _as_user_error(path):
                     _make_folder(path, undo)
-                    _refuse_strangers(path)
-                    _refuse_links(path)
+                    _refuse_other_files(path)
                     runs.append(cls(path, _lock(path, undo), config))
                     if is_run(path) and not overwrite:
                         _refuse_unless_resumed(path, config, resume=resume)
             # Nothing was removed or written before every folder had been found free to take.
             for path, config in plain.items():
-                with _told_as_mistake(path):
-                    if is_run(path) and not overwrite:
-                        _remove_temporaries(path)
-                    else:
+                with _as_user_error(path):
+                    if overwrite or not is_run(path):
                         _start(path, config, undo)
+                    else:
+                        _remove_temporaries(path)
             undo.pop_all()
             return runs
 
     def close(self) -> None:
-        """Let the folder go; the next writer may have it."""
+        """Release the folder; the next writer may have it."""
         self._lock.close()
 
     def __enter__(self) -> RunFolder:
@@ -202,24 +208,27 @@ class RunFolder:
 
         The one before is kept beside it, until the next time.
         """
+        from driftwise.runs import checkpoint as state_file  # late: it imports torch
+
         checkpoint = self._own(CHECKPOINT)
         self._take_again()
         # On the disk first: a checkpoint must not outlive lines that it counts. Events are for
         # people, and stop nothing.
         counted = {"events": self._events.mark(), "records": self._records.seal()}
         with replacing(checkpoint) as file:
-            _write_state(file, {"config": self._identity, **counted, "state": state})
+            whole = {"config": self._identity, **counted, "state": state}
+            state_file.write_into(file, whole, format=FORMAT)
             file.flush()
             os.fsync(file.fileno())
             if checkpoint.exists():
                 _keep_as(checkpoint, self._own(PREVIOUS))
 
-    def load_checkpoint(self, warn: Callable[[str], None] = lambda _: None) -> Any:
-        """The state saved last, None if there is none; what was told after it is dropped.
+    def load_checkpoint(self, warn: Warn = _ignore) -> Any:
+        """The state saved last, None if there is none; events and records after it are dropped.
 
-        Going on from the checkpoint will tell it again. A finished run keeps all of its lines.
-        Where the last checkpoint is damaged, or counts records that are, the one before it takes
-        its place, and `warn` is told so. Complete tasks without any checkpoint are refused.
+        The resumed run writes them again. A finished run keeps all of its lines. Where the last
+        checkpoint is damaged, or counts records that are, the one before it takes its place, with a
+        warning. Complete tasks without any checkpoint are refused.
         """
         self._refuse_if_closed()
         saved, file = _read_checkpoint(self.path, warn, self._refuse_unless_recorded)
@@ -232,15 +241,10 @@ class RunFolder:
                 # Now, or the next one saved would have a damaged one beside it for a moment.
                 _keep_as(file, self.path / CHECKPOINT)
         self._events.take_back(self.path / OLDER_EVENTS, saved["events"])
-        for journal, name in ((self._events, "events"), (self._records, "records")):
-            journal.return_to(saved[name])
-        for record in saved.get("unwritten", ()):
-            self._records.append(record)
+        self._events.return_to(saved["events"])
+        self._records.return_to(saved["records"])
         if not self._events.fits(saved["events"]):
-            warn(
-                f"{self._events.path} is not as it was written: "
-                "do not trust what it says of earlier tasks"
-            )
+            warn(f"{self._events.path} is not as it was written: do not trust its earlier tasks")
         return saved["state"]
 
     def _refuse_unless_recorded(self, saved: Mapping[str, Any]) -> None:
@@ -251,7 +255,7 @@ class RunFolder:
                 f"its first {saved['records']['bytes']} bytes are not as they were written"
             )
 
-    def _refuse_if_lost(self, warn: Callable[[str], None]) -> None:
+    def _refuse_if_lost(self, warn: Warn) -> None:
         """UserError if there is no checkpoint although there must have been one.
 
         Every complete task is followed by one, so that a crash leaves one such task at most.
@@ -272,19 +276,13 @@ class RunFolder:
 
     def save_arrays(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Replace the set of arrays called `name` (one of `ARRAYS`), a plain safetensors file."""
-        # Imported here because it imports torch: `--help` and usage errors must not wait for that.
-        from safetensors.torch import save
+        from safetensors.torch import save  # late: it imports torch
 
         with sealed(self._own(ARRAYS[name])) as file:
             file.write(save({key: value.clone() for key, value in tensors.items()}))
 
-    def load_arrays(
-        self, name: str, warn: Callable[[str], None] = lambda _: None
-    ) -> dict[str, Tensor]:
-        """What `save_arrays` has kept under a name; empty if nothing was.
-
-        Also if it is damaged, which `warn` is told.
-        """
+    def load_arrays(self, name: str, warn: Warn = _ignore) -> dict[str, Tensor]:
+        """What `save_arrays` has kept under a name; empty if nothing was, or if it is damaged."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
@@ -332,13 +330,14 @@ class RunFolder:
 _HELD: weakref.WeakSet[RunFolder] = weakref.WeakSet()
 
 
-def _let_go_in_fork() -> None:
+def _release_in_fork() -> None:
     """A fork has the lock's file open too, and would hold the lock for longer than its owner."""
     for folder in _HELD:
         folder.close()
 
 
-os.register_at_fork(after_in_child=_let_go_in_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_in_fork)
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -361,8 +360,7 @@ def is_busy(path: str | os.PathLike[str]) -> bool:
     """Whether a process is at work on the run in a folder, at this moment."""
     try:
         with open_regular(Path(path) / LOCK) as lock:
-            # Shared, so that two who look at once do not take each other for a worker.
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _flock(lock, shared=True)  # two that ask at once do not take each other for a worker
     except BlockingIOError:
         return True
     except OSError:
@@ -390,50 +388,45 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
     return result
 
 
-def read_checkpoint(
-    path: str | os.PathLike[str], warn: Callable[[str], None] = lambda _: None
-) -> Any:
+def read_checkpoint(path: str | os.PathLike[str], warn: Warn = _ignore) -> Any:
     """The state saved last by the run in a folder, None if there is none; nothing is changed."""
     saved, _ = _read_checkpoint(Path(path), warn)
     return saved["state"]
 
 
 def _readable(result: Mapping[str, JSON]) -> Iterator[str]:
-    """JSON with a line for each entry, and for each entry of an entry: that of a matrix, a sample.
+    """JSON with a line for each entry, and for each entry of an entry.
 
     Indented throughout, it would be twice as long, and be written by the slow half of `json`.
     """
     start = "{"
     for key, value in result.items():
-        yield f"{start}\n {json.dumps(key)}: "
-        start = ","
         if isinstance(value, Mapping) and value:
-            members = (f"{json.dumps(name)}: {_compact(each)}" for name, each in value.items())
-            yield from _lines("{", members, "}")
+            text = _lines(
+                "{", (f"{_compact(name)}: {_compact(e)}" for name, e in value.items()), "}"
+            )
         elif isinstance(value, list | tuple) and any(isinstance(e, list | dict) for e in value):
-            yield from _lines("[", map(_compact, value), "]")
+            text = _lines("[", map(_compact, value), "]")
         else:
-            yield _compact(value)
+            text = _compact(value)
+        yield f"{start}\n {_compact(key)}: {text}"
+        start = ","
     yield "\n}\n"
 
 
-def _lines(start: str, members: Iterable[str], end: str) -> Iterator[str]:
-    for member in members:
-        yield f"{start}\n  {member}"
-        start = ","
-    yield f"\n {end}"
+def _lines(start: str, members: Iterable[str], end: str) -> str:
+    return f"{start}\n  " + ",\n  ".join(members) + f"\n {end}"
 
 
-def _compact(value: JSON) -> str:
-    return json.dumps(value, allow_nan=False)
+_compact = functools.partial(json.dumps, allow_nan=False)
 
 
 # Opening
 
 
 @contextlib.contextmanager
-def _told_as_mistake(path: Path) -> Iterator[None]:
-    """Before a run begins, whatever cannot be written is the user's to mend."""
+def _as_user_error(path: Path) -> Iterator[None]:
+    """Before a run begins, the user can correct whatever cannot be written."""
     try:
         yield
     except OSError as error:
@@ -446,24 +439,20 @@ def _make_folder(path: Path, undo: contextlib.ExitStack) -> None:
     """Make a folder and those above it; undoing removes the ones that were made here."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # somebody else was faster: theirs to remove
+        with contextlib.suppress(FileExistsError):  # another process was faster: its to remove
             folder.mkdir()
             undo.callback(quietly, folder.rmdir)
     if not path.is_dir():
         raise UserError(f"{path} is not a folder; choose another")
 
 
-def _refuse_strangers(path: Path) -> None:
-    """Leave folders alone that hold anything but a run (or what a crash at its start left)."""
+def _refuse_other_files(path: Path) -> None:
+    """Leave alone a folder that holds anything but a run, and links and devices in a run's."""
     # One listing decides: between two of them another process may have started a run here.
     names = _names(path)
     left = (name for name in names if name not in (LOCK, CHECKSUMS) and not _is_temporary(name))
-    if not _is_of_run(names) and any(left):
+    if not _is_of_run(names) and any(left):  # what a crash at the start left does not count
         raise UserError(f"{path} holds files but no run; choose an empty or new folder")
-
-
-def _refuse_links(path: Path) -> None:
-    """Leave alone what lies elsewhere, and what is no file: these are written in place."""
     for file in (path / name for name in (LOCK, EVENTS, OLDER_EVENTS, RECORDS)):
         if file.is_symlink():
             raise UserError(
@@ -481,7 +470,7 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
         lock = open(path / LOCK, "a+b", buffering=0, opener=own_file)  # noqa: SIM115
         undo.callback(lock.close)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(lock)
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip() or "unknown"
@@ -496,8 +485,15 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
     return lock
 
 
+def _flock(lock: Any, *, shared: bool = False) -> None:
+    """Lock an open file without waiting; BlockingIOError if another process holds it."""
+    import fcntl  # here: not every system has it, and reading results needs no lock
+
+    fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
 def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bool) -> None:
-    """Let a run that is already there go on only where that is asked for and fits."""
+    """Resume a run that is already there only where that is asked for and the config is the same."""
     if not resume:
         kind = "a finished" if is_finished(path) else "an unfinished"
         raise UserError(
@@ -525,23 +521,6 @@ def refuse_other_config(path: Path, config: Mapping[str, JSON]) -> None:
         )
 
 
-def _start(path: Path, config: Mapping[str, JSON], undo: contextlib.ExitStack) -> None:
-    """Make the folder that of a new run."""
-    for name in (CONFIG, CHECKSUMS):
-        if not (path / name).exists():
-            undo.callback(quietly, (path / name).unlink)
-    for name in _MADE:
-        (path / name).unlink(missing_ok=True)
-    _remove_temporaries(path)
-    # Replaced, never removed: the folder stays a run's throughout.
-    _write_config(path, config)
-
-
-def _write_config(path: Path, config: Mapping[str, JSON]) -> None:
-    with sealed(path / CONFIG) as file:
-        file.write(json.dumps(config, indent=1, allow_nan=False).encode() + b"\n")
-
-
 def _differences(
     there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
@@ -559,11 +538,23 @@ def _differences(
             yield f"{prefix}{key}: {old_text} there, {new_text} here"
 
 
-def _write_state(file: BinaryIO, state: dict[str, object]) -> None:
-    # Imported here because it imports torch: `--help` and usage errors must not wait for that.
-    from driftwise.runs import checkpoint as state_file
+def _start(path: Path, config: Mapping[str, JSON], undo: contextlib.ExitStack) -> None:
+    """Make the folder that of a new run."""
+    for name in (CONFIG, CHECKSUMS):
+        if not (path / name).exists():
+            undo.callback(quietly, (path / name).unlink)
+    for name in _MADE:
+        (path / name).unlink(missing_ok=True)
+    _remove_temporaries(path)
+    _write_config(path, config)  # replaced, never removed: the folder stays a run's throughout
 
-    state_file.write_into(file, state, format=FORMAT)
+
+def _write_config(path: Path, config: Mapping[str, JSON]) -> None:
+    with sealed(path / CONFIG) as file:
+        file.write(json.dumps(config, indent=1, allow_nan=False).encode() + b"\n")
+
+
+# Checkpoints
 
 
 def _keep_as(file: Path, name: Path) -> None:
@@ -582,20 +573,21 @@ def _keep_as(file: Path, name: Path) -> None:
 
 
 def _read_checkpoint(
-    path: Path,
-    warn: Callable[[str], None],
-    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    path: Path, warn: Warn, check: Callable[[Mapping[str, Any]], None] = lambda _: None
 ) -> tuple[dict[str, Any], Path | None]:
     """What `save_checkpoint` wrote, the seals included, and the file that it was found in.
 
-    `check` raises a UserError where one cannot be gone on with.
+    `check` raises a UserError for one that cannot be resumed from.
     """
-    files = [file for file in (path / CHECKPOINT, path / PREVIOUS) if _is_there(file)]
+    try:
+        files = [file for file in (path / CHECKPOINT, path / PREVIOUS) if file.exists()]
+    except OSError as error:
+        raise UserError(f"cannot read {path / CHECKPOINT}: {reason(error)}") from error
     if not files:
         return {"events": EMPTY, "records": EMPTY, "state": None}, None
-    from driftwise.runs import checkpoint as state_file  # late, because it imports torch
+    from driftwise.runs import checkpoint as state_file  # late: it imports torch
 
-    troubles = [] if _is_there(path / CHECKPOINT) else [f"{path / CHECKPOINT} is missing"]
+    troubles = [] if path / CHECKPOINT in files else [f"{path / CHECKPOINT} is missing"]
     for file in files:
         try:
             saved: dict[str, Any] = state_file.read(file, format=FORMAT)
@@ -615,7 +607,11 @@ def _read_checkpoint(
 def _refuse_foreign(saved: Any, file: Path) -> None:
     """UserError if what was read is no checkpoint, or that of another run."""
     match saved:
-        case {"events": {"bytes": int()}, "records": {"bytes": int()}, "state": _}:
+        case {
+            "events": {"bytes": int(), "sha256": str()},
+            "records": {"bytes": int(), "sha256": str()},
+            "state": _,
+        }:
             # Earlier versions did not note whose it is.
             if saved.get("config") not in (None, _identity_of(file.parent)):
                 raise UserError(f"{file} is the checkpoint of another run")
@@ -624,22 +620,15 @@ def _refuse_foreign(saved: Any, file: Path) -> None:
 
 
 def _identity_of(path: Path) -> str | None:
-    """By which the run in a folder is told from others."""
+    """By which the run in a folder is distinguished from others."""
     try:
         return digest_of(path / CONFIG)
     except OSError as error:
         raise UserError(f"cannot read {path / CONFIG}: {reason(error)}") from error
 
 
-def _is_there(file: Path) -> bool:
-    try:
-        return file.exists()
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {reason(error)}") from error
-
-
 def _is_at(open_file: BinaryIO, path: Path) -> bool:
-    """Whether an open file is still the one that stands at `path`."""
+    """Whether an open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(open_file.fileno()), path.stat())
     except FileNotFoundError:

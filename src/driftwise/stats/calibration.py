@@ -47,7 +47,7 @@ _IMAGINED = 2 * _PAIR
 """samples that are split together with a reference"""
 
 _MAX_CELLS = 1 << 21
-"""of the splits that are looked at together"""
+"""of the splits that are computed together"""
 
 
 def smallest_split_p_value(num_reference: int, splits: int) -> float:
@@ -79,7 +79,7 @@ def ks_by_splits(
         scaled = [gaps[place] * _gap_scale(*map(len, pairs[place])) for place in places]
         observed = scores.new_tensor(scaled)[:, None] / _gap_scale(*sizes)
         excess = by_blocks(partial(_half_gaps, scores), halves) - observed
-        # A half's gap moves in steps of one sample, in between which the observed one may lie: a split
+        # A half's gap has steps of one sample, between which the observed one may lie: a split
         # within half a step of it counts in part.
         count = (excess * sizes[0] + 0.5).clamp_(0, 1).sum(dim=1)
         p_values |= zip(places, _p_values(count, scores.shape[1], splits), strict=True)
@@ -102,7 +102,7 @@ def _half_gaps(scores: Tensor, halves: Tensor) -> Tensor:
     """
     first, second = _halves(halves.shape[2])
     heights = torch.where(halves, -first, second).cumsum_(dim=2).abs_()
-    # Tied scores have no order among them: the path is looked at where a run of ties ends.
+    # Tied scores have no order among them: only the point after a run of ties counts.
     beyond = scores.new_full((len(scores), _PAIR), math.inf)
     every = torch.cat([-beyond, scores, beyond], dim=1)
     heights[:, :, :-1].masked_fill_((every[:, 1:] == every[:, :-1])[:, None], 0)

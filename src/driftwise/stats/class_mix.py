@@ -19,7 +19,7 @@ from torch import Tensor
 
 _ROUNDS = 200
 _USUAL_ROWS = 10
-"""samples that the prior counts for: predictions may say little about a class"""
+"""samples that the prior counts for: predictions may indicate little about a class"""
 
 MOST_UNSEEN = 0.1
 """of a group: the largest fraction of classes without a reference sample in it"""

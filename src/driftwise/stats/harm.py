@@ -22,8 +22,8 @@ from torch import Tensor
 
 from driftwise.errors import UserError
 
-_MAX_DEALT = 1000
-"""samples dealt out at once: the time grows with the square, and more samples say little more"""
+_MAX_ASSIGNED = 1000
+"""samples assigned at once: the time grows with the square, and more samples add little"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,10 @@ def estimate_harm_by_class(
     Logits are the learner's as it is now, (samples, outputs), the reference samples being ones it never
     trained on; labels are (samples,). A label that has no output yet is never given.
 
-    Without labels, the dealing says which current samples are a class's, also of those that the
-    learner takes for another. `mix` says how often each class comes among the current samples, in any
-    unit; None: as often as in the reference. A class that does not come is left out; one without
-    reference samples takes its share of the current samples, and nothing is said of it.
+    Without labels, current samples are assigned to classes, also those that the learner takes for
+    another. `mix` is how often each class comes among the current samples, in any unit; None: as
+    often as in the reference. A class that does not come is left out; one without reference samples
+    takes its share of the current samples, and has no result.
 
     >>> sure, torn = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 0.0]])
     >>> harm = estimate_harm_by_class(sure.expand(9, 2), torn.expand(9, 2), torch.zeros(9).long())
@@ -65,12 +65,17 @@ def estimate_harm_by_class(
     """
     reference = _checked(reference_logits, reference_labels)
     current = _checked(current_logits, current_labels)
-    _refuse_other_width(reference, current)
     if not len(reference.logits) or not len(current.logits):
         return {}
+    widths = reference.logits.shape[1], current.logits.shape[1]
+    if widths[0] != widths[1]:
+        raise UserError(
+            f"the reference's logits have {widths[0]} outputs, the current ones {widths[1]}; "
+            "use the learner as it is now for both"
+        )
     counts = torch.bincount(reference.labels).double()
-    before = _dealt(reference.logits, counts)
-    after = _dealt(current.logits, counts if mix is None else _weights(mix))
+    before = _assigned(reference.logits, counts)
+    after = _assigned(current.logits, counts if mix is None else _weights(mix))
     harms = {}
     for label in counts.nonzero().squeeze(1).tolist():
         mine = before.labels == label
@@ -86,9 +91,6 @@ def estimate_harm_by_class(
             float(after.costs[theirs].mean() - before.costs[mine].mean()),
         )
     return harms
-
-
-# --- with labels --------------------------------------------------------------------------------
 
 
 class _Side(NamedTuple):
@@ -124,36 +126,35 @@ def _variance(is_right: Tensor) -> float:
     return share * (1 - share) / samples
 
 
-# --- without labels -----------------------------------------------------------------------------
-
-
-class _Dealt(NamedTuple):
+class _Assigned(NamedTuple):
     labels: Tensor
-    """(samples,): the class that each sample was dealt to"""
+    """(samples,): the class that each sample was assigned to"""
     costs: Tensor
-    """(samples,): the probability that the learner denies it, 0 to 1"""
+    """(samples,): 1 minus the probability of that class, 0 to 1"""
 
 
-def _dealt(logits: Tensor, weights: Tensor) -> _Dealt:
-    """Samples dealt out to classes in proportion to `weights` (classes,), at the least total cost."""
-    denied = 1 - logits.double().softmax(dim=1)
-    missing = len(weights) - denied.shape[1]
-    if missing > 0:  # what has no output yet has no probability
-        denied = torch.cat([denied, torch.ones(len(denied), missing, dtype=torch.float64)], dim=1)
-    labels = torch.empty(len(denied), dtype=torch.int64)
-    parts = -(-len(denied) // _MAX_DEALT)
-    # Every part gets its share of each prediction and each certainty, in whatever order samples came.
-    order = denied.amin(dim=1).argsort(stable=True)
-    order = order[denied.argmin(dim=1)[order].argsort(stable=True)]
+def _assigned(logits: Tensor, weights: Tensor) -> _Assigned:
+    """Samples assigned to classes in proportion to `weights` (classes,), at the least total cost."""
+    costs_of = 1 - logits.double().softmax(dim=1)
+    missing = len(weights) - costs_of.shape[1]
+    if missing > 0:  # a class without an output has no probability
+        costs_of = torch.cat(
+            [costs_of, torch.ones(len(costs_of), missing, dtype=torch.float64)], dim=1
+        )
+    labels = torch.empty(len(costs_of), dtype=torch.int64)
+    parts = -(-len(costs_of) // _MAX_ASSIGNED)
+    # Every part gets its share of each prediction and confidence, in whatever order samples came.
+    order = costs_of.amin(dim=1).argsort(stable=True)
+    order = order[costs_of.argmin(dim=1)[order].argsort(stable=True)]
     for start in range(parts):
         part = order[start::parts]
         ends = (weights.cumsum(0) / weights.sum() * len(part)).round().long()
         places = ends.diff(prepend=torch.zeros(1, dtype=torch.int64))
         offered = torch.arange(len(weights)).repeat_interleave(places)
         # Samples come back in their order, each with its place among those offered.
-        _, chosen = linear_sum_assignment(denied[part][:, offered].numpy())
+        _, chosen = linear_sum_assignment(costs_of[part][:, offered].numpy())
         labels[part] = offered[torch.from_numpy(chosen)]
-    return _Dealt(labels, denied.gather(1, labels[:, None]).squeeze(1))
+    return _Assigned(labels, costs_of.gather(1, labels[:, None]).squeeze(1))
 
 
 def _weights(mix: Mapping[int, float]) -> Tensor:
@@ -164,9 +165,6 @@ def _weights(mix: Mapping[int, float]) -> Tensor:
             f"expected a mix of weights, not all 0, by label from 0 up; got {dict(mix)}"
         )
     return torch.tensor([mix.get(each, 0.0) for each in range(max(mix) + 1)], dtype=torch.float64)
-
-
-# --- what is refused ----------------------------------------------------------------------------
 
 
 def _checked(logits: Tensor, labels: Tensor | None) -> _Side:
@@ -184,12 +182,3 @@ def _checked(logits: Tensor, labels: Tensor | None) -> _Side:
             f"{str(labels.dtype).removeprefix('torch.')} {tuple(labels.shape)}"
         )
     return _Side(logits.detach(), labels.long())
-
-
-def _refuse_other_width(reference: _Side, current: _Side) -> None:
-    widths = reference.logits.shape[1], current.logits.shape[1]
-    if len(reference.logits) and len(current.logits) and widths[0] != widths[1]:
-        raise UserError(
-            f"the reference's logits have {widths[0]} outputs, the current ones {widths[1]}; "
-            "ask the learner as it is now about both"
-        )

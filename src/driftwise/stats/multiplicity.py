@@ -1,8 +1,11 @@
-"""Multiple testing: thresholds on the p-values of all classes that bound the error rate."""
+"""Multiple testing: thresholds over the classes of a check, levels over the checks of a stream."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+
+from driftwise.errors import UserError
 
 Correction = Callable[[Sequence[float], float], float]
 """p-values of one check and the level -> the threshold: a class is flagged where p <= threshold."""
@@ -62,3 +65,19 @@ CORRECTIONS: dict[str, Correction] = {
     "holm": holm,
     "benjamini-hochberg": benjamini_hochberg,
 }
+
+
+def inverse_square(level: float, check: int) -> float:
+    """Alpha spending: the level of check k of an infinite stream,  6 level / (pi k)^2.
+
+    The levels of all checks sum to the level of the stream, which then bounds the probability of
+    any false alarm in it (union bound).
+
+    >>> round(inverse_square(0.05, 1), 4), round(inverse_square(0.05, 10), 6)
+    (0.0304, 0.000304)
+    """
+    if not 0 < level < 1 or check < 1:
+        raise UserError(
+            f"expected a level between 0 and 1, and checks counted from 1; got {level} and {check}"
+        )
+    return level * 6 / (math.pi * check) ** 2

@@ -1,11 +1,9 @@
-"""Which classes arrive and drift when, what drift does to pixels, and the stream made of both."""
+"""When classes arrive and drift, what drift does to pixels, and the stream made of both."""
 
-from driftwise.streams.event_spec import EventSpec, read_event
+from driftwise.streams.events import EventSpec, make_schedule, make_script, read_event
 from driftwise.streams.labels import StreamLabels, TaskLabels
-from driftwise.streams.placement import make_schedule
 from driftwise.streams.scenario import class_incremental
 from driftwise.streams.schedule import Concept, DriftEvent, Schedule
-from driftwise.streams.script import make_script
 from driftwise.streams.stream import Stream, Task
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The label source of a benchmark: gives the labels asked for, as far as there are any."""
+"""The label source of a benchmark: returns the requested labels, as far as there are any."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.label_budget import split_budget
-from driftwise.protocols import Choose
+from driftwise.protocols import Choose, split_budget
 from driftwise.streams.stream import Task
 from driftwise.types import Samples
 
@@ -20,8 +19,8 @@ from driftwise.types import Samples
 class TaskLabels:
     """Answers from the incoming samples of one task, each sample at most once.
 
-    Every task brings a fresh draw: in a stream the samples of a class keep coming. The labels of
-    classes that return in the task's own training data are known already and cost nothing.
+    Every task draws again: in a stream the samples of a class keep coming. The labels of classes
+    that return in the task's own training data are known already and cost nothing.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class TaskLabels:
         self._book = book
         self._seed = seed
         self._asked: dict[int, Tensor] = {}
-        """positions in the pool of each class, in the order in which they were given"""
+        """positions in the pool of each class, in the order in which they were returned"""
 
     def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
         """Up to `count` samples of a class as it is now (None: all); fewer when there are fewer.
@@ -61,9 +60,9 @@ class TaskLabels:
         return pool[given]
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
-        """As many as are wanted, or as the budget allows if every class gets its share.
+        """As many as are wanted, or as the budget allows with a fair share for every class.
 
-        What it does not allow is booked as refused.
+        Labels that it does not allow are booked as refused.
         """
         paid = {}
         for label, count in wanted.items():
@@ -75,7 +74,7 @@ class TaskLabels:
         return {**wanted, **(split_budget(paid, granted) if granted < total else {})}
 
     def unlabelled(self) -> Samples:
-        """What comes in of all known classes and nobody has asked the label of; labels are -1."""
+        """Incoming samples of all known classes whose labels were not requested; labels are -1."""
         parts = []
         for label in self._task.known_classes:
             pool = self._task.incoming(label)
@@ -84,17 +83,17 @@ class TaskLabels:
         return replace(samples, labels=torch.full_like(samples.labels, -1))
 
     def _positions_left(self, label: int, samples: int) -> Tensor:
-        """In the order in which they are given."""
+        """Positions in the pool, in the order in which they are returned."""
         draw = rng.fork(self._seed, "labels", self._task.number, label)
         order = torch.randperm(samples, generator=draw)
         return order[~torch.isin(order, self._asked[label])] if label in self._asked else order
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been asked for."""
+        """The requests so far."""
         return {"asked": {str(label): given for label, given in self._asked.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue where `state_dict` left off."""
         self._asked = {int(label): given for label, given in state["asked"].items()}
 
 
@@ -120,10 +119,10 @@ class StreamLabels:
         return self._labels
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been asked for during the current task."""
+        """The requests during the current task."""
         kept = self._saved if self._labels is None else self._labels.state_dict()
         return {"task": self._number, "labels": kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where `state_dict` left off."""
+        """Continue where `state_dict` left off."""
         self._number, self._saved, self._labels = state["task"], state["labels"], None

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from driftwise.errors import UserError
-from driftwise.streams.event_spec import EventSpec, read_event
-from driftwise.streams.placement import describe_sizes, make_schedule, split_classes
-from driftwise.streams.schedule import Schedule
-from driftwise.streams.script import make_script
+from driftwise.streams.events import (
+    EventSpec,
+    make_schedule,
+    make_script,
+    read_event,
+    split_classes,
+)
 from driftwise.streams.split import make_parts, shortages
 from driftwise.streams.stream import Stream
 from driftwise.types import Dataset
@@ -79,7 +82,7 @@ def class_incremental(
         source: what messages call the data.
 
     Returns:
-        The stream. `Stream.warnings` has what a user should know about it.
+        The stream. `Stream.warnings` has messages for the user about it.
 
     Raises:
         UserError: an argument does not fit the data, or a class has nothing to train on.
@@ -92,16 +95,14 @@ def class_incremental(
     ([(0, 1), (2, 3)], (0, 1))
     """
     classes = _tasks(len(data.class_names), num_tasks, class_order, tasks, source)
-    schedule: Schedule
     if events:
+        specs = [
+            event if isinstance(event, EventSpec) else read_event(event, source=f"event {number}")
+            for number, event in enumerate(events, start=1)
+        ]
         schedule = make_script(
             classes,
-            [
-                event
-                if isinstance(event, EventSpec)
-                else read_event(event, source=f"event {number}")
-                for number, event in enumerate(events, start=1)
-            ],
+            specs,
             seed=seed,
             recurring_in_training=recurring_in_training,
             first_domain=first_domain,
@@ -133,8 +134,14 @@ def class_incremental(
         max_per_class=max_per_class,
     )
     warnings = shortages(data, parts, [label for task in classes for label in task])
-    if tasks is None and len({len(task) for task in classes}) > 1:
-        warnings += (describe_sizes(classes),)
+    sizes = [len(task) for task in classes]
+    if tasks is None and len(set(sizes)) > 1:
+        larger = sizes.count(max(sizes))
+        first = "the first has" if larger == 1 else f"the first {larger} have"
+        warnings += (
+            f"{sum(sizes)} classes in {len(sizes)} tasks: {first} {max(sizes)} classes, "
+            f"the others {min(sizes)}",
+        )
     return Stream(
         data,
         parts,
@@ -164,6 +171,6 @@ def _tasks(
     named = {label for task in tasks for label in task}
     if not named:
         raise UserError("tasks must bring at least one class, e.g. [[0, 1], [2]]")
-    if strangers := sorted(named - set(range(num_classes))):
-        raise UserError(f"{source} has classes 0 to {num_classes - 1}; the tasks name {strangers}")
+    if unknown := sorted(named - set(range(num_classes))):
+        raise UserError(f"{source} has classes 0 to {num_classes - 1}; the tasks name {unknown}")
     return tuple(tuple(task) for task in tasks)

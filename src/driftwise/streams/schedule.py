@@ -1,6 +1,6 @@
-"""Which classes arrive and drift when: pure data, saved with every run.
+"""When classes arrive and drift: pure data, saved with every run.
 
-A *concept* says how the images of a class are made. Concept 0 is the original; any other transforms
+A *concept* defines how the images of a class are made. Concept 0 is the original; any other transforms
 the images of its parent, so a class that drifts twice drifts from where the first drift left it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from driftwise.errors import UserError
 
 ORIGINAL = 0
-"""The number of the concept that nothing has been done to."""
+"""The number of the original concept, which no transform has changed."""
 
 SCOPES = ("since-last-event", "all-seen")
 
@@ -40,7 +40,7 @@ class DriftEvent:
     task: int
     """counted from 1; drift is in force when the task begins"""
     concepts: dict[int, int]
-    """class -> number of the concept it takes on"""
+    """class -> number of the concept it changes to"""
     share: float = 1.0
     """the fraction of a class that drifts in the end; the rest keeps its concept"""
     over_tasks: int = 1
@@ -55,7 +55,7 @@ class DriftEvent:
 
     @property
     def kind(self) -> str:
-        """The event in a word."""
+        """How it sets in: sudden, partial or gradual."""
         if self.over_tasks > 1 or self.over_steps is not None:
             return "gradual"
         return "partial" if self.share < 1 else "sudden"
@@ -118,14 +118,12 @@ class Schedule:
             raise UserError(
                 f"there are concepts 0 to {len(self.concepts)}; an event names {nameless}"
             )
-        if event.over_steps is not None:
-            self._check_steps(event, event.over_steps)
-
-    def _check_steps(self, event: DriftEvent, over_steps: int) -> None:
-        if over_steps < 1 or event.over_tasks > 1:
+        if event.over_steps is None:
+            return
+        if event.over_steps < 1 or event.over_tasks > 1:
             raise UserError(
                 f"drift sets in over at least 1 step of one task; "
-                f"got {over_steps} steps over {event.over_tasks} tasks"
+                f"got {event.over_steps} steps over {event.over_tasks} tasks"
             )
         if not self.recurring_in_training:
             raise UserError(
@@ -133,8 +131,7 @@ class Schedule:
                 "brings drifted classes back in the training data"
             )
         before = {c for label in event.concepts for c in self.mixture(label, event.task - 1)}
-        domains = {self.domain_of(concept) for concept in before | set(event.concepts.values())}
-        if len(domains) > 1:
+        if len({self.domain_of(c) for c in before | set(event.concepts.values())}) > 1:
             raise UserError(
                 "natural drift cannot set in over steps: an image belongs to one domain; "
                 "use over_tasks"
@@ -169,18 +166,17 @@ class Schedule:
         """The mixture of a class, concepts with the same pixels taken together."""
         shares: dict[int, float] = {}
         for concept, share in self.mixture(label, task).items():
-            while concept != ORIGINAL and self._adds_nothing(concept):
-                concept = self.concepts[concept - 1].parent
+            while concept != ORIGINAL:
+                spec = self.concepts[concept - 1]
+                same_domain = self.domain_of(concept) == self.domain_of(spec.parent)
+                if spec.transform != "identity" or not same_domain:
+                    break
+                concept = spec.parent
             shares[concept] = shares.get(concept, 0.0) + share
         return {concept: round(share, 9) for concept, share in shares.items()}
 
-    def _adds_nothing(self, concept: int) -> bool:
-        spec = self.concepts[concept - 1]
-        same_domain = self.domain_of(concept) == self.domain_of(spec.parent)
-        return spec.transform == "identity" and same_domain
-
     def mixture(self, label: int, task: int) -> dict[int, float]:
-        """The concepts that a class shows during `task`, with the share of each: the truth.
+        """The concepts that a class shows during `task`, with the true share of each.
 
         An event takes its fraction of every concept that the class has. Where several events drift
         only a part of a class, the shares are expectations: chance decides which samples overlap.
@@ -190,8 +186,8 @@ class Schedule:
             drifted = event.share_at(task)
             if label in event.concepts and drifted > 0:
                 shares = {concept: share * (1 - drifted) for concept, share in shares.items()}
-                taken_on = event.concepts[label]
-                shares[taken_on] = shares.get(taken_on, 0.0) + drifted
+                new = event.concepts[label]
+                shares[new] = shares.get(new, 0.0) + drifted
         return {concept: share for concept, share in shares.items() if share > 0}
 
     def domain_of(self, concept: int) -> str | None:
@@ -212,7 +208,7 @@ class Schedule:
         return any(len({self.domain_of(concept) for concept in shown}) > 1 for shown in mixtures)
 
     def lineage(self, concept: int) -> tuple[int, ...]:
-        """The concepts on the way from the original (left out) to this one, itself last."""
+        """The concept's ancestors from the original (left out) on, itself last."""
         chain: list[int] = []
         while concept != ORIGINAL:
             chain.append(concept)

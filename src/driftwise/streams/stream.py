@@ -1,7 +1,7 @@
-"""The stream: what each task brings for training, monitoring and test.
+"""The stream: the samples of each task for training, monitoring and test.
 
 Drifted pixels are computed once per concept, for every sample of the classes that ever show it, and
-kept: two reads are equal, and it does not matter in which order or portions samples are read.
+kept: two reads are equal, in whatever order or portions samples are read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -25,14 +25,6 @@ from driftwise.types import Dataset, Parts, Samples
 
 _GATHERED_AT_ONCE = 2 * 2**20
 """bytes of images, or one batch"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Drifted:
-    """The pixels of one concept, and where each data-set sample stands among them."""
-
-    images: Tensor
-    position: Tensor
 
 
 class Stream:
@@ -58,9 +50,11 @@ class Stream:
             batch_size: samples in a training step.
             seed: decides the order of batches.
             cumulative: every known class returns, labelled, in every task's training data.
-            warnings: what a user should know about the stream.
+            warnings: messages for the user about the stream.
         """
-        _check_labels(dataset)
+        labels, last = dataset.labels, len(dataset.class_names) - 1
+        if len(labels) and not (labels.min() >= 0 and labels.max() <= last):
+            raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")
         self.schedule = schedule
         self.class_names = dataset.class_names
         self.batch_size = batch_size
@@ -70,7 +64,8 @@ class Stream:
         self._images = torch.from_numpy(dataset.images)
         self._labels = torch.from_numpy(dataset.labels)
         self._roster = Roster(dataset, parts, schedule)
-        self._drifted: dict[int, _Drifted] = {}
+        self._drifted: dict[int, tuple[Tensor, Tensor]] = {}
+        """the pixels of a concept, and the position of each sample of the data set in them"""
 
     def __len__(self) -> int:
         return self.schedule.num_tasks
@@ -127,7 +122,7 @@ class Stream:
 
         Those that an event has not reached by then keep the concept of the task before.
         """
-        waiting = steps <= self._roster.waits(samples.ids, task)
+        waiting = steps <= self._roster.last_steps_before_drift(samples.ids, task)
         if not waiting.any():
             return samples
         before = self.samples("train", torch.unique(samples.labels[waiting]).tolist(), task - 1)
@@ -153,8 +148,8 @@ class Stream:
         for each in lineage:  # from the first on: a call for each would be one within the other
             if each not in self._drifted:
                 self._drifted[each] = self._drift(each)
-        drifted = self._drifted[lineage[-1]]
-        return drifted.images.index_select(0, drifted.position[ids])
+        images, position = self._drifted[lineage[-1]]
+        return images.index_select(0, position[ids])
 
     @cached_property
     def _classes_by_concept(self) -> dict[int, set[int]]:
@@ -168,7 +163,8 @@ class Stream:
                     classes[concept].add(label)
         return classes
 
-    def _drift(self, concept: int) -> _Drifted:
+    def _drift(self, concept: int) -> tuple[Tensor, Tensor]:
+        """The pixels of a concept, for the classes that ever show it, and where each sample is."""
         spec = self.schedule.concepts[concept - 1]
         classes = self._classes_by_concept[concept]
         ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
@@ -187,7 +183,7 @@ class Stream:
                 seed=drawn if spec.transform in transforms.NOISES else spec.seed,
                 unit=spec.unit,
             )
-        return _Drifted(images=images, position=position)
+        return images, position
 
 
 class Task:
@@ -219,7 +215,7 @@ class Task:
     def new_labels(self) -> int:
         """How many of these samples' labels no task before it has brought.
 
-        A label belongs to a sample under a concept: under another it has to be asked for again.
+        A label belongs to a sample under a concept: another concept needs another label.
         """
         unlike_before = {*self.new_classes, *self._stream.schedule.drifting(self.number)}
         keys = self._keys_of(unlike_before)
@@ -245,7 +241,7 @@ class Task:
             before = (epoch - 1) * math.ceil(len(samples) / batch_size)
             steps[order] = before + torch.arange(len(samples)) // batch_size
             samples = self._stream.while_drift_sets_in(samples, steps, self.number)
-        # Many batches are gathered at once and then only cut apart: for a single one, two threads
+        # Many batches are gathered at once and then only cut apart: for a single one, threads
         # would spend more time on waiting for each other than on copying.
         bytes_per_batch = batch_size * math.prod(samples.images.shape[1:]) * samples.images.itemsize
         at_once = max(1, _GATHERED_AT_ONCE // bytes_per_batch)
@@ -257,7 +253,7 @@ class Task:
         return self._stream.samples("monitored", self.known_classes, self.number)
 
     def reference(self, label: int) -> Samples:
-        """Reference samples of a class under its present concept; nobody trains on them."""
+        """Reference samples of a class under its present concept; never trained on."""
         return self._stream.samples("reference", [label], self.number)
 
     def incoming(self, label: int) -> Samples:
@@ -271,10 +267,3 @@ class Task:
     def tests(self) -> Samples:
         """The scoring samples of every class seen, this task's included, as they are now."""
         return self._stream.samples("test", (*self.known_classes, *self.new_classes), self.number)
-
-
-def _check_labels(dataset: Dataset) -> None:
-    """Refuse a data set whose labels and class names do not fit."""
-    labels, last = dataset.labels, len(dataset.class_names) - 1
-    if len(labels) and not (labels.min() >= 0 and labels.max() <= last):
-        raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from driftwise import rng
 from driftwise.errors import UserError, unknown_name
 
 NOISES = ("gaussian-noise", "shot-noise", "speckle-noise")
-"""The transforms that draw for every image anew."""
+"""The transforms that draw for every image."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -67,8 +66,6 @@ def apply(
     if transform == "identity":
         return images
     on_chunk = _prepare(tuple(images.shape[1:]), transform, severity, seed=seed, unit=unit)
-    if isinstance(on_chunk, _Pick):  # moves bytes and needs no floats: there is nothing to bound
-        return on_chunk(images)
     drifted = torch.empty(images.shape, dtype=torch.uint8)
     for start in range(0, len(images), _CHUNK_SAMPLES):
         chunk = images[start : start + _CHUNK_SAMPLES]
@@ -99,7 +96,7 @@ def _prepare(
     if transform == "permutation":
         num_positions = height if unit == "row" else height * width
         source = _permuted(num_positions, PERMUTED_PERCENT[step], seed)
-        return _Pick.of(source, size=math.prod(shape) // num_positions)
+        return _pick(source, size=math.prod(shape) // num_positions)
     if transform == "rotation":
         return _rotation(height, width, channels, ROTATION_DEGREES[step])
     if transform == "defocus-blur":
@@ -107,22 +104,15 @@ def _prepare(
     return _noise(transform, severity, rng.fork(seed, transform))
 
 
-@dataclass(frozen=True)
-class _Pick:
-    """Every value of an image taken from another place of the same image."""
+def _pick(source: np.ndarray, size: int) -> _OnChunk:
+    """Read every position of `size` values from another position of the same image."""
+    index = torch.from_numpy((source[:, None] * size + np.arange(size)).ravel())
 
-    index: Tensor
-    """int64 (height * width * channels,): where each single value comes from"""
-
-    @staticmethod
-    def of(source: np.ndarray, size: int) -> _Pick:
-        """The same for positions that hold `size` values each."""
-        return _Pick(torch.from_numpy((source[:, None] * size + np.arange(size)).ravel()))
-
-    def __call__(self, images: Tensor) -> Tensor:
+    def on_chunk(chunk: Tensor) -> Tensor:
         # By single values, with an expanded index: several times faster than by whole positions.
-        picked = images.flatten(1).gather(1, self.index.expand(len(images), -1))
-        return picked.view(images.shape)
+        return chunk.flatten(1).gather(1, index.expand(len(chunk), -1)).view(chunk.shape)
+
+    return on_chunk
 
 
 # Permutation
@@ -150,7 +140,7 @@ def _rotation(height: int, width: int, channels: int, degrees: int) -> _OnChunk:
     for source, weight in _rotation_corners(height, width, degrees):
         # written out for every channel: twice as fast as a product that has to repeat them
         per_value = torch.from_numpy(weight).float().repeat_interleave(channels)
-        corners.append((_Pick.of(source, channels), per_value.view(height, width, channels)))
+        corners.append((_pick(source, channels), per_value.view(height, width, channels)))
     if len(corners) == 1:  # a quarter turn only moves pixels
         return corners[0][0]
 

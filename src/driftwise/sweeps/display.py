@@ -1,8 +1,6 @@
-"""How a sweep goes: bars on a terminal, a line per run elsewhere."""
+"""The progress of a sweep: bars on a terminal, a line per run elsewhere."""
 
 from __future__ import annotations
-
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -12,7 +10,7 @@ from driftwise.sweeps.job import Outcome
 
 
 class Overview:
-    """Done, running, failed, time left; one more bar for each run that tells how far it is."""
+    """Runs done, running and failed, time left; one more bar for each run that reports progress."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -25,7 +23,7 @@ class Overview:
             disable=not console.is_terminal,
         )
         self._all = self._bars.add_task("", total=None, detail="")
-        self._rows: dict[str, TaskID] = {}
+        self._bar_of: dict[str, TaskID] = {}
         self._total = self._done = self._failed = 0
         self._slots = 1
         self._spent: list[float] = []
@@ -35,39 +33,34 @@ class Overview:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def begins(self, total: int, done: int, slots: int) -> None:
-        """So many runs, of which some are done already, so many at a time."""
+        """Runs in all, of which some are done already, and how many run at a time."""
         self._total, self._done, self._slots = total, done, slots
-        self.say(f"{total} runs, {done} of them done before, {slots} at a time")
-        self._draw()
+        self.log(f"{total} runs, {done} of them done before, {slots} at a time")
+        self._update()
 
     def started(self, run_id: str) -> None:
-        """A run is under way."""
-        self._rows[run_id] = self._bars.add_task(f"  {run_id}", total=None, detail="begins")
-        self._draw()
+        """A run has started."""
+        self._bar_of[run_id] = self._bars.add_task(f"  {run_id}", total=None, detail="begins")
+        self._update()
 
     def progress(self, run_id: str, done: int, tasks: int) -> None:
-        """How far a run is."""
-        if run_id in self._rows:
+        """A run has finished some of its tasks."""
+        if run_id in self._bar_of:
             detail = f"task {done}/{tasks}"
-            self._bars.update(self._rows[run_id], completed=done, total=tasks, detail=detail)
+            self._bars.update(self._bar_of[run_id], completed=done, total=tasks, detail=detail)
 
     def ended(self, outcome: Outcome, *, again: bool) -> None:
-        """A line for it."""
-        if outcome.id in self._rows:
-            self._bars.remove_task(self._rows.pop(outcome.id))
+        """A run has ended; `again`: it is tried or checked once more."""
+        if outcome.id in self._bar_of:
+            self._bars.remove_task(self._bar_of.pop(outcome.id))
         for warning in outcome.warnings:
-            self.say(f"{outcome.id}: warning: {warning}")
+            self.log(f"{outcome.id}: warning: {warning}")
         if outcome.state == "busy":
-            return  # `waits` tells of it, if there is nothing else to do
+            return  # `waits` reports it, if there is nothing else to do
         if outcome.state == "done":
             self._done += 1
             if outcome.seconds:
@@ -78,47 +71,47 @@ class Overview:
         else:
             self._failed += not again
             how = f"{'failed, tried again' if again else 'failed'}: {outcome.error}"
-        self.say(f"{outcome.id}: {how} ({self._standing()})")
-        self._draw()
+        self.log(f"{outcome.id}: {how} ({self._status()})")
+        self._update()
 
     def waits(self, elsewhere: int) -> None:
-        """Say it once for each number."""
+        """Only runs of other processes are left; logged once for each number."""
         if elsewhere != self._waited_for:
             self._waited_for = elsewhere
-            self.say(f"waiting for {elsewhere} runs that another process has")
+            self.log(f"waiting for {elsewhere} runs that another process has")
 
     def warn(self, line: str) -> None:
-        """Something a person must know, also one who wants to hear nothing else."""
+        """Print a warning, also where everything else is quiet."""
         quiet, self._console.quiet = self._console.quiet, False
-        self.say(f"warning: {line}")
+        self.log(f"warning: {line}")
         self._console.quiet = quiet
 
-    def say(self, line: str) -> None:
-        """A line that stays."""
+    def log(self, line: str) -> None:
+        """Print a line that stays."""
         self._console.print(as_flags(line), highlight=False, markup=False, soft_wrap=True)
 
-    def _draw(self) -> None:
-        standing = self._standing()
+    def _update(self) -> None:
+        status = self._status()
         self._bars.update(
-            self._all, description="runs", completed=self._done, total=self._total, detail=standing
+            self._all, description="runs", completed=self._done, total=self._total, detail=status
         )
 
-    def _standing(self) -> str:
+    def _status(self) -> str:
         parts = [f"{self._done}/{self._total} done"]
-        if self._rows:
-            parts.append(f"{len(self._rows)} running")
+        if self._bar_of:
+            parts.append(f"{len(self._bar_of)} running")
         if self._failed:
             parts.append(f"{self._failed} failed")
         left = self._total - self._done - self._failed
         if left and self._spent:
-            at_a_time = max(self._slots, len(self._rows))  # a cluster may have grown
+            at_a_time = max(self._slots, len(self._bar_of))  # a cluster may have grown
             mean = sum(self._spent) / len(self._spent)
             parts.append(f"about {_duration(mean * max(1.0, left / at_a_time))} left")
         return ", ".join(parts)
 
 
 def _duration(seconds: float) -> str:
-    """A time that a person can plan by.
+    """A rounded time.
 
     >>> _duration(42), _duration(400), _duration(9000)
     ('42 s', '7 min', '2.5 h')

@@ -1,7 +1,7 @@
-"""What carries runs out: this process, or worker processes beside it.
+"""Engines that perform runs: this process, or worker processes beside it.
 
-An engine has so many slots; a job given to it takes one, and gives it back with its outcome. A
-worker that dies (killed, out of memory) fails its run and no other; the run's checkpoint stays.
+An engine has a number of slots; a job occupies one until its outcome is returned. A worker that
+dies (killed, out of memory) fails its run and no other; the run's checkpoint stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from types import TracebackType
 from typing import IO, Any, Self
 
 from driftwise.errors import UserError
@@ -26,36 +25,31 @@ PATIENCE = 10.0
 
 
 class Engine(ABC):
-    """Carries out jobs, several at a time."""
+    """Performs jobs, several at a time."""
 
     slots: int
-    """how many"""
+    """how many at a time"""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
     def submit(self, job: Job) -> None:
-        """Take a job; at most `slots` of them are under way."""
+        """Start a job; at most `slots` of them run at a time."""
 
     @abstractmethod
     def wait(self, seconds: float) -> Outcome | None:
-        """The next outcome; None if there is none after so many seconds."""
+        """The next outcome; None if there is none within `seconds`."""
 
     def close(self) -> None:
-        """End whatever is still going on; what it has saved is kept."""
+        """End all running jobs; what they have saved is kept."""
 
 
 class InProcess(Engine):
-    """One job after the other, right here."""
+    """One job after the other, in this process."""
 
     slots = 1
 
@@ -64,11 +58,11 @@ class InProcess(Engine):
         self._jobs: deque[Job] = deque()
 
     def submit(self, job: Job) -> None:
-        """Take a job."""
+        """Start a job."""
         self._jobs.append(job)
 
     def wait(self, seconds: float) -> Outcome | None:
-        """Do it now; the time is the job's."""
+        """Perform the job now, however long it takes."""
         if self._jobs:
             return perform(self._jobs.popleft(), self._progress)
         time.sleep(seconds)
@@ -88,7 +82,7 @@ class Pool(Engine):
         self._outcomes: deque[Outcome] = deque()
 
     def submit(self, job: Job) -> None:
-        """Give it to a worker that is free, or to a new one."""
+        """Give it to a free worker, or to a new one."""
         worker = next((each for each in self._workers if each.is_free), None)
         if worker is None:
             worker = _Worker()
@@ -97,19 +91,18 @@ class Pool(Engine):
         worker.give(job)
 
     def wait(self, seconds: float) -> Outcome | None:
-        """Listen to all workers."""
+        """Wait for the messages of all workers."""
         deadline = time.monotonic() + seconds
         while not self._outcomes:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            ready = self._selector.select(left)
-            for key, _ in ready:
-                self._listen(key.data)
+            for key, _ in self._selector.select(left):
+                self._read(key.data)
         return self._outcomes.popleft()
 
     def close(self) -> None:
-        """Ask the workers to save what they are at and end, then make them."""
+        """Ask the workers to save their runs and end; kill those that do not."""
         for worker in self._workers:
             worker.dismiss()
         deadline = time.monotonic() + PATIENCE
@@ -118,7 +111,7 @@ class Pool(Engine):
         self._selector.close()
         self._workers.clear()
 
-    def _listen(self, worker: _Worker) -> None:
+    def _read(self, worker: _Worker) -> None:
         messages = worker.messages()
         if messages is None:
             self._selector.unregister(worker.output)
@@ -139,9 +132,9 @@ class Pool(Engine):
 
 
 class _Worker:
-    """A process that takes jobs as lines of JSON and answers in such lines.
+    """A process that reads jobs and writes outcomes as lines of JSON.
 
-    Its input is its lifeline: a worker whose parent is gone, however it went, ends.
+    It ends when its input is closed, which happens however its parent ends.
     """
 
     def __init__(self) -> None:
@@ -151,7 +144,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),
-            # Ctrl-C is the parent's to handle: it ends its workers itself.
+            # The parent handles Ctrl-C and ends its workers itself.
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -167,15 +160,15 @@ class _Worker:
         return self.job is None and self._process.poll() is None
 
     def give(self, job: Job) -> None:
-        """Have a job done."""
+        """Send a job."""
         self.job = job
-        # A worker that has died meanwhile is noticed by its silence.
+        # A worker that has died meanwhile is noticed when its output ends.
         with contextlib.suppress(BrokenPipeError):
             self._input.write(json.dumps(job.to_json()).encode() + b"\n")
             self._input.flush()
 
     def messages(self) -> list[dict[str, Any]] | None:
-        """What it has said since the last time; None: it is gone."""
+        """Its messages since the last call; None: it has ended."""
         chunk = os.read(self.output.fileno(), 1 << 16)
         if not chunk:
             return None
@@ -183,12 +176,12 @@ class _Worker:
         return [json.loads(line) for line in lines]
 
     def dismiss(self) -> None:
-        """Cut its lifeline: it saves the run it is at, and ends."""
+        """Close its input: it saves its run, and ends."""
         with contextlib.suppress(OSError):
             self._input.close()
 
     def end(self, patience: float) -> int:
-        """Wait for its end, then force it; its exit code."""
+        """Wait for its end, then kill it; its exit code."""
         self.dismiss()
         try:
             code = self._process.wait(patience)
@@ -200,10 +193,8 @@ class _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """What a worker needs to import what its parent can.
-
-    Custom parts are found from the working folder, which it shares: that is not to be on the path.
-    """
+    """A worker imports what its parent can; custom parts are found from the shared working folder,
+    which is not on the path."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),

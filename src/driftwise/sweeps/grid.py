@@ -24,32 +24,31 @@ Place = Mapping[str, Value]
 """One combination: setting (or `part.option`) -> value."""
 
 KEYS = ("name", "base", "grid", "without", "scale")
-"""What a sweep's file may hold."""
+"""The keys of a sweep's file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What varies, what all runs share, and which combinations are left out."""
+    """Axes, settings that all runs share, and combinations that are left out."""
 
     axes: Mapping[str, Sequence[Value]]
     """setting, or `part.option`, -> values"""
     base: Mapping[str, Any] = field(default_factory=dict)
-    """settings of every run, as a config file says them, or as `part.option`"""
+    """settings of every run, as in a config file, or as `part.option`"""
     without: Sequence[Mapping[str, Sequence[Value]]] = ()
     """combinations that match one of these in all its settings are left out"""
 
     def __post_init__(self) -> None:
-        _refuse_what_json_cannot_say(self.base)
+        _refuse_what_json_cannot_hold(self.base)
         given = _settings_of(self.base)
         for name, values in self.axes.items():
             _refuse_bad_axis(name, values)
             if name in given:
                 raise UserError(f"{name} is in the grid and in the base; leave it in one of them")
-        for rule in self.without:
-            for name in rule:
-                if name not in self.axes:
-                    raise unknown_name("setting of the grid under without", name, self.axes)
-        if not any(True for _ in self.places()):
+        for name in (name for rule in self.without for name in rule):
+            if name not in self.axes:
+                raise unknown_name("setting of the grid under without", name, self.axes)
+        if next(self.places(), None) is None:
             raise UserError("the grid is empty: without leaves no combination")
 
     def places(self) -> Iterator[Place]:
@@ -86,7 +85,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class GridFile:
-    """What a sweep's file says."""
+    """The contents of a sweep's file."""
 
     name: str
     grid: Grid
@@ -120,7 +119,7 @@ def read_grid_file(path: Path) -> GridFile:
 
 
 def _mapping(content: Mapping[str, object], key: str, path: Path) -> dict[str, Any]:
-    """What stands below a key; nothing, where it stands empty."""
+    """The mapping below a key; empty where there is none."""
     found = content.get(key)
     if not isinstance(found, dict | None):
         raise UserError(f"{path}: {key} takes a mapping such as 'seed: [0, 1]'; got {found!r}")
@@ -128,11 +127,11 @@ def _mapping(content: Mapping[str, object], key: str, path: Path) -> dict[str, A
 
 
 def _name(key: object) -> str:
-    """A setting as Python spells it; in files '-' will do."""
+    """A setting as spelled in Python; files may write '-' for '_'."""
     return str(key).replace("-", "_")
 
 
-def _refuse_what_json_cannot_say(base: Mapping[str, Any]) -> None:
+def _refuse_what_json_cannot_hold(base: Mapping[str, Any]) -> None:
     """YAML has dates, sets and bytes, which no setting takes and no plan can keep."""
     try:
         json.dumps(dict(base))
@@ -143,7 +142,7 @@ def _refuse_what_json_cannot_say(base: Mapping[str, Any]) -> None:
 
 
 def _settings_of(base: Mapping[str, Any]) -> set[str]:
-    """Every setting that a base names, options as `part.option`; each may be named once."""
+    """Every setting of a base, options as `part.option`; each may be named once."""
     options = base.get("options") or {}
     if not isinstance(options, Mapping) or not all(
         isinstance(given, Mapping) for given in options.values()
@@ -171,13 +170,11 @@ def _lists(mapping: Mapping[Any, object]) -> dict[str, list[Any]]:
 
 def _refuse_idle_rules(grid: Grid) -> None:
     """A rule for a value that no run has leaves nothing out: it is mistyped."""
-    for rule in grid.without:
-        for name, values in rule.items():
-            for value in values:
-                if value not in grid.axes[name]:
-                    raise unknown_name(
-                        f"value of {name} under without", value, map(str, grid.axes[name])
-                    )
+    for name, values in (item for rule in grid.without for item in rule.items()):
+        for value in values:
+            if value not in grid.axes[name]:
+                known = map(str, grid.axes[name])
+                raise unknown_name(f"value of {name} under without", value, known)
 
 
 def _refuse_bad_axis(name: str, values: Sequence[Value]) -> None:

@@ -1,4 +1,4 @@
-"""One run of a sweep, wherever it is carried out: what to do, and what came of it."""
+"""One run of a sweep, wherever it is performed: the job and its outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from driftwise.config.custom_source import in_one_line
+from driftwise.config.custom import in_one_line
 from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure, UserError
 from driftwise.runs.listeners import Silent
@@ -25,7 +25,7 @@ from driftwise.runs.store import (
 from driftwise.types import TaskRecord
 
 State = Literal["done", "busy", "failed", "hopeless"]
-"""busy: another process has it; hopeless: it would fail again, in the same words"""
+"""busy: another process has it; hopeless: it would fail again in the same way"""
 
 Progress = Callable[[str, int, int], None]
 """Id of a run, tasks done, tasks in all."""
@@ -33,11 +33,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A run to be carried out; plain data, so that it can travel."""
+    """A run to perform; plain data, so that it can be sent to another process."""
 
     id: str
     folder: str
-    """absolute, and the same wherever it is carried out"""
+    """absolute, and the same on every machine"""
     config: Mapping[str, Any]
     """resolved"""
 
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a job."""
+    """The outcome of a job."""
 
     id: str
     state: State
@@ -57,7 +57,7 @@ class Outcome:
     faa: float | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
-    """what a person should be told of the run's files, a line each"""
+    """about the run's files, a line each"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -65,26 +65,24 @@ class Outcome:
 
 
 def perform(job: Job, progress: Progress | None = None) -> Outcome:
-    """Carry a run out, from its checkpoint if it has one; whatever goes wrong is told, not raised.
+    """Perform a run, from its checkpoint if it has one; errors are returned, not raised.
 
     A result that cannot be read counts for nothing: it is made again from the checkpoint.
     """
-    # Late: these import torch, and whoever only hands jobs out need not wait for it.
+    # Late: these import torch, which a process that only distributes jobs does not need.
     import driftwise.config.build
     import driftwise.runs.run  # noqa: F401
 
-    began = time.monotonic()  # a run is not to blame for what its worker had to load
+    began = time.monotonic()  # without the imports above
     warnings: list[str] = []
 
     def outcome(state: State, error: str = "", faa: float | None = None) -> Outcome:
-        line = " ".join(error.split())
-        seconds = time.monotonic() - began
         return Outcome(
             id=job.id,
             state=state,
-            error=line,
+            error=" ".join(error.split()),
             faa=faa,
-            seconds=seconds,
+            seconds=time.monotonic() - began,
             warnings=tuple(warnings),
         )
 
@@ -101,37 +99,37 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
 
 
 def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
-    from driftwise.config.benchmarks import Tell
+    from driftwise.config.benchmarks import Notify
     from driftwise.config.build import as_begun, assemble
     from driftwise.runs.run import run_in
 
     folder = Path(job.folder)
     config = as_begun(RunConfig(**job.config), folder)
-    assembly = assemble(config, tell=Tell(warn=warn))
+    assembly = assemble(config, notify=Notify(warn=warn))
     with RunFolder.open(folder, _as_begun(folder, assembly.config), resume=True) as held:
         if is_damaged(folder):
             (folder / RESULT).unlink()
         tasks = len(assembly.stream)
-        listener = _Telling(lambda done: progress(job.id, done, tasks)) if progress else None
+        listener = _Progress(lambda done: progress(job.id, done, tasks)) if progress else None
         return run_in(held, assembly, listener=listener, warn=warn)
 
 
 def _as_begun(folder: Path, config: RunConfig) -> dict[str, Any]:
-    """The config to go on with: data that have moved since the run began are the same data."""
+    """The config to resume with: data in another folder are the same data."""
     try:
         return {**config.to_json(), "data": read_config(folder)["data"]}
     except (UserError, KeyError):
-        return config.to_json()  # there is no run yet, or none that can be gone on with
+        return config.to_json()  # there is no run yet, or none that can be resumed
 
 
 def _advice(error: str, folder: str) -> str:
-    """What a single run advises, as it is to be done in a sweep."""
+    """The advice for a single run, as it applies in a sweep."""
     flags = "(choose another folder or )?start anew with overwrite=True"
     return re.sub(flags, lambda _: f"remove {folder} to start it anew", error)
 
 
 def is_damaged(folder: Path) -> bool:
-    """Whether a run says that it is finished, in a result that cannot be read."""
+    """Whether a run has a result that cannot be read."""
     if not is_finished(folder):
         return False
     try:
@@ -141,19 +139,19 @@ def is_damaged(folder: Path) -> bool:
 
 
 def not_planned(folder: Path, planned: Mapping[str, Any]) -> str:
-    """In a phrase, what makes a finished run another one than was planned; empty: nothing."""
+    """In a phrase, how a finished run differs from the planned one; empty: not at all."""
     from driftwise.report.sweeps import unplanned  # late, because it imports numpy
 
     config = read_result(folder).get("config")
     return unplanned(planned, config) if isinstance(config, Mapping) else ""
 
 
-class _Telling(Silent):
-    """Tells how many tasks are done."""
+class _Progress(Silent):
+    """Reports how many tasks are done."""
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[int], None]) -> None:
+        self._report = report
 
     def task_ends(self, record: TaskRecord[Any]) -> None:
-        """One more."""
-        self._tell(record.task)
+        """One more is done."""
+        self._report(record.task)

@@ -9,39 +9,39 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from driftwise.config.custom import is_import_path
-from driftwise.config.custom_source import NO_SOURCE
+import yaml
+
+from driftwise.config.custom import NO_SOURCE, is_import_path
 from driftwise.config.fields import fields_of
 from driftwise.config.files import OWN_DATA
 from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from driftwise.config.schema import RunConfig
 from driftwise.datasets.catalogue import by_name
-from driftwise.errors import UserError
-from driftwise.files import alone, read_object, refuse_links, write_json
-from driftwise.regular_files import LARGE
+from driftwise.errors import UserError, unknown_name
+from driftwise.files import LARGE, alone, read_object, refuse_links, write_json
 from driftwise.report.sweeps import DIGEST, digest_of_plan
-from driftwise.sweeps.grid import Grid, Place
+from driftwise.sweeps.grid import Grid, Place, Value
 from driftwise.sweeps.scale import Scale
 
 FORMAT = 1
 """Number of the format of a plan's file; raised whenever an older reader would misunderstand it."""
 
 SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
-"""What a folder of sweeps holds: plans, runs (which sweeps may share), and what went wrong."""
+"""Folders of plans, of runs (which sweeps may share), and of notes about failures."""
 
 TAKEN = (SWEEPS, RUNS, FAILURES, "claims", "pages", "index.html")
-"""Names in a folder of sweeps that are not a sweep's, and so is whatever begins with theory-."""
+"""Names that a sweep cannot have; nor can it have one that begins with theory-."""
 
 MOST_RUNS = 10_000
-"""of one sweep; more are a slip, as a rule, and weeks of work"""
+"""of one sweep; more are usually a mistake, and weeks of work"""
 
 ALWAYS = ("benchmark", "method", "buffer_size", "num_drifts", "adaptation", "seed")
-"""What a place says of a run, whether the grid varies it or not."""
+"""Settings that a place names, whether the grid varies them or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,14 @@ class PlannedRun:
 
     id: str
     place: Place
-    """where it stands in the grid: settings before the scale makes them smaller"""
+    """its settings in the grid, before the scale makes them smaller"""
     config: RunConfig
     """as it will run"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a sweep asks for."""
+    """The runs of a sweep."""
 
     name: str
     grid: Grid
@@ -68,7 +68,7 @@ class Plan:
     """what of the paper it redraws"""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with a digest by which damage is seen."""
+        """Plain data, with a digest that shows damage."""
         plain = {
             "format": FORMAT,
             "name": self.name,
@@ -94,7 +94,7 @@ def make_plan(
 ) -> Plan:
     """Every run of a grid; a setting that cannot run is refused before anything begins.
 
-    `changed`: settings of the base that are not the scale's or the paper's, to be told of.
+    `changed`: settings of the base that are not the scale's or the paper's, for the note.
     """
     _refuse_bad_name(name)
     if any(True for _ in itertools.islice(grid.places(), MOST_RUNS, None)):
@@ -108,7 +108,7 @@ def make_plan(
     for place in grid.places():
         config = grid.config_at(place, source=f"the sweep {name}")
         if config.threads is None:
-            # One thread each makes the most of many cores, and the same digits of any number.
+            # One thread each uses many cores best, and gives the same digits on any number.
             config = dataclasses.replace(config, threads=1)
         nominal = resolve(config)
         config = nominal if scale is None else scale.apply(config, published_on=published_on)
@@ -116,8 +116,8 @@ def make_plan(
         named |= {names[axis]: value for axis, value in place.items()}
         if config.code_identity == NO_SOURCE:
             raise UserError(
-                f"the sweep {name} names a custom part whose source cannot be read, so that nobody "
-                "could tell its results from those of an earlier version; put it into a file"
+                f"the sweep {name} names a custom part whose source cannot be read: its results "
+                "could not be distinguished from those of an earlier version; put it into a file"
             )
         run = PlannedRun(id=run_id(config), place=named, config=config)
         if run.id in runs:
@@ -131,8 +131,8 @@ def make_plan(
     if scale is not None:
         note = scale.note([run.config for run in runs.values()], published_on=published_on)
         if changed:
-            told = [f"{key}={_as_given(value)}" for key, value in changed.items()]
-            note += f"; changed by --set: {', '.join(told)}"
+            settings = [f"{key}={_as_given(value)}" for key, value in changed.items()]
+            note += f"; changed by --set: {', '.join(settings)}"
         about = {"scale": scale.name, "scale_note": note}
     return Plan(name=name, grid=grid, runs=tuple(runs.values()), reproduces=reproduces, **about)
 
@@ -152,7 +152,7 @@ def _as_given(value: object) -> str:
 
 
 def run_id(config: RunConfig) -> str:
-    """A name that says what runs, and a digest of everything that decides its result.
+    """A readable name, and a digest of everything that decides the result.
 
     >>> run_id(RunConfig(adaptation="amr", buffer_size=100, num_drifts=1))[:-11]
     'digits-cd-er-amr-b100-d1-s0'
@@ -164,7 +164,7 @@ def run_id(config: RunConfig) -> str:
 
 
 LATER_OPTIONS = {"method": {"one_forward": False}}
-"""Options that came later, at the value that changes nothing: they leave the ids of runs alone."""
+"""Options added later, at the value that changes nothing: they do not change ids."""
 
 
 def _digest(config: Mapping[str, Any]) -> str:
@@ -183,7 +183,7 @@ def _digest(config: Mapping[str, Any]) -> str:
     if config["method"] in STORE_NO_LOGITS or config["adaptation"] in REALIGN_NOTHING:
         left_out.add("realigned_logits")
     if config["benchmark"] not in OWN_DATA and not is_import_path(config["benchmark"]):
-        left_out.add("data")  # where a benchmark lies on a machine makes no other run
+        left_out.add("data")  # its folder on a machine makes no other run
     # A setting that later versions add does not rename the runs that leave it as it is.
     plain = {
         key: value
@@ -210,9 +210,9 @@ def write_plan(
     overwrite: bool = False,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Keep a plan in a folder of sweeps; one of the same name that asks for other runs stays.
+    """Write a plan into a folder of sweeps; another plan of the same name is not replaced.
 
-    A damaged one is written anew, and `warn` is told.
+    A damaged one is written anew, with a warning.
     """
     file = out / SWEEPS / f"{plan.name}.json"
     refuse_links(out, file.parent)
@@ -236,7 +236,7 @@ def write_plan(
 
 
 def names_in_places(grid: Grid) -> dict[str, str]:
-    """What each axis is called in a place: an option goes without its part, if that is clear."""
+    """The name of each axis in a place: an option without its part, if that is unique."""
     short = {axis: axis.rpartition(".")[2] for axis in grid.axes}
     settings = fields_of(RunConfig)
     return {
@@ -246,28 +246,27 @@ def names_in_places(grid: Grid) -> dict[str, str]:
 
 
 def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan asks for: its runs, their places, and the scale that tables will name.
+    """What identifies a plan: its runs, their places, and the scale that tables name.
 
-    Neither a setting that only a later version names, nor a note in other words, nor data that have
-    moved, nor custom parts that were edited make another sweep.
+    Neither a setting that only a later version names, nor a note in other words, nor data in
+    another folder, nor edited custom parts make another sweep.
     """
     if plan.get("format") != FORMAT:
         return dict(plan)
-    runs = [{"id": _asked_id(run), "place": run["place"]} for run in plan["runs"]]
-    return {"reproduces": plan.get("reproduces"), "scale": _scale_of(plan), "runs": runs}
+    scale = plan.get("scale")
+    return {
+        "reproduces": plan.get("reproduces"),
+        "scale": scale.get("name") if isinstance(scale, Mapping) else scale,
+        "runs": [{"id": _asked_id(run), "place": run["place"]} for run in plan["runs"]],
+    }
 
 
 def _asked_id(run: Mapping[str, Any]) -> str:
-    """A run's id, whatever the source of its custom parts: their edition is none of the plan's."""
+    """A run's id without the source of its custom parts."""
     name, config = str(run["id"]), run.get("config")
     if not isinstance(config, Mapping) or config.get("code_identity") is None:
         return name
     return f"{name.rpartition('-')[0]}-{_digest({**config, 'code_identity': None})}"
-
-
-def _scale_of(plan: Mapping[str, Any]) -> object:
-    scale = plan.get("scale")
-    return scale.get("name") if isinstance(scale, Mapping) else scale
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -279,17 +278,18 @@ def _read(file: Path) -> dict[str, Any] | None:
             whole = all(isinstance(run["id"], str) and "place" in run for run in plan["runs"])
             return plan if whole else None
     except (UserError, KeyError, TypeError):
-        return None  # half a plan is no plan: it is written anew
+        return None  # damaged: it is written anew
     return plan
 
 
 def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """In a phrase, what another plan asks for."""
+    """In a phrase, how another plan differs."""
     if there.get("format") != FORMAT:
         return f"the format {there.get('format')!r} of another version"
+    before, now = _asked(there), _asked(wanted)
     for key in ("scale", "reproduces"):
-        if _asked(there)[key] != _asked(wanted)[key]:
-            return f"another {key}: {_asked(there)[key]}"
+        if before[key] != now[key]:
+            return f"another {key}: {before[key]}"
     if there.get("grid") != wanted["grid"]:
         return f"another grid: {json.dumps(there.get('grid'))[:200]}"
     theirs, ours = ({run["id"] for run in plan["runs"]} for plan in (there, wanted))
@@ -305,3 +305,37 @@ def _example(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
             if key in before and before[key] != now[key] and key != "data":
                 return f", as in {key}: {_as_given(before[key])} there, {_as_given(now[key])} here"
     return ""
+
+
+def chosen(plan: Plan, only: Sequence[str]) -> list[PlannedRun]:
+    """The runs at the places that `--only` names."""
+    names = {key: key for key in plan.runs[0].place} | names_in_places(plan.grid)
+    wanted: dict[str, list[Value]] = {}
+    for text in only:
+        key, equals, values = text.partition("=")
+        key = key.replace("-", "_")
+        if not equals or not values:
+            raise UserError(f"--only takes KEY=VALUE,...; got {text!r}")
+        if key not in names:
+            raise unknown_name("setting of the grid", key, names)
+        there = list(dict.fromkeys(run.place[names[key]] for run in plan.runs))
+        for word in values.split(","):
+            meant = [value for value in there if _means(word, value)]
+            if not meant:
+                raise unknown_name(f"value of {key}", word, map(str, there))
+            wanted.setdefault(names[key], []).extend(meant)
+    runs = [r for r in plan.runs if all(r.place[name] in found for name, found in wanted.items())]
+    if not runs:
+        raise UserError(f"the plan has no run at --only {' '.join(only)}; see --dry-run")
+    return runs
+
+
+def _means(word: str, value: Value) -> bool:
+    """Whether a word is a value as written in Python or in YAML: true, 1 for 1.0."""
+    if word == str(value):
+        return True
+    try:
+        read = yaml.safe_load(word)
+    except yaml.YAMLError:
+        return False
+    return read == value and isinstance(read, bool) == isinstance(value, bool)

@@ -1,7 +1,7 @@
-"""Ray carries the runs out, on a cluster that exists or on one started here.
+"""Runs as Ray tasks, on an existing cluster or on one started here.
 
 Results go to a folder that all machines share. A run lost with its machine is given to another,
-which goes on from the run's checkpoint.
+which resumes it from its checkpoint.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.files import reason
-from driftwise.runs.interrupt import Terminated, gently
+from driftwise.runs.saving import Terminated, gently
 from driftwise.sweeps.executors import Engine, cores
 from driftwise.sweeps.job import Job, Outcome, perform
 
 REACH = 5.0
 """seconds in which a cluster must answer"""
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-"""how HTTP/2, which Ray speaks, begins: the preface and a frame of no settings"""
+"""the start of an HTTP/2 connection, which Ray uses: the preface and an empty settings frame"""
 SETTINGS = 4
-"""the kind of frame by which HTTP/2 answers"""
+"""the type of the frame that HTTP/2 answers with"""
 STORE = 100 * 2**20
-"""bytes for what Ray passes around; jobs and outcomes are a page of text"""
+"""bytes of Ray's object store; jobs and outcomes are a page of text"""
 
 
 class OnRay(Engine):
@@ -86,7 +86,7 @@ class OnRay(Engine):
     # all: signals wait until Ray is done, which takes a second at most.
 
     def submit(self, job: Job) -> None:
-        """Take a job."""
+        """Start a job."""
         with gently():
             self._jobs[self._perform.remote(job.to_json(), self._home)] = job
 
@@ -96,7 +96,7 @@ class OnRay(Engine):
             return self._wait(seconds)
 
     def _wait(self, seconds: float) -> Outcome | None:
-        self.slots = max(1, self._fitting())  # with none left, Ray is to know what waits
+        self.slots = max(1, self._fitting())  # with no machine left, Ray still has to queue jobs
         if not self._jobs:
             time.sleep(seconds)
             return None
@@ -111,7 +111,7 @@ class OnRay(Engine):
             return Outcome(id=job.id, state="failed", error=f"lost by Ray: {line}")
 
     def close(self) -> None:
-        """Let the cluster go; one that was started here ends."""
+        """Disconnect from the cluster; one that was started here ends."""
         with gently():
             for reference in self.__dict__.get("_jobs", {}):
                 self._ray.cancel(reference, force=True)
@@ -137,17 +137,17 @@ class OnRay(Engine):
         terminate = signal.getsignal(signal.SIGTERM)
         try:
             # Ray puts the working folder first on its workers' sys.path, before Python's own
-            # modules: whatever lies there would run. It gets a folder in which nothing lies.
+            # modules: files there could shadow them. It gets an empty folder.
             with gently(), contextlib.chdir(self._nowhere.name):
                 self._ray.init(**settings, configure_logging=False)
-        except SystemExit as error:  # by Ray's own handler of SIGTERM, which it puts there by then
+        except SystemExit as error:  # by Ray's own handler of SIGTERM
             raise Terminated from error
         except (ConnectionError, RuntimeError, ValueError) as error:
             line = str(error).strip().splitlines()[0]
             raise UserError(f"cannot use the Ray cluster at {address}: {line}") from error
         finally:
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, terminate)  # Ray puts its own in its place
+                signal.signal(signal.SIGTERM, terminate)  # Ray replaces it by its own
 
 
 def _perform(job: dict[str, Any], home: str) -> dict[str, Any]:
@@ -166,21 +166,21 @@ def _refuse_unreachable(address: str) -> None:
         raise UserError(f"a Ray cluster's address is host:port, auto or local; got {address!r}")
     try:
         with socket.create_connection((host, int(port)), timeout=REACH) as connection:
-            speaks = os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(connection)
+            is_ray = os.environ.get("RAY_USE_TLS") == "1" or _answers_http2(connection)
     except OSError as error:
         raise UserError(
             f"no Ray cluster answers at {address} ({reason(error)}); is it running, and can its "
             "port be reached from here?"
         ) from error
-    if not speaks:
+    if not is_ray:
         raise UserError(
             f"what listens at {address} is not a Ray cluster; expected the address that "
             "`ray start --head` prints (port 6379), or ray://host:10001"
         )
 
 
-def _speaks_http2(connection: socket.socket) -> bool:
-    """Whether the other side answers as Ray would; a silent one counts as not."""
+def _answers_http2(connection: socket.socket) -> bool:
+    """Whether the other side answers as Ray would; silence counts as no."""
     connection.sendall(GREETING)
     try:
         header = connection.recv(9, socket.MSG_WAITALL)

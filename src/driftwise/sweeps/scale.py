@@ -1,8 +1,7 @@
-"""How large a sweep is: the paper's sizes, or the same grid with everything smaller.
+"""The scale of a sweep: the paper's sizes, or the same grid with everything smaller.
 
-Fewer images, narrower networks, fewer epochs, and buffers that shrink with the images, so that the
-shape of a table can be had in minutes. Numbers at different scales are not comparable; whatever is
-drawn says its scale.
+Fewer images, narrower networks, fewer epochs, and buffers that shrink with the images, so that a
+table takes minutes. Numbers at different scales are not comparable; tables and figures name theirs.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SIZES: Mapping[str, Size] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What a sweep may use up."""
+    """Limits on the data, networks and epochs of a sweep."""
 
     name: str
     images: Mapping[str, int]
@@ -50,11 +49,11 @@ class Scale:
     max_epochs: int | None = None
 
     def apply(self, config: RunConfig, *, published_on: str | None = None) -> RunConfig:
-        """The config of a run at this scale, resolved; what `config` says itself stays.
+        """The config of a run at this scale, resolved; what `config` sets itself stays.
 
-        But for the buffer, whose size is nominal: it shrinks with the images, and training settings
-        are those of the size that was named. `published_on` is the benchmark whose buffer sizes the
-        config speaks of, where it runs on another one.
+        Except for the buffer, whose size is nominal: it shrinks with the images, and training
+        settings are those of the nominal size. `published_on` is the benchmark that the buffer
+        sizes were published for, where the run uses another one.
         """
         whole = resolve(config)
         if self._keeps_buffers(config.benchmark, published_on):
@@ -76,7 +75,7 @@ class Scale:
         return not self.images and not self.backbones and self.max_epochs is None
 
     def note(self, configs: Sequence[RunConfig], *, published_on: str | None = None) -> str:
-        """What these runs use up, as they run, in one line."""
+        """Images, networks, epochs and detection of these runs, in one line."""
         parts = [
             self._images_in_words([c for c in configs if c.benchmark == name], published_on)
             for name in dict.fromkeys(config.benchmark for config in configs)
@@ -93,9 +92,9 @@ class Scale:
         if name not in SIZES:
             most = [config.max_per_class for config in configs]
             few = [count for count in most if count is not None]
-            told = ["all training images"] if None in most else []
-            told += [f"at most {_span(few, ',')} training images of a class"] if few else []
-            return f"{name}: {' or '.join(told)}"
+            words = ["all training images"] if None in most else []
+            words += [f"at most {_span(few, ',')} training images of a class"] if few else []
+            return f"{name}: {' or '.join(words)}"
         images = [_images(config) for config in configs]
         whole = SIZES[published_on or name].images
         if set(images) == {whole}:
@@ -142,7 +141,7 @@ class Scale:
 
     def _fewer_epochs(self, config: RunConfig, whole: RunConfig) -> dict[str, Any]:
         if config.epochs is not None or config.benchmark not in self.images:
-            return {}  # as it was asked for; or small as it is
+            return {}  # set by the user; or small enough
         assert whole.epochs is not None, "the config has been resolved"
         if self.max_epochs is None or whole.epochs <= self.max_epochs:
             return {}
@@ -199,7 +198,7 @@ def scale_named(name: str) -> Scale:
 
 
 def _images(config: RunConfig) -> int:
-    """Training images of a run, as far as its classes are even."""
+    """Training images of a run, if its classes are balanced."""
     own = SIZES[config.benchmark]
     if config.max_per_class is None:
         return own.images
@@ -207,7 +206,7 @@ def _images(config: RunConfig) -> int:
 
 
 def _network(config: RunConfig) -> str:
-    """Its name, and whatever makes it another than the name says."""
+    """Its name, and the options that are not its defaults."""
     name = config.backbone or ""
     options = registry.find("backbone", name).options_type()
     known = {} if options is None else fields_of(options)
@@ -219,7 +218,7 @@ def _network(config: RunConfig) -> str:
 def _detection(config: RunConfig) -> str:
     how = (config.detector, config.encoder, config.reference)
     if how == ("combined", "learner", "held-out"):
-        return "drift is looked for by the learner against held-out rows, by three tests"
+        return "drift is detected by three tests on the learner against held-out samples"
     if config.detector in TELL_NO_HARM:
         return f"detector {config.detector}"
     return "detector {}, encoder {}, reference {}".format(*how)

@@ -1,7 +1,7 @@
-"""Carrying a plan out: what is done is skipped, what breaks is tried again, work is shared.
+"""Performing the runs of a plan: finished runs are skipped, failed runs are tried again.
 
-Several processes, on one machine or many, may work on the same folder: a run belongs to whoever
-holds its folder's lock, which the kernel gives back however its holder ends.
+Several processes, on one machine or many, may work on the same folder: a run belongs to the process
+that holds its folder's lock, which the kernel releases however that process ends.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from driftwise.sweeps.job import Job, Outcome, is_damaged, not_planned
 from driftwise.sweeps.plan import FAILURES, RUNS, PlannedRun
 
 POLL = 1.0
-"""seconds between looks at runs that another process has"""
+"""seconds between checks of runs that another process has"""
 
 
 class Watcher(Protocol):
-    """Whom to tell how a sweep goes."""
+    """What is notified of the progress of a sweep."""
 
     def begins(self, total: int, done: int, slots: int) -> None:
-        """So many runs, of which some are done already, so many at a time."""
+        """Runs in all, of which some are done already, and how many run at a time."""
 
     def started(self, run_id: str) -> None:
-        """A run is under way."""
+        """A run has started."""
 
     def ended(self, outcome: Outcome, *, again: bool) -> None:
-        """A run has come to an end; `again`: it will be looked at, or tried, once more."""
+        """A run has ended; `again`: it is tried or checked once more."""
 
     def waits(self, elsewhere: int) -> None:
-        """Nothing is left but what so many other processes' runs will bring."""
+        """Nothing is left but this many runs of other processes."""
 
     def warn(self, line: str) -> None:
-        """Something a person should know."""
+        """Something is wrong with a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +62,12 @@ def carry_out(
     *,
     retries: int = 1,
 ) -> Summary:
-    """Have every run done that is not done yet; each is tried at most once and `retries` times."""
-    sweep = _Sweep(runs, out.resolve(), engine, watcher, retries)
-    return sweep.run()
+    """Perform every run that is not done yet; each is tried at most 1 + `retries` times."""
+    return _Sweep(runs, out.resolve(), engine, watcher, retries).run()
 
 
 class _Sweep:
-    """The runs of one call, by where they stand: waiting, under way, elsewhere, done, failed."""
+    """The runs of one call by state: waiting, under way, elsewhere, done, failed."""
 
     def __init__(
         self,
@@ -101,20 +100,18 @@ class _Sweep:
             if outcome is not None:
                 self._under_way.discard(outcome.id)
                 self._take(outcome)
-            self._look_elsewhere()
+            self._check_elsewhere()
         return Summary(total=total, done=total - len(self._failed), failed=self._failed)
 
     def _unfinished(self) -> Iterator[str]:
         for run_id in self._runs:
             folder = self._folder(run_id)
             if is_damaged(folder):
-                self._watcher.warn(
-                    f"{folder}: its result is damaged, so that it counts as not done"
-                )
+                self._watcher.warn(f"{folder}: its result is damaged; it counts as not done")
             elif strange := self._strange(run_id):
                 self._watcher.warn(
-                    f"{folder}: the result of another run ({strange}), so that it counts as not "
-                    "done; remove the folder, or put the run's own there"
+                    f"{folder}: the result of another run ({strange}); it counts as not done; "
+                    "remove the folder, or put the run's own there"
                 )
             elif is_finished(folder):
                 self._forget_failure(run_id)
@@ -124,7 +121,7 @@ class _Sweep:
             yield run_id
 
     def _strange(self, run_id: str) -> str:
-        """What makes a finished run another one than was planned; empty: nothing, or no result."""
+        """How a finished run differs from the planned one; empty: not at all, or no result."""
         folder = self._folder(run_id)
         return not_planned(folder, self._config(run_id)) if is_finished(folder) else ""
 
@@ -147,7 +144,7 @@ class _Sweep:
             self._engine.submit(self._job(run_id))
 
     def _take(self, outcome: Outcome) -> None:
-        """Put a run where its outcome says it belongs."""
+        """Sort a run by its outcome."""
         run_id = outcome.id
         again = outcome.state == "busy"
         if again:
@@ -164,11 +161,11 @@ class _Sweep:
                 self._failed[run_id] = outcome.error
         self._watcher.ended(outcome, again=again)
 
-    def _look_elsewhere(self) -> None:
-        """Take back what another process has finished or let go."""
+    def _check_elsewhere(self) -> None:
+        """Take back the runs that another process has finished or released."""
         now = time.monotonic()
-        for run_id, looked in list(self._elsewhere.items()):
-            if now - looked < POLL:
+        for run_id, checked in list(self._elsewhere.items()):
+            if now - checked < POLL:
                 continue
             self._elsewhere[run_id] = now
             if not is_busy(self._folder(run_id)):

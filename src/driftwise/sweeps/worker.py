@@ -1,7 +1,7 @@
-"""A worker process: jobs come in as lines of JSON, outcomes go out as such.
+"""A worker process: reads jobs and writes outcomes as lines of JSON.
 
-When its input ends, so does it, in the middle of a run if need be: whoever gave the jobs has gone,
-and a run that nobody waits for must not hold its folder. The step it is at is finished and saved.
+It ends when its input ends, even in the middle of a run: its parent is gone, and a run that nobody
+waits for must not lock its folder. The current step is finished and saved.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import threading
 import time
 from typing import Any
 
-from driftwise.runs.interrupt import Terminated
+from driftwise.runs.saving import Terminated
 from driftwise.sweeps.job import Job, perform
 
 LAST_SECONDS = 5.0
-"""for saving the run it is at, once a worker has been asked to end"""
+"""for saving the current run, once a worker has been asked to end"""
 
 
 def main() -> None:
-    """Do one job after the other until the input ends."""
-    # Whatever a part prints must not pass for an answer.
+    """Perform one job after the other until the input ends."""
+    # What a part prints must not be mixed with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -39,17 +39,16 @@ def main() -> None:
 
     try:
         while True:
-            job = Job(**jobs.get())
-            answer(perform(job, progress).to_json())
+            answer(perform(Job(**jobs.get()), progress).to_json())
     except Terminated:
-        # Everything is on the disk, and the thread that reads could not be waited for.
+        # Everything is on the disk, and the reading thread cannot be joined.
         os._exit(128 + signal.SIGTERM)
 
 
 def _read(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
         jobs.put(json.loads(line))
-    # Between two jobs this ends the process; a run notes it, saves itself and goes.
+    # Between two jobs this ends the process; a run saves its checkpoint first.
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LAST_SECONDS)
     os._exit(1)

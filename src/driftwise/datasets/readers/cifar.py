@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from driftwise.datasets.readers.cifar_pickle import load_batch
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -20,39 +19,67 @@ _PIXELS = 3 * _PLANE
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Batch:
-    path: Path
-    planes: np.ndarray
-    """uint8 (samples, 3072): the red, the green, then the blue plane of each image"""
-    labels: np.ndarray
-    """int64 (samples,)"""
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Layout:
     folder: str
-    """what the official archive calls its folder"""
+    """the name of the folder in the official archive"""
     train: tuple[str, ...]
     test: str
     names: str
     """the file that names the classes"""
-    read_batch: Callable[[Path], _Batch]
-    read_names: Callable[[Path], Sequence[str]]
+    keys: tuple[str, str] | None = None
+    """of the labels and of the class names, in pickles"""
+    label_bytes: int = 0
+    """before the pixels of each image, in binary files"""
 
     @property
     def files(self) -> tuple[str, ...]:
         return (*self.train, self.test, self.names)
 
 
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+_CIFAR10 = (
+    _Layout(
+        folder="cifar-10-batches-py",
+        train=_BATCHES,
+        test="test_batch",
+        names="batches.meta",
+        keys=("labels", "label_names"),
+    ),
+    _Layout(
+        folder="cifar-10-batches-bin",
+        train=tuple(f"{name}.bin" for name in _BATCHES),
+        test="test_batch.bin",
+        names="batches.meta.txt",
+        label_bytes=1,
+    ),
+)
+_CIFAR100 = (
+    _Layout(
+        folder="cifar-100-python",
+        train=("train",),
+        test="test",
+        names="meta",
+        keys=("fine_labels", "fine_label_names"),
+    ),
+    _Layout(
+        folder="cifar-100-binary",
+        train=("train.bin",),
+        test="test.bin",
+        names="fine_label_names.txt",
+        label_bytes=2,
+    ),
+)
+
+
 def read_cifar10(
-    folder: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+    folder: Path, *, allocate: Allocate = empty, progress: StageProgress = silent
 ) -> Dataset:
     """CIFAR-10 from `cifar-10-batches-py` or `cifar-10-batches-bin`, or from the folder above."""
     return _read(folder, _CIFAR10, 10, allocate, progress)
 
 
 def read_cifar100(
-    folder: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+    folder: Path, *, allocate: Allocate = empty, progress: StageProgress = silent
 ) -> Dataset:
     """CIFAR-100 by its fine labels, from `cifar-100-python` or `cifar-100-binary` or from above."""
     return _read(folder, _CIFAR100, 100, allocate, progress)
@@ -63,36 +90,40 @@ def _read(
     layouts: Sequence[_Layout],
     num_classes: int,
     allocate: Allocate,
-    progress: StageProgress | None,
+    progress: StageProgress,
 ) -> Dataset:
     """All images as (samples, 32, 32, 3), the training samples first and in the files' order."""
     place, layout = _locate(folder, layouts)
-    class_names = tuple(layout.read_names(place / layout.names))
+    class_names = _read_names(place / layout.names, layout)
     if len(class_names) != num_classes:
         raise UserError(
             f"{place / layout.names}: names {len(class_names)} classes, expected {num_classes}"
         )
-    # Batches are views of mapped files, so that opening them all to count their samples costs nothing.
-    batches = [layout.read_batch(place / name) for name in (*layout.train, layout.test)]
-    for batch in batches:
-        _check_labels(batch, num_classes)
-    num_samples = sum(len(batch.labels) for batch in batches)
+    paths = [place / name for name in (*layout.train, layout.test)]
+    batches = [_read_batch(path, layout) for path in paths]
+    for path, (_, labels) in zip(paths, batches, strict=True):
+        outside = (labels < 0) | (labels >= num_classes)
+        if outside.any():
+            sample = int(np.argmax(outside))
+            raise UserError(
+                f"{path}: label {labels[sample]} in sample {sample}, expected 0..{num_classes - 1}"
+            )
+    num_samples = sum(len(labels) for _, labels in batches)
     images = allocate((num_samples, _SIDE, _SIDE, 3))
     start = 0
-    for batch in batches:
-        target = images[start : start + len(batch.labels)]
+    for planes, labels in batches:
+        target = images[start : start + len(labels)]
         # Plane by plane is three times as fast as one transposed copy.
         for channel in range(3):
-            plane = batch.planes[:, channel * _PLANE : (channel + 1) * _PLANE]
+            plane = planes[:, channel * _PLANE : (channel + 1) * _PLANE]
             target[..., channel] = plane.reshape(-1, _SIDE, _SIDE)
         start += len(target)
-        if progress is not None:
-            progress(start, num_samples)
+        progress(start, num_samples)
     return Dataset(
         images=images,
-        labels=np.concatenate([batch.labels for batch in batches]),
+        labels=np.concatenate([labels for _, labels in batches]),
         class_names=class_names,
-        is_test=np.arange(num_samples) >= num_samples - len(batches[-1].labels),
+        is_test=np.arange(num_samples) >= num_samples - len(batches[-1][1]),
     )
 
 
@@ -114,124 +145,46 @@ def _locate(folder: Path, layouts: Sequence[_Layout]) -> tuple[Path, _Layout]:
     return place, layout
 
 
-def _check_labels(batch: _Batch, num_classes: int) -> None:
-    outside = (batch.labels < 0) | (batch.labels >= num_classes)
-    if outside.any():
-        sample = int(np.argmax(outside))
-        raise UserError(
-            f"{batch.path}: label {batch.labels[sample]} in sample {sample}, expected 0..{num_classes - 1}"
-        )
-
-
-def _pick(path: Path, content: dict[str, Any], key: str) -> Any:
-    """One entry of a pickled dictionary."""
-    if key not in content:
-        raise UserError(f"{path}: holds {', '.join(sorted(content))}; expected {key!r} among them")
-    return content[key]
-
-
-def _pickled_batch(label_key: str) -> Callable[[Path], _Batch]:
-    def read(path: Path) -> _Batch:
-        content = load_batch(path)
-        planes, labels = _pick(path, content, "data"), _pick(path, content, label_key)
-        if not isinstance(planes, np.ndarray) or planes.ndim != 2 or planes.shape[1] != _PIXELS:
-            came = getattr(planes, "shape", type(planes).__name__)
-            raise UserError(f"{path}: 'data' is {came}, expected uint8 (samples, {_PIXELS})")
-        if not isinstance(labels, list) or set(map(type, labels)) != {int}:
-            raise UserError(f"{path}: {label_key!r} is no list of whole numbers")
-        if len(labels) != len(planes):
-            raise UserError(f"{path}: {len(labels)} labels for {len(planes)} images")
-        if not -(2**63) <= min(labels) <= max(labels) < 2**63:
-            raise UserError(f"{path}: {label_key!r} holds numbers that are no labels")
-        return _Batch(path=path, planes=planes, labels=np.array(labels, dtype=np.int64))
-
-    return read
-
-
-def _pickled_names(key: str) -> Callable[[Path], Sequence[str]]:
-    def read(path: Path) -> Sequence[str]:
-        names = _pick(path, load_batch(path), key)
-        if not isinstance(names, list) or not set(map(type, names)) <= {str, bytes}:
-            raise UserError(f"{path}: {key!r} is no list of names")
-        return [_text(path, name) for name in names]
-
-    return read
-
-
-def _binary_batch(num_label_bytes: int) -> Callable[[Path], _Batch]:
-    def read(path: Path) -> _Batch:
-        record = num_label_bytes + _PIXELS
-        size = path.stat().st_size
+def _read_batch(path: Path, layout: _Layout) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 (samples, 3072), the red, green and blue plane of each image; int64 (samples,)."""
+    if layout.keys is None:
+        record, size = layout.label_bytes + _PIXELS, path.stat().st_size
         if size == 0 or size % record:
             raise UserError(
                 f"{path}: {size} bytes are no whole number of {record}-byte records; fetch it again"
             )
-        records = _mapped(path).reshape(-1, record)
-        return _Batch(
-            path=path,
-            planes=records[:, num_label_bytes:],
-            # CIFAR-100 writes the coarse label first; the fine one stands next to the pixels.
-            labels=records[:, num_label_bytes - 1].astype(np.int64),
-        )
+        records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, record)
+        # CIFAR-100 writes the coarse label first; the fine one stands next to the pixels.
+        labels = records[:, layout.label_bytes - 1].astype(np.int64)
+        return records[:, layout.label_bytes :], labels
+    content, key = load_batch(path), layout.keys[0]
+    planes, listed = (_entry(path, content, name) for name in ("data", key))
+    if not isinstance(planes, np.ndarray) or planes.ndim != 2 or planes.shape[1] != _PIXELS:
+        found = getattr(planes, "shape", type(planes).__name__)
+        raise UserError(f"{path}: 'data' is {found}, expected uint8 (samples, {_PIXELS})")
+    if not isinstance(listed, list) or set(map(type, listed)) != {int}:
+        raise UserError(f"{path}: {key!r} is no list of whole numbers")
+    if len(listed) != len(planes):
+        raise UserError(f"{path}: {len(listed)} labels for {len(planes)} images")
+    if not -(2**63) <= min(listed) <= max(listed) < 2**63:
+        raise UserError(f"{path}: {key!r} holds numbers that are no labels")
+    return planes, np.array(listed, dtype=np.int64)
 
-    return read
 
-
-def _mapped(path: Path) -> np.ndarray:
+def _read_names(path: Path, layout: _Layout) -> tuple[str, ...]:
+    if layout.keys is not None:
+        names = _entry(path, load_batch(path), layout.keys[1])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UserError(f"{path}: {layout.keys[1]!r} is no list of names")
+        return tuple(names)
     try:
-        return np.memmap(path, dtype=np.uint8, mode="r")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not UTF-8 text ({error}); fetch it again") from error
+    return tuple(line.strip() for line in lines if line.strip())
 
 
-def _text_names(path: Path) -> Sequence[str]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    return [line.strip() for line in _text(path, content).splitlines() if line.strip()]
-
-
-def _text(path: Path, text: str | bytes) -> str:
-    try:
-        return text if isinstance(text, str) else text.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: a class name is not UTF-8 text; fetch it again") from error
-
-
-_CIFAR10 = (
-    _Layout(
-        folder="cifar-10-batches-py",
-        train=tuple(f"data_batch_{number}" for number in range(1, 6)),
-        test="test_batch",
-        names="batches.meta",
-        read_batch=_pickled_batch("labels"),
-        read_names=_pickled_names("label_names"),
-    ),
-    _Layout(
-        folder="cifar-10-batches-bin",
-        train=tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
-        test="test_batch.bin",
-        names="batches.meta.txt",
-        read_batch=_binary_batch(1),
-        read_names=_text_names,
-    ),
-)
-_CIFAR100 = (
-    _Layout(
-        folder="cifar-100-python",
-        train=("train",),
-        test="test",
-        names="meta",
-        read_batch=_pickled_batch("fine_labels"),
-        read_names=_pickled_names("fine_label_names"),
-    ),
-    _Layout(
-        folder="cifar-100-binary",
-        train=("train.bin",),
-        test="test.bin",
-        names="fine_label_names.txt",
-        read_batch=_binary_batch(2),
-        read_names=_text_names,
-    ),
-)
+def _entry(path: Path, content: dict[str, object], key: str) -> object:
+    if key not in content:
+        raise UserError(f"{path}: holds {', '.join(sorted(content))}; expected {key!r} among them")
+    return content[key]

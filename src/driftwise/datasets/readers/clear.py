@@ -14,7 +14,7 @@ import numpy as np
 
 from driftwise.datasets.readers.decode import decode_all
 from driftwise.datasets.readers.folders import folders_in, images_in
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -38,7 +38,7 @@ def read_clear10(
     *,
     size: int = 224,
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """All labelled images, short side resized and centre cropped to (samples, size, size, 3).
 

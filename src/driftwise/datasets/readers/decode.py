@@ -1,4 +1,4 @@
-"""Image files to uint8 pixels of one size, whatever they hold; what cannot be used is refused.
+"""Image files to uint8 pixels of one size, whatever they hold; unusable files are refused.
 
 The rules, the same for every file:
 - transparency is laid on white, as a page shows it: dropping it would bring out whatever colour
@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from driftwise.datasets.reading import StageProgress, discard
+from driftwise.datasets.reading import StageProgress, discard, silent
 from driftwise.errors import UserError, unknown_name
 
 Fit = Literal["crop", "stretch", "exact"]
@@ -31,7 +31,7 @@ Fit = Literal["crop", "stretch", "exact"]
 own; exact: the image must have that size already"""
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
-"""What is tried: few decoders, all of them common, leave little room for crafted files."""
+"""The decoders that are tried: few and common ones leave little room for crafted files."""
 MAX_PIXELS = 64 * 2**20
 """Images whose header announces more are refused before anything is decoded."""
 MAX_SIDE = 2**16 - 1
@@ -70,7 +70,7 @@ def decode(
 
     `channels` is 1 (grey) or 3 (colour); `size` is (height, width), None keeps the image's own.
     """
-    check_wishes(channels, fit)
+    check_image_options(channels, fit)
     with _without_pillow_warnings():
         return _decode(file, channels, size, fit)
 
@@ -81,7 +81,7 @@ def decode_all(
     *,
     fit: Fit = "crop",
     on_bad: Literal["raise", "skip"] = "raise",
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
     workers: int | None = None,
 ) -> list[BadImage]:
     """Decode `files[i]` into `out[i]`, of shape (samples, height, width, channels).
@@ -96,7 +96,7 @@ def decode_all(
         raise ValueError(
             f"expected uint8 with a sample per file, {len(files)}; got {out.dtype} {out.shape}"
         )
-    check_wishes(channels, fit)
+    check_image_options(channels, fit)
 
     def fill(block: range) -> list[BadImage]:
         skipped = []
@@ -118,14 +118,13 @@ def decode_all(
         try:
             for block, bad in zip(blocks, pool.map(fill, blocks), strict=True):
                 skipped += bad
-                if progress is not None:
-                    progress(block.stop, samples)
+                progress(block.stop, samples)
         finally:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C: no need for the rest
     return skipped
 
 
-def undecodable(files: Sequence[Path], progress: StageProgress | None = None) -> list[BadImage]:
+def undecodable(files: Sequence[Path], progress: StageProgress = silent) -> list[BadImage]:
     """Every file that is no usable image, and why; sizes may differ."""
     out = discard((len(files), 32, 32, 3))
     return decode_all(files, out, fit="stretch", on_bad="skip", progress=progress)
@@ -142,8 +141,8 @@ def has_no_colour(image: Image.Image) -> bool:
     return image.mode in _GREY or image.mode.startswith("I;16")
 
 
-def check_wishes(channels: int | None, fit: str) -> None:
-    """Refuse what images cannot be brought to; no channels: their own are to be kept."""
+def check_image_options(channels: int | None, fit: str) -> None:
+    """Refuse impossible options; no channels: those of the images are kept."""
     # By the type too: True and 1.0 equal 1, but are no number of channels.
     if channels is not None and (type(channels) is not int or channels not in (1, 3)):
         raise UserError(f"images have 1 (grey) or 3 (colour) channels; got {channels!r}")
@@ -262,7 +261,7 @@ def _middle(source: tuple[int, int], target: tuple[int, int]) -> tuple[float, fl
 
 @contextlib.contextmanager
 def _without_pillow_warnings() -> Iterator[None]:
-    """Keep Pillow's remarks on odd metadata from the user; it holds for the threads inside too.
+    """Hide Pillow's remarks on odd metadata, in the threads inside too.
 
     Entered by the calling thread alone: the list of filters is the process's, not the thread's.
     """

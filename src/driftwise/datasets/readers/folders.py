@@ -15,12 +15,12 @@ from driftwise.datasets.readers.decode import (
     MAX_SIDE,
     Fit,
     WrongSize,
-    check_wishes,
+    check_image_options,
     decode,
     decode_all,
     is_grey,
 )
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError, unknown_name
 from driftwise.types import Dataset
 
@@ -110,7 +110,7 @@ def read_folder(
     left_out: Collection[Path] = (),
     skip_empty: bool = False,
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """The images of a folder at one size (a side, or height and width), less those `left_out`.
 
@@ -134,7 +134,7 @@ def read_folder(
     except WrongSize as error:
         if target is not None:
             raise
-        hint = f"give a size, say size={min(height, width)}, to resize them all"
+        hint = f"give a size, for example size={min(height, width)}, to resize them all"
         raise UserError(f"{error}; {hint}") from error
     return Dataset(
         images=images,
@@ -149,8 +149,8 @@ def read_folder(
 def check_settings(
     *, size: int | tuple[int, int] | None, channels: int | None, layout: str, fit: str
 ) -> tuple[int, int] | None:
-    """The size as (height, width), None for none, once all settings can be what they are."""
-    check_wishes(channels, fit)
+    """The size as (height, width), None for none; UserError for an impossible setting."""
+    check_image_options(channels, fit)
     if layout not in get_args(Layout):
         raise unknown_name("layout", layout, get_args(Layout))
     if size is None:
@@ -168,9 +168,9 @@ def check_settings(
 def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False) -> Listing:
     """Find the images under a folder and read their classes off the folders' names.
 
-    `auto` infers the layout from depth and names, and refuses to guess where they are ambiguous. Of the
-    splits, `test` is the test part, or `val` where there is no `test`; the rest is for training.
-    An empty folder of a class is an error, or noted and left out with `skip_empty`.
+    `auto` infers the layout from depth and names, and refuses to guess where they are ambiguous. Of
+    the splits, `test` is the test part, or `val` where there is no `test`; the rest is for
+    training. An empty folder of a class is an error, or noted and left out with `skip_empty`.
     """
     if layout not in get_args(Layout):
         raise unknown_name("layout", layout, get_args(Layout))
@@ -186,9 +186,13 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
             raise UserError(f"expected {layout}/*.jpg in {path}, got {leaf.images[0]}")
     places = [folder for folder in folders if 1 <= len(folder.names) <= depth]
     empty_classes = _empty(places, depth - 1)
-    if not skip_empty:
-        _refuse_empty(path, empty_classes, "class")
-    _refuse_empty(path, set(_empty(places, 0)) - set(empty_classes), "folder")
+    refused = [("class", name) for name in ([] if skip_empty else empty_classes)]
+    refused += [("folder", name) for name in _empty(places, 0) if name not in empty_classes]
+    for what, name in refused:
+        raise UserError(
+            f"{what} {name!r} in {path} has no images ({', '.join(SUFFIXES)});"
+            " add some or remove it"
+        )
     class_names = _names(leaves, depth - 1)
     listing = Listing(
         files=tuple(file for leaf in leaves for file in leaf.images),
@@ -204,16 +208,6 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
     return replace(listing, notes=(*listing.notes, *map(_left_out, empty_classes)))
 
 
-def images_in(folder: Path) -> list[Path]:
-    """The images directly in a folder, sorted."""
-    return _look(folder).images
-
-
-def folders_in(folder: Path) -> list[str]:
-    """The names of the folders directly in a folder, sorted, hidden ones left out."""
-    return _look(folder).folders
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Folder:
     """What lies directly in a folder, sorted."""
@@ -226,43 +220,44 @@ class _Folder:
     num_hidden: int
 
 
+def images_in(folder: Path) -> list[Path]:
+    """The images directly in a folder, sorted."""
+    return _scan(folder).images
+
+
+def folders_in(folder: Path) -> list[str]:
+    """The names of the folders directly in a folder, sorted, hidden ones left out."""
+    return _scan(folder).folders
+
+
 def _walk(path: Path, names: tuple[str, ...] = ()) -> Iterator[_Folder]:
     """The folder and those below it, in the order of their paths."""
-    folder = _look(path, names)
+    folder = _scan(path, names)
     yield folder
     if len(names) < _DEEPEST:
         for name in folder.folders:
             yield from _walk(path / name, (*names, name))
 
 
-def _look(path: Path, names: tuple[str, ...] = ()) -> _Folder:
-    images, folders, ignored, num_hidden = [], [], [], 0
+def _scan(path: Path, names: tuple[str, ...] = ()) -> _Folder:
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                hidden = entry.name.startswith(".") or entry.name == "__MACOSX"
-                if entry.is_dir():
-                    if not hidden:
-                        folders.append(entry.name)
-                elif hidden:
-                    num_hidden += 1
-                elif entry.name.lower().endswith(SUFFIXES):
-                    images.append(entry.name)
-                else:
-                    ignored.append(entry.name)
+            found = sorted((entry.name, entry.is_dir()) for entry in entries)
     except OSError as error:
         raise UserError(f"cannot read the folder {path}: {error.strerror}") from error
+    hidden = {name for name, _ in found if name.startswith(".") or name == "__MACOSX"}
+    files = [path / name for name, is_dir in found if not is_dir and name not in hidden]
     return _Folder(
         names=names,
-        images=[path / name for name in sorted(images)],
-        folders=sorted(folders),
-        ignored=[path / name for name in sorted(ignored)],
-        num_hidden=num_hidden,
+        images=[file for file in files if file.name.lower().endswith(SUFFIXES)],
+        folders=[name for name, is_dir in found if is_dir and name not in hidden],
+        ignored=[file for file in files if not file.name.lower().endswith(SUFFIXES)],
+        num_hidden=sum(not is_dir and name in hidden for name, is_dir in found),
     )
 
 
 def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
-    """The layout that depth and names speak for; an error where they speak for none or for two."""
+    """The layout by depth and names; an error where they fit none or two."""
     example = {len(leaf.names): leaf.images[0] for leaf in reversed(leaves)}
     depth = max(example)
     if len(example) > 1:
@@ -300,15 +295,6 @@ def _empty(folders: Sequence[_Folder], level: int) -> list[str]:
     """Names without images at a level; one of the folders of a name is enough to have some."""
     filled = {folder.names[level] for folder in folders if folder.images}
     return [name for name in _names(folders, level) if name not in filled]
-
-
-def _refuse_empty(path: Path, names: Collection[str], what: str) -> None:
-    """An empty folder where a class, a domain or a split belongs is an error."""
-    for name in sorted(names):
-        raise UserError(
-            f"{what} {name!r} in {path} has no images ({', '.join(SUFFIXES)});"
-            " add some or remove it"
-        )
 
 
 def _left_out(name: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from driftwise.datasets.convert import Collector
+from driftwise.datasets.arrays import collect
 from driftwise.datasets.readers.folders import SPLITS
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -24,17 +24,21 @@ def read_huggingface(
     image: str = "image",
     label: str = "label",
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """The data set in a folder; `image` and `label` name its columns.
 
     Of its splits `test` is the test part, or `validation` where there is no `test`; the rest is
     for training.
     """
-    library = _library(path)
+    try:
+        load_from_disk = importlib.import_module("datasets").load_from_disk
+    # Python takes any folder called datasets for a package, an empty one.
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"reading {path} needs the package datasets: {INSTALL}") from error
     must_be_folder(path, "a folder that save_to_disk wrote")
     try:
-        loaded = library.load_from_disk(str(path))
+        loaded = load_from_disk(str(path))
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a data set that save_to_disk wrote ({reason})") from error
@@ -49,37 +53,28 @@ def read_huggingface(
     labels = [list(table[label]) for table, _ in splits]
     if class_names is None:
         class_names, labels = _numbered(path, labels)
-    total = sum(map(len, labels))
-    samples = Collector(total, allocate, str(path))
-    done = 0
-    for (table, _), column in zip(splits, labels, strict=True):
-        for index, number in enumerate(column):
-            samples.add(table[index][image], number)
-            done += 1
-            if progress is not None:
-                progress(done, total)
     is_test = np.repeat([is_test for _, is_test in splits], list(map(len, labels)))
-    return samples.dataset(class_names, is_test if is_test.any() else None)
-
-
-def _library(path: Path) -> Any:
-    """The package datasets; an error that says what to install."""
-    try:
-        library = importlib.import_module("datasets")
-    except ImportError as error:
-        raise UserError(f"reading {path} needs the package datasets: {INSTALL}") from error
-    # Any folder called datasets that Python comes across passes for a package, an empty one.
-    if not hasattr(library, "load_from_disk"):
-        raise UserError(f"reading {path} needs the package datasets: {INSTALL}")
-    return library
+    return collect(
+        (
+            (table[index][image], number)
+            for (table, _), column in zip(splits, labels, strict=True)
+            for index, number in enumerate(column)
+        ),
+        len(is_test),
+        str(path),
+        class_names=class_names,
+        is_test=is_test if is_test.any() else None,
+        allocate=allocate,
+        progress=progress,
+    )
 
 
 def _numbered(path: Path, labels: list[list[Any]]) -> tuple[list[str], list[list[int]]]:
     """Class names and numbers for labels whose names the data set does not list."""
     found = {label for column in labels for label in column}
     if len(kinds := {type(label) for label in found}) > 1:
-        came = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise UserError(f"{path}: labels are of several kinds ({came}); expected one")
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise UserError(f"{path}: labels are of several kinds ({names}); expected one")
     number_of = {label: number for number, label in enumerate(sorted(found))}
     return list(map(str, number_of)), [[number_of[label] for label in col] for col in labels]
 

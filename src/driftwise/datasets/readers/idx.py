@@ -6,19 +6,18 @@ dimension, then the values.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:  # it imports torch, which importing a limit from here should not cost
@@ -40,7 +39,7 @@ def read_idx(
     *,
     class_names: Sequence[str] = DIGITS,
     allocate: Allocate = empty,
-    progress: StageProgress | None = None,
+    progress: StageProgress = silent,
 ) -> Dataset:
     """The four files `{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`; t10k is the test part.
 
@@ -52,7 +51,7 @@ def read_idx(
     paths = _find(folder)
     images_of = [paths[f"{part}-images-idx3-ubyte"] for part in _PARTS]
     labels_of = [paths[f"{part}-labels-idx1-ubyte"] for part in _PARTS]
-    shapes = [_shape(path, num_dims=3) for path in images_of]
+    shapes = [_shape_of(path, num_dims=3) for path in images_of]
     labels = [_read_labels(path, len(class_names)) for path in labels_of]
     for images_path, labels_path, shape, part in zip(
         images_of, labels_of, shapes, labels, strict=True
@@ -70,9 +69,8 @@ def read_idx(
     num_train, num_test = shapes[0][0], shapes[1][0]
     images = allocate((num_train + num_test, *shapes[0][1:], 1))
     for path, start, stop in zip(images_of, (0, num_train), (num_train, len(images)), strict=True):
-        _fill(path, images[start:stop])
-        if progress is not None:
-            progress(stop, len(images))
+        _fill(path, images[start:stop], num_dims=3)
+        progress(stop, len(images))
     return Dataset(
         images=images,
         labels=np.concatenate(labels),
@@ -99,72 +97,9 @@ def _find(folder: Path) -> dict[str, Path]:
     return found
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[tuple[BufferedIOBase, int]]:
-    """The bytes of a file, unzipped if need be, and how many there can be at most."""
-    try:
-        with path.open("rb") as raw:
-            zipped = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-            raw.seek(0)
-            size = path.stat().st_size
-            if not zipped:
-                yield raw, size
-                return
-            with gzip.GzipFile(fileobj=raw) as unzipped:
-                yield unzipped, size * MAX_DEFLATE_RATIO
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: cannot be read ({reason}); fetch it again") from error
-
-
-def _read_header(stream: BufferedIOBase, path: Path, num_dims: int) -> tuple[int, ...]:
-    magic = stream.read(4)
-    expected = bytes([0, 0, _UNSIGNED_BYTE, num_dims])
-    if len(magic) < 4:
-        raise UserError(f"{path}: ends inside its header; fetch it again")
-    if magic != expected:
-        raise UserError(
-            f"{path}: starts with {magic.hex()}, expected {expected.hex()} "
-            f"(IDX, unsigned bytes, {num_dims} dimensions)"
-        )
-    lengths = stream.read(4 * num_dims)
-    if len(lengths) < 4 * num_dims:
-        raise UserError(f"{path}: ends inside its header; fetch it again")
-    return struct.unpack(f">{num_dims}I", lengths)
-
-
-def _shape(path: Path, num_dims: int) -> tuple[int, ...]:
-    """The shape in the header, refused where the file is too small to hold it."""
-    with _opened(path) as (stream, most):
-        shape = _read_header(stream, path, num_dims)
-    if 0 in shape:
-        raise UserError(f"{path}: its header says {'x'.join(map(str, shape))}: it holds nothing")
-    if math.prod(shape) > most:
-        raise _too_short(path, shape)
-    return shape
-
-
-def _fill(path: Path, target: np.ndarray) -> None:
-    """Write a file's values into `target`, which is contiguous and as large as the header says."""
-    flat = target.reshape(-1).data
-    # A target of images has a channel axis that the file does not know.
-    num_dims = 1 if target.ndim == 1 else 3
-    with _opened(path) as (stream, _):
-        shape = _read_header(stream, path, num_dims)
-        filled = 0
-        while filled < len(flat):
-            got = stream.readinto(flat[filled : filled + _CHUNK_BYTES])
-            if not got:
-                raise _too_short(path, shape)
-            filled += got
-        # Reading on to the end is also what makes gzip compare its checksum.
-        if stream.read(1):
-            raise UserError(f"{path}: holds more than its header says; fetch it again")
-
-
 def _read_labels(path: Path, num_classes: int) -> np.ndarray:
-    labels = np.empty(_shape(path, num_dims=1), dtype=np.uint8)
-    _fill(path, labels)
+    labels = np.empty(_shape_of(path, num_dims=1), dtype=np.uint8)
+    _fill(path, labels, num_dims=1)
     if labels.max() >= num_classes:
         sample = int(np.argmax(labels >= num_classes))
         raise UserError(
@@ -174,8 +109,57 @@ def _read_labels(path: Path, num_classes: int) -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def _too_short(path: Path, shape: tuple[int, ...]) -> UserError:
-    return UserError(
-        f"{path}: ends before the {'x'.join(map(str, shape))} bytes that its header promises; "
-        f"fetch it again"
-    )
+def _shape_of(path: Path, num_dims: int) -> tuple[int, ...]:
+    """The shape in the header, refused where the file is too small to hold it."""
+    return _fill(path, None, num_dims)
+
+
+def _fill(path: Path, target: np.ndarray | None, num_dims: int) -> tuple[int, ...]:
+    """The shape in a file's header; its values are written into a `target` of that size."""
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            raw.seek(0)
+            stream: BufferedIOBase = gzip.GzipFile(fileobj=raw) if zipped else raw
+            shape = _read_header(stream, path, num_dims)
+            most = path.stat().st_size * (MAX_DEFLATE_RATIO if zipped else 1)
+            too_short = UserError(
+                f"{path}: ends before the {'x'.join(map(str, shape))} bytes that its header"
+                " promises; fetch it again"
+            )
+            if math.prod(shape) > most:
+                raise too_short
+            if target is None:
+                return shape
+            flat = target.reshape(-1).data
+            filled = 0
+            while filled < len(flat):
+                got = stream.readinto(flat[filled : filled + _CHUNK_BYTES])
+                if not got:
+                    raise too_short
+                filled += got
+            # Reading to the end also makes gzip compare its checksum.
+            if stream.read(1):
+                raise UserError(f"{path}: holds more than its header promises; fetch it again")
+            return shape
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read ({reason}); fetch it again") from error
+
+
+def _read_header(stream: BufferedIOBase, path: Path, num_dims: int) -> tuple[int, ...]:
+    header = stream.read(4 + 4 * num_dims)
+    expected = bytes([0, 0, _UNSIGNED_BYTE, num_dims])
+    if len(header) >= 4 and header[:4] != expected:
+        raise UserError(
+            f"{path}: starts with {header[:4].hex()}, expected {expected.hex()} "
+            f"(IDX, unsigned bytes, {num_dims} dimensions)"
+        )
+    if len(header) < 4 + 4 * num_dims:
+        raise UserError(f"{path}: ends inside its header; fetch it again")
+    shape = struct.unpack(f">{num_dims}I", header[4:])
+    if 0 in shape:
+        raise UserError(
+            f"{path}: its header promises {'x'.join(map(str, shape))}: it holds nothing"
+        )
+    return shape

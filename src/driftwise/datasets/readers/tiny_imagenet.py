@@ -18,7 +18,7 @@ import numpy as np
 
 from driftwise.datasets.readers.decode import decode_all
 from driftwise.datasets.readers.folders import images_in
-from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder
+from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError
 from driftwise.types import Dataset
 
@@ -26,7 +26,7 @@ SIDE = 64
 
 
 def read_tiny_imagenet(
-    path: Path, *, allocate: Allocate = empty, progress: StageProgress | None = None
+    path: Path, *, allocate: Allocate = empty, progress: StageProgress = silent
 ) -> Dataset:
     """All labelled images, (samples, 64, 64, 3): training samples class by class, then test samples."""
     must_be_folder(path)
