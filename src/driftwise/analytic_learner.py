@@ -53,9 +53,10 @@ class StatisticsMemory:
         del extras
         self.statistics.add(self._features(samples.images), samples.labels)
 
-    def drop(self, label: int, fraction: float = 1.0) -> int:
-        """Drop a fraction of what a class's samples brought; returns how many samples that is."""
+    def drop(self, label: int, only: Tensor | None = None) -> int:
+        """Drop a class, or the fraction of it that `only` marks; returns how many samples go."""
         before = self.statistics.counts().get(label, 0.0)
+        fraction = 1.0 if only is None else float(only.double().mean())
         if before:
             self.statistics.scale(label, 1 - fraction)
         return round(fraction * before)
@@ -213,7 +214,9 @@ class AnalyticLearner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
-        if not all(type(count) is int and count >= 0 for count in (state["steps"], *state["known"])):
+        if not all(
+            type(count) is int and count >= 0 for count in (state["steps"], *state["known"])
+        ):
             raise ValueError("expected whole numbers of steps and known classes")
         self.statistics.load_state_dict(state["statistics"])
         self.steps = state["steps"]

@@ -63,7 +63,9 @@ def test_slda_is_the_batch_fit_of_scikit_learn_after_every_task() -> None:
         ours = learner.method.classifier(learner.statistics)
         coefficients = torch.as_tensor(batch.coef_)
         if len(share) == 2:  # scikit-learn gives the difference of two classes
-            torch.testing.assert_close((ours.weights[1] - ours.weights[0])[None], coefficients * freedom)
+            torch.testing.assert_close(
+                (ours.weights[1] - ours.weights[0])[None], coefficients * freedom
+            )
         else:
             torch.testing.assert_close(ours.weights, coefficients * freedom, rtol=1e-6, atol=1e-6)
 
@@ -137,9 +139,11 @@ def test_a_scaled_class_weighs_less_and_a_dropped_one_leaves_its_shape() -> None
     statistics.forget(2)
     statistics.add(samples.of_class(2).images, samples.of_class(2).labels)
     dropped = statistics.drop(2)
-    assert dropped == kept.count and 2 not in statistics.labels
+    assert dropped == kept.count
+    assert 2 not in statistics.labels
     after, left = statistics.pooled()
-    assert 0 < left <= freedom and torch.linalg.eigvalsh(after).min() > 0
+    assert 0 < left <= freedom
+    assert torch.linalg.eigvalsh(after).min() > 0
     assert left <= freedom - kept.count + 1 + 2 * len(kept.mean)
     assert not torch.allclose(before, after)
 
@@ -233,5 +237,3 @@ def test_a_foreign_state_is_refused() -> None:
     for other in broken.values():
         with pytest.raises(ValueError, match="expected"):
             AnalyticLearner(SLDA()).load_state_dict(other)
-
-

@@ -109,7 +109,7 @@ class ClassStatistics:
             return
         vectors = vectors.double()
         self.version += 1
-        found, place, counts = labels.unique(return_inverse=True, return_counts=True)
+        found, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         new = counts.double()[:, None]
         means = torch.zeros(len(found), vectors.shape[1], dtype=torch.float64)
         means.index_add_(0, place, vectors).div_(new)
@@ -135,7 +135,7 @@ class ClassStatistics:
     def remove(self, vectors: Tensor, labels: Tensor) -> None:
         """Undo `add` of these very samples; a class without samples is gone."""
         self._check(vectors, labels)
-        wanted = {label: int((labels == label).sum()) for label in labels.unique().tolist()}
+        wanted = {label: int((labels == label).sum()) for label in torch.unique(labels).tolist()}
         for label, count in wanted.items():
             held = self._classes[label].count if label in self._classes else 0.0
             if count > held:

@@ -133,7 +133,9 @@ class Ridge(AnalyticMethod):
         unit = float(values.mean()) or 1.0
         penalty = self._penalty(values, rotated, float(counts.sum()), unit)
         weights = vectors @ (rotated / (values[:, None] + penalty))
-        return LinearClassifier(weights=weights.T, bias=torch.zeros(len(means), dtype=weights.dtype))
+        return LinearClassifier(
+            weights=weights.T, bias=torch.zeros(len(means), dtype=weights.dtype)
+        )
 
     def _penalty(self, values: Tensor, rotated: Tensor, samples: float, unit: float) -> float:
         """The penalty with the least generalised cross-validation error."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from driftwise.types import Dataset
 
 
-def read_table(
+def from_table(
     source: Any,
     *,
     label: str = "label",
@@ -45,7 +45,7 @@ def read_table(
         UserError: a column is missing, holds text where numbers belong, or holds gaps.
 
     >>> columns = {"width": [1.0, 2.0], "height": [3.0, 5.0], "label": ["cat", "dog"]}
-    >>> read_table(columns).images.tolist()
+    >>> from_table(columns).images.tolist()
     [[1.0, 3.0], [2.0, 5.0]]
     """
     from driftwise.datasets.arrays import class_numbers, domain_numbers
@@ -65,7 +65,8 @@ def read_table(
         raise UserError(f"{name}: no column is left for features beside {', '.join(roles)}")
     vectors = np.stack([_numbers(columns[each], each, name) for each in chosen], axis=1)
     labels, names = class_numbers(_names_or_numbers(columns[label]), class_names, name)
-    domains, domain_names = None, ()
+    domains: np.ndarray | None = None
+    domain_names: tuple[str, ...] = ()
     if domain is not None:
         domains, domain_names = domain_numbers(_names_or_numbers(columns[domain]))
     elif time is not None:
