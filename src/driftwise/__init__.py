@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from driftwise import adapt, datasets, detect, methods, models, streams
+    from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
     from driftwise.datasets.own import load_own
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from driftwise.runs.run import resume, run
 
 _HOMES = {
+    "AnalyticLearner": "driftwise.analytic_learner",
     "DriftDetector": "driftwise.detect.standalone",
     "DriftLoop": "driftwise.drift_loop",
     "Learner": "driftwise.learner",
@@ -45,6 +47,7 @@ _HOMES = {
 _PACKAGES = ("adapt", "datasets", "detect", "methods", "models", "streams")
 
 __all__ = [
+    "AnalyticLearner",
     "DriftDetector",
     "DriftLoop",
     "Learner",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from driftwise.adapt import Realign
+from driftwise.analytic_learner import AnalyticLearner
 from driftwise.detect import (
     Combined,
     Detector,
@@ -63,7 +62,7 @@ class DriftLoop:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: Learner | AnalyticLearner,
         *,
         detector: BindsToSetting | Callable[[Setting], Detector] | None = None,
         adaptation: Adaptation | None = None,
@@ -93,7 +92,8 @@ class DriftLoop:
             label_budget: labels that adaptation may use at most. None: no limit.
             seed: what the detector's permutations and the choice of labelled samples are drawn from.
         """
-        self.learner = learner
+        # An analytic learner does all that the loop asks of a learner; it has no network.
+        self.learner = cast("Learner", learner)
         self.adaptation = Realign() if adaptation is None else adaptation
         self.adaptation_state = PartState(self.adaptation, "adaptation")
         self.ledger = Ledger(label_budget=label_budget)
@@ -137,8 +137,8 @@ class DriftLoop:
         self._stream = stream
         learner, ledger = self.learner, self.ledger
         shape = input_shape_of(stream.image_shape)
-        blank = torch.zeros(2, *stream.image_shape, dtype=torch.uint8)
-        find_head(learner.network, to_input(blank, learner.device))
+        if isinstance(learner, Learner):
+            find_head(learner.network, to_input(stream.blank, learner.device))
         meter = FlopMeter(ledger.add_flops)
         for network in learner.networks:
             meter.watch(network, shape)

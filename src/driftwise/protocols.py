@@ -43,6 +43,10 @@ class Replay(HasSamples, Protocol):
         """Samples per class."""
         ...
 
+    def slots_of(self, label: int) -> int:
+        """Fresh samples that replace a class completely."""
+        ...
+
     def drop(self, label: int, only: Tensor | None = None) -> int:
         """Free the slots of a class (`only`: of some of its samples); returns their number."""
         ...

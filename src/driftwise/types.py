@@ -18,10 +18,10 @@ Extras = Mapping[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Images and labels; the position of a sample is its id everywhere else."""
+    """Images or feature vectors, and labels; the position of a sample is its id elsewhere."""
 
     images: np.ndarray
-    """uint8 (samples, height, width, channels)"""
+    """uint8 (samples, height, width, channels), or float32 (samples, features)"""
     labels: np.ndarray
     """int64 (samples,)"""
     class_names: tuple[str, ...]

@@ -46,6 +46,12 @@ class PartialRealign(Realign):
         mask[misfit.argsort(descending=True)[: round(fraction * len(held))]] = True
         return mask
 
+    def outdated_fraction(self, verdict: Verdict) -> float:
+        """The estimated fraction that drifted; all where it is unknown or nearly all."""
+        if verdict.share is None or self._is_surely_full(verdict):
+            return 1.0
+        return verdict.share
+
     def choose(self, verdict: Verdict, context: AdaptationContext) -> Choose | None:
         """The rule by which incoming samples are chosen."""
         if self._choice is not None:

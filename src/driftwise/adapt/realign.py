@@ -27,6 +27,11 @@ class Realign(Adaptation):
         del verdict, context
         return torch.ones(len(held), dtype=torch.bool)
 
+    def outdated_fraction(self, verdict: Verdict) -> float:
+        """The fraction of a drifted class to replace where the buffer keeps no samples: all."""
+        del verdict
+        return 1.0
+
     def choose(self, verdict: Verdict, context: AdaptationContext) -> Choose | None:
         """The rule by which incoming samples of a class are chosen; None: random ones."""
         return None if self._choice is None else self._choice(verdict, context)
@@ -53,8 +58,9 @@ class Realign(Adaptation):
                 )
                 continue
             # A fresh sample may be in the buffer already: no sample is to be there twice.
-            again = _among(context.buffer.samples_of(label), fresh)
-            context.buffer.drop(label, outdated[label] | again)
+            held = context.buffer.samples_of(label)
+            going = outdated[label] | _among(held, fresh) if len(held) else outdated[label]
+            context.buffer.drop(label, going)
             context.buffer.put(fresh, context.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
@@ -72,18 +78,21 @@ class Realign(Adaptation):
     def _outdated_by_class(
         self, drifted: Sequence[Verdict], context: AdaptationContext, notes: list[str]
     ) -> dict[int, Tensor]:
-        """The mask of outdated samples of each class that has any."""
+        """The mask of outdated slots of each class that has any."""
         outdated = {}
         for verdict in drifted:
-            held = context.buffer.samples_of(verdict.label)
-            if not len(held):
+            slots = context.buffer.slots_of(verdict.label)
+            if not slots:
                 notes.append(f"class {verdict.label} has no samples in memory: nothing to realign")
                 continue
-            mask = self.outdated(verdict, held, context)
+            if len(held := context.buffer.samples_of(verdict.label)):
+                mask = self.outdated(verdict, held, context)
+            else:
+                mask = torch.arange(slots) < round(self.outdated_fraction(verdict) * slots)
             if mask.any():
                 outdated[verdict.label] = mask
             else:
-                notes.append(f"class {verdict.label}: its {len(held)} samples still fit")
+                notes.append(f"class {verdict.label}: its {slots} samples still fit")
         return outdated
 
 

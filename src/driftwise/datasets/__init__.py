@@ -3,10 +3,12 @@
 load("cifar-10")                    a known data set: found, or downloaded, and decoded once
 from_folder("photos", size=64)      images in folders: class/*.jpg, domain/class, split/class
 from_arrays(images, labels)         arrays or tensors
+from_table("readings.csv")          feature vectors: a .csv or .parquet file, a data frame, columns
 from_torch(dataset, test=...)       any torch data set of (image, label)
 load_own("photos.npz")              a folder, an .npz file or a Hugging Face data set
 
-All of them return a `driftwise.types.Dataset`: uint8 images (samples, height, width, channels),
+All of them return a `driftwise.types.Dataset`: uint8 images (samples, height, width, channels) or
+float32 vectors (samples, features),
 int64 labels (samples,), class names, and, where there are any, a test part and domains.
 """
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from driftwise.datasets.arrays import from_arrays, from_torch, from_torch_dataset
     from driftwise.datasets.library import fetch, find, load, status
     from driftwise.datasets.own import from_folder, load_own
+    from driftwise.datasets.readers.table import from_table
     from driftwise.datasets.validate import group_domains
 
 _HOMES = {
@@ -26,6 +29,7 @@ _HOMES = {
     "find": "library",
     "from_arrays": "arrays",
     "from_folder": "own",
+    "from_table": "readers.table",
     "from_torch": "arrays",
     "from_torch_dataset": "arrays",
     "group_domains": "validate",
@@ -39,6 +43,7 @@ __all__ = [
     "find",
     "from_arrays",
     "from_folder",
+    "from_table",
     "from_torch",
     "from_torch_dataset",
     "group_domains",

@@ -15,7 +15,7 @@ from driftwise.errors import UserError
 from driftwise.types import Dataset
 
 _COLUMNS: tuple[tuple[str, type[np.generic], int, str], ...] = (
-    ("images", np.uint8, 4, "(samples, height, width, channels)"),
+    ("images", np.uint8, 4, "(samples, height, width, channels), or float32 (samples, features)"),
     ("labels", np.int64, 1, "(samples,)"),
     ("is_test", np.bool_, 1, "(samples,)"),
     ("domains", np.int64, 1, "(samples,)"),
@@ -45,7 +45,9 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         if not isinstance(array, np.ndarray):
             raise UserError(f"{source}: {name} must be a numpy array; got {type(array).__name__}")
         refuse_odd(array, f"{source}: {name}")
-        if array.dtype != kind or array.ndim != axes:
+        if name == "images" and array.dtype == np.float32 and array.ndim == 2:
+            _check_vectors(array, source)
+        elif array.dtype != kind or array.ndim != axes:
             came = f"{array.dtype} {array.shape}"
             raise UserError(f"{source}: {name} must be {np.dtype(kind)} {shape}; got {came}")
     images, labels, domains = dataset.images, dataset.labels, dataset.domains
@@ -76,6 +78,16 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         if min(array.strides) < 0  # which torch cannot read
     }
     return dataclasses.replace(dataset, **backwards) if backwards else dataset
+
+
+def _check_vectors(vectors: np.ndarray, source: str) -> None:
+    """UserError where a feature vector holds a value that is not finite."""
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise UserError(
+            f"{source}: {len(bad)} vectors hold values that are not finite, the first of them "
+            f"sample {bad[0]}; fill the gaps, or leave these samples or columns out"
+        )
 
 
 def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:

@@ -169,6 +169,10 @@ class ReplayBuffer:
         for column, every in values:
             column.write(slots, every)
 
+    def slots_of(self, label: int) -> int:
+        """Fresh samples that replace a class completely: as many as it has here."""
+        return self.counts().get(label, 0)
+
     def drop(self, label: int, only: Tensor | None = None) -> int:
         """Free the slots of one class; the number of freed slots.
 

@@ -1,5 +1,6 @@
 """The methods, one small file each."""
 
+from driftwise.methods.analytic import SLDA, AnalyticMethod, NearestMean, Ridge
 from driftwise.methods.base import Draw, Inputs, Method, Outcome
 from driftwise.methods.baselines import Finetune, Joint
 from driftwise.methods.cls_er import CLSER
@@ -13,11 +14,15 @@ __all__ = [
     "ER",
     "ERACE",
     "SER",
+    "SLDA",
+    "AnalyticMethod",
     "DERpp",
     "Draw",
     "Finetune",
     "Inputs",
     "Joint",
     "Method",
+    "NearestMean",
     "Outcome",
+    "Ridge",
 ]

@@ -188,7 +188,7 @@ def describe(loop: DriftLoop) -> RunConfig:
         adaptation=names["adaptation"],
         detector=names["detector"],
         options=options,
-        buffer_size=loop.learner.buffer.capacity,
+        buffer_size=getattr(loop.learner.buffer, "capacity", None),
         num_drifts=len(loop.stream.schedule.events),
         epochs=loop.epochs,
         seed=loop.seed,

@@ -77,8 +77,13 @@ class Stream:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """(height, width, channels) of every image."""
+        """(height, width, channels) of every image, or (features,) of every vector."""
         return tuple(self._images.shape[1:])
+
+    @property
+    def blank(self) -> Tensor:
+        """Two samples without content, of the shape and type of all."""
+        return torch.zeros_like(self._images[:1]).repeat(2, *[1] * len(self.image_shape))
 
     def task(self, number: int) -> Task:
         """A task by its number, counted from 1."""
@@ -170,7 +175,7 @@ class Stream:
         ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[ids] = torch.arange(len(ids))
-        images = allocate((len(ids), *self.image_shape))
+        images = allocate((len(ids), *self.image_shape), self._images.dtype)
         for label in sorted(classes):
             samples = ids[self._labels[ids] == label]
             drawn = rng.derive(spec.seed, "class", label)

@@ -1,0 +1,295 @@
+"""Class statistics: what analytic methods keep instead of samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from driftwise.errors import UserError
+
+Scatter = Literal["class", "shared", "none"]
+"""Whose deviations from class means are summed: each class's own, those of all, nobody's."""
+
+_SCATTERS = ("class", "shared", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Count, mean and scatter of one class."""
+
+    count: float
+    mean: Tensor
+    """float64 (d,)"""
+    scatter: Tensor | None
+    """float64 (d, d), the sum of the outer products of deviations from the mean; None: not kept"""
+
+
+class ClassStatistics:
+    """Counts, means and scatters of classes of vectors: exact, in any order of arrival.
+
+    A class takes `8 (d + 1)` bytes, and `8 d²` more with `scatter="class"`; `scatter="shared"` takes
+    `8 d²` bytes for all classes together. Nothing grows with the number of samples.
+
+    >>> statistics = ClassStatistics()
+    >>> statistics.add(torch.tensor([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), torch.tensor([0, 0, 1]))
+    >>> statistics.counts(), statistics.moments(0).mean.tolist()
+    ({0: 2.0, 1: 1.0}, [1.0, 1.0])
+    """
+
+    def __init__(self, *, scatter: Scatter = "class") -> None:
+        """Statistics of no samples.
+
+        Args:
+            scatter: `class` makes it exact to drop or forget a class. `shared` is for many classes:
+                the part of one class is then taken to be in proportion to its samples. `none` is
+                enough for nearest class means.
+        """
+        if scatter not in _SCATTERS:
+            raise UserError(f"scatter must be one of {', '.join(_SCATTERS)}; got {scatter!r}")
+        self.kind = scatter
+        self.version = 0
+        """grows with every change"""
+        self._classes: dict[int, Moments] = {}
+        self._shared: Tensor | None = None
+        self._prior: tuple[Tensor, float] | None = None
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The classes, sorted."""
+        return tuple(sorted(self._classes))
+
+    @property
+    def dimension(self) -> int | None:
+        """Features of a vector; None while there is none."""
+        return next((len(each.mean) for each in self._classes.values()), None)
+
+    def counts(self) -> dict[int, float]:
+        """Samples of each class; a fraction of a sample may be left by `scale`."""
+        return {label: self._classes[label].count for label in self.labels}
+
+    def moments(self, label: int) -> Moments:
+        """What is kept of one class."""
+        return self._classes[label]
+
+    def means(self) -> Tensor:
+        """The means of all classes, (classes, d), in the order of `labels`."""
+        return torch.stack([self._classes[label].mean for label in self.labels])
+
+    def pooled(self) -> tuple[Tensor, float]:
+        """The scatter within classes, (d, d), and its degrees of freedom.
+
+        It includes the scatter of dropped classes, at the weight of at most d samples: the shape of
+        classes outlives their position.
+        """
+        if self.kind == "none":
+            raise UserError("these statistics keep no scatter: make them with scatter='shared'")
+        total = sum(each.count for each in self._classes.values())
+        freedom = max(0.0, total - len(self._classes))
+        if self.kind == "shared":
+            assert self._shared is not None
+            scatter = self._shared.clone()
+        else:
+            scatter = torch.stack([self._scatter(label) for label in self.labels]).sum(dim=0)
+        if self._prior is not None:
+            scatter += self._prior[0]
+            freedom += self._prior[1]
+        return scatter, freedom
+
+    def add(self, vectors: Tensor, labels: Tensor) -> None:
+        """Count labelled vectors, (samples, d) and (samples,)."""
+        self._check(vectors, labels)
+        if not len(labels):
+            return
+        vectors = vectors.double()
+        self.version += 1
+        found, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+        new = counts.double()[:, None]
+        means = torch.zeros(len(found), vectors.shape[1], dtype=torch.float64)
+        means.index_add_(0, place, vectors).div_(new)
+        nothing = [Moments(count=0.0, mean=mean, scatter=None) for mean in means]
+        held = [self._classes.get(c, none) for c, none in zip(found.tolist(), nothing, strict=True)]
+        old = torch.tensor([each.count for each in held], dtype=torch.float64)[:, None]
+        shift = means - torch.stack([each.mean for each in held])
+        within = vectors - means[place]
+        between = (old * new / (old + new)).sqrt() * shift
+        grown = means - (old / (old + new)) * shift
+        if self.kind == "shared":
+            self._add_shared(torch.cat([within, between]), sign=1.0)
+        for i, label in enumerate(found.tolist()):
+            scatter = held[i].scatter
+            if self.kind == "class":
+                rows = torch.cat([within[place == i], between[i : i + 1]])
+                products = rows.T @ rows
+                scatter = products if scatter is None else scatter + products
+            self._classes[label] = Moments(
+                count=float(old[i] + new[i]), mean=grown[i].clone(), scatter=scatter
+            )
+
+    def remove(self, vectors: Tensor, labels: Tensor) -> None:
+        """Undo `add` of these very samples; a class without samples is gone."""
+        self._check(vectors, labels)
+        wanted = {label: int((labels == label).sum()) for label in torch.unique(labels).tolist()}
+        for label, count in wanted.items():
+            held = self._classes[label].count if label in self._classes else 0.0
+            if count > held:
+                raise UserError(
+                    f"expected at most {held:g} samples of class {label}, as many as were added; "
+                    f"got {count} to forget"
+                )
+        self.version += 1
+        for label, count in wanted.items():
+            old = self._classes[label]
+            left = old.count - count
+            deviations = vectors[labels == label].double() - old.mean
+            mean = old.mean - deviations.sum(dim=0) / max(left, 1.0)
+            removed = torch.cat([deviations, max(left, 0.0) ** 0.5 * (mean - old.mean)[None]])
+            scatter = old.scatter
+            if self.kind == "shared":
+                self._add_shared(removed, sign=-1.0)
+            if scatter is not None:
+                scatter = scatter - removed.T @ removed
+            self._classes[label] = Moments(count=left, mean=mean, scatter=scatter)
+            if left < 1e-9:
+                del self._classes[label]
+
+    def scale(self, label: int, factor: float) -> None:
+        """Count every sample of a class as `factor` of one; 0 drops the class."""
+        if not 0 <= factor <= 1:
+            raise UserError(f"factor must be 0 to 1; got {factor}")
+        self.version += 1
+        old = self._classes[label]
+        if factor == 0:
+            self.drop(label)
+            return
+        if self.kind == "shared":
+            assert self._shared is not None
+            total = sum(each.count for each in self._classes.values())
+            self._shared *= 1 - (1 - factor) * old.count / total
+        scatter = None if old.scatter is None else factor * old.scatter
+        self._classes[label] = Moments(count=factor * old.count, mean=old.mean, scatter=scatter)
+
+    def drop(self, label: int) -> float:
+        """Drop the position of a class and keep its shape in `pooled`; returns its samples."""
+        if label not in self._classes:
+            return 0.0
+        old = self._classes[label]
+        freedom = max(0.0, old.count - 1)
+        scatter = old.scatter
+        if self.kind == "shared":
+            assert self._shared is not None
+            total = sum(each.count for each in self._classes.values())
+            scatter = self._shared * (old.count / total)
+        self.forget(label)
+        if scatter is not None and freedom:
+            self._retire(scatter, freedom)
+        return old.count
+
+    def forget(self, label: int) -> float:
+        """Remove everything that samples of a class brought; returns their number.
+
+        Exact with `scatter="class"`, unless samples of the class were dropped before: their shape
+        is part of `pooled`.
+        """
+        if label not in self._classes:
+            return 0.0
+        self.version += 1
+        count = self._classes[label].count
+        if self.kind == "shared":
+            self.scale(label, 1e-12)
+        del self._classes[label]
+        return count
+
+    def replace(self, label: int, moments: Moments) -> None:
+        """Put earlier statistics of a class in the place of its present ones."""
+        self.version += 1
+        self.drop(label)
+        if self.kind == "shared":
+            moments = dataclasses.replace(moments, scatter=None)
+        self._classes[label] = moments
+
+    def nbytes(self) -> int:
+        """Bytes of all numbers kept."""
+        arrays = [each.mean for each in self._classes.values()]
+        arrays += [each.scatter for each in self._classes.values() if each.scatter is not None]
+        arrays += [] if self._shared is None else [self._shared]
+        arrays += [] if self._prior is None else [self._prior[0]]
+        return sum(array.nbytes for array in arrays)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        labels = self.labels
+        state: dict[str, Any] = {"kind": self.kind, "labels": list(labels)}
+        if labels:
+            state["counts"] = torch.tensor(list(self.counts().values()), dtype=torch.float64)
+            state["means"] = self.means()
+        if self.kind == "class" and labels:
+            state["scatters"] = torch.stack([self._scatter(label) for label in labels])
+        if self._shared is not None:
+            state["shared"] = self._shared
+        if self._prior is not None:
+            state["prior"], state["prior_freedom"] = self._prior
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`; ValueError where the state is of another kind."""
+        labels = state["labels"]
+        if state["kind"] != self.kind:
+            raise ValueError(f"expected statistics with scatter {self.kind}; got {state['kind']}")
+        if len(set(labels)) != len(labels) or not all(type(label) is int for label in labels):
+            raise ValueError("expected each class once, as a whole number")
+        self.version += 1
+        self._classes = {}
+        dimension = state["means"].shape[1] if labels else 0
+        shapes = {"counts": (), "means": (dimension,), "scatters": (dimension, dimension)}
+        for name, shape in shapes.items():
+            values = state.get(name)
+            if values is not None and (
+                values.dtype != torch.float64 or values.shape != (len(labels), *shape)
+            ):
+                raise ValueError(f"expected {name} as float64 {(len(labels), *shape)}")
+        for name in ("shared", "prior"):
+            if name in state and state[name].shape != (dimension, dimension) and labels:
+                raise ValueError(f"expected {name} as float64 {(dimension, dimension)}")
+        for position, label in enumerate(labels):
+            self._classes[label] = Moments(
+                count=float(state["counts"][position]),
+                mean=state["means"][position],
+                scatter=state["scatters"][position] if self.kind == "class" else None,
+            )
+        self._shared = state.get("shared")
+        self._prior = (state["prior"], float(state["prior_freedom"])) if "prior" in state else None
+
+    def _check(self, vectors: Tensor, labels: Tensor) -> None:
+        if vectors.ndim != 2 or len(vectors) != len(labels):
+            raise UserError(
+                "expected vectors, (samples, features), with a label each; got the shapes "
+                f"{tuple(vectors.shape)} and {tuple(labels.shape)}"
+            )
+        if self.dimension is not None and vectors.shape[1] != self.dimension:
+            raise UserError(
+                f"expected vectors of {self.dimension} features, as before; got {vectors.shape[1]}"
+            )
+
+    def _scatter(self, label: int) -> Tensor:
+        scatter = self._classes[label].scatter
+        assert scatter is not None
+        return scatter
+
+    def _add_shared(self, deviations: Tensor, *, sign: float) -> None:
+        if self._shared is None:
+            self._shared = deviations.new_zeros(deviations.shape[1], deviations.shape[1])
+        self._shared.addmm_(deviations.T, deviations, alpha=sign)
+
+    def _retire(self, scatter: Tensor, freedom: float) -> None:
+        """Keep the scatter of a dropped class at the weight of at most d samples, older ones less."""
+        before, known = self._prior or (torch.zeros_like(scatter), 0.0)
+        total, most = before + scatter, float(len(scatter))
+        weight = min(1.0, most / (known + freedom))
+        self._prior = (weight * total, weight * (known + freedom))

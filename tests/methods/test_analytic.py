@@ -1,0 +1,239 @@
+"""Analytic methods: exact, incremental, equal to scikit-learn's batch fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge as BatchRidge
+
+from driftwise.analytic_learner import AnalyticLearner
+from driftwise.errors import UserError
+from driftwise.memory.statistics import ClassStatistics
+from driftwise.methods.analytic import SLDA, AnalyticMethod, NearestMean, Ridge
+from driftwise.types import Samples
+
+METHODS = {"ncm": NearestMean(), "slda": SLDA(), "ridge": Ridge(width=30), "plain": Ridge(width=0)}
+
+
+def drawn(samples: int = 240, features: int = 8, classes: int = 4, seed: int = 0) -> Samples:
+    """Overlapping classes of unequal size, far from the origin."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes**2, (samples,), generator=generator).float().sqrt().long()
+    mixing = torch.randn(features, features, generator=generator)
+    centres = 20 + torch.randn(classes, features, generator=generator)
+    noise = torch.randn(samples, features, generator=generator)
+    ids = torch.arange(samples)
+    return Samples(
+        images=centres[labels] + noise @ mixing, labels=labels, ids=ids, concepts=0 * ids
+    )
+
+
+def learned(method: AnalyticMethod, samples: Samples, *, batch: int = 16) -> AnalyticLearner:
+    learner = AnalyticLearner(method)
+    for part in samples.split(batch):
+        learner.observe(part)
+    return learner
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_any_order_and_any_batches_give_the_same_logits(method: AnalyticMethod) -> None:
+    samples = drawn()
+    expected = learned(method, samples, batch=len(samples)).logits(samples.images)
+    by_class = samples[samples.labels.argsort(stable=True)]
+    shuffled = samples[torch.randperm(len(samples), generator=torch.Generator().manual_seed(1))]
+    for other, batch in ((by_class, 7), (shuffled, 1), (shuffled, 64)):
+        found = learned(method, other, batch=batch).logits(samples.images)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+def test_slda_is_the_batch_fit_of_scikit_learn_after_every_task() -> None:
+    samples = drawn()
+    learner = AnalyticLearner(SLDA(shrinkage=0.2))
+    for classes in ((0, 1), (2,), (3,)):
+        for label in classes:
+            learner.observe(samples.of_class(label))
+        seen = samples[samples.labels <= max(classes)]
+        # Priors in proportion pool the covariances as here; the classes' own priors are equal.
+        share = np.bincount(seen.labels.numpy()) / len(seen)
+        batch = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2, priors=share)
+        batch.fit(seen.images.double().numpy(), seen.labels.numpy())
+        freedom = (len(seen) - len(share)) / len(seen)
+        ours = learner.method.classifier(learner.statistics)
+        coefficients = torch.as_tensor(batch.coef_)
+        if len(share) == 2:  # scikit-learn gives the difference of two classes
+            torch.testing.assert_close(
+                (ours.weights[1] - ours.weights[0])[None], coefficients * freedom
+            )
+        else:
+            torch.testing.assert_close(ours.weights, coefficients * freedom, rtol=1e-6, atol=1e-6)
+
+
+def test_ridge_is_the_batch_fit_of_scikit_learn_after_every_task() -> None:
+    samples = drawn()
+    method = Ridge(width=20, penalty=0.01)
+    learner = AnalyticLearner(method)
+    for classes in ((0, 1), (2,), (3,)):
+        for label in classes:
+            learner.observe(samples.of_class(label))
+        seen = samples[samples.labels <= max(classes)]
+        features = method.features(seen.images).double().numpy()
+        weight = 1 / np.bincount(seen.labels.numpy())[seen.labels.numpy()]
+        second = (features.T * weight) @ features
+        batch = BatchRidge(alpha=0.01 * np.linalg.eigvalsh(second).mean(), fit_intercept=False)
+        batch.fit(features, np.eye(max(classes) + 1)[seen.labels.numpy()], sample_weight=weight)
+        ours = learner.method.classifier(learner.statistics)
+        torch.testing.assert_close(ours.weights.numpy(), batch.coef_, rtol=1e-5, atol=1e-6)
+
+
+def test_the_penalty_is_chosen_by_generalised_cross_validation() -> None:
+    """Against the definition, computed from the samples."""
+    samples = drawn(60)
+    counts = torch.bincount(samples.labels)
+    features = torch.cat([samples.images, torch.ones(len(samples), 1)], dim=1).double()
+    rooted = features * counts[samples.labels].double().rsqrt()[:, None]
+    targets = torch.eye(4).double()[samples.labels] * counts[samples.labels].rsqrt()[:, None]
+    unit = float(torch.linalg.eigvalsh(rooted.T @ rooted).mean())
+
+    def error(penalty: float) -> float:
+        inverse = torch.linalg.inv(rooted.T @ rooted + penalty * torch.eye(9))
+        hat = rooted @ inverse @ rooted.T
+        residual = (targets - hat @ targets).square().sum()
+        return float(residual / (1 - hat.trace() / len(samples)) ** 2)
+
+    best = min((10.0**e * unit for e in range(-4, 5)), key=error)
+    statistics = ClassStatistics()
+    statistics.add(features, samples.labels)
+    expected = Ridge(width=0, penalty=best / unit).classifier(statistics)
+    found = Ridge(width=0).classifier(statistics)
+    torch.testing.assert_close(found.weights, expected.weights)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("whole_class", [True, False], ids=["a class", "samples"])
+def test_forgetting_equals_never_having_seen(method: AnalyticMethod, whole_class: bool) -> None:
+    samples = drawn()
+    gone = samples.labels == 3 if whole_class else samples.ids % 3 == 0
+    learner = learned(method, samples)
+    if whole_class:
+        learner.forget(label=3)
+    else:
+        learner.forget(samples[gone])
+    never = learned(method, samples[~gone])
+    torch.testing.assert_close(
+        learner.logits(samples.images), never.logits(samples.images), rtol=0, atol=1e-3
+    )
+
+
+def test_a_scaled_class_weighs_less_and_a_dropped_one_leaves_its_shape() -> None:
+    samples = drawn()
+    statistics = ClassStatistics()
+    statistics.add(samples.images, samples.labels)
+    before, freedom = statistics.pooled()
+    kept = statistics.moments(2)
+    statistics.scale(2, 0.25)
+    assert statistics.counts()[2] == kept.count / 4
+    torch.testing.assert_close(statistics.moments(2).mean, kept.mean)
+    statistics.replace(2, kept)
+    statistics.forget(2)
+    statistics.add(samples.of_class(2).images, samples.of_class(2).labels)
+    dropped = statistics.drop(2)
+    assert dropped == kept.count
+    assert 2 not in statistics.labels
+    after, left = statistics.pooled()
+    assert 0 < left <= freedom
+    assert torch.linalg.eigvalsh(after).min() > 0
+    assert left <= freedom - kept.count + 1 + 2 * len(kept.mean)
+    assert not torch.allclose(before, after)
+
+
+@pytest.mark.parametrize("scatter", ["class", "shared", "none"])
+def test_a_saved_state_goes_on_bit_for_bit(scatter: str) -> None:
+    samples = drawn()
+    method = NearestMean() if scatter == "none" else SLDA()
+    one, other = (AnalyticLearner(method, scatter=scatter) for _ in range(2))  # type: ignore[arg-type]
+    first, second = samples[:150], samples[150:]
+    one.observe(first)
+    one.statistics.drop(1)
+    other.load_state_dict(one.state_dict())
+    for learner in (one, other):
+        learner.observe(second)
+    assert torch.equal(one.logits(samples.images), other.logits(samples.images))
+    assert one.state_dict().keys() == other.state_dict().keys()
+
+
+def test_a_shared_scatter_is_the_sum_of_the_classes_own() -> None:
+    samples = drawn()
+    own, shared = ClassStatistics(), ClassStatistics(scatter="shared")
+    for part in samples.split(11):
+        own.add(part.images, part.labels)
+        shared.add(part.images, part.labels)
+    torch.testing.assert_close(own.pooled()[0], shared.pooled()[0])
+    assert own.pooled()[1] == shared.pooled()[1] == len(samples) - 4
+    assert shared.nbytes() == 8 * (8 * 8 + 4 * 8) < own.nbytes()
+
+
+def test_hopeless_samples_still_give_finite_logits() -> None:
+    """One sample of a class, constant features, fewer samples than features."""
+    few = drawn(6, features=50)
+    constant = Samples(
+        images=torch.ones(4, 5), labels=torch.tensor([0, 0, 1, 1]), ids=torch.arange(4),
+        concepts=torch.zeros(4, dtype=torch.int64),
+    )  # fmt: skip
+    for method in METHODS.values():
+        for samples in (few, few[:1], constant):
+            logits = learned(method, samples).logits(samples.images)
+            assert logits.isfinite().all()
+            assert logits.shape == (len(samples), 1 + int(samples.labels.max()))
+
+
+def test_a_second_epoch_changes_nothing() -> None:
+    samples = drawn()
+    learner = AnalyticLearner(SLDA())
+    learner.begin_task((0, 1, 2, 3))
+    for epoch in (1, 2):
+        learner.begin_epoch(epoch, 2)
+        learner.observe(samples)
+    assert sum(learner.buffer.counts().values()) == len(samples)
+
+
+REFUSED = {
+    "other features": (lambda x: AnalyticLearner(SLDA()).forget(), "either samples or a label"),
+    "shrinkage": (lambda x: SLDA(shrinkage=2), "shrinkage must be 0 to 1; got 2"),
+    "penalty": (lambda x: Ridge(penalty=0), "penalty must be above 0; got 0"),
+    "width": (lambda x: Ridge(width=-1), "width must be 0 or more random features; got -1"),
+    "bytes": (
+        lambda x: AnalyticLearner(SLDA()).logits(torch.zeros(2, 4, 4, 1, dtype=torch.uint8)),
+        "give an encoder",
+    ),
+    "scatter": (lambda x: ClassStatistics(scatter="some"), "scatter must be one of"),  # type: ignore[arg-type]
+    "dimension": (
+        lambda x: learned(SLDA(), x).observe(drawn(features=9)),
+        "expected vectors of 8 features, as before; got 9",
+    ),
+    "more than came": (
+        lambda x: learned(SLDA(), x[:10]).forget(x),
+        "as many as were added",
+    ),
+    "fresh": (lambda x: AnalyticLearner(SLDA(), fresh_samples=0), "fresh_samples must be"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(call: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call(drawn())  # type: ignore[operator]
+
+
+def test_a_foreign_state_is_refused() -> None:
+    state = learned(SLDA(), drawn()).state_dict()
+    broken = {
+        "kind": {**state, "statistics": {**state["statistics"], "kind": "none"}},
+        "twice": {**state, "statistics": {**state["statistics"], "labels": [0, 0, 1, 2]}},
+        "means": {**state, "statistics": {**state["statistics"], "means": torch.zeros(4, 3)}},
+        "steps": {**state, "steps": -1},
+    }
+    for other in broken.values():
+        with pytest.raises(ValueError, match="expected"):
+            AnalyticLearner(SLDA()).load_state_dict(other)
