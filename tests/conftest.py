@@ -28,6 +28,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Networks that a test makes by itself have the same weights whatever ran before."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of the default config with a single epoch; to be read, never written to."""
