@@ -123,6 +123,17 @@ def test_a_network_and_a_data_set_given_as_objects() -> None:
     assert result["faa"] > 20
 
 
+@executes("docs/vectors.md", "from_table")
+def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("docs/vectors.md", "from_table")
+    last = found["task"]
+    assert last.number == 3
+    assert last.drifted == (0, 1, 2, 3)
+    assert last.accuracy > 90
+    assert last.labels["adaptation"] == 2 * 4 * 5
+    assert "40 labels" in capsys.readouterr().out.splitlines()[-1]
+
+
 @executes("docs/run_folder.md", "result.json")
 def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
     page = "docs/run_folder.md"
