@@ -16,6 +16,7 @@ from learn_builders import (
     observing,
     state_of,
     tiny,
+    two_tasks_and_a_restart,
     weights_of,
 )
 from same_state import same
@@ -256,3 +257,19 @@ def test_a_pause_in_the_middle_of_an_epoch_keeps_its_rate_and_the_full_one() -> 
     for move in moves:
         move(learner)
     assert rate_of(learner) == pytest.approx(LR / 9)
+
+
+@pytest.mark.parametrize("method", [Recording, RecordingFromScratch])
+def test_a_pause_anywhere_repeats_no_call_and_leaves_none_out(method: type[Recording]) -> None:
+    calls: list[list[object]] = []
+
+    def make() -> Learner:
+        recording = method()
+        calls.append(recording.calls)
+        return make_learner(recording, rate=falling, momentum=0.9)
+
+    assert_pauses_change_nothing(make, two_tasks_and_a_restart())
+    whole, _, *resumed = calls
+    assert len(resumed) == len(two_tasks_and_a_restart()) + 1
+    since = [call for each in resumed[:-1] for call in each[each.index("loaded") + 1 :]]
+    assert since == whole[1:]

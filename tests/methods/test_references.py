@@ -12,12 +12,14 @@ from learn_builders import (
     CLASSES,
     SHAPE,
     as_floats,
+    assert_pauses_change_nothing,
     assert_step_is,
     batch,
     labelled,
     make_learner,
     make_network,
     stream_alone,
+    two_tasks_and_a_restart,
     weights_of,
 )
 from same_state import same
@@ -201,3 +203,11 @@ def test_only_joint_training_asks_for_classes_of_earlier_tasks() -> None:
     for method, labels in ((Finetune, [2]), (Joint, [0, 1, 2])):
         samples = stream_for(method).task(2).train()
         assert torch.unique(samples.labels).tolist() == labels
+
+
+@pytest.mark.parametrize("from_scratch", [True, False])
+def test_a_pause_of_joint_training_changes_nothing(from_scratch: bool) -> None:
+    assert_pauses_change_nothing(
+        lambda: make_learner(Joint(from_scratch=from_scratch), momentum=0.9),
+        two_tasks_and_a_restart(),
+    )

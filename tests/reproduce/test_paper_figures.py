@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -424,3 +425,12 @@ def test_feature_maps_frame_what_has_drifted_and_leave_a_gap_for_what_is_not_the
     assert frames == [False, False, False, False, True, False]
     assert [text.get_text() for text in drawing.figure.axes[5].texts] == ["not there yet"]
     assert draw_feature_maps({"amr": []}, title="toy", notes="") is None
+
+
+def test_umap_takes_the_options_that_maps_are_made_with() -> None:
+    """Its first call compiles for ten seconds: benchmarks/feature_map.py makes real maps."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it imports
+        umap = pytest.importorskip("umap")
+    made = umap.UMAP(n_components=2, random_state=0, n_jobs=1)
+    assert callable(made.fit_transform)
