@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.errors import UserError
-from driftwise.memory.statistics import ClassStatistics, Moments, Scatter
+from driftwise.memory.statistics import ClassStatistics, Scatter
 from driftwise.methods.analytic import AnalyticMethod, LinearClassifier
-from driftwise.types import Encoding, Extras, Samples, StepReport
+from driftwise.types import Encoding, Extras, Moments, Samples, StepReport
 
 UNSEEN = -1e4
 """the logit of a class without samples: never the highest, and finite for what computes with it"""
@@ -64,6 +64,16 @@ class StatisticsMemory:
     def moments_of(self, label: int) -> Moments | None:
         """What is kept of a class, to be restored if its concept returns."""
         return self.statistics.moments(label) if label in self.statistics.labels else None
+
+    def distance(self, moments: Moments, images: Tensor) -> float:
+        """How far the mean of samples is from that of statistics, in pooled variances."""
+        shift = self._features(images).double().mean(dim=0) - moments.mean
+        if self.statistics.kind == "none":
+            return float(shift.square().sum())
+        scatter, freedom = self.statistics.pooled()
+        variances = scatter.diagonal() / max(freedom, 1.0)
+        known = variances > 0
+        return float((shift[known].square() / variances[known]).sum())
 
     def restore(self, label: int, moments: Moments) -> None:
         """Put earlier statistics in the place of a class's present ones."""

@@ -14,6 +14,7 @@ from driftwise.types import (
     AdaptationResult,
     Encoding,
     Extras,
+    Moments,
     Samples,
     StepReport,
     TaskRecord,
@@ -53,6 +54,23 @@ class Replay(HasSamples, Protocol):
 
     def put(self, samples: Samples, extras: Extras = ...) -> None:
         """Fill free slots."""
+        ...
+
+
+@runtime_checkable
+class KeepsStatistics(Protocol):
+    """A buffer of class statistics: it keeps no samples."""
+
+    def moments_of(self, label: int) -> Moments | None:
+        """What is kept of a class; None: nothing."""
+        ...
+
+    def restore(self, label: int, moments: Moments) -> None:
+        """Put earlier statistics in the place of a class's present ones."""
+        ...
+
+    def distance(self, moments: Moments, images: Tensor) -> float:
+        """How far the mean of samples is from that of statistics, in pooled variances."""
         ...
 
 

@@ -146,6 +146,17 @@ class Encoding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Count, mean and scatter of the feature vectors of one class."""
+
+    count: float
+    mean: Tensor
+    """float64 (d,)"""
+    scatter: Tensor | None
+    """float64 (d, d), the sum of the outer products of deviations from the mean; None: not kept"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """A detector's verdict on one class at one task."""
 

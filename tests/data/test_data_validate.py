@@ -33,7 +33,8 @@ def test_a_good_data_set_passes_as_it_is() -> None:
         ({"images": [1, 2]}, "mine: images must be a numpy array; got list"),
         (
             {"images": np.zeros((4, 2, 2))},
-            "mine: images must be uint8 (samples, height, width, channels), or float32 (samples, features); got float64 (4, 2, 2)",
+            "mine: images must be uint8 (samples, height, width, channels), or float32 "
+            "(samples, features); got float64 (4, 2, 2)",
         ),
         (
             {"labels": np.zeros(4, dtype=np.int32)},

@@ -18,7 +18,7 @@ from driftwise.streams import Stream
 YEARS = ("year 1", "year 2", "year 3")
 
 
-def sensors(seed: int = 0) -> dw.streams.Stream:
+def sensors(*domains: str, seed: int = 0) -> dw.streams.Stream:
     """Readings of four substances in a table; each year one substance reads as another did."""
     draw = np.random.default_rng(seed)
     centres = 4 * draw.normal(size=(4, 6))
@@ -29,11 +29,12 @@ def sensors(seed: int = 0) -> dw.streams.Stream:
     data = datasets.from_table(table | {"gas": labels, "year": years}, label="gas", domain="year")
     return dw.streams.class_incremental(
         data,
-        tasks=[[0, 1, 2, 3], [], []],
-        num_drifts=2,
-        scope="all-seen",
+        tasks=[[0, 1, 2, 3], *[[] for _ in domains or YEARS[1:]]],
+        events=[
+            {"task": task, "classes": "all-seen", "domain": domain}
+            for task, domain in enumerate(domains or YEARS[1:], start=2)
+        ],
         first_domain="year 1",
-        domains=YEARS[1:],
         seed=seed,
     )
 
@@ -65,6 +66,31 @@ def test_every_adaptation_works_on_statistics() -> None:
     assert found["flush"][1] > 5 * found["realign"][1]
     added, _ = accuracy(sensors(), adaptation=Relearn())
     assert added < found["flush"][0], "old statistics beside the new ones do harm"
+
+
+@pytest.mark.parametrize("method", [SLDA(), NearestMean(), Ridge(width=50)])
+def test_statistics_of_a_concept_that_returns_are_restored_without_labels(
+    method: dw.methods.AnalyticMethod,
+) -> None:
+    def last(adaptation: Any) -> tuple[float, int]:
+        loop = dw.DriftLoop(
+            AnalyticLearner(method, fresh_samples=10),
+            encoder=dw.detect.RandomEncoder,
+            adaptation=adaptation,
+            reference="fingerprint",
+        )
+        records = list(loop.run(sensors(YEARS[1], YEARS[0], YEARS[0])))
+        notes = " ".join(records[2].notes)
+        assert ("its statistics restored without labels" in notes) == (
+            not isinstance(adaptation, Realign)
+        )
+        assert not records[3].drifted, "the restored concept is the new reference"
+        return records[3].accuracy, records[3].labels["adaptation"]
+
+    accurate, labels = last(dw.adapt.RecurringConcepts(Realign()))
+    assert labels == 4 * 10, "none for the second year"
+    assert accurate > 90
+    assert last(Realign())[1] == 2 * 4 * 10
 
 
 def test_a_partial_realignment_scales_the_statistics() -> None:

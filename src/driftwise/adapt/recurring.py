@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftwise.adapt.base import FEWEST, Adaptation, Wrapper, current_samples
-from driftwise.protocols import AdaptationContext
-from driftwise.types import AdaptationResult, Samples, Verdict
+from driftwise.protocols import AdaptationContext, KeepsStatistics
+from driftwise.types import AdaptationResult, Moments, Samples, Verdict
 
 
 class RecurringConcepts(Wrapper):
@@ -21,15 +21,19 @@ class RecurringConcepts(Wrapper):
             inner: what adapts classes whose concept is new.
             concepts: earlier concepts kept of each class, the newest ones.
             same_below: a concept has returned if a smaller fraction of the class's current samples
-                has drifted from it.
+                has drifted from it; where the buffer keeps statistics, if their mean is nearer to
+                it than this fraction of their distance from the present statistics.
         """
         super().__init__(inner)
         self._concepts = concepts
         self._same_below = same_below
         self._archive: dict[int, list[Samples]] = {}
+        self._statistics: dict[int, list[Moments]] = {}
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Restore returned concepts, let `inner` adapt the other classes, archive what goes."""
+        if isinstance(context.buffer, KeepsStatistics):
+            return self._adapt_statistics(drifted, context.buffer, context)
         before = {verdict.label: context.buffer.samples_of(verdict.label) for verdict in drifted}
         restored: dict[int, Samples] = {}
         unknown: list[Verdict] = []
@@ -44,20 +48,33 @@ class RecurringConcepts(Wrapper):
         result = self._inner.adapt(unknown, context)
         for label in (*restored, *result.renewed):
             self._keep(label, before[label])
-        if not restored:
-            return result
-        parts = [*restored.values(), *([] if result.refilled is None else [result.refilled])]
-        notes = [
-            f"class {label}: an earlier concept has returned, {len(samples)} samples restored "
-            "without labels"
-            for label, samples in restored.items()
-        ]
-        return dataclasses.replace(
-            result,
-            refilled=Samples.concat(parts),
-            renewed=(*restored, *result.renewed),
-            notes=(*notes, *result.notes),
+        return _with_restored(result, restored)
+
+    def _adapt_statistics(
+        self, drifted: Sequence[Verdict], buffer: KeepsStatistics, context: AdaptationContext
+    ) -> AdaptationResult:
+        """The same for class statistics, which are archived and restored as they are."""
+        before = {verdict.label: buffer.moments_of(verdict.label) for verdict in drifted}
+        restored: dict[int, Samples] = {}
+        for label, present in before.items():
+            archived = self._statistics.get(label, [])
+            now = current_samples(label, context)
+            if present is None or not archived or len(now) < FEWEST:
+                continue
+            distances = [buffer.distance(each, now.images) for each in archived]
+            nearest = distances.index(min(distances))
+            if distances[nearest] < self._same_below * buffer.distance(present, now.images):
+                buffer.restore(label, archived.pop(nearest))
+                restored[label] = dataclasses.replace(now, labels=now.labels * 0 + label)
+        result = self._inner.adapt(
+            [each for each in drifted if each.label not in restored], context
         )
+        for label in (*restored, *result.renewed):
+            if (present := before.get(label)) is not None:
+                archived = self._statistics.setdefault(label, [])
+                archived.append(present)
+                del archived[: -self._concepts]
+        return _with_restored(result, restored, "its statistics")
 
     def _take_returned(self, label: int, slots: int, context: AdaptationContext) -> Samples | None:
         """Take the samples of the concept that has returned, `slots` at most, from the archive."""
@@ -87,7 +104,12 @@ class RecurringConcepts(Wrapper):
             str(label): [dict(vars(samples)) for samples in archived]
             for label, archived in self._archive.items()
         }
-        return {"archive": archive, **super().state_dict()}
+        statistics = {
+            str(label): [dict(vars(moments)) for moments in archived]
+            for label, archived in self._statistics.items()
+        }
+        own = {"archive": archive} | ({"statistics": statistics} if statistics else {})
+        return {**own, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
@@ -95,4 +117,28 @@ class RecurringConcepts(Wrapper):
             int(label): [Samples.restored(samples) for samples in archived]
             for label, archived in state["archive"].items()
         }
+        self._statistics = {
+            int(label): [Moments(**moments) for moments in archived]
+            for label, archived in state.get("statistics", {}).items()
+        }
         super().load_state_dict(state)
+
+
+def _with_restored(
+    result: AdaptationResult, restored: dict[int, Samples], what: str | None = None
+) -> AdaptationResult:
+    """The result, with the classes whose earlier concept was restored."""
+    if not restored:
+        return result
+    parts = [*restored.values(), *([] if result.refilled is None else [result.refilled])]
+    notes = [
+        f"class {label}: an earlier concept has returned, {what or f'{len(samples)} samples'} "
+        "restored without labels"
+        for label, samples in restored.items()
+    ]
+    return dataclasses.replace(
+        result,
+        refilled=Samples.concat(parts),
+        renewed=(*restored, *result.renewed),
+        notes=(*notes, *result.notes),
+    )

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from driftwise.errors import UserError
+from driftwise.types import Moments
 
 Scatter = Literal["class", "shared", "none"]
 """Whose deviations from class means are summed: each class's own, those of all, nobody's."""
 
 _SCATTERS = ("class", "shared", "none")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moments:
-    """Count, mean and scatter of one class."""
-
-    count: float
-    mean: Tensor
-    """float64 (d,)"""
-    scatter: Tensor | None
-    """float64 (d, d), the sum of the outer products of deviations from the mean; None: not kept"""
 
 
 class ClassStatistics:
