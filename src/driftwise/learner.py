@@ -339,7 +339,7 @@ class Learner:
         """Evaluate a network without side effects."""
         # A network that draws random numbers in evaluation mode draws the same ones every time.
         draws = rng.as_global(rng.fork(self._seed, "asking"))
-        with _evaluating(network), torch.no_grad(), self._precision(), draws:
+        with evaluating(network), torch.no_grad(), self._precision(), draws:
             yield
 
     def _columns(self, logits: Tensor) -> Extras:
@@ -485,7 +485,7 @@ def _report_single_samples(error: ValueError) -> None:
 
 
 @contextlib.contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
+def evaluating(network: nn.Module) -> Iterator[None]:
     """Evaluation mode for the moment, every module back in its own mode afterwards."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()

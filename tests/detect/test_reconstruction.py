@@ -84,7 +84,7 @@ def test_a_class_whose_pixels_change_places_is_found_and_the_others_are_left_alo
 def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
     p_values = [
         verdict.p_value or 0.0
-        for seed in range(20)
+        for seed in range(30)
         for verdict in check(digit_sides(seed), seed=seed, steps=8)
     ]
     assert sum(p <= 0.05 for p in p_values) <= stats.binom.ppf(0.999, len(p_values), 0.05)
@@ -95,8 +95,8 @@ def test_errors_on_learned_samples_are_too_small_to_compare_with() -> None:
     """Why half of the reference is not learned."""
     draw = rng.fork(0, "by-heart")
     images = torch.randint(256, (40, 8, 8, 1), generator=draw, dtype=torch.uint8)
-    fitted = fit(images[:20], steps=150, width=16, generator=draw)
-    assert fitted.errors(images[:20]).mean() < 0.9 * fitted.errors(images[20:]).mean()
+    fitted = fit(images[:20], steps=250, width=16, generator=draw)
+    assert fitted.errors(images[:20]).mean() < 0.8 * fitted.errors(images[20:]).mean()
 
 
 def test_verdicts_compare_the_errors_of_the_unseen_half_by_kolmogorov_and_smirnov() -> None:

@@ -11,9 +11,8 @@ samples of any class since the drift, `seen` those before it, `stale` the sample
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from driftwise import rng
+from driftwise.learner import evaluating
 from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.types import Samples
 
@@ -44,7 +44,7 @@ def mean_gradient(network: nn.Module, x: Tensor, y: Tensor, *, batch_size: int =
     parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
     total = torch.zeros(sum(p.numel() for p in parameters.values()), dtype=torch.float64)
     # A network that draws random numbers even now draws the same ones for every set of samples.
-    with _evaluating(network), torch.enable_grad(), rng.as_global(rng.fork(0, "theory")):
+    with evaluating(network), torch.enable_grad(), rng.as_global(rng.fork(0, "theory")):
         for some_x, some_y in zip(*(torch.split(each, batch_size) for each in (x, y)), strict=True):
             buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
             logits = functional_call(network, {**parameters, **buffers}, (some_x,))
@@ -54,18 +54,6 @@ def mean_gradient(network: nn.Module, x: Tensor, y: Tensor, *, batch_size: int =
             )
             total += torch.cat([part.flatten() for part in parts]).double().cpu()
     return total / len(y)
-
-
-@contextlib.contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block; afterwards every module has its own mode again."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 @dataclass(frozen=True, kw_only=True)
