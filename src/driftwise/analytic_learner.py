@@ -125,8 +125,7 @@ class AnalyticLearner:
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
         """Begin a task with these new classes; `from_scratch` forgets everything first."""
         if from_scratch:
-            for label in self.statistics.labels:
-                self.statistics.forget(label)
+            self.statistics.clear()
         self._known.update(classes)
         self._in_first_epoch = True
 

@@ -188,6 +188,16 @@ def test_hopeless_samples_still_give_finite_logits() -> None:
             assert logits.shape == (len(samples), 1 + int(samples.labels.max()))
 
 
+def test_a_task_from_scratch_forgets_dropped_classes_too() -> None:
+    samples = drawn()
+    learner = learned(SLDA(), samples)
+    learner.buffer.drop(1)
+    learner.begin_task((0, 1, 2, 3), from_scratch=True)
+    learner.observe(samples[:100])
+    fresh = learned(SLDA(), samples[:100], batch=100)
+    assert torch.equal(learner.logits(samples.images), fresh.logits(samples.images))
+
+
 def test_a_second_epoch_changes_nothing() -> None:
     samples = drawn()
     learner = AnalyticLearner(SLDA())

@@ -60,7 +60,7 @@ def normal(samples: int, shift: float, seed: int) -> Tensor:
     return torch.randn(samples, generator=draw, dtype=torch.float64) + shift
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(samples, samples), max_size=4))
 def test_ks_is_the_largest_gap_with_scipys_p_value_pair_by_pair(
     pairs: list[tuple[Tensor, Tensor]],
@@ -157,7 +157,7 @@ def test_an_answer_does_not_depend_on_what_else_is_asked() -> None:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(samples, samples), max_size=4))
 def test_the_asymptotic_p_value_is_scipys(pairs: list[tuple[Tensor, Tensor]]) -> None:
     found = asymptotic_kolmogorov_smirnov(pairs)

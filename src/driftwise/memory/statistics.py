@@ -195,6 +195,11 @@ class ClassStatistics:
         del self._classes[label]
         return count
 
+    def clear(self) -> None:
+        """Forget everything, the shape of dropped classes included."""
+        self.version += 1
+        self._classes, self._shared, self._prior = {}, None, None
+
     def replace(self, label: int, moments: Moments) -> None:
         """Put earlier statistics of a class in the place of its present ones."""
         self.version += 1
