@@ -22,8 +22,8 @@ from driftwise.datasets import library
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
 from driftwise.detect.detectors import KS
-from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.encoders.encoding_cache import Cached
+from driftwise.encoders.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
 from driftwise.types import Dataset, Encoding, Samples, Verdict
 

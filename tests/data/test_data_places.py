@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from data_tools import empty_machine
 
-from driftwise.config.imagenet_weights import resnet18_at_hand
-from driftwise.datasets import paths
+from driftwise import paths
 from driftwise.datasets.library import is_offline
-from driftwise.datasets.paths import (
+from driftwise.encoders.imagenet_weights import resnet18_at_hand
+from driftwise.errors import RunFailure, UserError
+from driftwise.files import alone
+from driftwise.paths import (
     cache_home,
     candidates,
     data_home,
     environment,
     locate,
 )
-from driftwise.errors import RunFailure, UserError
-from driftwise.files import alone
 
 HINTS = ("cifar-10-batches-py", "cifar10")
 
@@ -237,7 +237,7 @@ import sys, types
 package = types.ModuleType("driftwise.datasets")
 package.__path__ = [{folder_of!r}]
 sys.modules["driftwise.datasets"] = package
-import driftwise.datasets.paths, driftwise.datasets.download
+import driftwise.paths, driftwise.datasets.download
 assert not {{"torch", "numpy", "urllib.request", "ssl"}} & set(sys.modules)
 import driftwise.datasets.cache
 assert "torch" not in sys.modules

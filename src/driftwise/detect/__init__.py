@@ -3,13 +3,6 @@
 from driftwise.detect.base import Detector, Setting
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.detectors import C2ST, KS, MMD, Combined, TwoSampleDetector
-from driftwise.detect.encoders import (
-    Encoder,
-    Encodes,
-    LearnerEncoder,
-    RandomEncoder,
-    Surroundings,
-)
 from driftwise.detect.monitor import Monitor
 from driftwise.detect.oracle import (
     Always,
@@ -23,6 +16,13 @@ from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import Sequential
 from driftwise.detect.two_sample import Comparison
+from driftwise.encoders.base import (
+    Encoder,
+    Encodes,
+    LearnerEncoder,
+    RandomEncoder,
+    Surroundings,
+)
 
 __all__ = [
     "C2ST",

@@ -18,7 +18,7 @@ from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
 from driftwise.detect.base import KnownLabels
-from driftwise.detect.encoding_cache import Cached
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.live.inputs import InputStatistics
