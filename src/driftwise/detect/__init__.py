@@ -16,13 +16,7 @@ from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import Sequential
 from driftwise.detect.two_sample import Comparison
-from driftwise.encoders.base import (
-    Encoder,
-    Encodes,
-    LearnerEncoder,
-    RandomEncoder,
-    Surroundings,
-)
+from driftwise.encoders import Encoder, Encodes, LearnerEncoder, RandomEncoder, Surroundings
 
 __all__ = [
     "C2ST",

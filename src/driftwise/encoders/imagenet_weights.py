@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftwise.encoders.base import Encoder, RandomEncoder, Surroundings
+from driftwise.encoders.base import Encoder, Surroundings
 from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
 from driftwise.paths import candidates, environment, locate
 
