@@ -14,6 +14,7 @@ import pytest
 from data_tools import empty_machine
 
 from driftwise import paths
+from driftwise.datasets import cache
 from driftwise.datasets.library import is_offline
 from driftwise.encoders.imagenet_weights import resnet18_at_hand
 from driftwise.errors import RunFailure, UserError
@@ -230,7 +231,7 @@ def test_a_lock_that_cannot_be_had_is_reported_in_one_line(tmp_path: Path) -> No
 
 
 def test_finding_and_fetching_data_load_neither_torch_nor_numpy() -> None:
-    folder_of = str(Path(paths.__file__).parent)
+    folder_of = str(Path(cache.__file__).parent)
     # Stands in for the package, so that only the modules themselves are on trial.
     script = f"""
 import sys, types

@@ -1,7 +1,7 @@
 """Encoders: samples to the logits and features that are learned and compared."""
 
-from driftwise.encoders.base import Encoder, Encodes, LearnerEncoder, Surroundings
+from driftwise.encoders.base import Encoder, EncoderContext, Encodes, LearnerEncoder
 from driftwise.encoders.own_network import OwnEncoder
 from driftwise.encoders.random_network import RandomEncoder
 
-__all__ = ["Encoder", "Encodes", "LearnerEncoder", "OwnEncoder", "RandomEncoder", "Surroundings"]
+__all__ = ["Encoder", "EncoderContext", "Encodes", "LearnerEncoder", "OwnEncoder", "RandomEncoder"]

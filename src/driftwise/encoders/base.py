@@ -13,7 +13,7 @@ from driftwise.types import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class EncoderContext:
     """What an encoder is given to work with."""
 
     learner: Callable[[Tensor], Encoding]
@@ -32,7 +32,7 @@ class Encodes(Protocol):
 
 
 class Encoder(Encodes, Protocol):
-    """A part of the catalogue, made from `Surroundings`."""
+    """A part of the catalogue, made from `EncoderContext`."""
 
     name: str
     """what it is, exactly: encodings of another one cannot be compared"""
@@ -47,10 +47,10 @@ class LearnerEncoder:
 
     fixed: ClassVar[bool] = False
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: EncoderContext) -> None:
         self.name = "learner"
         self.networks: Sequence[nn.Module] = ()
-        self.encode = surroundings.learner
+        self.encode = context.learner
 
 
 class Scaled:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.encoders.base import Surroundings
+from driftwise.encoders.base import EncoderContext
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
@@ -27,10 +27,10 @@ class RandomEncoder:
         " 'driftwise[imagenet]' brings an encoder that sees them"
     )
 
-    def __init__(self, surroundings: Surroundings, *, outputs: int = 32, width: int = 32) -> None:
-        *height_and_width, channels = surroundings.image_shape
+    def __init__(self, context: EncoderContext, *, outputs: int = 32, width: int = 32) -> None:
+        *height_and_width, channels = context.image_shape
         self._network: nn.Module
-        with rng.as_global(rng.fork(surroundings.seed, "random-encoder")):
+        with rng.as_global(rng.fork(context.seed, "random-encoder")):
             if height_and_width:
                 height, wide = height_and_width
                 shape = (channels, height, wide)
@@ -42,8 +42,8 @@ class RandomEncoder:
                 flat, hidden = (1, 1, channels), (4 * width,)
                 self._network = MLP(input_shape=flat, num_classes=outputs, hidden=hidden)
         self._network.eval().requires_grad_(False)
-        size = "x".join(map(str, surroundings.image_shape))
-        self.name = f"random {size} {outputs} {width} seed {surroundings.seed}"
+        size = "x".join(map(str, context.image_shape))
+        self.name = f"random {size} {outputs} {width} seed {context.seed}"
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:
