@@ -118,13 +118,13 @@ def _answers(host: str, port: int) -> bool:
     """Whether anybody takes a connection there within our patience."""
     answered = threading.Event()
 
-    def knock() -> None:
+    def connect() -> None:
         with contextlib.suppress(OSError):
             socket.create_connection((host, port), timeout=PATIENCE).close()
             answered.set()
 
     # In a thread: looking up a name may take long, and no timeout reaches it.
-    thread = threading.Thread(target=knock, daemon=True)
+    thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(PATIENCE)
     return answered.is_set()
