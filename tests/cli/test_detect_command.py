@@ -20,11 +20,11 @@ from run_tools import complaint, strict_json
 
 from driftwise.cli import detect as detect_cli
 from driftwise.cli.detect import add_detect_command
-from driftwise.config import imagenet_weights
 from driftwise.config.flags import OneLineParser
 from driftwise.datasets import own
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import EncoderContext, RandomEncoder
+from driftwise.encoders import imagenet_weights
 from driftwise.errors import RunFailure
 from driftwise.files import MANIFEST
 

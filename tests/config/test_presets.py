@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
+from driftwise import paths
 from driftwise.config import registry
 from driftwise.config.build import assemble
 from driftwise.config.presets import NAMES, preset_of, resolve
 from driftwise.config.schema import RunConfig
-from driftwise.datasets import paths
 
 OPEN = (
     *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),

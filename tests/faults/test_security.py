@@ -22,7 +22,7 @@ import torch
 from run_tools import ENVIRONMENT
 
 import driftwise
-from driftwise.detect import pretrained
+from driftwise.encoders import pretrained
 
 SOURCE = Path(driftwise.__file__).parent
 
@@ -74,7 +74,7 @@ def test_nothing_that_unpickles_is_imported() -> None:
 
 def test_arrays_weights_and_settings_are_read_in_the_ways_that_run_nothing() -> None:
     weights = calls("torch.load")
-    assert [file for file, _ in weights] == ["detect/pretrained.py"]
+    assert [file for file, _ in weights] == ["encoders/pretrained.py"]
     assert {keyword(call, "weights_only") for _, call in weights} == {"True"}
     arrays = calls("np.load", "numpy.load")
     assert arrays
