@@ -115,7 +115,7 @@ def test_crafted_weights_run_nothing_even_if_they_had_the_published_digest(
     assert not proof.exists()
 
 
-WATCHED = """
+RECORDED = """
 import json, os, sys
 from pathlib import Path
 
@@ -146,7 +146,7 @@ print(json.dumps([events, seen + sockets()]))
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
 def test_a_run_and_its_page_open_no_socket(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, tmp_path],
+        [sys.executable, "-c", RECORDED, tmp_path],
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         text=True,
