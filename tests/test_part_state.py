@@ -72,12 +72,12 @@ class Teacher(Method):
 class Running:
     """A detector whose verdicts follow from all that it has seen."""
 
-    watches = True
+    reads_monitored = True
 
-    def __init__(self, setting: Any) -> None:
+    def __init__(self, context: Any) -> None:
         self.means: dict[int, list[float]] = defaultdict(list)
-        self.draws = np.random.default_rng(setting.seed)
-        self.encode = setting.encoder
+        self.draws = np.random.default_rng(context.seed)
+        self.encode = context.encoder
 
     def check(self, task: int, classes: Any, monitored: Samples, reference: Any) -> list[Verdict]:
         verdicts = []

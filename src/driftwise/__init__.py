@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from driftwise.report import write_report
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
+    from driftwise.scaling import Scaling
 
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
@@ -35,6 +36,7 @@ _HOMES = {
     "ReplayBuffer": "driftwise.memory",
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
+    "Scaling": "driftwise.scaling",
     "UserError": "driftwise.errors",
     "from_torch_dataset": "driftwise.datasets.arrays",
     "load": "driftwise.runs.predictor",
@@ -57,6 +59,7 @@ __all__ = [
     "ReplayBuffer",
     "RunConfig",
     "RunFailure",
+    "Scaling",
     "UserError",
     "adapt",
     "datasets",

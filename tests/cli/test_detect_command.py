@@ -24,7 +24,7 @@ from driftwise.config import imagenet_weights
 from driftwise.config.flags import OneLineParser
 from driftwise.datasets import own
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import RandomEncoder, Surroundings
+from driftwise.detect import EncoderContext, RandomEncoder
 from driftwise.errors import RunFailure
 from driftwise.files import MANIFEST
 
@@ -406,8 +406,8 @@ def test_the_best_encoder_that_is_installed_answers_and_says_what_it_cannot_see(
 
     def stand_in(name: str) -> Any:
         class Encoder(RandomEncoder):
-            def __init__(self, around: Surroundings, **_: object) -> None:
-                super().__init__(around)
+            def __init__(self, context: EncoderContext, **_: object) -> None:
+                super().__init__(context)
                 made.append(name)
 
         return Encoder

@@ -48,7 +48,7 @@ def test_no_row_has_two_jobs_and_every_row_has_one(reference: str) -> None:
 
 
 @pytest.mark.parametrize("reference", ["memory", "held-out"])
-def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
+def test_the_published_monitor_reads_the_scoring_test(reference: str) -> None:
     stream = stream_of(monitor="test", reference=reference)
     monitored = set(ids(stream, "monitored")) | set(ids(stream, "reference"))
     assert monitored == set(ids(stream, "test"))

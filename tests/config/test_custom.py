@@ -140,30 +140,30 @@ def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> 
 
 
 class NoCheck:
-    watches: Any = True
+    reads_monitored: Any = True
 
-    def __init__(self, setting: Any) -> None:
+    def __init__(self, context: Any) -> None:
         pass
 
 
 class Blind(NoCheck):
-    watches: Any = None
+    reads_monitored: Any = None
 
     def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
         return []
 
 
-class NoSetting(Blind):
-    watches = False
+class NoContext(Blind):
+    reads_monitored = False
 
     def __init__(self) -> None:
         pass
 
 
-class Silent(NoSetting):
+class Silent(NoContext):
     """Says nothing of any class."""
 
-    def __init__(self, setting: Any) -> None:
+    def __init__(self, context: Any) -> None:
         pass
 
 
@@ -259,11 +259,11 @@ CONTRACTS = {
     ): "must be those of the stream batch, (10, classes); they are a tensor of",
     ("method", "OddColumns"): "columns must return tensors by name, each with an entry for each of",
     ("detector", "NoCheck"): "must have a method check(self, task, classes, monitored, reference)",
-    ("detector", "Blind"): "must have an attribute watches",
+    ("detector", "Blind"): "must have an attribute reads_monitored",
     (
         "detector",
-        "NoSetting",
-    ): "cannot be made as NoSetting(setting): too many positional arguments",
+        "NoContext",
+    ): "cannot be made as NoContext(context): too many positional arguments",
     (
         "detector",
         "Silent",
@@ -426,8 +426,8 @@ class Needs(Plain):
 
 
 class Threshold(NeverDetector):
-    def __init__(self, setting: Any, limit: int = 20) -> None:
-        super().__init__(setting)
+    def __init__(self, context: Any, limit: int = 20) -> None:
+        super().__init__(context)
         self.limit = limit
 
 

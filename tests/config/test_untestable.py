@@ -11,7 +11,7 @@ import pytest
 
 from driftwise import RunConfig, run
 from driftwise.cli.main import command
-from driftwise.config.build import assemble, foreseen
+from driftwise.config.build import assemble, untestable_warning
 from driftwise.config.presets import resolve
 from driftwise.datasets.readers.digits import load_digits
 
@@ -57,18 +57,18 @@ def test_as_many_checks_are_untestable_as_was_foretold(
 @pytest.mark.parametrize("policy", ["reservoir", "balanced"])
 def test_a_buffer_of_the_recommended_size_will_do(policy: str) -> None:
     small = resolve(config(reference="memory", buffer_size=8, buffer_policy=policy))
-    text = foreseen(small, load_digits())
+    text = untestable_warning(small, load_digits())
     assert "the buffer of 8 holds" in text
     found = re.search(r"use a buffer_size of (\d+) or more or the reference held-out", text)
     assert found
     large = resolve(config(reference="memory", buffer_size=int(found[1]), buffer_policy=policy))
-    assert foreseen(large, load_digits()) == ""
+    assert untestable_warning(large, load_digits()) == ""
 
 
 def test_what_is_foreseen_without_a_network_is_what_a_run_warns_of() -> None:
     for short in ({"reference": "memory", "buffer_size": 8}, {"buffer_size": 100}):
         wanted = resolve(config(**short))
-        text = foreseen(wanted, load_digits())
+        text = untestable_warning(wanted, load_digits())
         assert Counter(assemble(wanted).warnings)[text] == bool(text)
 
 

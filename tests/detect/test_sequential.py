@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
-from driftwise.detect import FingerprintReference, HeldOutReference, Setting
+from driftwise.detect import DetectorContext, FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import MAX_KEPT, Sequential, SequentialDetector
 from driftwise.errors import RunFailure
 from driftwise.runs import checkpoint
@@ -221,10 +221,10 @@ class Named(PassOn):
 def detector(
     seed: int = 0, encoder: Any = None, labels: Any = "given", **options: Any
 ) -> SequentialDetector:
-    setting = Setting(
+    context = DetectorContext(
         encoder=lambda: encoder or PassOn(), drifting=lambda _: (), seed=seed, labels=labels
     )
-    return Sequential(**options).bind(setting)
+    return Sequential(**options).bind(context)
 
 
 def samples(values: np.ndarray, label: int = 0, first: int = 0) -> Samples:

@@ -213,7 +213,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:the encoder has trained:UserWarning")
-@pytest.mark.filterwarnings("ignore:the detector watches:UserWarning")
+@pytest.mark.filterwarnings("ignore:the detector reads the samples that score:UserWarning")
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_every_variant_keeps_the_promises_of_its_result(
     settings: dict[str, Any], tmp_path: Path

@@ -35,10 +35,11 @@ from driftwise.datasets.reading import Warn
 from driftwise.datasets.validate import check_dataset, identity_of, is_sampled, sampled_identity_of
 from driftwise.detect import (
     Detector,
+    DetectorContext,
+    EncoderContext,
     LearnerEncoder,
-    Setting,
-    Surroundings,
 )
+from driftwise.detect.base import reads_monitored
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
 from driftwise.methods import Method
@@ -82,7 +83,7 @@ def assemble(
     refuse_without_features(learner, stream.image_shape)
     loop = DriftLoop(
         learner,
-        detector=lambda setting: registry.make("detector", config, setting),
+        detector=lambda context: registry.make("detector", config, context),
         adaptation=registry.make("adaptation", config),
         encoder=registry.find("encoder", settled(config.encoder)).factory(),
         reference=settled(config.reference),
@@ -105,7 +106,7 @@ def assemble(
     return loop
 
 
-def foreseen(config: RunConfig, dataset: Dataset) -> str:
+def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
     """`untestable_checks` of a run before it is assembled."""
     if is_import_path(settled(config.detector)):
         return ""  # how a custom detector uses its encoder is not known
@@ -114,9 +115,9 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
     def never(_: Tensor) -> Encoding:
         raise AssertionError("sizes are known without encoding")
 
-    around = Surroundings(learner=never, image_shape=stream.image_shape, seed=config.seed)
-    blind = Setting(
-        encoder=lambda: LearnerEncoder(around),
+    context = EncoderContext(learner=never, image_shape=stream.image_shape, seed=config.seed)
+    blind = DetectorContext(
+        encoder=lambda: LearnerEncoder(context),
         drifting=stream.schedule.drifting,
         labels=config.monitor_labels,
     )
@@ -132,7 +133,8 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
 def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tuple[str, ...]:
     """What makes the result of such a run doubtful; shown before it begins and kept with it."""
     fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
-    on_buffer = detector.watches and config.reference == "memory"
+    monitored = reads_monitored(detector)
+    on_buffer = monitored and config.reference == "memory"
     draw = method.samples_per_draw(
         minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
     )
@@ -154,8 +156,8 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
             'raise the alarm (use reference="held-out" or reference="fingerprint")',
         ),
         (
-            detector.watches and config.monitor == "test",
-            "the detector watches the samples that score the run, as the published experiments did: "
+            monitored and config.monitor == "test",
+            "the detector reads the samples that score the run, as the published experiments did: "
             'what is adapted to them is also scored on them (use monitor="holdout")',
         ),
         (

@@ -1,14 +1,14 @@
 """Detectors: for each known class, do current samples still come from the reference distribution?"""
 
-from driftwise.detect.base import Detector, Setting
+from driftwise.detect.base import Detector, DetectorContext
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.detectors import C2ST, KS, MMD, Combined, TwoSampleDetector
 from driftwise.detect.encoders import (
     Encoder,
+    EncoderContext,
     Encodes,
     LearnerEncoder,
     RandomEncoder,
-    Surroundings,
 )
 from driftwise.detect.monitor import Monitor
 from driftwise.detect.oracle import (
@@ -35,7 +35,9 @@ __all__ = [
     "Comparison",
     "ComparisonOptions",
     "Detector",
+    "DetectorContext",
     "Encoder",
+    "EncoderContext",
     "Encodes",
     "FingerprintReference",
     "HeldOutReference",
@@ -48,7 +50,5 @@ __all__ = [
     "RandomEncoder",
     "Reconstruction",
     "Sequential",
-    "Setting",
-    "Surroundings",
     "TwoSampleDetector",
 ]

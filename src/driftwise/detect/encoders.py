@@ -22,7 +22,7 @@ from driftwise.types import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class EncoderContext:
     """What an encoder is given to work with."""
 
     learner: Callable[[Tensor], Encoding]
@@ -41,7 +41,7 @@ class Encodes(Protocol):
 
 
 class Encoder(Encodes, Protocol):
-    """A part of the catalogue, made from `Surroundings`."""
+    """A part of the catalogue, made from `EncoderContext`."""
 
     name: str
     """what it is, exactly: encodings of another one cannot be compared"""
@@ -56,10 +56,10 @@ class LearnerEncoder:
 
     fixed: ClassVar[bool] = False
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: EncoderContext) -> None:
         self.name = "learner"
         self.networks: Sequence[nn.Module] = ()
-        self.encode = surroundings.learner
+        self.encode = context.learner
 
 
 class OwnEncoder:
@@ -143,10 +143,10 @@ class RandomEncoder:
         " 'driftwise[imagenet]' brings an encoder that sees them"
     )
 
-    def __init__(self, surroundings: Surroundings, *, outputs: int = 32, width: int = 32) -> None:
-        *height_and_width, channels = surroundings.image_shape
+    def __init__(self, context: EncoderContext, *, outputs: int = 32, width: int = 32) -> None:
+        *height_and_width, channels = context.image_shape
         self._network: nn.Module
-        with rng.as_global(rng.fork(surroundings.seed, "random-encoder")):
+        with rng.as_global(rng.fork(context.seed, "random-encoder")):
             if height_and_width:
                 height, wide = height_and_width
                 shape = (channels, height, wide)
@@ -158,8 +158,8 @@ class RandomEncoder:
                 flat, hidden = (1, 1, channels), (4 * width,)
                 self._network = MLP(input_shape=flat, num_classes=outputs, hidden=hidden)
         self._network.eval().requires_grad_(False)
-        size = "x".join(map(str, surroundings.image_shape))
-        self.name = f"random {size} {outputs} {width} seed {surroundings.seed}"
+        size = "x".join(map(str, context.image_shape))
+        self.name = f"random {size} {outputs} {width} seed {context.seed}"
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:

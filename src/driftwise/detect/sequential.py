@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.detect.base import Reference, Setting
+from driftwise.detect.base import DetectorContext, Reference
 from driftwise.detect.encoding_cache import KEY_BYTES, keys_of
 from driftwise.detect.reference import FingerprintReference
 from driftwise.errors import RunFailure, UserError
@@ -62,9 +62,9 @@ class Sequential:
                 f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_rows}"
             )
 
-    def bind(self, setting: Setting) -> SequentialDetector:
+    def bind(self, context: DetectorContext) -> SequentialDetector:
         """The detector, for one stream and one learner."""
-        return SequentialDetector(setting, self)
+        return SequentialDetector(context, self)
 
 
 class SequentialDetector:
@@ -73,18 +73,18 @@ class SequentialDetector:
     A copy of an earlier image, pixel by pixel, is no new evidence, and is left out.
     """
 
-    watches = True
+    reads_monitored = True
 
-    def __init__(self, setting: Setting, options: Sequential) -> None:
-        if setting.labels != "given":
+    def __init__(self, context: DetectorContext, options: Sequential) -> None:
+        if context.labels != "given":
             raise UserError(
-                f"the detector sequential goes by given labels, not {setting.labels} ones: "
+                f"the detector sequential goes by given labels, not {context.labels} ones: "
                 'predictions change while a learner learns; use monitor_labels="given", or another '
                 "detector"
             )
-        self._encoder = setting.encoder()
+        self._encoder = context.encoder()
         self._options = options
-        self._seed = setting.seed
+        self._seed = context.seed
         self._tests: dict[int, _Test] = {}
         self._learned: dict[int, dict[str, Tensor]] = {}
         """keys and features of the samples from which a class was learned, until its test begins"""
