@@ -69,9 +69,9 @@ def holds_vectors(path: Path) -> bool:
     if path.suffix.lower() in (".csv", ".parquet", ".npy"):
         return path.is_file()
     if _is_huggingface(path):
-        from driftwise.datasets.readers.huggingface import holds_images
+        from driftwise.datasets.readers.huggingface import column_names
 
-        return not holds_images(path)
+        return "image" not in column_names(path, unknown=["image"])
     if not path.is_file():
         return False
     from driftwise.datasets.readers.npz import Arrays

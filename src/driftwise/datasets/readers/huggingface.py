@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,14 @@ def load_saved(path: Path) -> Any:
         raise UserError(f"{path}: not a data set that save_to_disk wrote ({reason})") from error
 
 
-def holds_images(path: Path) -> bool:
-    """Whether a folder that `save_to_disk` wrote has a column of images."""
-    loaded = load_saved(path)
-    splits = list(loaded.values()) if isinstance(loaded, Mapping) else [loaded]
-    return not splits or "image" in splits[0].column_names
+def column_names(path: Path, *, unknown: Sequence[str]) -> Sequence[str]:
+    """The columns in a folder that `save_to_disk` wrote, without opening them."""
+    for file in sorted((*path.glob("dataset_info.json"), *path.glob("*/dataset_info.json"))):
+        try:
+            return list(json.loads(file.read_text(encoding="utf-8"))["features"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return unknown
 
 
 def _numbered(path: Path, labels: list[list[Any]]) -> tuple[list[str], list[list[int]]]:

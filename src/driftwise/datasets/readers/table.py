@@ -78,7 +78,8 @@ def from_table(
     chosen = _chosen(table, roles, features, leave_out)
     columns = table.read(chosen, roles)
     vectors = _vectors({each: columns[each] for each in chosen}, name)
-    labels, names = np.zeros(len(vectors), dtype=np.int64), (EVERYTHING,)
+    labels = np.zeros(len(vectors), dtype=np.int64)
+    names: tuple[str, ...] = (EVERYTHING,)
     if label is not None:
         known = class_names or _present(columns[label], table.class_names.get(label))
         labels, names = _classes(columns[label], known, name, label)
