@@ -20,7 +20,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
-from driftwise.detect.encoding_cache import Cached
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks
@@ -141,7 +141,7 @@ class DriftLoop:
             find_head(learner.network, to_input(stream.blank, learner.device))
         meter = FlopMeter(ledger.add_flops)
         for network in learner.networks:
-            meter.watch(network, shape)
+            meter.attach(network, shape)
         caches: list[Cached] = []
 
         @functools.cache  # one for the detector and for its reference
@@ -152,7 +152,7 @@ class DriftLoop:
                 )
             )
             for own in made.networks:
-                meter.watch(own, shape)
+                meter.attach(own, shape)
             if not made.fixed:
                 return made
             caches.append(Cached(made))

@@ -20,10 +20,10 @@ from driftwise.config.learners import (
 )
 from driftwise.config.presets import (
     PUBLISHED_ENCODER,
-    TELL_NO_HARM,
+    WITHOUT_HARM,
     WITHOUT_WEIGHTS,
     asks_learner,
-    looks_at_pixels,
+    compares_pixels,
     settled,
     with_code_identity,
 )
@@ -140,7 +140,7 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
     )
     warnings = (
         (
-            on_buffer and not fixed and not looks_at_pixels(config),
+            on_buffer and not fixed and not compares_pixels(config),
             "the encoder has trained on the buffer's samples, so it is more certain of them than of "
             'fresh ones although nothing drifted: expect false alarms (use reference="held-out")',
         ),
@@ -163,7 +163,7 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
         (
             config.preset == "published"
             and config.encoder == WITHOUT_WEIGHTS
-            and config.detector not in TELL_NO_HARM,
+            and config.detector not in WITHOUT_HARM,
             f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
             f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
             f" where data lie, or choose encoder {PUBLISHED_ENCODER}",

@@ -178,7 +178,7 @@ class LiveEngine:
         self._adapt_waiting(outcome)
         self._learn([], outcome)
         self._catch_up(outcome)
-        self._guard(self.learner.refuse_burst_weights, outcome)
+        self._guard(self.learner.refuse_diverged_weights, outcome)
         self._complete_references(outcome)
         # Only now: the labels of this batch may have realigned a class that was found without.
         for label in sorted(self.waiting.keys() - waiting_before):
@@ -193,7 +193,7 @@ class LiveEngine:
         with self.ledger.phase("train"):
             for _ in range(steps):
                 self._guard(lambda: self._replay_step(None, outcome), outcome)
-        self._guard(self.learner.refuse_burst_weights, outcome)
+        self._guard(self.learner.refuse_diverged_weights, outcome)
         return outcome
 
     def fit_reference(self, samples: Samples) -> tuple[int, ...]:

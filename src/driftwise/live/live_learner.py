@@ -32,7 +32,7 @@ from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
 from driftwise.live.window import no_samples
 from driftwise.models.head import Features, with_features
-from driftwise.runs.checkpoint import taking_up
+from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import RunFolder, is_run, read_config
 from driftwise.types import Samples
 
@@ -158,7 +158,7 @@ class LiveLearner:
         saved = config.get("keeper")
         if saved is None:
             raise UserError(f"{path} holds a run of a benchmark, and no live learner")
-        with taking_up(folder):
+        with errors_named_after(folder):
             backbone, has_network = config["backbone"], saved.pop("network")
             names = [saved[kind] for kind in ("method", "detector", "adaptation")]
             refuse_unknown(saved)  # a `folder` in there would be made, wherever it is
@@ -173,7 +173,7 @@ class LiveLearner:
                     f"the live learner in {path} uses custom code ({name}); if you trust it, load "
                     "with trust_imports=True"
                 )
-        with taking_up(folder):
+        with errors_named_after(folder):
             live = cls(
                 backbone if network is None else network, labels=labels, features=features, **saved
             )
@@ -460,7 +460,7 @@ class LiveLearner:
             if state is None:
                 warnings.append(f"nothing is saved in {path}: the live learner begins anew")
             else:
-                with taking_up(path):
+                with errors_named_after(path):
                     self._load_state(state)
         except UserError as error:
             self._folder.close()

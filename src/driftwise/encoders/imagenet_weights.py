@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftwise.datasets.paths import candidates, environment, locate
-from driftwise.detect.encoders import Encoder, EncoderContext, RandomEncoder
-from driftwise.detect.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.base import Encoder, EncoderContext
+from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
+from driftwise.paths import candidates, environment, locate
 
 FILE = "resnet18.safetensors"
 VARIABLE = "DRIFTWISE_RESNET18"
@@ -117,13 +118,13 @@ def _answers(host: str, port: int) -> bool:
     """Whether anybody takes a connection there within our patience."""
     answered = threading.Event()
 
-    def knock() -> None:
+    def connect() -> None:
         with contextlib.suppress(OSError):
             socket.create_connection((host, port), timeout=PATIENCE).close()
             answered.set()
 
     # In a thread: looking up a name may take long, and no timeout reaches it.
-    thread = threading.Thread(target=knock, daemon=True)
+    thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(PATIENCE)
     return answered.is_set()

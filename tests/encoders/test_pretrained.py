@@ -21,12 +21,11 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 
-from driftwise import rng
-from driftwise.config import imagenet_weights as finding
-from driftwise.config.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
-from driftwise.datasets import paths
+from driftwise import paths, rng
 from driftwise.detect import Encoder
-from driftwise.detect.pretrained import (
+from driftwise.encoders import imagenet_weights as finding
+from driftwise.encoders.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
+from driftwise.encoders.pretrained import (
     EfficientNetEncoder,
     PretrainedEncoder,
     Resized,
@@ -106,7 +105,7 @@ def test_features_are_the_inputs_of_the_last_layer_and_encoding_changes_nothing(
 
 def test_flops_are_those_of_the_enlarged_image_for_every_sample(encoder: Encoder) -> None:
     booked: list[int] = []
-    FlopMeter(booked.append).watch(encoder.networks[0], (1, 28, 28))
+    FlopMeter(booked.append).attach(encoder.networks[0], (1, 28, 28))
     encoder.encode(make_images(33, *SMALL))  # more than one portion
     at_its_size = per_sample(encoder.networks[0], (3, 96, 96)).forward
     assert at_its_size > 10**8

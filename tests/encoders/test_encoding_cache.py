@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.detect import Encoder, LearnerEncoder, RandomEncoder
-from driftwise.detect.encoding_cache import BOOKKEEPING, PORTION, Cached, keys_of
+from driftwise.encoders.encoding_cache import BOOKKEEPING, PORTION, Cached, keys_of
 from driftwise.metrics import FlopMeter
 from driftwise.runs import checkpoint
 from driftwise.types import Encoding
@@ -178,7 +178,7 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped(tmp_path: Path)
 
     def monitored() -> Cached:
         encoder = random_8()
-        FlopMeter(booked.append).watch(encoder.networks[0], (1, 8, 8))
+        FlopMeter(booked.append).attach(encoder.networks[0], (1, 8, 8))
         return Cached(encoder, max_bytes=60 * 840)
 
     first, second = make_images(50, 8, 8, 1), make_images(45, 8, 8, 1, seed=1)
