@@ -468,6 +468,14 @@ class LiveLearner:
             )
 
     @property
+    def requested(self) -> Samples:
+        """The samples of `open_requests` as they came; their classes are not predicted anew."""
+        with self._exclusive():
+            if self._engine is None:
+                return no_samples(self._inputs.shape or (1,), self._inputs.dtype)
+            return self._engine.window.requested.samples()
+
+    @property
     def accuracy(self) -> float | None:
         """Fraction of correct predictions among the last 1,000 labelled samples; None: no such."""
         return self._reporter.accuracy
