@@ -511,7 +511,7 @@ class LiveLearner:
             raise
         self._retry_at = None
 
-    def close(self) -> None:
+    def close(self, *, save: bool = True) -> None:
         """Save, if there is a folder, and release it; nothing can be observed afterwards.
 
         A batch that broke off is not saved. A close that a callback requests during `observe` is
@@ -523,7 +523,7 @@ class LiveLearner:
                 return
             if not self._closed and not (self._is_fork and self._folder is not None):
                 with self._inbox.closing():
-                    if self._folder is not None and self._failure is None:
+                    if save and self._folder is not None and self._failure is None:
                         self._save_to(self._folder)
                 self._announce("closed")
             self._release()

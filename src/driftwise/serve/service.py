@@ -113,7 +113,11 @@ class Service:
         self.view: dict[str, Any] = {}
         """the state of things as of the last change, for readers in any thread"""
         self._is_replaying = True
-        self._restore(skip)
+        try:
+            self._restore(skip)
+        except BaseException:
+            self.live.close(save=False)
+            raise
         self._is_replaying = False
         self._publish()
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
@@ -152,6 +156,7 @@ class Service:
             replayed += 1
         if replayed:
             self.notes.append(f"{replayed} requests of the log were applied again")
+        if replayed and self.failure is None:
             with contextlib.suppress(RunFailure):
                 self.save("start")
 
