@@ -141,6 +141,10 @@ class LiveEngine:
         usual_steps = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
         given = settings.replay_steps
         self._replay_steps = usual_steps if given is None else given
+        self.rehearses = bool(self.learner.networks)
+        """whether steps on the replay buffer change anything: class statistics need none"""
+        if not self.rehearses:
+            self._replay_steps, self._reported_scale = 0, True
 
     @property
     def predictable(self) -> Tensor:
@@ -481,7 +485,7 @@ class LiveEngine:
         outcome.adapted += result.renewed
         outcome.notes += result.notes
         if result.renewed:
-            self._catch_up_steps = self._settings.catch_up_steps
+            self._catch_up_steps = self._settings.catch_up_steps if self.rehearses else 0
             outcome.emit("realigned", classes=list(result.renewed), notes=list(result.notes))
             # For methods that know tasks, a class with a new concept begins one.
             self.learner.begin_task((), from_scratch=result.from_scratch)

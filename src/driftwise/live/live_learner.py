@@ -327,6 +327,8 @@ class LiveLearner:
             engine = self._engine
             if engine is None or not len(engine.learner.buffer) or steps < 1:
                 return None
+            if not engine.rehearses:
+                return None
             with (
                 self._noting_failure(),
                 PREDICTIONS_FIRST.learning(self._settings.learning_share),
@@ -714,14 +716,16 @@ class LiveLearner:
         """The largest label that has an output or can get one."""
         if engine is None:
             return self._settings.max_classes - 1
-        grows = self._settings.grow and can_grow(engine.learner.network)
+        grows = self._settings.grow and (
+            not engine.learner.networks or can_grow(engine.learner.network)
+        )
         return max(self._settings.max_classes if grows else 0, engine.outputs) - 1
 
     def _renew_snapshot(self, engine: LiveEngine) -> None:
         predictable = engine.predictable
         if not bool(predictable.any()):
             return  # no class has been learned: there is nothing to predict
-        learner, network = engine.learner, _predictor(engine)
+        learner, network = engine.learner, engine.learner.predictor
         if self._snapshots is None:
             self._snapshots = NetworkSnapshots(network, predictable)
         else:
@@ -759,7 +763,7 @@ class LiveLearner:
         if self._preview is None or self._preview[0] != kind:
             first = no_samples(tuple(images.shape[1:]), images.dtype)
             engine = self._build(first, num_outputs_of(self._network, images))
-            snapshots = NetworkSnapshots(_predictor(engine), engine.predictable)
+            snapshots = NetworkSnapshots(engine.learner.predictor, engine.predictable)
             self._preview = kind, snapshots, engine
         return self._preview[1:]
 
@@ -774,11 +778,6 @@ def _reset_in_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_in_fork)
-
-
-def _predictor(engine: LiveEngine) -> nn.Module:
-    """The network that predicts."""
-    return engine.learner.method.predictor(engine.learner.network)
 
 
 def _restored(
