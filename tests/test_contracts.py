@@ -16,7 +16,7 @@ from driftwise.config import learners, registry
 from driftwise.config.presets import resolve
 from driftwise.config.registry import CATALOGUE, find, is_analytic
 from driftwise.config.schema import RunConfig
-from driftwise.detect import Setting
+from driftwise.detect import DetectorContext
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.memory import ReplayBuffer
@@ -165,8 +165,8 @@ class Pixels:
 def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> None:
     config = resolve(RunConfig(detector=name))
 
-    setting = Setting(encoder=Pixels, drifting=lambda task: (2,))
-    detector = registry.make("detector", config, setting)
+    context = DetectorContext(encoder=Pixels, drifting=lambda task: (2,))
+    detector = registry.make("detector", config, context)
     memory = ReplayBuffer(60, policy=Reservoir(), seed=0)
     memory.put(samples(60))
     verdicts = detector.check(4, [2, 0, 1], samples(60, seed=1), memory)

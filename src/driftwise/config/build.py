@@ -21,10 +21,10 @@ from driftwise.config.learners import (
 from driftwise.config.presets import (
     OF_GRADIENTS,
     PUBLISHED_ENCODER,
-    TELL_NO_HARM,
+    WITHOUT_HARM,
     WITHOUT_WEIGHTS,
     asks_learner,
-    looks_at_pixels,
+    compares_pixels,
     settled,
     with_code_identity,
 )
@@ -36,10 +36,11 @@ from driftwise.datasets.reading import Warn
 from driftwise.datasets.validate import check_dataset, identity_of, is_sampled, sampled_identity_of
 from driftwise.detect import (
     Detector,
+    DetectorContext,
+    EncoderContext,
     LearnerEncoder,
-    Setting,
-    Surroundings,
 )
+from driftwise.detect.base import reads_monitored
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
 from driftwise.methods import AnalyticMethod, Method
@@ -84,7 +85,7 @@ def assemble(
     refuse_without_features(learner, stream.image_shape, stream.blank.dtype)
     loop = DriftLoop(
         learner,
-        detector=lambda setting: registry.make("detector", config, setting),
+        detector=lambda context: registry.make("detector", config, context),
         adaptation=registry.make("adaptation", config),
         encoder=registry.find("encoder", settled(config.encoder)).factory(),
         reference=settled(config.reference),
@@ -108,7 +109,7 @@ def assemble(
     return loop
 
 
-def foreseen(config: RunConfig, dataset: Dataset) -> str:
+def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
     """`untestable_checks` of a run before it is assembled."""
     if is_import_path(settled(config.detector)):
         return ""  # how a custom detector uses its encoder is not known
@@ -117,9 +118,9 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
     def never(_: Tensor) -> Encoding:
         raise AssertionError("sizes are known without encoding")
 
-    around = Surroundings(learner=never, image_shape=stream.image_shape, seed=config.seed)
-    blind = Setting(
-        encoder=lambda: LearnerEncoder(around),
+    context = EncoderContext(learner=never, image_shape=stream.image_shape, seed=config.seed)
+    blind = DetectorContext(
+        encoder=lambda: LearnerEncoder(context),
         drifting=stream.schedule.drifting,
         labels=config.monitor_labels,
     )
@@ -137,7 +138,8 @@ def warnings_about(
 ) -> tuple[str, ...]:
     """What makes the result of such a run doubtful; shown before it begins and kept with it."""
     fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
-    on_buffer = detector.watches and config.reference == "memory"
+    monitored = reads_monitored(detector)
+    on_buffer = monitored and config.reference == "memory"
     draw, useless = 0, list[str]()
     if isinstance(method, AnalyticMethod):
         useless = _without_meaning(config)
@@ -147,7 +149,7 @@ def warnings_about(
         )
     warnings = (
         (
-            on_buffer and not fixed and not looks_at_pixels(config),
+            on_buffer and not fixed and not compares_pixels(config),
             "the encoder has trained on the buffer's samples, so it is more certain of them than of "
             'fresh ones although nothing drifted: expect false alarms (use reference="held-out")',
         ),
@@ -163,14 +165,14 @@ def warnings_about(
             'raise the alarm (use reference="held-out" or reference="fingerprint")',
         ),
         (
-            detector.watches and config.monitor == "test",
-            "the detector watches the samples that score the run, as the published experiments did: "
+            monitored and config.monitor == "test",
+            "the detector reads the samples that score the run, as the published experiments did: "
             'what is adapted to them is also scored on them (use monitor="holdout")',
         ),
         (
             config.preset == "published"
             and config.encoder == WITHOUT_WEIGHTS
-            and config.detector not in TELL_NO_HARM,
+            and config.detector not in WITHOUT_HARM,
             f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
             f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
             f" where data lie, or choose encoder {PUBLISHED_ENCODER}",

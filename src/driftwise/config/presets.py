@@ -96,7 +96,7 @@ STORE_NO_LOGITS = ("er", "er-ace", "cls-er", "finetune", "joint")
 REALIGN_NOTHING = ("vanilla", "fr", "fr-flush", "fr-scratch")
 """Methods and adaptations to which `realigned_logits` makes no difference."""
 
-TELL_NO_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
+WITHOUT_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
 """Detectors that do not use the learner, and so cannot measure what a drift costs it."""
 
 PUBLISHED_ENCODER, WITHOUT_WEIGHTS = "resnet18-imagenet", "random"
@@ -268,14 +268,14 @@ def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
     It is chosen here, by name, so that the same config elsewhere runs with the same encoder or not
     at all.
     """
-    if detector in TELL_NO_HARM:
+    if detector in WITHOUT_HARM:
         return WITHOUT_WEIGHTS, ""  # which encodes nothing
     if config.benchmark not in BENCHMARKS:
         return WITHOUT_WEIGHTS, (
             f"; encoder {WITHOUT_WEIGHTS}, as your own data need not be images (the published"
             f' one: encoder="{PUBLISHED_ENCODER}")'
         )
-    from driftwise.config.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
+    from driftwise.encoders.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
 
     if (found := resnet18_at_hand()) is not None:
         return PUBLISHED_ENCODER, f"; encoder {PUBLISHED_ENCODER}, its weights from {found}"
@@ -359,7 +359,7 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     encoder_is_fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
     if config.reference is None:
         # Samples that something was trained on give false alarms.
-        trained = asks_learner(config) or not (encoder_is_fixed or looks_at_pixels(config))
+        trained = asks_learner(config) or not (encoder_is_fixed or compares_pixels(config))
         keeps_none = registry.is_analytic(config.method)
         config = changed(config, reference="held-out" if trained or keeps_none else "memory")
     _refuse_contradictions(config, encoder_is_fixed=encoder_is_fixed)
@@ -383,7 +383,7 @@ def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None
             f"{config.method} as many are asked for as the buffer holds: use buffer_size",
         ),
         (
-            config.min_harm is not None and config.detector in TELL_NO_HARM,
+            config.min_harm is not None and config.detector in WITHOUT_HARM,
             f"min_harm needs a detector that measures harm, and {config.detector} does not; use "
             "the detector ks, mmd, c2st or combined, or leave out min_harm",
         ),
@@ -393,7 +393,7 @@ def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None
             f'{config.encoder} does: use encoder="random", or another detector',
         ),
         (
-            fingerprint and looks_at_pixels(config),
+            fingerprint and compares_pixels(config),
             f"the detector {config.detector} learns from images, and a fingerprint holds none; "
             'use reference="held-out" or reference="memory"',
         ),
@@ -464,7 +464,7 @@ def asks_learner(config: RunConfig) -> bool:
     return config.monitor_labels == "predicted" or config.min_harm is not None
 
 
-def looks_at_pixels(config: RunConfig) -> bool:
+def compares_pixels(config: RunConfig) -> bool:
     """Whether the detector learns from images itself and uses no encoder."""
     return config.detector == "reconstruction"
 

@@ -19,7 +19,7 @@ from driftwise.config.learners import make_learner
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, warn_caller
 from driftwise.learner import Learner
-from driftwise.runs.checkpoint import taking_up
+from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import CONFIG, read_checkpoint, read_config
 
 
@@ -94,7 +94,7 @@ def load(
         raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     # A run made on another kind of machine must still predict on this one.
     config = dataclasses.replace(config, device="auto", memory_format="contiguous")
-    with taking_up(folder):
+    with errors_named_after(folder):
         image_shape = tuple(state["image_shape"])
         class_names = tuple(state["class_names"])
         learner = make_learner(config, image_shape, len(class_names), network=network)

@@ -24,8 +24,8 @@ from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener
-from driftwise.runs.checkpoint import taking_up
-from driftwise.runs.listeners import EventLog, FeatureLog, Silent, Together
+from driftwise.runs.checkpoint import errors_named_after
+from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
 from driftwise.runs.result import (
     make_result,
     record_to_json,
@@ -33,7 +33,7 @@ from driftwise.runs.result import (
     task_state_from_plain,
     task_state_to_plain,
 )
-from driftwise.runs.saving import OFTEN, Keeping, Saving, gently
+from driftwise.runs.saving import OFTEN, CheckpointSaver, Saving, deferred_signals
 from driftwise.runs.store import CONFIG, RunFolder, is_run, read_config, refuse_other_config
 from driftwise.streams import Stream
 from driftwise.types import Dataset, TaskState
@@ -171,7 +171,7 @@ def run_in(
     warn = warn or (lambda _: None)
     state = folder.load_checkpoint(warn)
     if state is not None:
-        with taking_up(folder.path):
+        with errors_named_after(folder.path):
             loop.load_state_dict(state["parts"])
             done = state["tasks_done"]
             if done != folder.num_records:
@@ -194,20 +194,20 @@ def run_in(
             }
         )
 
-    with _threads(config.threads), clear_out_of_memory(KEPT), gently() as interruption:
-        keeping = Keeping(saving, save, interruption)
+    with _threads(config.threads), clear_out_of_memory(KEPT), deferred_signals() as interruption:
+        saver = CheckpointSaver(saving, save, interruption)
         for record in loop.run(
             loop.stream,
             epochs=settled(config.epochs),
-            listener=Together(listeners),
+            listener=Listeners(listeners),
             after=done,
-            keep=keeping.stepped,
+            keep=saver.stepped,
             task_state=task_state,
         ):
             is_last = record.task == loop.stream.schedule.num_tasks
             folder.append_record(record_to_json(record, is_last=is_last))
             done = record.task
-            keeping.task_ended()
+            saver.task_ended()
         result = make_result(
             config,
             loop.stream.schedule,
