@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,9 @@ UNSEEN = -1e4
 
 SCALED_BY = 100
 """samples that a scaling of the learner's own is fitted on: the first labelled ones"""
+
+LAG = 0.01
+"""fraction of the samples that predictions between steps may be behind"""
 
 _NO_EXTRAS: Extras = MappingProxyType({})
 
@@ -126,6 +130,14 @@ class AnalyticNetwork(nn.Module):
         if scaling.mean is not None and scaling.deviation is not None:
             self.mean, self.deviation = scaling.mean.clone(), scaling.deviation.clone()
 
+    def replace(self, state: Mapping[str, Tensor]) -> None:
+        """Become the classifier whose state it is, of any number of outputs and features."""
+        for name, own in self.named_buffers():
+            value = state[name]
+            if (value.dtype, value.ndim) != (own.dtype, own.ndim):
+                raise ValueError(f"expected {name} of a classifier, float64")
+            setattr(self, name, value.clone())
+
     def forward(self, vectors: Tensor) -> Tensor:
         """Log-probabilities of classes with samples, `UNSEEN` for all others."""
         unseen = torch.full((len(vectors), len(self.bias)), UNSEEN)
@@ -200,21 +212,31 @@ class AnalyticLearner:
         if not self.scaling.is_fitted:
             self._first = torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)
         self._network = AnalyticNetwork(method, self.scaling)
-        self._versions = {"computed": -1, "first": 0}
-        """of the statistics when the network was computed, and when they held the first samples"""
-
-    @property
-    def predictor(self) -> nn.Module:
-        """The network that predicts."""
-        return self.network
+        self._versions = {"computed": -1, "learned": 0}
+        """of the statistics when the network was computed, and after the last step"""
+        self._lag = math.inf
+        """samples since the network was computed; infinite: it must be computed anew"""
 
     @property
     def network(self) -> AnalyticNetwork:
         """The classifier of what has been learned by now."""
         if self._versions["computed"] != self.statistics.version:
-            self._versions["computed"] = self.statistics.version
             self._network.compute(self.statistics, self._outputs, self.scaling)
+            self._versions["computed"] = self.statistics.version
+            self._lag = 0.0
         return self._network
+
+    @property
+    def predictor(self) -> AnalyticNetwork:
+        """The classifier for predictions between steps: of all samples but for the last 1 %.
+
+        So the time to compute it, which grows with the cube of the features, is spent fewer and
+        fewer times as samples come.
+        """
+        is_counted = self._versions["learned"] == self.statistics.version
+        if is_counted and self._lag < LAG * sum(self.statistics.counts().values()):
+            return self._network
+        return self.network
 
     @property
     def _outputs(self) -> int:
@@ -228,7 +250,7 @@ class AnalyticLearner:
         """
         del from_scratch
         self._known.update(classes)
-        self._versions["computed"] = -1
+        self._must_compute()
         self._in_first_epoch = True
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -256,8 +278,12 @@ class AnalyticLearner:
 
     def _learn(self, vectors: Tensor, labels: Tensor) -> None:
         """Count vectors; the first ones, which fit the scaling, are counted anew as it changes."""
-        if self._first is not None and self._versions["first"] != self.statistics.version:
+        if self._versions["learned"] != self.statistics.version:
             self._first = None  # what was dropped or forgotten must not be counted again
+            self._lag = math.inf
+        if not set(torch.unique(labels).tolist()) <= set(self.statistics.labels):
+            self._lag = math.inf
+        self._lag += len(labels)
         if self._first is not None:
             if len(self._first[1]):
                 vectors = torch.cat([self._first[0], vectors])
@@ -266,7 +292,7 @@ class AnalyticLearner:
             self.statistics.clear()
             self._first = (vectors, labels) if len(labels) < SCALED_BY else None
         self.statistics.add(self.method.features(self.scaling(vectors)), labels)
-        self._versions["first"] = self.statistics.version
+        self._versions["learned"] = self.statistics.version
 
     def rehearse(self, batch: Samples | None = None, *, rate: float = 1.0) -> None:
         """Nothing: a classifier that follows from its statistics gains nothing by repetition."""
@@ -295,7 +321,7 @@ class AnalyticLearner:
         """Give classes up to this number a score."""
         self.begin_task([outputs - 1])
 
-    def refuse_burst_weights(self) -> None:
+    def refuse_diverged_weights(self) -> None:
         """Nothing: what is computed from finite statistics does not diverge."""
 
     def forget(self, samples: Samples | None = None, *, label: int | None = None) -> None:
@@ -311,7 +337,10 @@ class AnalyticLearner:
         elif label is not None:
             self.statistics.forget(label)
             self._known.discard(label)
-            self._versions["computed"] = -1
+            self._must_compute()
+
+    def _must_compute(self) -> None:
+        self._versions["computed"], self._lag = -1, math.inf
 
     def _features(self, images: Tensor) -> Tensor:
         return self.method.features(self.scaling(self._vectors(images)))
@@ -350,7 +379,10 @@ class AnalyticLearner:
             "dimension": self._dimension,
             "scaling": self.scaling.state_dict(),
             "first": None if self._first is None else list(self._first),
-            "is_first": self._versions["first"] == self.statistics.version,
+            "is_counted": self._versions["learned"] == self.statistics.version,
+            "is_computed": self._versions["computed"] == self.statistics.version,
+            "lag": None if math.isinf(self._lag) else self._lag,
+            "network": self._network.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -363,12 +395,17 @@ class AnalyticLearner:
             raise ValueError("expected the number of features")
         self.statistics.load_state_dict(state["statistics"])
         if (scaling := state.get("scaling")) is not None:  # older states were never scaled
+            self.scaling = Scaling(scaling["kind"], limit=scaling["limit"])
             self.scaling.load_state_dict(scaling)
+            self._network = AnalyticNetwork(self.method, self.scaling)
             self._first = None if state["first"] is None else tuple(state["first"])
-        if state.get("is_first") is True:
-            self._versions["first"] = self.statistics.version
+        self._must_compute()
+        if "network" in state:
+            self._network.replace(state["network"])
+            self._lag = math.inf if state["lag"] is None else float(state["lag"])
+            for name, is_so in (("learned", "is_counted"), ("computed", "is_computed")):
+                self._versions[name] = self.statistics.version if state[is_so] is True else -1
         self._dimension = dimension
         self.steps = state["steps"]
         self._known = set(state["known"])
         self._in_first_epoch = state["in_first_epoch"] is True
-        self._versions["computed"] = -1

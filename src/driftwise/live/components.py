@@ -7,13 +7,11 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from driftwise.analytic_learner import AnalyticLearner
 from driftwise.config import registry
 from driftwise.config.learners import make_learner, refuse_without_features
 from driftwise.config.presets import settled
@@ -33,7 +31,6 @@ from driftwise.learner import Learner
 from driftwise.live.inputs import InputStatistics
 from driftwise.live.settings import LiveSettings
 from driftwise.loop import DriftHandler
-from driftwise.methods.analytic import AnalyticMethod
 from driftwise.metrics import Ledger
 from driftwise.models.head import find_head, growing_head_of, num_outputs
 from driftwise.models.inputs import to_input
@@ -79,15 +76,6 @@ def build_learner(
 ) -> Learner:
     """A learner for samples like the `first` ones and a number of classes."""
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
-    if is_analytic(config.method):
-        if len(shape) != 1 or dtype == torch.uint8:
-            raise UserError(
-                f"method {config.method} learns from vectors of floats, (samples, features); got "
-                f"samples of shape {shape}: give an encoder, or use another method"
-            )
-        method = registry.make("method", config)
-        # It has all that is called here of a learner, and no network.
-        return cast("Learner", AnalyticLearner(method, scaling=Scaling()))
     learner = make_learner(
         config,
         shape,
@@ -96,6 +84,7 @@ def build_learner(
         statistics=(lambda: statistics.statistics) if config.normalise else None,
         network=network,
         max_gradient=settings.max_gradient,
+        scaling=Scaling(config.scaling or "standard"),
     )
     refuse_without_features(learner, shape, dtype)
     modules = [module for each in learner.networks for module in each.modules()]
@@ -103,12 +92,6 @@ def build_learner(
         if isinstance(module, _BatchNorm):
             module.momentum = NORM_MOMENTUM
     return learner
-
-
-def is_analytic(method: str) -> bool:
-    """Whether a method is computed from class statistics, and so has no network."""
-    made = registry.find("method", method).factory()
-    return isinstance(made, type) and issubclass(made, AnalyticMethod)
 
 
 def build_handlers(
