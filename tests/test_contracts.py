@@ -16,7 +16,7 @@ from driftwise import testing
 from driftwise.adapt import Realign
 from driftwise.config import learners, registry
 from driftwise.config.presets import resolve
-from driftwise.config.registry import CATALOGUE, find
+from driftwise.config.registry import CATALOGUE, find, is_analytic
 from driftwise.config.schema import RunConfig
 from driftwise.detect import KS, DetectorContext
 from driftwise.errors import UserError
@@ -28,7 +28,8 @@ from driftwise.types import AdaptationResult, Dataset, Verdict
 
 
 def names(kind: str) -> list[str]:
-    return list(CATALOGUE[kind])
+    # Analytic methods learn from vectors: tests/runs/test_vector_runs.py.
+    return [name for name in CATALOGUE[kind] if kind != "method" or not is_analytic(name)]
 
 
 def learner_of(**settings: Any) -> Learner:
