@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from driftwise.encoders.base import Encoder, RawSamples
+from driftwise.encoders.digests import identity_of
 from driftwise.encoders.encoding_cache import KEY_BYTES, PORTION, encode_in_portions, keys_of
-from driftwise.encoders.identity import identity_of
 from driftwise.errors import RunFailure, UserError, warn_caller
 from driftwise.files import (
     JSON,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.encoders.base import Encoder, Encodes, RawSamples
-from driftwise.encoders.identity import identity_of
+from driftwise.encoders.digests import identity_of
 from driftwise.errors import UserError
 from driftwise.types import Encoding
 

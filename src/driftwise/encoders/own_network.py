@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftwise.encoders.identity import digest_of_text, digest_of_values
+from driftwise.encoders.digests import digest_of_text, digest_of_values
 from driftwise.errors import UserError
 from driftwise.models.head import encode_all, find_head, has_features
 from driftwise.models.imagenet_resnet import digest_of

@@ -18,7 +18,7 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
 from driftwise.encoders.base import EncoderContext
-from driftwise.encoders.identity import digest_of_text
+from driftwise.encoders.digests import digest_of_text
 from driftwise.errors import UserError
 from driftwise.files import reason
 from driftwise.models.head import encode_all

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.encoders.base import EncoderContext
-from driftwise.encoders.identity import digest_of_text
+from driftwise.encoders.digests import digest_of_text
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.head import encode_all
 from driftwise.models.imagenet_resnet import digest_of
