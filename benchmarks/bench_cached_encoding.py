@@ -28,8 +28,8 @@ from driftwise.detect import (
     RandomEncoder,
 )
 from driftwise.detect.detectors import KS
-from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.encoders.encoding_cache import Cached
+from driftwise.encoders.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
 from driftwise.types import Dataset, Encoding, Samples, Verdict
 

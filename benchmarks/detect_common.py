@@ -23,8 +23,8 @@ from driftwise import rng
 from driftwise.config import registry
 from driftwise.datasets.library import load
 from driftwise.detect import EncoderContext
-from driftwise.detect.encoders import Encoder, Encodes
 from driftwise.detect.two_sample import Comparison, by_c2st, by_mmd, ks_on
+from driftwise.encoders.base import Encoder, Encodes
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input

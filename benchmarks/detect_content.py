@@ -19,8 +19,8 @@ from driftwise.config.registry import encoder_maker
 from driftwise.datasets.library import find
 from driftwise.datasets.readers.folders import read_folder
 from driftwise.detect import EncoderContext
-from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.standalone import DriftDetector, no_learner
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 
 SIZE, NUM_ELEPHANTS = 96, 40

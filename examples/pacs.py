@@ -25,7 +25,7 @@ from showing import Stream, draw, run_all, table
 
 from driftwise.datasets import library
 from driftwise.detect import EncoderContext
-from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.encoders.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
 from driftwise.types import Dataset, Encoding
 

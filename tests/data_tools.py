@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from driftwise.datasets import paths
+from driftwise import paths
 from driftwise.datasets.readers.clear import CLASSES as CLEAR_CLASSES
 from driftwise.datasets.readers.spam_assassin import FOLDERS as SPAM_FOLDERS
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, methods, models, streams
+    from driftwise import adapt, datasets, detect, encoders, methods, models, streams
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -46,7 +46,7 @@ _HOMES = {
     "write_report": "driftwise.report",
 }
 
-_PACKAGES = ("adapt", "datasets", "detect", "methods", "models", "streams")
+_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams")
 
 __all__ = [
     "AnalyticLearner",
@@ -64,6 +64,7 @@ __all__ = [
     "adapt",
     "datasets",
     "detect",
+    "encoders",
     "from_torch_dataset",
     "load",
     "load_own",

@@ -20,7 +20,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
-from driftwise.detect.encoding_cache import Cached
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks

@@ -35,6 +35,8 @@ class Dataset:
     groups: np.ndarray | None = None
     """int64 (samples,): samples that are nearly repeats (a burst of frames, the readings of a day);
     no two parts of the data share a group; None: every sample stands for itself"""
+    feature_names: tuple[str, ...] = ()
+    """of vectors, one name per feature; (): they have none"""
 
 
 @dataclass(frozen=True, kw_only=True)

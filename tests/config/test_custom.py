@@ -1,4 +1,4 @@
-"""Custom parts: how they are found, told apart, given options, and refused."""
+"""Custom parts: how they are found, distinguished, given options, and refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refusal(**settings: Any) -> str:
 
     def run() -> None:
         assembly = assemble(resolve(RunConfig(**{**SMALL, **settings})))
-        played = run_tasks(
+        tasks = run_tasks(
             assembly.stream.tasks(),
             handler=assembly.handler,
             context_of=assembly.context,
@@ -52,7 +52,7 @@ def refusal(**settings: Any) -> str:
             epochs=1,
             listener=NoListener(),
         )
-        list(played)
+        list(tasks)
 
     return complaint(run)
 
@@ -132,7 +132,7 @@ class OddColumns(Plain):
         return {"logits": logits[:1]}
 
 
-def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> None:
+def test_the_place_of_an_error_in_a_constructor_is_reported_and_its_cause_kept() -> None:
     with pytest.raises(driftwise.UserError) as caught:
         registry.find("method", part("Breaks")).make()
     assert isinstance(caught.value.__cause__, KeyError)
@@ -304,16 +304,16 @@ def test_what_cannot_be_a_component_is_never_called(kind: str) -> None:
         ":x",
         "a:b:c",
     ):
-        told = complaint(lambda path=path: registry.find(kind, path).make())  # type: ignore[misc]
-        assert told.startswith(f"cannot import {path!r} (expected module:name)")
+        message = complaint(lambda path=path: registry.find(kind, path).make())  # type: ignore[misc]
+        assert message.startswith(f"cannot import {path!r} (expected module:name)")
 
 
 remove = shutil.rmtree
 
 
 def test_what_a_module_has_from_python_itself_is_no_part_of_it(tmp_path: Path) -> None:
-    told = refusal(benchmark=part("remove"), data=str(tmp_path))
-    assert "belongs to Python itself (shutil)" in told
+    message = refusal(benchmark=part("remove"), data=str(tmp_path))
+    assert "belongs to Python itself (shutil)" in message
     assert tmp_path.is_dir()
 
 
@@ -561,13 +561,13 @@ def test_a_config_made_with_other_source_is_refused(edit: Edit) -> None:
     assert resolve(config) == config
     edit("identified_helper", "X = 1\n")
     for refuse in (resolve, assemble):
-        told = complaint(lambda: refuse(config))  # noqa: B023
-        assert told.startswith(
+        message = complaint(lambda: refuse(config))  # noqa: B023
+        assert message.startswith(
             "the source of adaptation identified_part:Part, or of a local module"
         )
 
 
-def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
+def test_a_live_learner_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
     edit("identified_part", PART)
     edit("identified_helper", "")
     settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
@@ -594,8 +594,8 @@ def test_a_part_without_source_is_run_and_never_reused(
     monkeypatch.setitem(sys.modules, "typed_in", module)
     config = RunConfig(**SMALL, adaptation="typed_in:Part")
     assert driftwise.run(config, tmp_path / "run")["config"]["code_identity"] == NO_SOURCE
-    told = complaint(lambda: driftwise.run(config, tmp_path / "run", resume=True))
-    assert "a custom part whose source cannot be read" in told
+    message = complaint(lambda: driftwise.run(config, tmp_path / "run", resume=True))
+    assert "a custom part whose source cannot be read" in message
     grid = Grid(axes={"seed": [0]}, base={"adaptation": "typed_in:Part"})
     assert "put it into a file" in complaint(lambda: make_plan("mine", grid))
 

@@ -44,11 +44,11 @@ def test_as_many_checks_are_untestable_as_was_foretold(
     (event,) = result["drift_events"]
     verdicts = [verdict for verdict in result["verdicts"] if verdict["task"] == event["task"]]
     untestable = sum(verdict["drifted"] is None for verdict in verdicts)
-    told = [text for text in result["warnings"] if "will be untestable" in text]
+    message = [text for text in result["warnings"] if "will be untestable" in text]
     if untestable == 0:
-        assert not told
+        assert not message
         return
-    found = re.match(r"of (\d+) checks? at tasks with drift (about )?(\d+) will be", told[0])
+    found = re.match(r"of (\d+) checks? at tasks with drift (about )?(\d+) will be", message[0])
     assert found
     assert int(found[1]) == len(verdicts)
     assert abs(int(found[3]) - untestable) <= (1 if found[2] else 0)

@@ -234,7 +234,7 @@ def test_a_class_is_compared_with_its_concept_when_it_was_last_learned() -> None
     assert drifted(monitor.check(Scene(2, (0,)))) == [None], "loading replaces what was known"
 
 
-def test_a_memory_as_reference_is_read_as_it_stands_and_costs_no_labels() -> None:
+def test_a_buffer_as_reference_is_read_as_it_stands_and_costs_no_labels() -> None:
     memory = ReplayBuffer(50, policy=POLICIES["reservoir"](), seed=0)
     monitor, booked = monitor_of("ks", memory)
 

@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import LearnerEncoder, RandomEncoder, incoming
-from driftwise.detect.encoders import OwnEncoder
 from driftwise.detect.standalone import DriftDetector as AnyDriftDetector
 from driftwise.detect.standalone import DriftReport
+from driftwise.encoders.own_network import OwnEncoder
 from driftwise.runs import checkpoint as files
 from driftwise.stats.scores import entropy
 from driftwise.types import Dataset, Encoding

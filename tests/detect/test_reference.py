@@ -20,8 +20,8 @@ from driftwise.detect import (
     RandomEncoder,
     TwoSampleDetector,
 )
-from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.two_sample import by_mmd, ks_on
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.runs import checkpoint
 from driftwise.types import Encoding, Samples
 

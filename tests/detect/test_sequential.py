@@ -327,7 +327,7 @@ def test_a_copy_of_an_image_is_no_new_evidence() -> None:
     assert same(mine.state_dict(), before)
 
 
-def test_learned_samples_teach_unless_others_are_ranked_among_them() -> None:
+def test_learned_samples_count_as_reference_unless_others_are_ranked_among_them() -> None:
     mine = detector()
     past = samples(gaussian(30, 0))
     mine.renew([0], Samples.concat([past, samples(gaussian(50, 1), 0, 100)]))

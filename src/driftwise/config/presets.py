@@ -303,7 +303,7 @@ def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
             f"; encoder {WITHOUT_WEIGHTS}, as your own data need not be images (the published"
             f' one: encoder="{PUBLISHED_ENCODER}")'
         )
-    from driftwise.config.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
+    from driftwise.encoders.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
 
     if (found := resnet18_at_hand()) is not None:
         return PUBLISHED_ENCODER, f"; encoder {PUBLISHED_ENCODER}, its weights from {found}"

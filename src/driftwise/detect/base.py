@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from driftwise.detect.encoders import Encodes
 from driftwise.detect.reference import FingerprintReference
+from driftwise.encoders.base import Encodes
 from driftwise.errors import UserError
 from driftwise.protocols import HasSamples
 from driftwise.types import Encoding, Samples, Verdict

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from driftwise.detect.base import DetectorContext, KnownLabels, Reference
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.encoders import Encodes, LearnerEncoder
 from driftwise.detect.reference import FingerprintReference
 from driftwise.detect.two_sample import (
     Comparison,
@@ -23,6 +22,7 @@ from driftwise.detect.two_sample import (
     ks_on,
     merging,
 )
+from driftwise.encoders.base import Encodes, LearnerEncoder
 from driftwise.errors import UserError
 from driftwise.stats.class_mix import in_that_mix, shares_in_stream
 from driftwise.stats.fraction import estimate_shares

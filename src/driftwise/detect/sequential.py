@@ -27,8 +27,8 @@ from torch import Tensor
 
 from driftwise import rng
 from driftwise.detect.base import DetectorContext, Reference
-from driftwise.detect.encoding_cache import KEY_BYTES, keys_of
 from driftwise.detect.reference import FingerprintReference
+from driftwise.encoders.encoding_cache import KEY_BYTES, keys_of
 from driftwise.errors import RunFailure, UserError
 from driftwise.stats.e_values import EProcess, share_of
 from driftwise.stats.rank_p_values import SCORES, Ranker

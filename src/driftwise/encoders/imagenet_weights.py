@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftwise.datasets.paths import candidates, environment, locate
-from driftwise.detect.encoders import Encoder, EncoderContext, RandomEncoder
-from driftwise.detect.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.base import Encoder, EncoderContext
+from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
+from driftwise.paths import candidates, environment, locate
 
 FILE = "resnet18.safetensors"
 VARIABLE = "DRIFTWISE_RESNET18"

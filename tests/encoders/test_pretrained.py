@@ -21,12 +21,11 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 
-from driftwise import rng
-from driftwise.config import imagenet_weights as finding
-from driftwise.config.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
-from driftwise.datasets import paths
+from driftwise import paths, rng
 from driftwise.detect import Encoder
-from driftwise.detect.pretrained import (
+from driftwise.encoders import imagenet_weights as finding
+from driftwise.encoders.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
+from driftwise.encoders.pretrained import (
     EfficientNetEncoder,
     PretrainedEncoder,
     Resized,

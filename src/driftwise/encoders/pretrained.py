@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
-from driftwise.detect.encoders import EncoderContext
+from driftwise.encoders.base import EncoderContext
 from driftwise.errors import UserError
 from driftwise.files import reason
 from driftwise.models.head import encode_all

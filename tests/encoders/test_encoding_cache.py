@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.detect import Encoder, LearnerEncoder, RandomEncoder
-from driftwise.detect.encoding_cache import BOOKKEEPING, PORTION, Cached, keys_of
+from driftwise.encoders.encoding_cache import BOOKKEEPING, PORTION, Cached, keys_of
 from driftwise.metrics import FlopMeter
 from driftwise.runs import checkpoint
 from driftwise.types import Encoding
