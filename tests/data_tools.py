@@ -197,7 +197,7 @@ def write_iwildcam(folder: Path) -> Path:
 
 def write_gas_sensor(folder: Path) -> Path:
     """Six readings, one of each gas, in batches 1 and 10."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for batch in (1, 10):
         lines = [
             f"{gas} " + " ".join(f"{n}:{batch + gas * n / 7:.6f}" for n in range(1, 129)) + " "
@@ -223,7 +223,7 @@ ELECTRICITY_HEADER = """@relation electricity
 
 def write_electricity(folder: Path) -> Path:
     """Ten days."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     lines = [
         f"0,{2 + n // 48 % 6},{n % 48 / 47:.6f},0.05,{n / 480:.6f},0.003,0.42,0.41,"
         + ("UP" if n % 3 else "DOWN")
@@ -235,7 +235,7 @@ def write_electricity(folder: Path) -> Path:
 
 def write_outdoor(folder: Path) -> Path:
     """Two objects, approached four times in turn, ten images each time."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     labels = np.arange(80) // 10 % 2
     values = np.random.default_rng(0).random((80, 21))
     np.savetxt(folder / "outdoorStream.data", values, fmt="%.6f")
