@@ -163,6 +163,17 @@ GENERIC = Preset(
     },
 )
 
+ANALYTIC = Preset(
+    source="an analytic method: one pass, no gradients",
+    values={"fresh_samples": 20, "epochs": 1, "batch_size": 32},
+)
+
+OF_GRADIENTS = (
+    *("buffer_size", "backbone", "minibatch_size", "lr", "lr_milestones", "momentum"),
+    *("weight_decay", "augmentation", "normalise", "channels", "precision", "compile"),
+)
+"""Settings that mean nothing to an analytic method."""
+
 DIGITS = Preset(
     source="chosen by this project on development seeds 1000-1004, see docs/log.md",
     values={
@@ -285,7 +296,10 @@ def preset_of(config: RunConfig) -> Preset:
         for (kind, name), chosen in PUBLISHED_OPTIONS.items():
             if name == (detector if kind == "detector" else getattr(config, kind)):
                 options[kind] = {**options.get(kind, {}), **chosen}
-    if "/" in config.preset:  # a line of the table by name, its buffer size included
+    if registry.is_analytic(config.method):
+        useless = (*OF_GRADIENTS, "reference")  # a buffer is what the published reference needs
+        values = {name: value for name, value in values.items() if name not in useless}
+    elif "/" in config.preset:  # a line of the table by name, its buffer size included
         values["buffer_size"] = training.values["buffer_size"]
     return Preset(source=source, values=values, options=options)
 
@@ -322,6 +336,8 @@ def _training(config: RunConfig) -> Preset:
                 f"preset {config.preset} is for method {method}; got method {config.method}"
             )
         return _of_paper(config, (benchmark, method, int(text)), "the paper's table,")
+    if registry.is_analytic(config.method):
+        return ANALYTIC
     if config.benchmark == "digits-cd":
         # A custom method starts from the settings of plain replay.
         like = config.method if config.method in _DIGITS_METHODS else "er"
@@ -386,7 +402,8 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     if config.reference is None:
         # Samples that something was trained on give false alarms.
         trained = asks_learner(config) or not (encoder_is_fixed or compares_pixels(config))
-        config = changed(config, reference="held-out" if trained else "memory")
+        keeps_none = registry.is_analytic(config.method)
+        config = changed(config, reference="held-out" if trained or keeps_none else "memory")
     _refuse_contradictions(config, encoder_is_fixed=encoder_is_fixed)
     options = _complete_options(config, preset.options, network_given=network_given)
     return with_code_identity(changed(config, options=options), network_given=network_given)
@@ -395,7 +412,18 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
 def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None:
     """UserError for settings that would do nothing, or fail, together with others."""
     fingerprint = config.reference == "fingerprint"
+    is_analytic = registry.is_analytic(config.method)
     problems = (
+        (
+            is_analytic and config.reference == "memory",
+            f"the method {config.method} keeps statistics, and no samples to compare with; use "
+            'reference="held-out" or reference="fingerprint"',
+        ),
+        (
+            not is_analytic and config.fresh_samples is not None,
+            f"fresh_samples is a setting of analytic methods (ncm, slda, ridge); with "
+            f"{config.method} as many are asked for as the buffer holds: use buffer_size",
+        ),
         (
             config.min_harm is not None and config.detector in WITHOUT_HARM,
             f"min_harm needs a detector that measures harm, and {config.detector} does not; use "
@@ -450,7 +478,8 @@ def with_code_identity(config: RunConfig, *, network_given: bool = False) -> Run
     parts = [
         part
         for kind in registry.OWN
-        if isinstance(part := registry.find(kind, settled(getattr(config, kind))), CustomPart)
+        if (name := getattr(config, kind)) is not None
+        if isinstance(part := registry.find(kind, name), CustomPart)
         if not (network_given and kind == "backbone")
     ]
     for part in parts:
@@ -528,7 +557,7 @@ def _complete_options(
     complete = {}
     for part in PARTS:
         name = getattr(config, part)
-        if network_given and part == "backbone":
+        if name is None or (network_given and part == "backbone"):
             continue
         if (options := registry.find(part, name).options_type()) is None:
             continue
