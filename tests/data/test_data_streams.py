@@ -150,6 +150,16 @@ def _spoil(name: str, old: str, new: str) -> Callable[[Path], None]:
     return change
 
 
+def _emptied(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def _without_features(folder: Path) -> Path:
+    folder.mkdir()
+    return as_npz(folder / "outdoor.npz", x=np.zeros(2)).parent
+
+
 Case = tuple[Callable[[Path], Any], Callable[[Path], Any], Callable[[Path], Any], str]
 BAD: dict[str, Case] = {
     "a feature is missing": (
@@ -166,7 +176,7 @@ BAD: dict[str, Case] = {
     ),
     "no batch": (
         write_gas_sensor,
-        lambda folder: [file.unlink() for file in folder.iterdir()],
+        _emptied,
         read_gas_sensor,
         r"expected batch1\.dat",
     ),
@@ -195,7 +205,7 @@ BAD: dict[str, Case] = {
         "expected equally many numbers",
     ),
     "no such array": (
-        lambda folder: folder.mkdir() or as_npz(folder / "outdoor.npz", x=np.zeros(2)).parent,
+        _without_features,
         lambda _: None,
         lambda folder: read_outdoor(folder / "outdoor.npz"),
         "holds x; expected 'features'",

@@ -58,7 +58,7 @@ def read_spam_assassin(
     mails.sort(key=lambda mail: mail[0])
     months = [(date.year, date.month) for date, _, _ in mails]
     return Dataset(
-        images=np.array([text for _, text, _ in mails]),
+        images=np.array([text for _, text, _ in mails], dtype=object),
         labels=np.array([label for _, _, label in mails], dtype=np.int64),
         class_names=("ham", "spam"),
         domains=np.array(
