@@ -62,4 +62,4 @@ def test_without_its_data_an_example_says_so_in_one_line(
     monkeypatch.setattr(sys, "argv", [name, "--short", "--figure", str(tmp_path / "figure.png")])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    assert re.fullmatch(r".+ was not found: see `driftwise data list`.+", ended.value.code)
+    assert re.fullmatch(r".+ was not found: see `driftwise data list`.+", str(ended.value.code))
