@@ -59,6 +59,7 @@ def test_without_its_data_an_example_says_so_in_one_line(
 ) -> None:
     if library.find(name) is not None:
         pytest.skip(f"{name} is on this machine")
+    monkeypatch.syspath_prepend(EXAMPLES)
     monkeypatch.setattr(sys, "argv", [name, "--short", "--figure", str(tmp_path / "figure.png")])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
