@@ -9,6 +9,8 @@ from pathlib import Path
 # and torch are imported, here and in every process that a test starts.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
+# Workers and the processes of tests read compiled modules instead of compiling them once more each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 import torch
