@@ -19,6 +19,7 @@ _COLUMNS: tuple[tuple[str, type[np.generic], int, str], ...] = (
     ("labels", np.int64, 1, "(samples,)"),
     ("is_test", np.bool_, 1, "(samples,)"),
     ("domains", np.int64, 1, "(samples,)"),
+    ("groups", np.int64, 1, "(samples,)"),
 )
 _PREFIX = "sha256:"
 """How an identity begins that covers everything."""
@@ -39,7 +40,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
     columns = {name: getattr(dataset, name) for name, *_ in _COLUMNS}
     for name, kind, axes, shape in _COLUMNS:
         array = columns[name]
-        if array is None and name in ("is_test", "domains"):
+        if array is None and name in ("is_test", "domains", "groups"):
             del columns[name]
             continue
         if not isinstance(array, np.ndarray):
@@ -51,6 +52,15 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             came = f"{array.dtype} {array.shape}"
             raise UserError(f"{source}: {name} must be {np.dtype(kind)} {shape}; got {came}")
     images, labels, domains = dataset.images, dataset.labels, dataset.domains
+    if dataset.feature_names and (
+        images.ndim != 2
+        or len(dataset.feature_names) != images.shape[1]
+        or len(set(dataset.feature_names)) != images.shape[1]
+    ):
+        raise UserError(
+            f"{source}: feature_names must name each feature of {images.shape} once; got "
+            f"{len(dataset.feature_names)} names"
+        )
     if 0 in images.shape[1:]:
         raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
     if not len(labels):
@@ -82,12 +92,14 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
 
 def _check_vectors(vectors: np.ndarray, source: str) -> None:
     """UserError where a feature vector holds a value that is not finite."""
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise UserError(
-            f"{source}: {len(bad)} vectors hold values that are not finite, the first of them "
-            f"sample {bad[0]}; fill the gaps, or leave these samples or columns out"
-        )
+    step = max(1, _CHUNK_BYTES // max(1, vectors[:1].nbytes))
+    for start in range(0, len(vectors), step):
+        bad = np.flatnonzero(~np.isfinite(vectors[start : start + step]).all(axis=1))
+        if len(bad):
+            raise UserError(
+                f"{source}: vectors hold values that are not finite, the first of them in sample "
+                f"{start + bad[0]}; fill the gaps, or leave these samples or columns out"
+            )
 
 
 def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
@@ -108,7 +120,7 @@ def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
 
 
 def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
-    """A digest of everything: names, shapes, every label, domain and pixel.
+    """A digest of everything: names, shapes, every label, domain, group and pixel.
 
     `images_sha256` saves reading the images where their digest is known.
     """
@@ -121,6 +133,8 @@ def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
             None if column is None else _sha256(column)
             for column in (dataset.labels, dataset.is_test, dataset.domains)
         ),
+        # Left out where there are none, so that identities of earlier versions stay.
+        *([] if dataset.groups is None else [_sha256(dataset.groups)]),
     ]
     return _PREFIX + hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:32]
 

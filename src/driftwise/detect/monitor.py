@@ -152,6 +152,12 @@ class Monitor:
             elif isinstance(self._reference, FingerprintReference):
                 self._reference.renew(label, learned.of_class(label).distinct())
 
+    def reference_samples(self, label: int) -> Samples | None:
+        """The samples that a class is compared with; None: encodings alone are kept."""
+        if isinstance(self._reference, FingerprintReference):
+            return None
+        return self._reference.samples_of(label)
+
     def onset(self, label: int) -> int | None:
         """The id of the sample with which a drifted class began to drift; None: unknown."""
         return self._detector.onset(label) if isinstance(self._detector, Accumulates) else None
