@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, encoders, methods, models, streams
+    from driftwise import adapt, datasets, detect, encoders, methods, models, streams, testing
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -46,7 +46,7 @@ _HOMES = {
     "write_report": "driftwise.report",
 }
 
-_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams")
+_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams", "testing")
 
 __all__ = [
     "AnalyticLearner",
@@ -73,6 +73,7 @@ __all__ = [
     "resume",
     "run",
     "streams",
+    "testing",
     "write_report",
 ]
 

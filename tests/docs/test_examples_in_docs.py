@@ -238,3 +238,9 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "LiveClassifier"), names)
     assert names["model"].score(names["X_test"], names["y_test"]) > 0.8
     assert names["classifier"].observation_.drifted == ()
+
+
+@executes("docs/custom_parts.md", "check_adaptation")
+def test_contract_checks_for_components_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/custom_parts.md", "check_adaptation")
+    assert "without labels no class may lose samples" in capsys.readouterr().out

@@ -25,8 +25,8 @@ from driftwise.cli.data import add_data_command
 from driftwise.cli.detect import add_detect_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
-from driftwise.config.custom import in_one_line, place_of
-from driftwise.config.fields import field_docs
+from driftwise.config.custom import CustomPart, in_one_line, place_of
+from driftwise.config.fields import fields_of
 from driftwise.config.files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
@@ -394,7 +394,10 @@ def _print_report(arguments: argparse.Namespace, report: Any) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     listing = {
-        kind: {name: _describe(kind, entry) for name, entry in entries.items()}
+        kind: {
+            name: _describe(kind, registry.find(kind, name))
+            for name in (*entries, *registry.installed(kind))
+        }
         for kind, entries in registry.CATALOGUE.items()
     }
     if arguments.json:
@@ -409,11 +412,17 @@ def _list(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _describe(kind: str, entry: registry.Entry) -> dict[str, Any]:
-    options_type = entry.options_type() if kind in PARTS else None
+def _describe(kind: str, entry: registry.Entry | CustomPart) -> dict[str, Any]:
+    try:
+        options_type = entry.options_type() if kind in PARTS else None
+    except UserError as error:  # somebody else's package may be broken
+        return {"summary": f"cannot be used: {error}", "options": {}}
+    options = fields_of(options_type) if options_type else {}
     return {
         "summary": entry.summary,
-        "options": field_docs(options_type) if options_type else {},
+        "options": {
+            name: option.doc or f"by default {option.default}" for name, option in options.items()
+        },
     }
 
 

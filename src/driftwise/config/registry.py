@@ -1,15 +1,18 @@
 """Names of components. A new component is one file, and one line here.
 
 Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A
-component outside the catalogue is named by its import path: `--backbone mypackage.nets:Net`.
+component outside the catalogue is named by its import path, `--backbone mypackage.nets:Net`, or by
+the name under which an installed package offers it (an entry point of the group in `GROUPS`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Any
 
 from driftwise.config.custom import CustomPart, is_import_path
@@ -246,14 +249,42 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
 OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
 """The kinds of component that may be named by an import path."""
 
+GROUPS = {
+    "benchmark": "driftwise.datasets",
+    "method": "driftwise.methods",
+    "adaptation": "driftwise.adaptations",
+    "detector": "driftwise.detectors",
+    "backbone": "driftwise.models",
+}
+"""The group of entry points through which an installed package offers components of each kind."""
+
+
+@functools.cache
+def installed(kind: str) -> Mapping[str, CustomPart]:
+    """Components that installed packages offer, by name; the catalogue's own names come first."""
+    if kind not in GROUPS:
+        return {}
+    return {
+        point.name: CustomPart(kind, point.value, f"offered by the package {point.dist.name}")
+        for point in entry_points(group=GROUPS[kind])
+        if point.dist is not None and point.name not in CATALOGUE[kind]
+    }
+
 
 def find(kind: str, name: str) -> Entry | CustomPart:
-    """The entry of that kind and name, or the custom component at an import path."""
+    """The entry of that kind and name, or the custom component of an import path or a package."""
     if is_import_path(name) and kind in OWN:
         return CustomPart(kind, name)
-    if name not in CATALOGUE[kind]:
-        raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
-    return CATALOGUE[kind][name]
+    if name in CATALOGUE[kind]:
+        return CATALOGUE[kind][name]
+    if name not in installed(kind):
+        raise unknown_name(kind.replace("_", " "), name, [*CATALOGUE[kind], *installed(kind)])
+    return installed(kind)[name]
+
+
+def is_custom(kind: str, name: str) -> bool:
+    """Whether a component is code from outside this package."""
+    return isinstance(find(kind, name), CustomPart)
 
 
 def is_analytic(method: str) -> bool:
