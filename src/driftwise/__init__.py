@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from driftwise.live.live_learner import LiveLearner
     from driftwise.memory import ReplayBuffer
     from driftwise.report import write_report
+    from driftwise.report.results import Results, results
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
     from driftwise.scaling import Scaling
@@ -41,6 +42,8 @@ _HOMES = {
     "from_torch_dataset": "driftwise.datasets.arrays",
     "load": "driftwise.runs.predictor",
     "load_own": "driftwise.datasets.own",
+    "Results": "driftwise.report.results",
+    "results": "driftwise.report.results",
     "resume": "driftwise.runs.run",
     "run": "driftwise.runs.run",
     "write_report": "driftwise.report",
@@ -57,6 +60,7 @@ __all__ = [
     "LiveLearner",
     "Predictor",
     "ReplayBuffer",
+    "Results",
     "RunConfig",
     "RunFailure",
     "Scaling",
@@ -70,6 +74,7 @@ __all__ = [
     "load_own",
     "methods",
     "models",
+    "results",
     "resume",
     "run",
     "streams",

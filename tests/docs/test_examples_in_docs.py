@@ -244,3 +244,10 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_contract_checks_for_components_of_others(capsys: pytest.CaptureFixture[str]) -> None:
     run_block("docs/custom_parts.md", "check_adaptation")
     assert "without labels no class may lose samples" in capsys.readouterr().out
+
+
+@executes("docs/run_folder.md", "driftwise.results")
+def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("docs/run_folder.md", "driftwise.results")["found"]
+    assert [row["seed"] for row in found.runs] == [0, 1]
+    assert "vanilla" in capsys.readouterr().out
