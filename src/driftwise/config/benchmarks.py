@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driftwise.datasets import library
-from driftwise.datasets.catalogue import known_set
+from driftwise.datasets.catalogue import BENCHMARKS, known_set
 from driftwise.datasets.own import load_own
 from driftwise.datasets.readers.decode import Fit
 from driftwise.datasets.readers.folders import Layout
@@ -30,15 +30,15 @@ QUIET = Notify()
 
 
 def known(path: Path | None = None, *, name: str, notify: Notify = QUIET) -> Dataset:
-    """The data of the benchmark that is made of a known data set."""
-    found = known_set(name)
+    """The data of a benchmark that is made of a known data set."""
+    found, groups = known_set(name), BENCHMARKS[name].domain_groups
     if found.is_embedded and path is not None:
         raise UserError(
-            f"{found.benchmark} comes inside a package and is read from nowhere else; for images "
+            f"{name} comes inside a package and is read from nowhere else; for images "
             f'of your own: benchmark="{"npz" if path.is_file() else "folder"}", data="{path}"'
         )
     dataset = library.load(found.name, path, progress=notify.progress, warn=notify.warn)
-    return group_domains(dataset, found.domain_groups) if found.domain_groups else dataset
+    return group_domains(dataset, groups) if groups else dataset
 
 
 @dataclass(frozen=True, kw_only=True)

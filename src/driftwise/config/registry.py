@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from driftwise.config.custom import CustomPart, is_import_path
-from driftwise.datasets.catalogue import KNOWN
+from driftwise.datasets.catalogue import BENCHMARKS
 from driftwise.errors import UserError, unknown_name
 
 
@@ -63,10 +63,8 @@ def _composed(summary: str, *parts: str) -> Entry:
 CATALOGUE: dict[str, dict[str, Entry]] = {
     "benchmark": {
         **{
-            known.benchmark: Entry(
-                known.benchmark_summary, "config.benchmarks:known", fixed={"name": known.name}
-            )
-            for known in KNOWN.values()
+            each.name: Entry(each.summary, "config.benchmarks:known", fixed={"name": each.name})
+            for each in BENCHMARKS.values()
         },
         "folder": Entry(
             "your own images: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",

@@ -11,7 +11,7 @@ events:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from driftwise import rng
 from driftwise.errors import UserError, unknown_name
-from driftwise.streams.schedule import ORIGINAL, SCOPES, Concept, DriftEvent, Schedule
+from driftwise.streams.schedule import ORIGINAL, RULES, SCOPES, Concept, DriftEvent, Schedule
 from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, UNITS
 from driftwise.streams.vector_transforms import VECTOR_TRANSFORMS
 
@@ -192,6 +192,7 @@ def make_schedule(
     domains: Sequence[str] = (),
     first_domain: str | None = None,
     vectors: bool = False,
+    present: Mapping[str, Collection[int]] | None = None,
 ) -> Schedule:
     """A schedule by the paper's rules.
 
@@ -200,9 +201,13 @@ def make_schedule(
     puts an event at every task from the second on, for the classes of the task just before it.
     Where `domains` are given drift is natural: each event takes the next of them, and no transform.
     `vectors`: transforms are those of feature vectors.
+    `all-present` is `all-seen` less the classes that are not `present` in the event's domain: they
+    stay as they were.
     """
-    if scope not in SCOPES:
-        raise UserError(f"scope must be one of {', '.join(SCOPES)}; got {scope!r}")
+    if scope not in RULES:
+        raise UserError(f"scope must be one of {', '.join(RULES)}; got {scope!r}")
+    if scope == "all-present" and not (domains and present is not None):
+        raise UserError("scope all-present needs data with domains, and the domains to drift to")
     if severity not in SEVERITIES:
         raise UserError(f"severity must be 1 to 5; got {severity}")
     if max_classes_per_drift is not None and max_classes_per_drift < 1:
@@ -213,6 +218,11 @@ def make_schedule(
     for number, task in enumerate(places):
         begin = task - 1 if sequential else previous if scope == "since-last-event" else 1
         drifting = [label for classes in tasks[begin - 1 : task - 1] for label in classes]
+        if scope == "all-present" and present is not None:
+            here = present.get(domains[number % len(domains)], ())
+            drifting = [label for label in drifting if label in here]
+            if not drifting:
+                continue
         events.append(
             EventSpec(
                 task=task,

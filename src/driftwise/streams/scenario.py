@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from driftwise.errors import UserError
 from driftwise.scaling import Scaling, ScalingKind
 from driftwise.streams.events import (
@@ -17,6 +19,9 @@ from driftwise.streams.events import (
 from driftwise.streams.split import make_parts, shortages
 from driftwise.streams.stream import MakesFeatures, Stream
 from driftwise.types import Dataset
+
+FEWEST = 10
+"""samples of a class in a domain, below which scope `all-present` takes it for absent"""
 
 
 def class_incremental(
@@ -66,7 +71,8 @@ def class_incremental(
         events: the drift events one by one, instead of events placed by the paper's rules; every
             argument from `num_drifts` to `severity` and from `scope` to `domains` is then ignored,
             but for `recurring_in_training`.
-        scope: which classes drift at an event, `since-last-event` or `all-seen`.
+        scope: which classes drift at an event: `since-last-event`, `all-seen`, or `all-present`:
+            of those seen, the ones with ten samples or more of the event's domain.
         max_classes_per_drift: at most so many classes drift at an event, the most recent ones.
         sequential: every task from the second on drifts the classes of the task before it.
         permutation_unit: what a permutation moves: `pixel`, or `row` of the image.
@@ -104,7 +110,7 @@ def class_incremental(
     ([(0, 1), (2, 3)], (0, 1))
     """
     classes = _tasks(len(data.class_names), num_tasks, class_order, tasks, source)
-    if data.images.dtype.kind == "U" and encoder is None:
+    if data.images.dtype.kind in "UO" and encoder is None:
         raise UserError(
             f"{source} holds texts, which a frozen encoder turns into vectors: give one, e.g. "
             'encoder="sentence-transformers:all-MiniLM-L6-v2"'
@@ -142,6 +148,7 @@ def class_incremental(
             domains=domains,
             first_domain=first_domain,
             vectors=are_vectors,
+            present=_present(data),
         )
     parts = make_parts(
         data,
@@ -182,6 +189,17 @@ def _scaling(given: Scaling | ScalingKind | None, *, vectors: bool) -> Scaling |
             "let the learner normalise images"
         )
     return None
+
+
+def _present(data: Dataset) -> dict[str, set[int]] | None:
+    """The classes with samples enough for every part, by domain; None: there are no domains."""
+    if data.domains is None:
+        return None
+    found: dict[str, set[int]] = {}
+    for number, name in enumerate(data.domain_names):
+        counts = np.bincount(data.labels[data.domains == number])
+        found[name] = set(np.flatnonzero(counts >= FEWEST).tolist())
+    return found
 
 
 def _tasks(

@@ -81,7 +81,7 @@ class Stream:
         self.encoder = encoder
         self.scaling = scaling
         self._encoder = encoder
-        if dataset.images.dtype.kind == "U":  # texts do not drift by a transform: encoded at once
+        if dataset.images.dtype.kind in "UO":  # texts do not drift by a transform: encoded at once
             assert encoder is not None, "texts need an encoder"
             self._images, self._encoder = encoder.features(dataset.images), None
         else:
