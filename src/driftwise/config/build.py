@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Notify
-from driftwise.config.custom import CustomPart, is_import_path
+from driftwise.config.custom import CustomPart
 from driftwise.config.learners import (
     Statistics,
     channel_statistics,
@@ -19,6 +19,7 @@ from driftwise.config.learners import (
     refuse_without_features,
 )
 from driftwise.config.presets import (
+    OF_GRADIENTS,
     PUBLISHED_ENCODER,
     WITHOUT_HARM,
     WITHOUT_WEIGHTS,
@@ -42,7 +43,7 @@ from driftwise.detect import (
 from driftwise.detect.base import reads_monitored
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
-from driftwise.methods import Method
+from driftwise.methods import AnalyticMethod, Method
 from driftwise.runs.store import read_config
 from driftwise.streams import Stream, class_incremental
 from driftwise.types import Dataset, Encoding
@@ -63,7 +64,7 @@ def assemble(
     config = with_code_identity(config, network_given=network is not None)
     dataset = load_data(config, notify) if data is None else check_dataset(data, source="data")
     # A data set from Python may have been changed since it was read.
-    is_ours = data is None and not is_import_path(config.benchmark)
+    is_ours = data is None and not registry.is_custom("benchmark", config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=notify.warn)
     stream = make_stream(config, dataset)
@@ -77,10 +78,11 @@ def assemble(
         config,
         stream.image_shape,
         stream.num_classes,
+        dtype=stream.blank.dtype,
         statistics=statistics if config.normalise else None,
         network=network,
     )
-    refuse_without_features(learner, stream.image_shape)
+    refuse_without_features(learner, stream.image_shape, stream.blank.dtype)
     loop = DriftLoop(
         learner,
         detector=lambda context: registry.make("detector", config, context),
@@ -95,20 +97,21 @@ def assemble(
         seed=config.seed,
     ).bind(stream)
     loop.built_from = config
+    method: Method | AnalyticMethod = learner.method
     untestable = untestable_checks(
-        config, stream, loop.detector, rehearses=learner.method.rehearses
+        config, stream, loop.detector, rehearses=getattr(method, "rehearses", False)
     )
     loop.warnings = (
         *stream.warnings,
         *([untestable] if untestable else []),
-        *warnings_about(config, loop.detector, learner.method),
+        *warnings_about(config, loop.detector, method),
     )
     return loop
 
 
 def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
     """`untestable_checks` of a run before it is assembled."""
-    if is_import_path(settled(config.detector)):
+    if registry.is_custom("detector", settled(config.detector)):
         return ""  # how a custom detector uses its encoder is not known
     stream = make_stream(config, dataset)
 
@@ -126,18 +129,24 @@ def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
         config,
         stream,
         registry.make("detector", config, blind),
-        rehearses=getattr(method, "rehearses", True),
+        rehearses=getattr(method, "rehearses", not registry.is_analytic(config.method)),
     )
 
 
-def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tuple[str, ...]:
+def warnings_about(
+    config: RunConfig, detector: Detector, method: Method | AnalyticMethod
+) -> tuple[str, ...]:
     """What makes the result of such a run doubtful; shown before it begins and kept with it."""
     fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
     monitored = reads_monitored(detector)
     on_buffer = monitored and config.reference == "memory"
-    draw = method.samples_per_draw(
-        minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
-    )
+    draw, useless = 0, list[str]()
+    if isinstance(method, AnalyticMethod):
+        useless = _without_meaning(config)
+    else:
+        draw = method.samples_per_draw(
+            minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
+        )
     warnings = (
         (
             on_buffer and not fixed and not compares_pixels(config),
@@ -169,12 +178,24 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
             f" where data lie, or choose encoder {PUBLISHED_ENCODER}",
         ),
         (
-            draw > settled(config.buffer_size),
+            draw > (config.buffer_size or draw),
             f"a draw of {draw} samples is larger than the buffer, which holds "
             f"{config.buffer_size}: every step draws all there are",
         ),
+        (
+            bool(useless),
+            f"the method {config.method} computes its classifier from class statistics, in one "
+            f"pass: {', '.join(useless)} {'does' if len(useless) == 1 else 'do'} nothing",
+        ),
     )
     return tuple(message for applies, message in warnings if applies)
+
+
+def _without_meaning(config: RunConfig) -> list[str]:
+    """Settings other than the default which mean nothing to an analytic method."""
+    usual = RunConfig()
+    names = [name for name in OF_GRADIENTS if getattr(config, name) != getattr(usual, name)]
+    return [*names, "epochs"] if settled(config.epochs) > 1 else names
 
 
 def load_data(config: RunConfig, notify: Notify = QUIET) -> Dataset:
@@ -270,6 +291,7 @@ def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
         reference=settled(config.reference),
         max_per_class=config.max_per_class,
         batch_size=settled(config.batch_size),
+        scaling=config.scaling,
         cumulative=getattr(method, "cumulative", False),
         source=config.benchmark,
     )

@@ -20,6 +20,7 @@ PARTS = ("benchmark", "method", "adaptation", "detector", "backbone")
 BOUNDS: Mapping[str, tuple[int, float]] = {
     "max_per_class": (5, math.inf),
     "buffer_size": (1, 10**9),
+    "fresh_samples": (1, 10**9),
     "fingerprint_size": (2, math.inf),
     "num_tasks": (1, math.inf),
     "num_drifts": (0, math.inf),
@@ -53,6 +54,11 @@ class Settings:
     max_per_class: int | None = None
     """at most so many images of each class to learn from, and the same fraction of its test
     samples; None: all"""
+    frozen_encoder: str | None = None
+    """a network that is never trained and turns images into the feature vectors that are learned from"""
+    scaling: Literal["none", "standard", "signed-log"] | None = None
+    """how features of vectors are brought to one scale, fitted on the first task's training samples:
+    mean and deviation, or these of signed logarithms; by default, standard for vectors"""
     method: str = "er"
     """the continual-learning method"""
     adaptation: str = "amr"
@@ -78,6 +84,9 @@ class Settings:
     the task"""
     buffer_size: int | None = None
     """capacity of the replay buffer, in samples"""
+    fresh_samples: int | None = None
+    """of analytic methods, which keep class statistics in the place of a buffer: labels that realigning
+    a drifted class asks for; by default, 20"""
     buffer_policy: str | None = None
     """which samples the buffer keeps; by default, reservoir"""
     num_tasks: int | None = None
@@ -97,9 +106,9 @@ class Settings:
     """natural drift: at each event, classes drift to images of the next of these domains"""
     first_domain: str | None = None
     """the domain whose images are learned first; None: all images"""
-    scope: Literal["since-last-event", "all-seen"] | None = None
+    scope: Literal["since-last-event", "all-seen", "all-present"] | None = None
     """which classes drift at an event: by default those learned since the previous event (as in the
-    published numbers), or all seen so far"""
+    published numbers), all seen so far, or of these all that have samples of the event's domain"""
     max_classes_per_drift: int | None = None
     """at most so many classes drift at an event, the most recent ones"""
     sequential: bool = False

@@ -113,6 +113,7 @@ class Ridge(AnalyticMethod):
     penalty: float | None = None
     """times the mean squared feature; None: by generalised cross-validation, from the statistics"""
     seed: int = 0
+    """what the random features are drawn from"""
     _projections: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

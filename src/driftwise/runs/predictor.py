@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.array_checks import refuse_odd
+from driftwise.config import registry
 from driftwise.config.custom import is_import_path
 from driftwise.config.files import from_mapping
 from driftwise.config.learners import make_learner
@@ -78,6 +79,8 @@ def load(
     config = RunConfig(**from_mapping(RunConfig, saved, source=given_by))  # type: ignore[arg-type]
     for kind in ("method", "backbone"):
         name = getattr(config, kind)
+        if name is None and kind == "backbone" and registry.is_analytic(config.method):
+            continue
         if name is None:
             raise UserError(f"{Path(folder)} is no run's: its config names no {kind}")
         given = kind == "backbone" and network is not None
@@ -98,7 +101,7 @@ def load(
         try:
             learner.load_state_dict(state["parts"]["learner"])
             if state.get("published") is not None:  # a live learner predicts with an average
-                learner.method.predictor(learner.network).load_state_dict(state["published"])
+                learner.predictor.load_state_dict(state["published"])
         except RuntimeError as error:
             if network is None:
                 raise
