@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
     from driftwise.scaling import Scaling
+    from driftwise.serve.client import Client
 
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
+    "Client": "driftwise.serve.client",
     "DriftDetector": "driftwise.detect.standalone",
     "DriftLoop": "driftwise.drift_loop",
     "Learner": "driftwise.learner",
@@ -53,6 +55,7 @@ _PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "st
 
 __all__ = [
     "AnalyticLearner",
+    "Client",
     "DriftDetector",
     "DriftLoop",
     "Learner",

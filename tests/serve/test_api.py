@@ -347,8 +347,8 @@ def test_an_image_that_would_explode_is_refused(web: TestClient) -> None:
 )
 def test_roles(guarded: TestClient, token: str | None, method: str, path: str, code: int) -> None:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    body = {"json": {}} if method == "POST" else {}
-    assert guarded.request(method, path, headers=headers, **body).status_code == code
+    body: dict[str, str] | None = {} if method == "POST" else None
+    assert guarded.request(method, path, headers=headers, json=body).status_code == code
 
 
 def test_every_route_has_a_role(service: Service) -> None:
