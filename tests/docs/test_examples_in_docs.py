@@ -16,6 +16,7 @@ from PIL import Image
 from torch import nn
 
 import driftwise
+import driftwise.live
 from driftwise.cli import main as cli
 from driftwise.datasets.readers.digits import load_digits
 

@@ -1,11 +1,12 @@
-"""Encoders: images to the logits and features that a test compares."""
+"""What an encoder is, and what it is given: samples to logits and features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
+import numpy as np
 from torch import Tensor, nn
 
 from driftwise.types import Encoding
@@ -22,8 +23,12 @@ class EncoderContext:
     seed: int
 
 
+RawSamples: TypeAlias = "Tensor | np.ndarray | Sequence[str]"
+"""uint8 images (samples, height, width, channels), float vectors (samples, features), or texts"""
+
+
 class Encodes(Protocol):
-    """Anything that encodes images without changing by it."""
+    """Anything that encodes samples without changing by it."""
 
     def encode(self, images: Tensor) -> Encoding:
         """(samples, height, width, channels) -> logits and features, on the CPU, no gradients."""
@@ -31,7 +36,11 @@ class Encodes(Protocol):
 
 
 class Encoder(Encodes, Protocol):
-    """A part of the catalogue, made from `EncoderContext`."""
+    """A part of the catalogue, made from `EncoderContext`.
+
+    It may also have an `identity`, a digest of weights and preprocessing: only then are features kept
+    on disk.
+    """
 
     name: str
     """what it is, exactly: encodings of another one cannot be compared"""
