@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from driftwise.detect.standalone import DriftDetector
     from driftwise.drift_loop import DriftLoop
     from driftwise.errors import RunFailure, UserError
+    from driftwise.hybrid_learner import HybridLearner
     from driftwise.learner import Learner
     from driftwise.live.estimator import LiveClassifier
     from driftwise.live.live_learner import LiveLearner
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
     "Client": "driftwise.serve.client",
+    "HybridLearner": "driftwise.hybrid_learner",
     "DriftDetector": "driftwise.detect.standalone",
     "DriftLoop": "driftwise.drift_loop",
     "Learner": "driftwise.learner",
@@ -58,6 +60,7 @@ __all__ = [
     "Client",
     "DriftDetector",
     "DriftLoop",
+    "HybridLearner",
     "Learner",
     "LiveClassifier",
     "LiveLearner",
