@@ -69,7 +69,7 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
 
     @app.post("/login", include_in_schema=False)
     async def log_in(request: Request) -> Response:
-        async with request.form(max_files=0, max_fields=1, max_part_size=MAX_TOKEN) as form:
+        async with request.form(max_files=0, max_fields=2, max_part_size=MAX_TOKEN) as form:
             token = form.get("token")
         session = access.log_in(token) if isinstance(token, str) else None
         if session is None:

@@ -10,9 +10,13 @@ async function refill() {
   if (fetching) return;
   fetching = true;
   try {
+    const held = cards.slice(corrects ? 1 : 0).map((card) => card.id);
+    const found = await call("POST", "/v1/requests/lease", {labeller, held, count: Math.max(0, AHEAD - held.length)});
+    // Meanwhile cards may have been answered, and others may have got what was held for too long.
+    const answered = new Set(done.slice(-50).map((each) => each.card.id)), lost = new Set(held);
+    for (const card of found.cards) lost.delete(card.id);
+    cards = cards.filter((card, place) => (corrects && place === 0) || !lost.has(card.id));
     const known = new Set(cards.map((card) => card.id));
-    const found = await call("POST", "/v1/requests/lease", {labeller, count: AHEAD + (corrects ? 1 : 0)});
-    const answered = new Set(done.slice(-50).map((each) => each.card.id));
     cards = cards.concat(found.cards.filter((card) => !known.has(card.id) && !answered.has(card.id)));
     showClasses(found.classes);
     showProgress(found);
