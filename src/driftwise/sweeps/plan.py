@@ -31,10 +31,11 @@ from driftwise.sweeps.scale import Scale
 FORMAT = 1
 """Number of the format of a plan's file; raised whenever an older reader would misunderstand it."""
 
-SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
-"""Folders of plans, of runs (which sweeps may share), and of notes about failures."""
+SWEEPS, RUNS, FAILURES, SHARED = "sweeps", "runs", "failures", "shared"
+"""Folders of plans, of runs (which sweeps may share), of notes about failures, and of tasks that
+unfinished runs share."""
 
-TAKEN = (SWEEPS, RUNS, FAILURES, "claims", "pages", "index.html")
+TAKEN = (SWEEPS, RUNS, FAILURES, SHARED, "claims", "pages", "index.html")
 """Names that a sweep cannot have; nor can it have one that begins with theory-."""
 
 MOST_RUNS = 10_000

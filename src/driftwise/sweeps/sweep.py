@@ -1,4 +1,5 @@
-"""Performing the runs of a plan: finished runs are skipped, failed runs are tried again.
+"""Performing the runs of a plan: finished runs are skipped, failed runs are tried again, and what
+several runs share is run once.
 
 Several processes, on one machine or many, may work on the same folder: a run belongs to the process
 that holds its folder's lock, which the kernel releases however that process ends.
@@ -16,10 +17,11 @@ from typing import Any, Protocol
 
 from driftwise.errors import UserError
 from driftwise.files import Manifest, folder_in, read_object, refuse_links, write_json
-from driftwise.runs.store import is_busy, is_finished
+from driftwise.runs.store import is_begun, is_busy, is_finished, remove_shared, shared_tasks
 from driftwise.sweeps.executors import Engine
 from driftwise.sweeps.job import Job, Outcome, is_damaged, not_planned
-from driftwise.sweeps.plan import FAILURES, RUNS, PlannedRun
+from driftwise.sweeps.plan import FAILURES, RUNS, SHARED, PlannedRun
+from driftwise.sweeps.shared import tree_of
 
 POLL = 1.0
 """seconds between checks of runs that another process has"""
@@ -77,7 +79,8 @@ class _Sweep:
         watcher: Watcher,
         retries: int,
     ) -> None:
-        self._runs = {run.id: run for run in runs}
+        self._tree = tree_of(runs)
+        self._runs = {run.id: run for run in self._tree.runs}
         self._out = out
         self._engine = engine
         self._watcher = watcher
@@ -87,6 +90,13 @@ class _Sweep:
         self._elsewhere: dict[str, float] = {}
         self._failed: dict[str, str] = {}
         self._waiting = deque(self._unfinished())
+        self._unused: set[str] = set()
+        """shared tasks that are not run: runs that would go on from them begin at their first task"""
+        for shared in self._tree.shared.values():
+            refuse_links(out, self._folder(shared.id))
+            later = [run_id for run_id in self._waiting if run_id in shared.runs]
+            if sum(not is_begun(self._folder(run_id)) for run_id in later) < 2:
+                self._unused.add(shared.id)
 
     def run(self) -> Summary:
         """Until nothing is left to do."""
@@ -129,8 +139,13 @@ class _Sweep:
         return self._runs[run_id].config.to_json()
 
     def _hand_out(self) -> None:
-        while self._waiting and len(self._under_way) < self._engine.slots:
-            run_id = self._waiting.popleft()
+        for run_id in list(self._waiting):
+            if len(self._under_way) >= self._engine.slots:
+                return
+            if (missing := self._missing(run_id)) is not None:
+                self._hand_out_shared(missing)
+                continue  # what shares nothing with it need not wait
+            self._waiting.remove(run_id)
             if is_busy(self._folder(run_id)):
                 self._elsewhere[run_id] = time.monotonic()
                 continue
@@ -143,14 +158,53 @@ class _Sweep:
             self._watcher.started(run_id)
             self._engine.submit(self._job(run_id))
 
+    def _missing(self, run_id: str) -> str | None:
+        """The first shared tasks that a run, or other shared tasks, have to wait for."""
+        if is_begun(self._folder(run_id)):
+            return None
+        parent = self._parent(run_id)
+        if parent is None or shared_tasks(self._folder(parent)) is not None:
+            return None
+        return self._missing(parent) or parent
+
+    def _parent(self, name: str) -> str | None:
+        """The shared tasks to go on from; None: there are none, or they cannot be had."""
+        shared = self._tree.shared.get(name)
+        parent = self._tree.parent_of.get(name) if shared is None else shared.parent
+        while parent in self._unused:
+            parent = self._tree.shared[parent].parent
+        return parent
+
+    def _hand_out_shared(self, name: str) -> None:
+        if name in self._under_way or name in self._elsewhere:
+            return
+        if is_busy(self._folder(name)):
+            self._elsewhere[name] = time.monotonic()
+            return
+        self._under_way.add(name)
+        self._engine.submit(self._job(name))
+
+    def _take_shared(self, outcome: Outcome) -> None:
+        """Let the runs go on that wait for it, from it or from their first task."""
+        if outcome.state == "busy":
+            self._elsewhere[outcome.id] = time.monotonic()
+        elif outcome.state != "done":
+            self._attempts[outcome.id] += 1
+            if outcome.state == "hopeless" or self._attempts[outcome.id] >= self._tries:
+                self._unused.add(outcome.id)  # each of its runs reports what is wrong, if it is
+
     def _take(self, outcome: Outcome) -> None:
         """Sort a run by its outcome."""
+        if outcome.id in self._tree.shared:
+            self._take_shared(outcome)
+            return
         run_id = outcome.id
         again = outcome.state == "busy"
         if again:
             self._elsewhere[run_id] = time.monotonic()
         elif outcome.state == "done":
             self._forget_failure(run_id)
+            self._remove_used(run_id)
         else:
             self._attempts[run_id] += 1
             self._note_failure(outcome)
@@ -170,7 +224,8 @@ class _Sweep:
             self._elsewhere[run_id] = now
             if not is_busy(self._folder(run_id)):
                 del self._elsewhere[run_id]
-                self._waiting.append(run_id)
+                if run_id in self._runs:
+                    self._waiting.append(run_id)
 
     def _note_failure(self, outcome: Outcome) -> None:
         file = folder_in(self._out, FAILURES) / self._failures(outcome.id).name
@@ -186,11 +241,24 @@ class _Sweep:
         if file.exists() and not file.parent.is_symlink():
             Manifest(self._out, FAILURES).remove([file.name])
 
-    def _job(self, run_id: str) -> Job:
-        return Job(id=run_id, folder=str(self._folder(run_id)), config=self._config(run_id))
+    def _remove_used(self, done: str) -> None:
+        """Remove shared tasks once all runs that go on from them are done."""
+        for shared in self._tree.shared.values():
+            if done in shared.runs and all(is_finished(self._folder(run)) for run in shared.runs):
+                remove_shared(self._folder(shared.id))
 
-    def _folder(self, run_id: str) -> Path:
-        return self._out / RUNS / run_id
+    def _job(self, name: str) -> Job:
+        parent, shared = self._parent(name), self._tree.shared.get(name)
+        return Job(
+            id=name,
+            folder=str(self._folder(name)),
+            config=self._config(name) if shared is None else shared.config.to_json(),
+            begins_from=None if parent is None else str(self._folder(parent)),
+            until=None if shared is None else shared.until,
+        )
+
+    def _folder(self, name: str) -> Path:
+        return self._out / (SHARED if name in self._tree.shared else RUNS) / name
 
     def _failures(self, run_id: str) -> Path:
         return self._out / FAILURES / f"{run_id}.json"
